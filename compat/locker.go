@@ -1,0 +1,384 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Options are a Locker's. The zero value is ready to use.
+type Options struct {
+	// Clock tells the time and runs every timer. nil: clock.New(). Tests hand
+	// in a *clock.Mock and move it.
+	Clock clock.Clock
+
+	// Prefix is put before every key. Default: none.
+	Prefix string
+
+	// Renew makes Lock, TryLock and Adopt renew what they return, as Do
+	// always does.
+	Renew bool
+
+	// MinPoll and MaxPoll bound the pause between two looks at a held key.
+	// It begins at MinPoll (default 10 ms), doubles with each look and stops at MaxPoll
+	// (default 500 ms); each pause is shortened by up to half at random, and
+	// never goes past the moment at which the lease on the server is known to end.
+	MinPoll, MaxPoll time.Duration
+
+	// Timeout bounds each step, waiting for a connection included. Default:
+	// 5 s. A step never takes longer than the ttl it is for.
+	Timeout time.Duration
+
+	// Cleanup bounds what is done after a context has ended: giving back what
+	// a cancelled Lock may have taken, and a Release whose context is done.
+	// Default: 250 ms. It is at the same time the longest that Lock goes on
+	// after its context, when the server does not answer.
+	Cleanup time.Duration
+
+	// Observer sees everything that happens. Default: none.
+	Observer Observer
+
+	// Rand is where the jitter comes from: numbers from 0 to 1, without 1.
+	// nil: math/rand/v2.
+	Rand func() float64
+}
+
+// A Locker takes, keeps and gives back locks. It is safe for concurrent use. At
+// any time it uses at most one connection for each lock that is waited for or
+// held, and none while it sleeps.
+type Locker struct {
+	backend Backend
+	o       Options
+}
+
+// New returns a Locker that runs a over connections from source.
+func New(source Source, a Algorithm, o Options) *Locker {
+	return NewLocker(&single{source: source, algo: a}, o)
+}
+
+// NewLocker returns a Locker over a Backend of its own kind.
+func NewLocker(b Backend, o Options) *Locker {
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Cleanup <= 0 {
+		o.Cleanup = 250 * time.Millisecond
+	}
+	if o.MinPoll <= 0 {
+		o.MinPoll = 10 * time.Millisecond
+	}
+	if o.MaxPoll <= 0 {
+		o.MaxPoll = 500 * time.Millisecond
+	}
+	o.MaxPoll = max(o.MinPoll, o.MaxPoll)
+	return &Locker{backend: b, o: o}
+}
+
+// TryLock makes one attempt. It returns ErrHeld (a *HeldError) if another
+// client has the lock; ErrUnknown (an *UnknownError) if it could not learn
+// whether it got it, and then the key frees itself within ttl.
+//
+// ttl is how long the lock lasts if nobody extends or releases it. The lock is
+// not renewed unless Options.Renew says so; use Do for that.
+func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	start := k.o.Clock.Now()
+	key, err := k.valid(key, ttl)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.attempt(ctx, key, ttl, 1)
+	if err != nil {
+		return nil, err
+	}
+	return k.hold(context.WithoutCancel(ctx), l, ttl, k.o.Renew, start, 1), nil
+}
+
+// Lock waits until it has the lock or ctx is done. In the second case the error
+// wraps ctx.Err(), and what was taken has been given back, or is ErrUnknown
+// as well. Errors that waiting does not cure (ErrUnsafeServer, ErrForeign
+// for a key that is no string, a server that can't be reached at the first
+// attempt or for a whole ttl) end the wait.
+//
+// ctx bounds the waiting, not the lock: it may end once Lock has returned.
+func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	return k.lock(ctx, context.WithoutCancel(ctx), key, ttl, k.o.Renew)
+}
+
+// Do waits for the lock, calls f while holding and renewing it, and releases
+// it. The context that f gets ends, with cause ErrLost, before the lease does: f
+// must have stopped writing by then. Do returns f's error joined with the
+// release's, which is ErrLost if the lock was lost on the way.
+func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
+	lock, err := k.lock(ctx, ctx, key, ttl, true)
+	if err != nil {
+		return err
+	}
+	defer func() { // deferred, so that a panic in f gives the lock back too
+		err = errors.Join(err, lock.Release(ctx))
+	}()
+	return f(lock.Context())
+}
+
+// Adopt takes over the lock that another process or goroutine of ours holds
+// and has handed to us: token is its Lock.Token at that moment. It extends the
+// lease to ttl, which proves it ours, and draws a new fence if the algorithm
+// has them. It returns ErrLost if the key does not hold token any more. The
+// handle that gave the token away must not be used again.
+func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
+	start := k.o.Clock.Now()
+	key, err := k.valid(key, ttl)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.handedOver(ctx, key, token, ttl)
+	if err != nil {
+		return nil, err
+	}
+	l.How = Adopted
+	next, err := k.extend(ctx, l, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return k.hold(context.WithoutCancel(ctx), next, ttl, k.o.Renew, start, 1), nil
+}
+
+// ReleaseToken releases a lock by its token alone, without a handle: it removes
+// the key if, and only if, it holds token. It returns ErrLost if it does not.
+func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
+	key, err := k.valid(key, time.Second)
+	if err != nil {
+		return err
+	}
+	l, err := k.handedOver(ctx, key, token, k.o.Timeout)
+	if err != nil {
+		return err
+	}
+	return k.release(ctx, l)
+}
+
+// handedOver returns the lease that token stands for.
+func (k *Locker) handedOver(ctx context.Context, key, token string, ttl time.Duration) (Lease, error) {
+	st, err := k.inspect(ctx, key, ttl)
+	if err != nil {
+		return Lease{}, err
+	}
+	if st.Status == StatusFree || st.Value != token {
+		return Lease{}, fmt.Errorf("%w: %q does not hold this token", ErrLost, key)
+	}
+	until := st.Until
+	if until.IsZero() { // nothing will end it: it is ours until we say otherwise
+		until = k.o.Clock.Now().Add(ttl)
+	}
+	return Lease{Key: key, Value: token, Until: until}, nil
+}
+
+// Inspect reads the key and changes nothing. By the time it returns, the state
+// may have changed.
+func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
+	key, err := k.valid(key, time.Second)
+	if err != nil {
+		return State{}, err
+	}
+	return k.inspect(ctx, key, k.o.Timeout)
+}
+
+func (k *Locker) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {
+	step, done := k.step(ctx, ttl)
+	defer done()
+	return k.backend.Inspect(step, k.o.Clock.Now, key)
+}
+
+func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
+	case ttl <= 0:
+		return "", fmt.Errorf("%w: a ttl of %v", ErrInvalid, ttl)
+	}
+	return k.o.Prefix + key, nil
+}
+
+func (k *Locker) lock(ctx, parent context.Context, key string, ttl time.Duration, renew bool) (*Lock, error) {
+	start := k.o.Clock.Now()
+	key, err := k.valid(key, ttl)
+	if err != nil {
+		return nil, err
+	}
+	w := wait{k: k, key: key, ttl: ttl, pause: k.o.MinPoll}
+	for n := 1; ; n++ {
+		l, err := k.attempt(ctx, key, ttl, n)
+		if err == nil {
+			return k.hold(parent, l, ttl, renew, start, n), nil
+		}
+		if err := w.after(ctx, err, n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// attempt makes one attempt and settles what it left unknown.
+func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
+	start := k.o.Clock.Now()
+	step, done := k.step(ctx, ttl)
+	l, err := k.backend.Acquire(step, k.o.Clock.Now, key, ttl)
+	done()
+	switch {
+	case err == nil && ctx.Err() != nil:
+		// Taken, but nobody is waiting for it any more.
+		err = k.undo(ctx, l, context.Cause(ctx))
+	case err == nil && !k.o.Clock.Now().Before(l.Until):
+		// The reply took longer than the lease lasts (any/lease-counted-from-reply).
+		err = k.undo(ctx, l, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
+	case err != nil && !definite(err):
+		l, err = k.settle(ctx, l, ttl, err)
+	}
+	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+	if errors.Is(err, ErrHeld) {
+		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+	}
+	return l, err
+}
+
+// definite reports that err leaves nothing open: what was asked for was not done.
+func definite(err error) bool {
+	var u unsent
+	return errors.As(err, &u) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) ||
+		errors.Is(err, ErrForeign) || errors.Is(err, ErrUnsafeServer) || errors.Is(err, ErrInvalid)
+}
+
+// settle learns by reading the key, on another connection, whether an attempt
+// whose reply was lost has succeeded (any/lost-reply). If the key holds our
+// value, extending it proves the lease ours, gives it its TTL if the connection
+// broke before that was sent, and draws the fence whose number was lost.
+func (k *Locker) settle(ctx context.Context, l Lease, ttl time.Duration, why error) (Lease, error) {
+	if l.Ambiguous {
+		return l, &UnknownError{Lease: l, Err: why}
+	}
+	if ctx.Err() != nil {
+		return l, k.undo(ctx, l, context.Cause(ctx))
+	}
+	st, err := k.inspect(ctx, l.Key, ttl)
+	switch {
+	case err != nil:
+		return l, k.undo(ctx, l, why)
+	case st.Value != l.Value && st.Status != StatusFree && st.Status != StatusDead:
+		return l, &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+	case st.Value != l.Value:
+		return l, fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
+	}
+	step, done := k.step(ctx, ttl)
+	defer done()
+	next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
+	if err != nil {
+		return l, k.undo(ctx, l, errors.Join(why, err))
+	}
+	next.How = Resolved
+	return next, nil
+}
+
+// undo gives back, in a context of its own, what may have been taken, and
+// returns why; or, if that is not known to have worked, ErrUnknown too. The
+// release compares: undoing what was never done must not remove another
+// client's lock (any/release-of-unknown).
+func (k *Locker) undo(ctx context.Context, l Lease, why error) error {
+	if l.Ambiguous {
+		return &UnknownError{Lease: l, Err: why}
+	}
+	step, done := k.cleanup(ctx)
+	defer done()
+	err := k.backend.Release(step, k.o.Clock.Now, l)
+	if err == nil || errors.Is(err, ErrLost) {
+		return why
+	}
+	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
+}
+
+// extend extends l and settles what was left unknown: the lease returned is
+// l, or what the key was found to hold.
+func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease, error) {
+	step, done := k.step(ctx, ttl)
+	next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
+	done()
+	if err == nil || definite(err) || next.Value == l.Value {
+		// With one and the same value on the key before and after, asking again is harmless.
+		return next, err
+	}
+	st, readErr := k.inspect(ctx, l.Key, ttl)
+	switch {
+	case readErr != nil:
+		return next, err
+	case st.Value == next.Value:
+		return next, nil
+	case st.Value != l.Value:
+		return l, fmt.Errorf("%w: %q", ErrLost, l.Key)
+	}
+	return l, err
+}
+
+// release releases l, once more if the outcome is unknown: it compares, so a
+// second one never removes another client's lock (any/lost-reply-to-release).
+func (k *Locker) release(ctx context.Context, l Lease) error {
+	var err error
+	for try := 0; try < 2; try++ {
+		step, done := k.step(ctx, k.o.Timeout)
+		if ctx.Err() != nil {
+			done()
+			step, done = k.cleanup(ctx)
+		}
+		again := err != nil
+		err = k.backend.Release(step, k.o.Clock.Now, l)
+		done()
+		switch {
+		case err == nil:
+			return nil
+		case again && errors.Is(err, ErrLost):
+			return nil // the first one got through
+		case errors.Is(err, ErrLost), errors.Is(err, ErrForeign), errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrInvalid):
+			return err
+		case l.Ambiguous && !errors.As(err, new(unsent)):
+			return &UnknownError{Lease: l, Err: err}
+		}
+	}
+	return &UnknownError{Lease: l, Err: err}
+}
+
+// step bounds one step by ctx, Options.Timeout and ttl. A context that can't be
+// cancelled needs no goroutine to watch it: redigo's own time limit does.
+func (k *Locker) step(ctx context.Context, ttl time.Duration) (context.Context, func()) {
+	d := min(k.o.Timeout, ttl)
+	if ctx.Done() == nil {
+		return context.WithValue(ctx, limit{}, d), func() {}
+	}
+	return k.within(ctx, d)
+}
+
+type limit struct{}
+
+var errSlow = errors.New("setnxlock: no answer in time")
+
+// cleanup is the context of what must be done although ctx has ended.
+func (k *Locker) cleanup(ctx context.Context) (context.Context, func()) {
+	return k.within(context.WithoutCancel(ctx), k.o.Cleanup)
+}
+
+func (k *Locker) within(ctx context.Context, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := k.o.Clock.AfterFunc(d, func() { cancel(errSlow) })
+	return ctx, func() { t.Stop(); cancel(nil) }
+}
+
+func (k *Locker) see(e Event) {
+	if k.o.Observer != nil {
+		k.o.Observer.Observe(e)
+	}
+}

@@ -1,0 +1,130 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// single is the Backend of one Algorithm on one server: each step borrows a
+// connection for its own length.
+type single struct {
+	source  Source
+	algo    Algorithm
+	checked atomic.Bool // the server was found safe, and no connection has broken since
+}
+
+// unsent is an error that came before anything was sent: the step did not run.
+type unsent struct{ error }
+
+func (e unsent) Unwrap() error { return e.error }
+
+// do runs one step over a connection of its own. Before it borrows one it asks
+// whether the context is done: redigo would kill a healthy connection for it.
+func (s *single) do(ctx context.Context, step func(redis.Conn) error) error {
+	if ctx.Err() != nil {
+		return unsent{context.Cause(ctx)}
+	}
+	c, err := s.source.GetContext(ctx)
+	if err != nil {
+		if c != nil {
+			c.Close()
+		}
+		return unsent{fmt.Errorf("setnxlock: no connection: %w", err)}
+	}
+	g := &guard{Conn: c}
+	if ctx.Done() != nil {
+		g.ctx = ctx
+	} else if l, ok := ctx.Value(limit{}).(time.Duration); ok {
+		g.limit = l
+	}
+	err = step(g)
+	if g.Err() != nil {
+		s.checked.Store(false) // the next connection may lead to another server
+	}
+	g.giveBack()
+	return err
+}
+
+func (s *single) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
+	if err := s.check(ctx, key); err != nil {
+		return Lease{Key: key}, unsent{err}
+	}
+	l := Lease{Key: key}
+	err := s.do(ctx, func(c redis.Conn) (err error) {
+		l, err = s.algo.Acquire(c, now(), key, ttl)
+		return err
+	})
+	return l, err
+}
+
+func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
+	next := l
+	err := s.do(ctx, func(c redis.Conn) (err error) {
+		next, err = s.algo.Extend(c, now(), l, ttl)
+		return err
+	})
+	return next, err
+}
+
+func (s *single) Release(ctx context.Context, now func() time.Time, l Lease) error {
+	return s.do(ctx, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
+}
+
+func (s *single) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
+	st := State{Key: key, TTL: NoTTL}
+	err := s.do(ctx, func(c redis.Conn) (err error) {
+		st, err = s.algo.Inspect(c, now(), key)
+		return err
+	})
+	return st, err
+}
+
+func (s *single) Repair(ctx context.Context, now func() time.Time, st State, ttl time.Duration) error {
+	r, ok := s.algo.(Repairer)
+	if !ok {
+		return ErrHeld
+	}
+	return s.do(ctx, func(c redis.Conn) error { return r.Repair(c, now(), st, ttl) })
+}
+
+// check asks the algorithm, once, whether it is safe on this server. A proxy
+// answers what it does not know by closing the connection: that is told from a
+// broken network by a read that works in between.
+func (s *single) check(ctx context.Context, key string) error {
+	checker, ok := s.algo.(Checker)
+	if !ok || s.checked.Load() {
+		return nil
+	}
+	var err error
+	for try := 0; try < 2; try++ {
+		err = s.do(ctx, func(c redis.Conn) error { return checker.Check(c, key) })
+		if err == nil {
+			s.checked.Store(true)
+			return nil
+		}
+		var e redis.Error
+		if ctx.Err() != nil || errors.As(err, new(unsent)) || errors.Is(err, ErrUnsafeServer) || errors.As(err, &e) {
+			return err
+		}
+		if s.do(ctx, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+			return err
+		}
+	}
+	return &UnsafeServerError{
+		Why: "it closes the connection on a command that this lock needs, as a proxy does",
+		Use: "getsetlock.Classic, which needs SETNX, GET, GETSET and DEL alone",
+	}
+}
+
+// ignoreRefusal drops an error that the server answered with: an answer all the same.
+func ignoreRefusal(err error) error {
+	if _, ok := err.(redis.Error); ok {
+		return nil
+	}
+	return err
+}

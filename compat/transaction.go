@@ -1,0 +1,129 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
+type Cmd []any
+
+func (m Cmd) send(c redis.Conn) error { return c.Send(m[0].(string), m[1:]...) }
+
+// Pipe sends cmds in one write and returns their replies in order. An error
+// the server gave for one of them is a redis.Error in its place; the error
+// returned is the connection's, and then any of them may have run.
+func Pipe(c redis.Conn, cmds ...Cmd) ([]any, error) {
+	for _, m := range cmds {
+		if err := m.send(c); err != nil {
+			return nil, err
+		}
+	}
+	replies, err := redis.Values(c.Do(""))
+	if err == nil && len(replies) != len(cmds) {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands", len(replies), len(cmds))
+	}
+	return replies, err
+}
+
+// errAborted says that EXEC did nothing because a watched key was touched.
+var errAborted = errors.New("setnxlock: EXEC aborted: a watched key has changed")
+
+// Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies,
+// nil if EXEC did nothing because a watched key was touched. It looks at every
+// reply: before 2.6.5 a command that could not be queued is left out and the
+// rest runs (tx/half-queued), and errors inside an EXEC are values, not errors.
+//
+// Redis 2.0–2.4 refuse EXEC itself when they are over maxmemory, and stay in
+// MULTI; redigo believes that MULTI ended when EXEC was sent, so its pool would
+// hand out a connection that answers QUEUED to everything. Hence the DISCARD.
+func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
+	all := make([]Cmd, 0, len(cmds)+2)
+	all = append(append(append(all, Cmd{"MULTI"}), cmds...), Cmd{"EXEC"})
+	replies, err := Pipe(c, all...)
+	if err != nil {
+		return nil, err
+	}
+	exec := replies[len(cmds)+1]
+	if e, refused := exec.(redis.Error); refused {
+		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
+		return nil, first(replies[:len(cmds)+1], e)
+	}
+	if err := first(replies[:len(cmds)+1], nil); err != nil {
+		return nil, err
+	}
+	if exec == nil {
+		return nil, nil
+	}
+	done, err := redis.Values(exec, nil)
+	if err != nil || len(done) != len(cmds) {
+		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", exec, len(cmds))
+	}
+	return done, first(done, nil)
+}
+
+// first returns the first of replies that is an error, or e.
+func first(replies []any, e error) error {
+	for _, r := range replies {
+		if err, ok := r.(redis.Error); ok {
+			return err
+		}
+	}
+	return e
+}
+
+// Watch starts to WATCH key and reads it, in one write. exists is false if
+// there is no such key: on Redis 2.2.0–2.2.9 it is this read, not a SETNX, that
+// makes the server notice an expired key.
+func Watch(c redis.Conn, key string) (value string, exists bool, err error) {
+	replies, err := Pipe(c, Cmd{"WATCH", key}, Cmd{"GET", key})
+	if err != nil {
+		return "", false, err
+	}
+	if err := first(replies, nil); err != nil {
+		Unwatch(c)
+		return "", false, Foreign(key, err)
+	}
+	value, err = redis.String(replies[1], nil)
+	if err == redis.ErrNil {
+		return "", false, nil
+	}
+	return value, true, err
+}
+
+// Unwatch ends a WATCH that no EXEC will end. A connection that went back to a
+// pool under WATCH would abort its next user's EXEC (tx/stale-watch-in-pool).
+func Unwatch(c redis.Conn) {
+	c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
+}
+
+// IfHolds runs cmds in one EXEC on the condition that l.Key holds l.Value when
+// they run; otherwise it changes nothing and returns ErrLost. Two round trips:
+//
+//	WATCH key; GET key         not ours: UNWATCH, ErrLost
+//	MULTI; cmds…; EXEC         nil: somebody touched the key in between
+//
+// An EXEC that aborts while the key still holds our value was aborted by a
+// renewal of ours, or by a server that counts a refused SETNX as a touch
+// (tx/renewal-aborts-release, tx/contender-aborts-release): it is tried once
+// more. The commands must not create the key: before Redis 6.0.9 a watched key
+// may expire without EXEC noticing (tx/extend-resurrects).
+func IfHolds(c redis.Conn, l Lease, cmds ...Cmd) ([]any, error) {
+	for try := 0; try < 2; try++ {
+		value, exists, err := Watch(c, l.Key)
+		if err != nil {
+			return nil, err
+		}
+		if !exists || value != l.Value {
+			Unwatch(c)
+			return nil, ErrLost
+		}
+		replies, err := Exec(c, cmds...)
+		if err != nil || replies != nil {
+			return replies, err
+		}
+	}
+	return nil, errAborted
+}

@@ -1,0 +1,133 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A wait is what one waiter knows: how long to pause, what it last saw on the
+// key and since when, and since when the server has not answered.
+type wait struct {
+	k     *Locker
+	key   string
+	ttl   time.Duration
+	pause time.Duration
+
+	seen   State     // the last state that was read
+	since  time.Time // since when seen.Value has stood unchanged without an end
+	failed time.Time // since when nothing but errors came; zero: the last step went well
+}
+
+// after returns nil when another attempt is worth making after the n-th ended
+// with err, and otherwise the error that ends the wait.
+func (w *wait) after(ctx context.Context, err error, n int) error {
+	var held *HeldError
+	switch {
+	case ctx.Err() != nil:
+		return w.gaveUp(ctx, err)
+	case errors.Is(err, ErrHeld):
+		w.failed = time.Time{}
+		var until time.Time
+		if errors.As(err, &held) {
+			until = held.Until
+		}
+		return w.untilFree(ctx, until)
+	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown):
+		return err
+	case errors.Is(err, ErrLost):
+		return nil // taken, and run out before the reply came: ask again
+	case n == 1 || w.failing(err):
+		return err
+	}
+	return w.sleep(ctx, time.Time{})
+}
+
+// untilFree looks at the key, and only looks, until an attempt may succeed: a
+// refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
+// makes the server notice that a key has expired.
+func (w *wait) untilFree(ctx context.Context, until time.Time) error {
+	for {
+		if err := w.sleep(ctx, until); err != nil {
+			return err
+		}
+		st, err := w.k.inspect(ctx, w.key, w.ttl)
+		switch {
+		case ctx.Err() != nil:
+			return w.gaveUp(ctx, err)
+		case errors.Is(err, ErrForeign):
+			return err
+		case err != nil && w.failing(err):
+			return err
+		case err != nil:
+			until = time.Time{}
+			continue
+		}
+		w.failed = time.Time{}
+		if st.Status == StatusFree || st.Status == StatusDead {
+			return nil
+		}
+		w.repair(ctx, st)
+		until = st.Until
+	}
+}
+
+// repair gives an end to a key that has stood unchanged without one for a
+// whole ttl: its holder died before it set one (tx/crash-before-expire). The
+// wait is what tells it from a holder that is about to (tx/ttl-repair).
+func (w *wait) repair(ctx context.Context, st State) {
+	now := w.k.o.Clock.Now()
+	if st.Status != StatusEndless || w.seen.Status != StatusEndless || st.Value != w.seen.Value {
+		w.seen, w.since = st, now
+		return
+	}
+	if now.Sub(w.since) < w.ttl {
+		return
+	}
+	step, done := w.k.step(ctx, w.ttl)
+	defer done()
+	err := w.k.backend.Repair(step, w.k.o.Clock.Now, st, w.ttl)
+	w.since = now
+	if err == nil {
+		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key, Value: st.Value}})
+	}
+}
+
+// failing reports that the server has not answered for a whole ttl.
+func (w *wait) failing(err error) bool {
+	now := w.k.o.Clock.Now()
+	if w.failed.IsZero() {
+		w.failed = now
+	}
+	return now.Sub(w.failed) >= w.ttl
+}
+
+// sleep pauses: a doubling time, shortened by up to half at random so that
+// waiters spread out, and never past until.
+func (w *wait) sleep(ctx context.Context, until time.Time) error {
+	d := w.pause - time.Duration(w.k.o.Rand()*float64(w.pause)/2)
+	w.pause = min(2*w.pause, w.k.o.MaxPoll)
+	if left := w.k.o.Clock.Until(until); !until.IsZero() && left > 0 && left < d {
+		d = left
+	}
+	t := w.k.o.Clock.Timer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return w.gaveUp(ctx, nil)
+	}
+}
+
+// gaveUp is the error of a wait that its context ended. It never is ErrHeld:
+// the caller gave up, whatever the key holds; an outcome that stayed unknown is
+// said too.
+func (w *wait) gaveUp(ctx context.Context, err error) error {
+	var u *UnknownError
+	if errors.As(err, &u) {
+		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(ctx.Err(), u))
+	}
+	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, ctx.Err())
+}

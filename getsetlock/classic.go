@@ -1,0 +1,126 @@
+package getsetlock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Classic is the lock as the SETNX page has it, for any Redis since 1.2 and for
+// proxies without transactions. One round trip when the key is free, three for
+// a takeover; two for a release.
+//
+// Two dangers are in the published protocol itself and need WATCH to be mended:
+// a GETSET that lost leaves its own time on the key (getset/loser-overwrites),
+// and one that was delayed can set a live lease back (getset/stale-getset-sets-back); a
+// client that pauses between GET and DEL deletes its successor's lock
+// (getset/paused-release). Use Guarded where WATCH exists.
+type Classic struct{ Options }
+
+// Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
+// lease gets shorter, and fewer leases of others look expired.
+func (g Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := g.lease(key, now, ttl)
+	if err != nil {
+		return l, err
+	}
+	for try := 0; try < 2; try++ {
+		won, err := g.setnx(c, &l)
+		if won || err != nil {
+			return l, err
+		}
+		held, err := redis.String(c.Do("GET", key))
+		if errors.Is(err, redis.ErrNil) {
+			continue // released since the SETNX: ask again, once (getset/vanished-key)
+		}
+		if err != nil {
+			return l, compat.Foreign(key, err)
+		}
+		if !g.Dialect.dead(held, now) {
+			return l, g.held(key, held)
+		}
+		return g.takeover(c, now, l)
+	}
+	return l, &compat.HeldError{Key: key}
+}
+
+// takeover replaces a dead value. From here on the key has our time on it, won
+// or lost, so finding it there proves nothing: the lease is ambiguous until the
+// reply is read.
+func (g Classic) takeover(c redis.Conn, now time.Time, l compat.Lease) (compat.Lease, error) {
+	asked := l
+	asked.Ambiguous = true
+	old, err := g.getset(c, &l)
+	if err != nil && !errors.Is(err, redis.ErrNil) {
+		return asked, err
+	}
+	if err == nil && !g.Dialect.dead(old, now) {
+		return asked, g.held(l.Key, old) // another was faster; it will find our time (getset/loser-overwrites)
+	}
+	l.How = compat.TakenOver
+	return l, nil
+}
+
+// getset replaces the value and returns the old one. It leaves the key without
+// a TTL.
+func (g Classic) getset(c redis.Conn, l *compat.Lease) (string, error) {
+	if !g.Fence {
+		return redis.String(c.Do("GETSET", l.Key, l.Value))
+	}
+	replies, err := compat.Exec(c, compat.Cmd{"GETSET", l.Key, l.Value}, g.incr(l.Key))
+	if err != nil {
+		return "", err
+	}
+	l.Fence = replies[1].(int64)
+	return redis.String(replies[0], nil)
+}
+
+// Extend moves the end of a lease that is still ours to now+ttl: two round
+// trips. The GET keeps a client that has lost its lease, to another whose clock
+// is fast, from writing over it.
+func (g Classic) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, err := g.lease(l.Key, now, ttl)
+	if err != nil {
+		return l, err
+	}
+	next.Fence, next.How = l.Fence, l.How
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	held, err := redis.String(c.Do("GET", l.Key))
+	if errors.Is(err, redis.ErrNil) || err == nil && held != l.Value {
+		return l, compat.ErrLost
+	}
+	if err != nil {
+		return l, compat.Foreign(l.Key, err)
+	}
+	g.Fence = g.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	old, err := g.getset(c, &next)
+	if errors.Is(err, redis.ErrNil) || err == nil && old != l.Value {
+		return l, compat.ErrLost
+	}
+	return next, err
+}
+
+// Release deletes the key if it still has our time on it and that time has not
+// come: after it, another client may have taken the lock over between our GET
+// and our DEL.
+func (g Classic) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	if !now.Before(l.Until) {
+		return compat.ErrLost
+	}
+	held, err := redis.String(c.Do("GET", l.Key))
+	if errors.Is(err, redis.ErrNil) || err == nil && held != l.Value {
+		return compat.ErrLost
+	}
+	if err != nil {
+		return compat.Foreign(l.Key, err)
+	}
+	deleted, err := redis.Bool(c.Do("DEL", l.Key))
+	if err == nil && !deleted {
+		return compat.ErrLost
+	}
+	return err
+}

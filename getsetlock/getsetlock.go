@@ -1,0 +1,133 @@
+// Package getsetlock is the lock of the SETNX page: the key's value is the time
+// until which it is held. Whoever reads a time gone by takes the lock over
+// with GETSET, and the old value tells it whether it was the first. The key
+// has no TTL.
+//
+//	SETNX key T     1: ours
+//	GET key         a time to come: held; no key any more: ask again
+//	GETSET key T    a time gone by, or nothing: ours; else another was faster
+//
+// Two variants write the same bytes: Classic is the published one, for any
+// Redis since 1.2 and for proxies without transactions; Guarded takes over and
+// releases under WATCH (2.2), so that a loser changes nothing.
+//
+// It needs clocks that agree: a client whose clock is fast by more than the
+// time left takes a lock that is held (getset/skewed-takeover). Dialect.Margin
+// makes it wait that much longer.
+//
+// What can't be read in full as the dialect is held by somebody: never
+// expired, and never overwritten.
+//
+// Sources: the SETNX page of the Redis documentation ("Handling deadlocks");
+// redis-py 2.2.4–2.9.1 Lock (float seconds, extended by nobody).
+package getsetlock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are the same for both variants. The zero value is float seconds.
+type Options struct {
+	// Dialect is how the fleet writes its timestamps. The zero value is Float.
+	Dialect Dialect
+
+	// Fence draws a number from INCR in the transaction that takes the key
+	// (MULTI: any Redis since 1.2, no proxies). It grows with every
+	// acquisition; a refused attempt may burn one.
+	Fence bool
+
+	// Nonce returns the digits that make a Float value our own: 12 of them,
+	// different each time. nil: random.
+	Nonce func() string
+}
+
+// lease is what we write and believe when we ask for ttl at now.
+func (o Options) lease(key string, now time.Time, ttl time.Duration) (compat.Lease, error) {
+	d := o.Dialect.orFloat()
+	if ttl < d.unit() {
+		return compat.Lease{Key: key}, fmt.Errorf("%w: a ttl of %v is shorter than the %v that %s count in",
+			compat.ErrInvalid, ttl, d.unit(), d.Name)
+	}
+	return compat.Lease{
+		Key:       key,
+		Value:     d.Format(now.Add(ttl), o.nonce),
+		Until:     compat.Until(now, ttl),
+		How:       compat.Free,
+		Ambiguous: !d.Nonce,
+	}, nil
+}
+
+func (o Options) nonce() string {
+	if o.Nonce != nil {
+		return o.Nonce()
+	}
+	return randomDigits()
+}
+
+// setnx tries to make the key.
+func (o Options) setnx(c redis.Conn, l *compat.Lease) (bool, error) {
+	if !o.Fence {
+		return redis.Bool(c.Do("SETNX", l.Key, l.Value))
+	}
+	replies, err := compat.Exec(c, compat.Cmd{"SETNX", l.Key, l.Value}, o.incr(l.Key))
+	if err != nil {
+		return false, err
+	}
+	l.Fence = replies[1].(int64)
+	return replies[0] == int64(1), nil
+}
+
+func (o Options) incr(key string) compat.Cmd { return compat.Cmd{"INCR", compat.FenceKey(key)} }
+
+// held is the refusal by a value that is not ours.
+func (o Options) held(key, value string) error {
+	until, ok := o.Dialect.orFloat().Parse(value)
+	return &compat.HeldError{Key: key, Value: value, Until: until, Foreign: !ok}
+}
+
+// Inspect reads the value, and the TTL that should not be there: one round trip.
+func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{"TTL", key})
+	if err != nil {
+		return s, err
+	}
+	s.Value, err = redis.String(replies[0], nil)
+	if errors.Is(err, redis.ErrNil) {
+		return s, nil
+	}
+	if err != nil {
+		return s, compat.Foreign(key, err)
+	}
+	if s.TTL, err = compat.ReadTTL(replies[1], time.Second); err != nil {
+		return s, err
+	}
+	d := o.Dialect.orFloat()
+	until, ok := d.Parse(s.Value)
+	switch {
+	case !ok:
+		s.Status, s.Format = compat.StatusForeign, "not "+d.Name
+	case d.past(until, now):
+		s.Status, s.Format, s.Until, s.Clock = compat.StatusDead, d.Name, until, "clients"
+	default:
+		s.Status, s.Format, s.Until, s.Clock = compat.StatusHeld, d.Name, until, "clients"
+	}
+	return s, nil
+}
+
+// Check returns ErrUnsafeServer if the fence can't be drawn here.
+func (o Options) Check(c redis.Conn, key string) error {
+	if !o.Fence {
+		return nil
+	}
+	_, err := compat.Exec(c, compat.Cmd{"EXISTS", key})
+	if compat.UnknownCommand(err) {
+		return compat.Refuse(c, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
+	}
+	return err
+}

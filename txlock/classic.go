@@ -1,0 +1,137 @@
+package txlock
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Classic is the lock as the books have it: SETNX, then EXPIRE. Two round
+// trips, Redis 2.2 and later.
+//
+//	SETNX key token           1: ours; 0: held
+//	EXPIRE key ttl; GET key   not ours any more: it was repaired, and ran out, in between
+//
+// A client that dies between the two leaves a key that nothing ends
+// (tx/crash-before-expire). What is done about that is Repair.
+type Classic struct {
+	Options
+	TTLRepair
+}
+
+// TTLRepair says what a waiter does about a key without a TTL.
+type TTLRepair string
+
+const (
+	// RepairSeen gives it a TTL after it was seen unchanged for a whole ttl of
+	// the waiter's, under WATCH, and never if its value is a timestamp: such a
+	// key belongs to getsetlock, whose keys have no TTL. The Locker does it
+	// while it waits. It is the default.
+	RepairSeen TTLRepair = ""
+
+	// RepairPublished gives it a TTL at once, as Redis in Action has it:
+	// after a refused SETNX, TTL key answers -1, EXPIRE key ttl. On 2.2–2.6 it
+	// revives a lock that has just expired (tx/ttl-repair-revives), and it may
+	// shorten the lease of a holder that was about to set its own
+	// (tx/ttl-repair). For comparison, and to teach.
+	RepairPublished TTLRepair = "published"
+
+	// RepairNever leaves it alone.
+	RepairNever TTLRepair = "never"
+)
+
+// Acquire makes one attempt to hold key until now+ttl.
+func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: k.token(), Until: compat.Until(now, ttl), How: compat.Free}
+	expire, err := k.expire(key, ttl)
+	if err != nil {
+		return l, err
+	}
+	won, err := k.setnx(c, &l)
+	if err != nil {
+		return l, err
+	}
+	if !won {
+		return l, k.refused(c, key, expire)
+	}
+
+	replies, err := compat.Pipe(c, expire, compat.Cmd{"GET", key})
+	if err != nil {
+		return l, err
+	}
+	set, err := redis.Bool(replies[0], nil)
+	if err != nil {
+		return l, err // ours, without a TTL: the Locker extends it or gives it back
+	}
+	if held, _ := redis.String(replies[1], nil); !set || held != l.Value {
+		return l, compat.ErrLost
+	}
+	return l, nil
+}
+
+// setnx tries to make the key. The EXPIRE must not stand in the same MULTI: it
+// would run for a refused attempt too and move the holder's end.
+func (k Classic) setnx(c redis.Conn, l *compat.Lease) (bool, error) {
+	if !k.Fence {
+		return redis.Bool(c.Do("SETNX", l.Key, l.Value))
+	}
+	replies, err := compat.Exec(c, compat.Cmd{"SETNX", l.Key, l.Value}, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+	if err != nil {
+		return false, err
+	}
+	l.Fence = replies[1].(int64)
+	return replies[0] == int64(1), nil
+}
+
+func (k Classic) refused(c redis.Conn, key string, expire compat.Cmd) error {
+	if k.TTLRepair != RepairPublished {
+		return &compat.HeldError{Key: key}
+	}
+	ttl, err := redis.Int64(c.Do("TTL", key))
+	if err != nil {
+		return err
+	}
+	if ttl == -1 {
+		// -1 before 2.8 is "no such key" as well: the key that is now given a
+		// TTL may have expired since the SETNX, or be a new holder's.
+		if _, err := c.Do(expire[0].(string), expire[1:]...); err != nil {
+			return err
+		}
+	}
+	return &compat.HeldError{Key: key}
+}
+
+// Repair gives the key an end if it still holds s.Value and has no TTL.
+func (k Classic) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	if k.TTLRepair != RepairSeen || timestamp.MatchString(s.Value) {
+		return compat.ErrHeld
+	}
+	expire, err := k.expire(s.Key, ttl)
+	if err != nil {
+		return err
+	}
+	held, exists, err := compat.Watch(c, s.Key)
+	if err != nil {
+		return err
+	}
+	left, err := redis.Int64(c.Do("TTL", s.Key))
+	if err != nil || !exists || held != s.Value || left != -1 {
+		compat.Unwatch(c)
+		if err == nil {
+			err = compat.ErrHeld
+		}
+		return err
+	}
+	replies, err := compat.Exec(c, expire)
+	if err == nil && (replies == nil || replies[0] != int64(1)) {
+		return compat.ErrHeld
+	}
+	return err
+}
+
+// timestamp matches what timestamp locks write: seconds, milliseconds or
+// nanoseconds, alone or with an owner before or behind. A TTL on one of them
+// would end a lock that is held.
+var timestamp = regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)

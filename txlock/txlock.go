@@ -1,0 +1,175 @@
+// Package txlock is the lock whose key holds a random token and whose TTL is
+// the lease, released under WATCH. It needs Redis 2.2 or later.
+//
+//	acquire   three ways, each on its own page:
+//	          Classic   SETNX, then EXPIRE: as published
+//	          Guarded   SETEX under WATCH: crash-safe
+//	          Renamed   SETEX to another name, RENAMENX: crash-safe, one round trip, 2.4
+//	extend    WATCH key; GET key        ours?
+//	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
+//	release   WATCH key; GET key        ours?
+//	          MULTI; DEL key; EXEC      nil: somebody was faster
+//
+// All three write the same bytes on the same key, so they exclude each other,
+// SETNX+EXPIRE clients and SET NX PX clients. Clocks need not agree: only the
+// server's decides.
+//
+// Before 2.2 a SETNX on a key with a TTL deletes the key and succeeds
+// (old/setnx-on-volatile): there this lock excludes nobody, and refuses. Like
+// every lock with a lease it can't stop a holder that pauses past the end of it
+// and writes on (any/paused-holder): that is what the fence is for.
+//
+// Sources: Redis in Action, 6.2 (acquire_lock_with_timeout, release_lock);
+// redis-py 2.10 Lock; the pages of WATCH and RENAMENX.
+package txlock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are the same for each variant. The zero value works on every server
+// since 2.2.
+type Options struct {
+	// Millis counts TTLs in milliseconds (PSETEX, PEXPIRE, PTTL: Redis 2.6 and
+	// later) instead of whole seconds.
+	Millis bool
+
+	// Fence draws a number from INCR in the transaction that takes the key.
+	// It grows with every acquisition; a refused attempt may burn one.
+	Fence bool
+
+	// Token returns the value of the next acquisition, different each time and
+	// for each client. nil: compat.NewToken.
+	Token func() string
+}
+
+// Extend sets the end of a lease that is still ours to now+ttl: two round trips.
+func (o Options) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	expire, err := o.expire(l.Key, ttl)
+	if err != nil {
+		return l, err
+	}
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	cmds := []compat.Cmd{expire}
+	if o.Fence && l.Fence == 0 { // adopted, or its number was lost with the reply
+		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+	}
+	replies, err := compat.IfHolds(c, l, cmds...)
+	if err != nil {
+		return l, err
+	}
+	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+		return l, compat.ErrLost
+	}
+	if len(replies) > 1 {
+		l.Fence = replies[1].(int64)
+	}
+	l.Until = compat.Until(now, ttl)
+	return l, nil
+}
+
+// Release deletes the key if it still holds our token: two round trips.
+func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	replies, err := compat.IfHolds(c, l, compat.Cmd{"DEL", l.Key})
+	if err == nil && replies[0] == int64(0) {
+		return compat.ErrLost // had expired: [0] is not "released"
+	}
+	return err
+}
+
+// Inspect reads the token and the TTL: one round trip.
+func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	pttl, unit := "TTL", time.Second
+	if o.Millis {
+		pttl, unit = "PTTL", time.Millisecond
+	}
+	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{pttl, key})
+	if err != nil {
+		return s, err
+	}
+	s.Value, err = redis.String(replies[0], nil)
+	if errors.Is(err, redis.ErrNil) {
+		return s, nil
+	}
+	if err != nil {
+		return s, compat.Foreign(key, err)
+	}
+	s.TTL, err = compat.ReadTTL(replies[1], unit)
+	s.Status, s.Format, s.Clock = compat.StatusHeld, "token", "server"
+	switch {
+	case err != nil:
+		return s, err
+	case s.TTL == compat.NoTTL:
+		s.Status = compat.StatusEndless
+	default:
+		s.Until = now.Add(s.TTL)
+	}
+	return s, nil
+}
+
+// Check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX
+// here, or can't be released safely.
+func (o Options) Check(c redis.Conn, key string) error {
+	const use = "getsetlock.Classic"
+	scratch := compat.Aux(key, "check:"+compat.NewToken())
+	if _, _, err := compat.Watch(c, scratch); compat.UnknownCommand(err) {
+		return compat.Refuse(c, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
+	} else if err != nil {
+		return err
+	}
+	compat.Unwatch(c)
+	replies, err := compat.Pipe(c,
+		compat.Cmd{"SETEX", scratch, 10, "held"}, compat.Cmd{"SETNX", scratch, "taken"}, compat.Cmd{"DEL", scratch})
+	if err != nil {
+		return err
+	}
+	if err, ok := replies[0].(redis.Error); ok {
+		return err
+	}
+	if replies[1] != int64(0) {
+		return compat.Refuse(c, "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
+	}
+	if !o.Millis {
+		return nil
+	}
+	if _, err := c.Do("PTTL", scratch); compat.UnknownCommand(err) {
+		return compat.Refuse(c, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+func (o Options) token() string {
+	if o.Token != nil {
+		return o.Token()
+	}
+	return compat.NewToken()
+}
+
+// setex is the command that makes key with value and a TTL.
+func (o Options) setex(key, value string, ttl time.Duration) (compat.Cmd, error) {
+	if o.Millis {
+		ms, err := compat.WholeMillis(ttl)
+		return compat.Cmd{"PSETEX", key, ms, value}, err
+	}
+	s, err := compat.WholeSeconds(ttl)
+	return compat.Cmd{"SETEX", key, s, value}, err
+}
+
+// expire is the command that sets key's TTL.
+func (o Options) expire(key string, ttl time.Duration) (compat.Cmd, error) {
+	if o.Millis {
+		ms, err := compat.WholeMillis(ttl)
+		return compat.Cmd{"PEXPIRE", key, ms}, err
+	}
+	s, err := compat.WholeSeconds(ttl)
+	return compat.Cmd{"EXPIRE", key, s}, err
+}

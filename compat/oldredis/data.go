@@ -1,0 +1,266 @@
+package oldredis
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/gomodule/redigo/redis"
+)
+
+// miniredis holds the values and runs the commands that have no manners of
+// their own. It never knows a TTL, but for the time of a script.
+
+func (s *Server) newPeer(db *space) *server.Peer {
+	p := server.NewPeer(bufio.NewWriter(&s.out))
+	if db.n != 0 {
+		s.dispatch(p, []string{"SELECT", strconv.Itoa(db.n)})
+	}
+	return p
+}
+
+// dispatch has miniredis run a command and returns its reply. args is
+// miniredis' own from then on.
+func (s *Server) dispatch(p *server.Peer, args []string) any {
+	s.out.Reset()
+	s.mini.SetTime(time.Unix(0, s.nano))
+	s.mini.Server().Dispatch(p, args)
+	p.Flush()
+	reply, err := parseReply(&s.out)
+	if err != nil {
+		return redis.Error("ERR oldredis: reply of miniredis to " + args[0] + ": " + err.Error())
+	}
+	return reply
+}
+
+// exists reports whether the key is there, dead or alive.
+func (s *Server) exists(db *space, key string) bool {
+	return db.empty[key] != "" || db.data.Exists(key)
+}
+
+// kind returns the type of what is under key, or "".
+func (s *Server) kind(db *space, key string) string {
+	if t := db.empty[key]; t != "" {
+		return t
+	}
+	return db.data.Type(key)
+}
+
+// getString returns the string under key. If there is none, the error is
+// miniredis.ErrKeyNotFound or miniredis.ErrWrongType.
+func (s *Server) getString(db *space, key string) (string, error) {
+	if db.empty[key] != "" {
+		return "", miniredis.ErrWrongType
+	}
+	return db.data.Get(key)
+}
+
+// putString replaces whatever is under key, and leaves its deadline.
+func (s *Server) putString(db *space, key, value string) {
+	delete(db.empty, key)
+	if db.data.Set(key, value) != nil {
+		db.data.Del(key)
+		db.data.Set(key, value)
+	}
+}
+
+// drop removes the key and its deadline. Whether that touches those that WATCH
+// it is the caller's to know.
+func (s *Server) drop(db *space, key string) {
+	delete(db.dies, key)
+	delete(db.empty, key)
+	db.data.Del(key)
+}
+
+// flush empties a database. Only keys that exist are touched.
+func (s *Server) flush(db *space) {
+	for key := range db.watchers {
+		if s.exists(db, key) {
+			s.drop(db, key)
+			s.touch(db, key)
+		}
+	}
+	db.data.FlushDB()
+	clear(db.dies)
+	clear(db.empty)
+}
+
+// overwriting are the commands whose destination is a new key: its old TTL
+// does not survive.
+var overwriting = map[string]bool{
+	"sinterstore": true, "sunionstore": true, "sdiffstore": true,
+	"zinterstore": true, "zunionstore": true, "geosearchstore": true,
+}
+
+// forward has miniredis run a command that has no manners of its own.
+func (s *Server) forward(c *session, cmd *command, args []string) any {
+	db := s.spaces[c.db]
+	var buf [8]int
+	positions := cmd.keys.in(args, buf[:0])
+	for _, i := range positions {
+		if cmd.writes {
+			s.lookupWrite(db, args[i])
+		} else {
+			s.lookupRead(db, args[i])
+		}
+	}
+	var before []string
+	if s.manners.emptyStays {
+		var answer any
+		if before, answer = s.emptied(db, cmd, args, positions); answer != nil {
+			return answer
+		}
+	}
+	own := append(make([]string, 0, len(args)), args...)
+	var probes []probe
+	if cmd.writes && s.watching > 0 {
+		for _, i := range positions {
+			if len(db.watchers[args[i]]) > 0 {
+				probes = append(probes, s.probe(db, args[i]))
+			}
+		}
+	}
+	reply := s.translate(s.dispatch(s.peerOf(db), own))
+	for _, p := range probes {
+		if s.changed(p) {
+			s.touch(p.db, p.key)
+		}
+	}
+	if !cmd.writes {
+		return reply
+	}
+	for n, i := range positions {
+		if !db.data.Exists(args[i]) {
+			delete(db.dies, args[i])
+			if before != nil && before[n] != "" {
+				db.keepEmpty(args[i], before[n])
+			}
+		} else if before != nil {
+			delete(db.empty, args[i])
+		}
+	}
+	if overwriting[cmd.name] && len(positions) > 0 {
+		delete(db.dies, args[positions[0]])
+	}
+	return reply
+}
+
+// emptied returns the types of the keys of a command before it runs, for a
+// version on which they survive being emptied. If one of them is empty and of
+// another type than the command's, it returns the error instead.
+func (s *Server) emptied(db *space, cmd *command, args []string, positions []int) (before []string, answer any) {
+	before = make([]string, len(positions))
+	for n, i := range positions {
+		before[n] = s.kind(db, args[i])
+		if t := db.empty[args[i]]; t != "" && t != typeServed(cmd.name) {
+			return nil, redis.Error(s.manners.words.wrongType)
+		}
+		if before[n] == "string" {
+			before[n] = ""
+		}
+	}
+	return before, nil
+}
+
+// typeServed returns the type that a command of 1.2 works on.
+func typeServed(name string) string {
+	switch {
+	case strings.HasPrefix(name, "z"):
+		return "zset"
+	case strings.HasPrefix(name, "h"):
+		return "hash"
+	case name[0] == 's' && name != "substr" && !strings.HasPrefix(name, "set"):
+		return "set"
+	case name[0] == 'l' || strings.HasPrefix(name, "rp"):
+		return "list"
+	}
+	return "string"
+}
+
+func (db *space) keepEmpty(key, kind string) {
+	if db.empty == nil {
+		db.empty = make(map[string]string)
+	}
+	db.empty[key] = kind
+}
+
+// translate turns the newest error texts, which miniredis has, into the
+// version's own.
+func (s *Server) translate(reply any) any {
+	e, ok := reply.(redis.Error)
+	if !ok {
+		return reply
+	}
+	switch string(e) {
+	case wrongTypeNow:
+		return redis.Error(s.manners.words.wrongType)
+	case notIntNow:
+		return redis.Error(s.manners.words.notInt)
+	}
+	return e
+}
+
+// A probe is a client of miniredis that watches a key: its EXEC tells whether a
+// command changed the key.
+type probe struct {
+	db   *space
+	key  string
+	peer *server.Peer
+}
+
+func (s *Server) probe(db *space, key string) probe {
+	p := probe{db, key, s.newPeer(db)}
+	s.dispatch(p.peer, []string{"WATCH", key})
+	return p
+}
+
+func (s *Server) changed(p probe) bool {
+	s.dispatch(p.peer, []string{"MULTI"})
+	reply := s.dispatch(p.peer, []string{"EXEC"})
+	return isNil(reply)
+}
+
+// parseReply reads one reply of RESP2.
+func parseReply(b *bytes.Buffer) (any, error) {
+	line, err := b.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if line == "" {
+		return nil, io.ErrUnexpectedEOF
+	}
+	kind, line := line[0], line[1:]
+	switch kind {
+	case '+':
+		return line, nil
+	case '-':
+		return redis.Error(line), nil
+	}
+	n, err := strconv.ParseInt(line, 10, 64)
+	if err != nil || kind == ':' {
+		return n, err
+	}
+	switch {
+	case n < 0 && kind == '*':
+		return nilArray{}, nil
+	case n < 0:
+		return nil, nil
+	case kind == '$':
+		p := append([]byte{}, b.Next(int(n))...)
+		b.Next(2)
+		return p, nil
+	}
+	list := make([]any, n)
+	for i := range list {
+		if list[i], err = parseReply(b); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}

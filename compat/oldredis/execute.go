@@ -1,0 +1,174 @@
+package oldredis
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A handler may also return one of these instead of a reply.
+type (
+	// noReply: the replies went out already, or come later.
+	noReply struct{}
+	// lastReply is followed by the end of the connection.
+	lastReply struct{ reply any }
+	// hangup is the end of the connection without a reply.
+	hangup struct{}
+)
+
+// receive takes one command from the client and puts its replies out.
+func (s *Server) receive(c *session, args []string) {
+	if c.dead != nil {
+		return
+	}
+	if c.waiting != nil {
+		c.backlog = append(c.backlog, args)
+		return
+	}
+	fault := None
+	if s.fault != nil {
+		fault = s.fault(c.number, c.sent, args)
+	}
+	c.sent++
+	if fault == LoseRequest {
+		s.cut(c, errCut)
+		return
+	}
+	reply := s.execute(c, args)
+	if fault == LoseReply {
+		s.note(c, args, reply)
+		s.cut(c, errCut)
+		return
+	}
+	s.note(c, args, reply)
+	switch r := reply.(type) {
+	case noReply:
+	case hangup:
+		s.cut(c, errCut)
+	case lastReply:
+		if r.reply != nil {
+			s.push(c, r.reply)
+		}
+		s.hangUp(c, errCut)
+	default:
+		s.push(c, reply)
+	}
+}
+
+// note shows a command and its reply to the trace.
+func (s *Server) note(c *session, args []string, reply any) {
+	if s.trace == nil {
+		return
+	}
+	switch r := reply.(type) {
+	case noReply, hangup:
+		reply = nil
+	case lastReply:
+		reply = r.reply
+	}
+	s.trace(c.number, args, forClient(reply))
+}
+
+// push puts a reply out.
+func (s *Server) push(c *session, reply any) {
+	c.out = append(c.out, reply)
+	if !c.hold {
+		c.wake()
+	}
+}
+
+// execute runs or queues one command.
+func (s *Server) execute(c *session, args []string) any {
+	s.begin()
+	cmd, answer := s.admit(c, args)
+	if answer != nil {
+		if c.multi && !s.manners.execRunsRest {
+			c.aborted = true
+		}
+		return answer
+	}
+	if c.multi && !s.atOnce(cmd.name) {
+		c.queue = append(c.queue, queued{cmd, args})
+		return replyQueued
+	}
+	reply := s.call(c, cmd, args)
+	if len(s.waiters) > 0 {
+		s.serve()
+	}
+	return reply
+}
+
+// admit finds the command, or says why it is refused.
+func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
+	name := args[0]
+	cmd = s.commands[name]
+	if cmd == nil {
+		name = strings.ToLower(name)
+		cmd = s.commands[name]
+	} else {
+		name = cmd.name
+	}
+	switch {
+	case name == "quit":
+		if s.manners.quitSilently {
+			return nil, lastReply{}
+		}
+		return nil, lastReply{replyOK}
+	case s.profile != nil && s.profile.closes(args, cmd):
+		return nil, hangup{}
+	case cmd == nil || s.refuse[name]:
+		return nil, redis.Error(s.manners.words.unknown(args[0], args[1:]))
+	case s.forbid[name]:
+		return nil, redis.Error("NOPERM this user has no permissions to run the '" + name + "' command")
+	case !cmd.accepts(len(args)):
+		return nil, redis.Error("ERR wrong number of arguments for '" + name + "' command")
+	case s.full && s.needsMemory(c, cmd):
+		return nil, s.refuseFull(c, cmd)
+	case c.subscribed() && !whileSubscribed[name]:
+		return nil, redis.Error("ERR only (P)SUBSCRIBE / (P)UNSUBSCRIBE / QUIT allowed in this context")
+	}
+	return cmd, nil
+}
+
+// needsMemory reports whether the command is refused when memory is full.
+func (s *Server) needsMemory(c *session, cmd *command) bool {
+	switch cmd.name {
+	case "exec":
+		return s.manners.execNeedsMemory ||
+			s.manners.execChecksMemory && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
+	case "discard":
+		return false
+	}
+	return cmd.grows || c.multi && s.manners.queueNeedsMemory
+}
+
+func (s *Server) refuseFull(c *session, cmd *command) any {
+	if cmd.name == "exec" && !s.manners.execNeedsMemory {
+		s.endMulti(c)
+		return redis.Error("EXECABORT Transaction discarded because of: " + s.manners.words.full)
+	}
+	return redis.Error(s.manners.words.full)
+}
+
+// atOnce reports whether the command is not queued in MULTI.
+func (s *Server) atOnce(name string) bool {
+	switch name {
+	case "exec", "discard":
+		return true
+	case "multi", "watch":
+		return !s.manners.multiNests
+	}
+	return false
+}
+
+// call runs a command; EXEC runs the queued ones through it too.
+func (s *Server) call(c *session, cmd *command, args []string) any {
+	switch {
+	case cmd.run != nil:
+		return cmd.run(s, c, args)
+	case cmd.passes:
+		return s.forward(c, cmd, args)
+	}
+	return redis.Error("ERR oldredis does not emulate '" + cmd.name + "'")
+}

@@ -1,0 +1,341 @@
+package oldredis
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Now returns the server's time.
+func (s *Server) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readClock()
+	return time.Unix(0, s.nano)
+}
+
+// Advance lets time pass, in which active expiry runs: keys that expired are
+// reaped. A server with a Clock is from then on ahead of it.
+func (s *Server) Advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass(d)
+	s.reapAll()
+	s.ring()
+}
+
+// AdvanceLazy lets time pass in which active expiry does not run: a key that
+// expires stays in memory, unreaped, until a command or Reap reaps it. On a
+// server without a Clock that may be any time; one with a Clock reaps it at
+// the next 100 ms.
+func (s *Server) AdvanceLazy(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass(d)
+	s.ring()
+}
+
+// Reap runs active expiry now.
+func (s *Server) Reap() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readClock()
+	s.reapAll()
+}
+
+func (s *Server) pass(d time.Duration) {
+	if s.clock != nil {
+		s.offset += d
+	} else {
+		s.hand = s.hand.Add(d)
+	}
+	s.readClock()
+	s.ticked = s.nano / int64(s.manners.cron)
+}
+
+func (s *Server) readClock() {
+	now := s.hand
+	if s.clock != nil {
+		now = s.clock.Now().Add(s.offset)
+	}
+	s.nano = now.UnixNano()
+	s.ms = s.nano / int64(time.Millisecond)
+}
+
+// begin reads the clock for the command that follows. If the server's cron was
+// due since the last command, it runs active expiry as of then.
+func (s *Server) begin() {
+	if s.clock == nil {
+		return // only Advance moves the time, and does this
+	}
+	s.readClock()
+	cron := int64(s.manners.cron)
+	if due := s.nano / cron; due > s.ticked {
+		s.ticked = due
+		now := s.ms
+		s.ms = due * cron / int64(time.Millisecond)
+		s.reapAll()
+		s.ms = now
+	}
+}
+
+func (s *Server) reapAll() {
+	for _, db := range s.spaces {
+		if len(db.dies) == 0 {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(db.dies)) {
+			s.reap(db, key)
+		}
+	}
+}
+
+// dead reports whether the key's deadline has passed. It is alive at its
+// deadline, in whole seconds for the whole second.
+func (s *Server) dead(db *space, key string) bool {
+	if len(db.dies) == 0 {
+		return false
+	}
+	when, ok := db.dies[key]
+	if !ok {
+		return false
+	}
+	if s.manners.wholeSeconds {
+		return s.ms/1000 > when/1000
+	}
+	return s.ms > when
+}
+
+// reap removes the key if it is dead.
+func (s *Server) reap(db *space, key string) {
+	if !s.dead(db, key) {
+		return
+	}
+	s.drop(db, key)
+	if !s.manners.expiryUnseen {
+		s.touch(db, key)
+	}
+}
+
+// lookupRead reaps the key if it is dead and reports whether it is there.
+func (s *Server) lookupRead(db *space, key string) bool {
+	s.reap(db, key)
+	return s.exists(db, key)
+}
+
+// lookupWrite is lookupRead for commands that write. Before 2.2 it deletes a
+// key that has any TTL.
+func (s *Server) lookupWrite(db *space, key string) bool {
+	if s.manners.writeDeletesVolatile {
+		if _, volatile := db.dies[key]; volatile {
+			s.drop(db, key)
+		}
+	} else {
+		s.reap(db, key)
+	}
+	return s.exists(db, key)
+}
+
+// timeUnit says what the argument of a command of the EXPIRE family is.
+type timeUnit struct {
+	ms       int64 // milliseconds in a unit
+	absolute bool
+}
+
+func expire(s *Server, c *session, args []string) any {
+	return s.expire(c, args, timeUnit{ms: 1000})
+}
+
+func expireat(s *Server, c *session, args []string) any {
+	return s.expire(c, args, timeUnit{ms: 1000, absolute: true})
+}
+
+func pexpire(s *Server, c *session, args []string) any {
+	return s.expire(c, args, timeUnit{ms: 1})
+}
+
+func pexpireat(s *Server, c *session, args []string) any {
+	return s.expire(c, args, timeUnit{ms: 1, absolute: true})
+}
+
+func (s *Server) expire(c *session, args []string, unit timeUnit) any {
+	db, key := s.spaces[c.db], args[1]
+	opts, err := expireOptions(args)
+	if err != nil {
+		return err
+	}
+	n, ok := s.number(args[2])
+	if !ok {
+		return redis.Error(s.manners.words.notInt)
+	}
+	when, ok := s.deadline(n, unit)
+	if !ok {
+		return redis.Error(fmt.Sprintf(s.manners.words.badTTL, strings.ToLower(args[0])))
+	}
+	if !s.manners.expireSeesUnreaped {
+		s.reap(db, key)
+	}
+	if !s.exists(db, key) {
+		return int64(0)
+	}
+	old, volatile := db.dies[key]
+	if opts.refuses(when, old, volatile) {
+		return int64(0)
+	}
+	switch {
+	case s.past(when):
+		s.drop(db, key)
+	case volatile && s.manners.expireOnce:
+		return int64(0)
+	default:
+		db.dies[key] = when
+	}
+	s.touch(db, key)
+	return int64(1)
+}
+
+// deadline returns when a TTL or time of n units ends, in ms. Since 7.0 it is
+// not ok if that does not fit.
+func (s *Server) deadline(n int64, unit timeUnit) (when int64, ok bool) {
+	now := s.ms
+	if s.manners.wholeSeconds {
+		now -= now % 1000
+	}
+	if unit.absolute {
+		now = 0
+	}
+	if !s.manners.plainSet {
+		if n > math.MaxInt64/unit.ms || n < math.MinInt64/unit.ms || n*unit.ms > math.MaxInt64-now {
+			return 0, false
+		}
+	}
+	return now + n*unit.ms, true
+}
+
+// past reports whether a key with this deadline is deleted at once.
+func (s *Server) past(when int64) bool {
+	if !s.manners.wholeSeconds {
+		return when <= s.ms
+	}
+	if s.manners.expireZeroLives {
+		return when/1000 < s.ms/1000
+	}
+	return when/1000 <= s.ms/1000
+}
+
+// expireFlags are the options of EXPIRE since 7.0.
+type expireFlags struct{ nx, xx, gt, lt bool }
+
+func expireOptions(args []string) (expireFlags, any) {
+	var f expireFlags
+	for _, a := range args[3:] {
+		switch strings.ToUpper(a) {
+		case "NX":
+			f.nx = true
+		case "XX":
+			f.xx = true
+		case "GT":
+			f.gt = true
+		case "LT":
+			f.lt = true
+		default:
+			return f, redis.Error("ERR Unsupported option " + a)
+		}
+	}
+	if f.nx && (f.xx || f.gt || f.lt) {
+		return f, redis.Error("ERR NX and XX, GT or LT options at the same time are not compatible")
+	}
+	if f.gt && f.lt {
+		return f, redis.Error("ERR GT and LT options at the same time are not compatible")
+	}
+	return f, nil
+}
+
+// refuses reports whether the options forbid when as the next deadline. No
+// deadline counts as one that never comes.
+func (f expireFlags) refuses(when, old int64, volatile bool) bool {
+	return f.nx && volatile ||
+		f.xx && !volatile ||
+		f.gt && (!volatile || when <= old) ||
+		f.lt && volatile && when >= old
+}
+
+func ttl(s *Server, c *session, args []string) any {
+	left, answer := s.timeLeft(c, args[1])
+	if answer != nil {
+		return answer
+	}
+	if s.manners.wholeSeconds {
+		return left / 1000
+	}
+	return (left + 500) / 1000
+}
+
+func pttl(s *Server, c *session, args []string) any {
+	left, answer := s.timeLeft(c, args[1])
+	if answer != nil {
+		return answer
+	}
+	return left
+}
+
+// timeLeft returns the ms until the key's deadline, or what TTL answers if
+// there is none.
+func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
+	db := s.spaces[c.db]
+	if !s.manners.ttlBlind && !s.lookupRead(db, key) {
+		return 0, int64(-2)
+	}
+	when, volatile := db.dies[key]
+	if !volatile {
+		return 0, int64(-1)
+	}
+	now := s.ms
+	if s.manners.wholeSeconds {
+		now -= now % 1000
+		when -= when % 1000
+	}
+	if when < now {
+		return 0, int64(-1)
+	}
+	return when - now, nil
+}
+
+func expiretime(s *Server, c *session, args []string) any {
+	when := pexpiretime(s, c, args).(int64)
+	if when < 0 {
+		return when
+	}
+	return (when + 500) / 1000
+}
+
+func pexpiretime(s *Server, c *session, args []string) any {
+	db := s.spaces[c.db]
+	if !s.lookupRead(db, args[1]) {
+		return int64(-2)
+	}
+	if when, volatile := db.dies[args[1]]; volatile {
+		return when
+	}
+	return int64(-1)
+}
+
+func persist(s *Server, c *session, args []string) any {
+	db, key := s.spaces[c.db], args[1]
+	if !s.manners.persistSeesUnreaped {
+		s.reap(db, key)
+	}
+	if _, volatile := db.dies[key]; !volatile {
+		return int64(0)
+	}
+	delete(db.dies, key)
+	if !s.manners.persistSilently {
+		s.touch(db, key)
+	}
+	return int64(1)
+}

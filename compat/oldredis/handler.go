@@ -1,0 +1,45 @@
+package oldredis
+
+// handlers are the commands that have manners of their own, or whose keys'
+// deadlines, watches or connections are ours. Everything else is miniredis'.
+var handlers map[string]handler
+
+// passed are the commands that miniredis runs.
+var passed = words2set(`
+	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
+	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
+	hstrlen hvals
+	lindex linsert llen lmove lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx
+	sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove spop
+	srandmember srem sscan sunion sunionstore
+	zadd zcard zcount zincrby zinter zinterstore zlexcount zmscore zpopmax zpopmin zrandmember zrange
+	zrangebylex zrangebyscore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange
+	zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore
+	geoadd geodist geopos geosearch pfadd pfcount pfmerge
+	xadd xdel xlen xrange xrevrange xtrim object touch
+`)
+
+func init() {
+	handlers = map[string]handler{
+		"get": get, "set": set, "setnx": setnx, "setex": setex, "psetex": psetex, "getset": getset,
+		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo,
+		"incr": incr, "decr": decr, "incrby": incrby, "decrby": decrby,
+		"getdel": script, "getex": script, "copy": script,
+
+		"expire": expire, "expireat": expireat, "pexpire": pexpire, "pexpireat": pexpireat,
+		"ttl": ttl, "pttl": pttl, "expiretime": expiretime, "pexpiretime": pexpiretime, "persist": persist,
+
+		"del": del, "unlink": del, "exists": exists, "type": typeOf, "rename": rename, "renamenx": renamenx,
+		"move": moveTo, "keys": keys, "scan": scan, "randomkey": randomkey, "dbsize": dbsize,
+		"flushdb": flushdb, "flushall": flushall, "select": selectDB,
+
+		"multi": multi, "exec": exec, "discard": discard, "watch": watchKeys, "unwatch": unwatchKeys,
+		"eval": eval, "evalsha": eval, "eval_ro": eval, "evalsha_ro": eval, "script": script,
+		"blpop": blpop, "brpop": brpop, "brpoplpush": brpoplpush,
+		"subscribe": subscribe, "psubscribe": psubscribe, "unsubscribe": unsubscribe,
+		"punsubscribe": punsubscribe, "publish": publish,
+
+		"ping": ping, "echo": echo, "time": timeNow, "info": info, "config": config, "client": clientCmd,
+		"lastsave": lastsave, "auth": auth,
+	}
+}

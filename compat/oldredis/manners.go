@@ -1,0 +1,261 @@
+package oldredis
+
+import "time"
+
+// manners is how one version of Redis differs from the newest one. The zero
+// value is the newest, so that each version's entry lists what is old about it.
+// Which commands a version has, and with how many arguments, is commandTable's.
+type manners struct {
+	// redis is the release whose behaviour was recorded; INFO reports it.
+	redis string
+
+	// cron is the time between two runs of active expiry.
+	cron time.Duration
+
+	// wholeSeconds: deadlines are whole seconds, and a key lives until the
+	// second after its deadline has begun: EXPIRE k 1 lives 1.0 to 2.0 s.
+	wholeSeconds bool
+
+	// writeDeletesVolatile: any write looks its key up after deleting it if it
+	// has a TTL. SETNX takes a held lock, and a volatile source of RENAMENX is
+	// "no such key".
+	writeDeletesVolatile bool
+
+	// expireOnce: a second EXPIRE answers 0 and changes nothing.
+	expireOnce bool
+
+	// expireZeroLives: EXPIRE k 0 does not delete, it lets the second end.
+	expireZeroLives bool
+
+	// looseNumbers: what does not parse as a number counts as 0, without error.
+	looseNumbers bool
+
+	// incrReplaces: INCR of a list or a set makes it the number 1.
+	incrReplaces bool
+
+	// emptyStays: a list or sorted set that lost its last element exists.
+	emptyStays bool
+
+	// multiNests: MULTI inside MULTI is queued like any command.
+	multiNests bool
+
+	// quitSilently: QUIT closes without an OK.
+	quitSilently bool
+
+	// setnxSeesUnreaped: SETNX finds a key that has expired but is not reaped
+	// and is refused by it, until a read reaps the key (2.2.0 to 2.2.9).
+	setnxSeesUnreaped bool
+
+	// renameSeesUnreaped: so does RENAMENX by its destination. RENAME leaves
+	// an old deadline of the destination in place.
+	renameSeesUnreaped bool
+
+	// renameDropsTTL: RENAME and RENAMENX do not carry the source's TTL.
+	renameDropsTTL bool
+
+	// expireSeesUnreaped: EXPIRE brings a key back to life that has expired
+	// and is not reaped.
+	expireSeesUnreaped bool
+
+	// persistSeesUnreaped: so does PERSIST.
+	persistSeesUnreaped bool
+
+	// delSeesUnreaped: DEL counts such a key.
+	delSeesUnreaped bool
+
+	// persistSilently: PERSIST does not touch a WATCH.
+	persistSilently bool
+
+	// ttlBlind: TTL and PTTL answer -1 for a missing key, and neither reap.
+	ttlBlind bool
+
+	// discardKeepsDirty: after DISCARD a WATCH that was touched before it
+	// still aborts the next EXEC.
+	discardKeepsDirty bool
+
+	// execRunsRest: a command that was refused while it was queued does not
+	// abort EXEC (before 2.6.5).
+	execRunsRest bool
+
+	// expiryUnseen: that a watched key expired does not abort EXEC (before
+	// 6.0.9).
+	expiryUnseen bool
+
+	// execNeedsMemory: EXEC itself is refused when memory is full, and the
+	// connection stays in MULTI.
+	execNeedsMemory bool
+
+	// oldMemoryRules: sets may not be intersected when memory is full.
+	oldMemoryRules bool
+
+	// queueNeedsMemory: in MULTI nothing at all is queued when memory is full.
+	queueNeedsMemory bool
+
+	// execChecksMemory: EXEC of a queue with a growing write is refused and
+	// the transaction dropped when memory is full.
+	execChecksMemory bool
+
+	// moveDropsTTL: MOVE does not carry the TTL.
+	moveDropsTTL bool
+
+	// sameKeyRefused: RENAME of a key to itself is an error.
+	sameKeyRefused bool
+
+	// bothExpiries: SET takes EX and PX at once, the last one counts, and
+	// NX together with XX.
+	bothExpiries bool
+
+	// plainSet: SET knows EX, PX, NX and XX only, and EXPIRE no options.
+	plainSet bool
+
+	words words
+}
+
+// words are the error texts of a version.
+type words struct {
+	unknown   func(name string, args []string) string
+	wrongType string
+	notInt    string
+	// badTTL is of SETEX with a TTL that is not positive; %s is the command.
+	badTTL string
+	full   string
+	noDB   string
+}
+
+const (
+	wrongTypeERR = "ERR Operation against a key holding the wrong kind of value"
+	wrongTypeNow = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	notIntFirst  = "ERR value is not an integer"
+	notIntNow    = "ERR value is not an integer or out of range"
+	fullERR      = "ERR command not allowed when used memory > 'maxmemory'"
+	fullOOM      = "OOM command not allowed when used memory > 'maxmemory'."
+)
+
+var (
+	words2_0 = words{unknownName, wrongTypeERR, notIntFirst, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
+	words2_2 = words{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
+	words2_6 = words{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullOOM, "ERR invalid DB index"}
+	words2_8 = words{unknownName, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR invalid DB index"}
+	words5_0 = words{unknownBackquoted, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR DB index is out of range"}
+	words7_0 = words{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range"}
+)
+
+const tick = 100 * time.Millisecond
+
+// mannersOf is the table behind facts/servers.md, checked against recordings
+// of the releases named.
+var mannersOf = map[string]*manners{
+	"1.2": {
+		redis: "1.2.6", cron: time.Second, words: words2_0,
+		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, expireZeroLives: true,
+		looseNumbers: true, incrReplaces: true, emptyStays: true, multiNests: true, quitSilently: true,
+		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		execRunsRest: true, expiryUnseen: true, oldMemoryRules: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.0": {
+		redis: "2.0.5", cron: tick, words: words2_0,
+		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, multiNests: true, quitSilently: true,
+		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.2.5": {
+		redis: "2.2.5", cron: tick, words: words2_2,
+		wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
+		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
+		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.2": {
+		redis: "2.2.15", cron: tick, words: words2_2,
+		wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
+		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
+		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.4": {
+		redis: "2.4.18", cron: tick, words: words2_2,
+		wholeSeconds:       true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
+		persistSilently: true, ttlBlind: true,
+		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.6": {
+		redis: "2.6.11", cron: tick, words: words2_6,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
+		persistSilently: true, ttlBlind: true, expiryUnseen: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.6.12": {
+		redis: "2.6.12", cron: tick, words: words2_6,
+		persistSeesUnreaped: true, delSeesUnreaped: true,
+		persistSilently: true, ttlBlind: true, expiryUnseen: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"2.8": {
+		redis: "2.8.24", cron: tick, words: words2_8,
+		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
+		sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"3.0": {
+		redis: "3.0.7", cron: tick, words: words2_8,
+		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
+		sameKeyRefused: true, bothExpiries: true, plainSet: true,
+	},
+	"5.0": {
+		redis: "5.0.14", cron: tick, words: words5_0,
+		persistSilently: true, expiryUnseen: true, queueNeedsMemory: true, plainSet: true,
+	},
+	"7.0": {
+		redis: "7.0.15", cron: tick, words: words7_0,
+		queueNeedsMemory: true, execChecksMemory: true,
+	},
+}
+
+// versions are the names that New takes, oldest first.
+var versions = []string{"1.2", "2.0", "2.2.5", "2.2", "2.4", "2.6", "2.6.12", "2.8", "3.0", "5.0", "7.0"}
+
+func unknownName(name string, _ []string) string {
+	return "ERR unknown command '" + name + "'"
+}
+
+// unknownBackquoted and unknownQuoted end in a space: the real ones do.
+func unknownBackquoted(name string, args []string) string {
+	return unknownWithArgs(name, args, '`', ", ")
+}
+
+func unknownQuoted(name string, args []string) string {
+	return unknownWithArgs(name, args, '\'', " ")
+}
+
+// unknownWithArgs names what followed the command, up to 128 bytes of it.
+func unknownWithArgs(name string, args []string, quote byte, sep string) string {
+	const room = 128
+	quotes := string(quote)
+	if quote == '\'' {
+		// 7.0 shows "'a' 'b' "; 5.0 shows "`a`, `b`, ".
+		quotes = "'"
+	}
+	b := "ERR unknown command " + quotes + cut(name, room) + quotes + ", with args beginning with: "
+	shown := 0
+	for _, a := range args {
+		if shown >= room {
+			break
+		}
+		a = quotes + cut(a, room-shown) + quotes + sep
+		shown += len(a)
+		b += a
+	}
+	return b
+}
+
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}

@@ -1,0 +1,313 @@
+package oldredis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+)
+
+// Options of a server. The zero value is a server whose clock is stepped by
+// hand.
+type Options struct {
+	// Clock is the server's clock. If it is nil, the clock stands at Start
+	// until Advance or AdvanceLazy move it.
+	Clock clock.Clock
+
+	// Start is where a clock that is stepped by hand begins; the zero value
+	// is 2020-01-02 00:00:00 UTC. It is not used with a Clock.
+	Start time.Time
+
+	// Refuse names commands that the server answers as if it did not know
+	// them, as rename-command NAME "" in its configuration makes it.
+	Refuse []string
+
+	// Forbid names commands that the server answers with NOPERM, as an ACL
+	// of Redis 6 and hosted services do.
+	Forbid []string
+}
+
+// A Server is one embedded Redis. All its methods may be called from any
+// number of goroutines; commands run one at a time, as Redis runs them.
+type Server struct {
+	mu       sync.Mutex
+	name     string // as New was given it
+	manners  *manners
+	commands map[string]*command
+	profile  *profile
+	refuse   map[string]bool
+	forbid   map[string]bool
+
+	mini   *miniredis.Miniredis // holds the values, and none of the deadlines
+	spaces [16]*space
+	out    bytes.Buffer // what miniredis answers
+
+	clock  clock.Clock
+	offset time.Duration // what Advance has added to the clock
+	hand   time.Time     // the clock if there is no Clock
+	nano   int64         // the time at which the current command runs
+	ms     int64         // the same in milliseconds
+	ticked int64         // when active expiry last ran, in units of manners.cron
+	timers []*timer
+
+	sessions  map[int]*session
+	dialed    int
+	waiters   []*waiter // blocked clients, longest first
+	blocking  int       // >0 while commands may not block: in EXEC
+	scripting int       // >0 while a script runs
+	watching  int       // number of watches of all sessions
+	full      bool
+	closed    bool
+	fault     func(conn, n int, cmd []string) Fault
+	trace     func(conn int, cmd []string, reply any)
+	ports     []*port
+	served    sync.WaitGroup
+}
+
+// A space is one of the numbered databases.
+type space struct {
+	n        int
+	data     *miniredis.RedisDB
+	peer     *server.Peer
+	dies     map[string]int64  // deadlines, in ms since 1970
+	empty    map[string]string // emptied lists, sets and such that still exist, with their type (1.2)
+	watchers map[string][]*watch
+}
+
+// Versions returns the versions that New knows, oldest first. 2.2.5 stands
+// between 2.0 and 2.2 for the releases up to 2.2.9, which refuse SETNX on a key
+// that has expired and is not reaped.
+func Versions() []string { return slices.Clone(versions) }
+
+// Profiles returns the other names that New knows: "twemproxy", the proxy in
+// its oldest deployed release, and "noscript", a 7.0 on which EVAL is refused.
+func Profiles() []string { return []string{"twemproxy", "noscript"} }
+
+var start = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+
+// New starts a server that behaves like version, one of Versions or Profiles.
+func New(version string, opts Options) (*Server, error) {
+	p := profileOf[version]
+	column := version
+	if p != nil {
+		column = p.version
+	}
+	m := mannersOf[column]
+	if m == nil {
+		return nil, fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
+			strings.Join(append(Versions(), Profiles()...), ", "))
+	}
+	s := &Server{
+		name:     version,
+		manners:  m,
+		commands: columns()[column],
+		profile:  p,
+		refuse:   lowered(opts.Refuse),
+		forbid:   lowered(opts.Forbid),
+		clock:    opts.Clock,
+		hand:     opts.Start,
+		sessions: make(map[int]*session),
+	}
+	if p != nil {
+		for _, name := range p.refuse {
+			s.refuse[name] = true
+		}
+	}
+	if s.hand.IsZero() {
+		s.hand = start
+	}
+	if err := s.openData(); err != nil {
+		return nil, err
+	}
+	s.readClock()
+	s.ticked = s.nano / int64(m.cron)
+	return s, nil
+}
+
+// openData starts miniredis without a port.
+func (s *Server) openData() error {
+	s.mini = miniredis.NewMiniRedis()
+	s.mini.Seed(1)
+	c, err := s.mini.Dial() // the one way to start it without listening
+	if err != nil {
+		return fmt.Errorf("oldredis: %w", err)
+	}
+	c.Close()
+	s.mini.Server().SetPreHook(s.inScript)
+	for n := range s.spaces {
+		s.spaces[n] = &space{
+			n:        n,
+			data:     s.mini.DB(n),
+			dies:     make(map[string]int64),
+			watchers: make(map[string][]*watch),
+		}
+	}
+	return nil
+}
+
+// MustNew is New for versions that are known to exist; it panics on others.
+func MustNew(version string, opts Options) *Server {
+	s, err := New(version, opts)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Run starts a server for a test, with its clock stepped by hand, and closes it
+// when the test ends.
+func Run(t testing.TB, version string) *Server {
+	t.Helper()
+	s, err := New(version, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// Version returns the name that New was given.
+func (s *Server) Version() string { return s.name }
+
+// Close stops the server and cuts all connections.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.cutAll()
+	var errs []error
+	for _, p := range s.ports {
+		errs = append(errs, p.l.Close())
+	}
+	for _, t := range s.timers {
+		t.disarm()
+	}
+	s.timers = nil
+	s.mu.Unlock()
+	s.served.Wait()
+	s.mini.Close()
+	return errors.Join(errs...)
+}
+
+// Dial returns a new connection to the server. No socket and no goroutine is
+// behind it: commands run on the goroutine that calls Do or Flush. It is a *Conn.
+func (s *Server) Dial() redis.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Conn{s: s, session: s.accept()}
+}
+
+// GetContext returns a new connection, as a pool's GetContext would. It fails
+// if ctx is done or the server is closed.
+func (s *Server) GetContext(ctx context.Context) (redis.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return &Conn{s: s, session: s.accept()}, nil
+}
+
+// Pool returns a redigo pool of connections to the server, with redigo's
+// defaults: for tests of what pooling does to a lock.
+func (s *Server) Pool() *redis.Pool {
+	return &redis.Pool{
+		MaxIdle:     3,
+		DialContext: s.GetContext,
+	}
+}
+
+var errClosed = errors.New("oldredis: server closed")
+
+// FlushAll empties the server, as another client's FLUSHALL would.
+func (s *Server) FlushAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	for _, db := range s.spaces {
+		s.flush(db)
+	}
+}
+
+// Evict removes a key of database 0 as a full server does that evicts keys:
+// TTL or not, and as if deleted for those that WATCH it. It reports whether the
+// key was there.
+func (s *Server) Evict(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	db := s.spaces[0]
+	if !s.exists(db, key) {
+		return false
+	}
+	s.drop(db, key)
+	s.touch(db, key)
+	return true
+}
+
+// SetMaxMemoryReached makes the server refuse what grows, as one does that has
+// reached its maxmemory and may not evict; false gives it room again.
+//
+// Up to 2.4 EXEC is among what is refused (not on 1.2), and the connection then
+// stays in MULTI. From 2.6 a write is refused when it is queued, and EXEC
+// answers EXECABORT.
+func (s *Server) SetMaxMemoryReached(reached bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = reached
+}
+
+// Contents says what a restart leaves in the server.
+type Contents int
+
+const (
+	// Keeping is a restart with a snapshot or log of all that was written.
+	Keeping Contents = iota
+	// Empty is a restart of a server that saves nothing.
+	Empty
+)
+
+// Restart cuts every connection and continues, with or without the contents.
+func (s *Server) Restart(c Contents) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	s.cutAll()
+	if c == Empty {
+		for _, db := range s.spaces {
+			s.flush(db)
+		}
+	}
+}
+
+func lowered(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[strings.ToLower(n)] = true
+	}
+	return set
+}
+
+// peerOf returns the connection to miniredis on which db is selected.
+func (s *Server) peerOf(db *space) *server.Peer {
+	if db.peer == nil {
+		db.peer = s.newPeer(db)
+	}
+	return db.peer
+}

@@ -1,0 +1,298 @@
+package oldredis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+)
+
+// number parses an argument as this version does. Up to 2.0 white space may
+// precede it; 1.2 reads what it can and takes the rest for nothing.
+func (s *Server) number(arg string) (n int64, ok bool) {
+	if s.manners.looseNumbers {
+		return leadingNumber(arg), true
+	}
+	n, err := strconv.ParseInt(arg, 10, 64)
+	return n, err == nil && arg[0] != '+'
+}
+
+// leadingNumber is C's strtol.
+func leadingNumber(s string) int64 {
+	s = strings.TrimLeft(s, " \t\n\v\f\r")
+	end := 0
+	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || end == 0 && (s[0] == '-' || s[0] == '+')) {
+		end++
+	}
+	n, _ := strconv.ParseInt(s[:end], 10, 64) // the nearest, if out of range
+	return n
+}
+
+func get(s *Server, c *session, args []string) any {
+	db := s.spaces[c.db]
+	s.reap(db, args[1])
+	return s.stringOrNil(db, args[1])
+}
+
+// stringOrNil returns the string under key as a reply.
+func (s *Server) stringOrNil(db *space, key string) any {
+	v, err := s.getString(db, key)
+	switch {
+	case err == nil:
+		return bulk(v)
+	case errors.Is(err, miniredis.ErrKeyNotFound):
+		return nil
+	}
+	return redis.Error(s.manners.words.wrongType)
+}
+
+// store sets key to a string without TTL.
+func (s *Server) store(db *space, key, value string) {
+	s.putString(db, key, value)
+	delete(db.dies, key)
+	s.touch(db, key)
+}
+
+func setnx(s *Server, c *session, args []string) any {
+	db, key := s.spaces[c.db], args[1]
+	held := s.manners.setnxSeesUnreaped && s.exists(db, key) || s.lookupWrite(db, key)
+	if held {
+		return int64(0)
+	}
+	s.store(db, key, args[2])
+	return int64(1)
+}
+
+func getset(s *Server, c *session, args []string) any {
+	db, key := s.spaces[c.db], args[1]
+	s.reap(db, key)
+	old := s.stringOrNil(db, key)
+	if _, refused := old.(redis.Error); refused {
+		return old
+	}
+	s.store(db, key, args[2])
+	return old
+}
+
+func setex(s *Server, c *session, args []string) any {
+	return s.setExpiring(c, args, timeUnit{ms: 1000})
+}
+
+func psetex(s *Server, c *session, args []string) any {
+	return s.setExpiring(c, args, timeUnit{ms: 1})
+}
+
+func (s *Server) setExpiring(c *session, args []string, unit timeUnit) any {
+	when, answer := s.ttlArgument(args[0], args[2], unit)
+	if answer != nil {
+		return answer
+	}
+	db, key := s.spaces[c.db], args[1]
+	s.reap(db, key)
+	s.store(db, key, args[3])
+	db.dies[key] = when
+	return replyOK
+}
+
+// ttlArgument parses the TTL that a SET of any kind gives to its key.
+func (s *Server) ttlArgument(name, arg string, unit timeUnit) (when int64, answer any) {
+	n, ok := s.number(arg)
+	if !ok {
+		return 0, redis.Error(s.manners.words.notInt)
+	}
+	when, ok = s.deadline(n, unit)
+	if n <= 0 || !ok {
+		text := s.manners.words.badTTL
+		if strings.Contains(text, "%s") {
+			text = fmt.Sprintf(text, strings.ToLower(name))
+		}
+		return 0, redis.Error(text)
+	}
+	return when, nil
+}
+
+// setFlags are the options of SET.
+type setFlags struct {
+	nx, xx, get, keepTTL bool
+	ttl                  string
+	unit                 timeUnit
+}
+
+var errSyntax = redis.Error("ERR syntax error")
+
+func set(s *Server, c *session, args []string) any {
+	f, answer := s.setOptions(args)
+	if answer != nil {
+		return answer
+	}
+	var when int64
+	if f.unit.ms != 0 {
+		if when, answer = s.ttlArgument(args[0], f.ttl, f.unit); answer != nil {
+			return answer
+		}
+	}
+	db, key := s.spaces[c.db], args[1]
+	s.reap(db, key)
+	reply := replyOK
+	if f.get {
+		if reply = s.stringOrNil(db, key); reply != nil {
+			if _, refused := reply.(redis.Error); refused {
+				return reply
+			}
+		}
+	}
+	if f.nx || f.xx {
+		if s.exists(db, key) != f.xx {
+			if f.get {
+				return reply
+			}
+			return nil
+		}
+	}
+	kept, volatile := db.dies[key]
+	s.store(db, key, args[2])
+	switch {
+	case f.unit.ms != 0:
+		db.dies[key] = when
+	case f.keepTTL && volatile:
+		db.dies[key] = kept
+	}
+	return reply
+}
+
+// setOptions parses the options of SET; which there are depends on the version.
+func (s *Server) setOptions(args []string) (f setFlags, answer any) {
+	units := map[string]timeUnit{"EX": {ms: 1000}, "PX": {ms: 1}}
+	if !s.manners.plainSet {
+		units["EXAT"] = timeUnit{ms: 1000, absolute: true}
+		units["PXAT"] = timeUnit{ms: 1, absolute: true}
+	}
+	strict := !s.manners.bothExpiries
+	for i := 3; i < len(args); i++ {
+		name := strings.ToUpper(args[i])
+		unit, timed := units[name]
+		switch {
+		case name == "NX" && !(strict && f.xx):
+			f.nx = true
+		case name == "XX" && !(strict && f.nx):
+			f.xx = true
+		case name == "GET" && !s.manners.plainSet:
+			f.get = true
+		case name == "KEEPTTL" && !s.manners.plainSet && f.unit.ms == 0:
+			f.keepTTL = true
+		case timed && i+1 < len(args) && !f.keepTTL && !(strict && f.ttl != "" && f.unit != unit):
+			i++
+			f.unit, f.ttl = unit, args[i]
+		default:
+			return f, errSyntax
+		}
+	}
+	return f, nil
+}
+
+func mget(s *Server, c *session, args []string) any {
+	db := s.spaces[c.db]
+	list := make([]any, len(args)-1)
+	for i, key := range args[1:] {
+		s.reap(db, key)
+		if v, err := s.getString(db, key); err == nil {
+			list[i] = bulk(v)
+		}
+	}
+	return list
+}
+
+func mset(s *Server, c *session, args []string) any {
+	if len(args)%2 == 0 {
+		return errPairs(args[0])
+	}
+	s.storePairs(s.spaces[c.db], args)
+	return replyOK
+}
+
+func msetnx(s *Server, c *session, args []string) any {
+	if len(args)%2 == 0 {
+		return errPairs(args[0])
+	}
+	db, busy := s.spaces[c.db], false
+	for i := 1; i < len(args); i += 2 {
+		busy = s.lookupWrite(db, args[i]) || busy
+	}
+	if busy {
+		return int64(0)
+	}
+	s.storePairs(db, args)
+	return int64(1)
+}
+
+func errPairs(string) any { return redis.Error("ERR wrong number of arguments for MSET") }
+
+func (s *Server) storePairs(db *space, args []string) {
+	for i := 1; i < len(args); i += 2 {
+		s.reap(db, args[i])
+		s.store(db, args[i], args[i+1])
+	}
+}
+
+func incr(s *Server, c *session, args []string) any { return s.add(c, args[1], 1) }
+func decr(s *Server, c *session, args []string) any { return s.add(c, args[1], -1) }
+
+func incrby(s *Server, c *session, args []string) any {
+	n, ok := s.number(args[2])
+	if !ok {
+		return redis.Error(s.manners.words.notInt)
+	}
+	return s.add(c, args[1], n)
+}
+
+func decrby(s *Server, c *session, args []string) any {
+	n, ok := s.number(args[2])
+	if !ok {
+		return redis.Error(s.manners.words.notInt)
+	}
+	return s.add(c, args[1], -n)
+}
+
+// add adds to the number under key, and keeps its TTL.
+func (s *Server) add(c *session, key string, delta int64) any {
+	db := s.spaces[c.db]
+	var n int64
+	if s.lookupWrite(db, key) {
+		v, err := s.getString(db, key)
+		if err != nil && !s.manners.incrReplaces {
+			return redis.Error(s.manners.words.wrongType)
+		}
+		if err == nil {
+			var ok bool
+			if n, ok = s.number(v); !ok {
+				return redis.Error(s.manners.words.notInt)
+			}
+		}
+	}
+	if delta > 0 && n > math.MaxInt64-delta || delta < 0 && n < math.MinInt64-delta {
+		return redis.Error("ERR increment or decrement would overflow")
+	}
+	n += delta
+	s.putString(db, key, strconv.FormatInt(n, 10))
+	s.touch(db, key)
+	return n
+}
+
+func appendTo(s *Server, c *session, args []string) any {
+	db, key := s.spaces[c.db], args[1]
+	var v string
+	if s.lookupWrite(db, key) {
+		var err error
+		if v, err = s.getString(db, key); err != nil {
+			return redis.Error(s.manners.words.wrongType)
+		}
+	}
+	v += args[2]
+	s.putString(db, key, v)
+	s.touch(db, key)
+	return int64(len(v))
+}

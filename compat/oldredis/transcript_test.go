@@ -1,0 +1,249 @@
+package oldredis
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// recorded is the version whose recordings are named redis-NAME.jsonl.
+var recorded = map[string]string{
+	"1.3.6": "1.2", "2.0.5": "2.0", "2.2.5": "2.2.5", "2.2.15": "2.2", "2.4.18": "2.4", "2.6.11": "2.6",
+	"2.6.12": "2.6.12", "2.8.24": "2.8", "3.0.7": "3.0", "5.0.14": "5.0", "7.0.15": "7.0",
+}
+
+// unmatched are the replies that oldredis does not give, by version, recording
+// and step, with the reason.
+var unmatched = map[string]string{
+	"1.2/del of an unreaped key (whole seconds)/4": "the cron of 1.2 runs once a second, and ran in the 60 ms before this DEL",
+}
+
+// A recording is what a real server answered to the steps of some clients.
+type recording struct {
+	Name  string
+	Start int64 // seconds since 1970
+	Steps []step
+}
+
+// A step is a command of one client with its reply, or time that passes.
+type step struct {
+	Client    int
+	Cmd       []string
+	Reply     json.RawMessage
+	AdvanceMS int64 `json:"advance_ms"`
+	Lazy      bool
+}
+
+func TestRecordings(t *testing.T) {
+	dirs := []string{"testdata"}
+	if more := os.Getenv("SETNXLOCK_TRANSCRIPTS"); more != "" {
+		dirs = append(dirs, more)
+	}
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "redis-*.jsonl*"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("no recordings in %s (%v)", dir, err)
+		}
+		for _, file := range files {
+			t.Run(filepath.Base(file), func(t *testing.T) { replayFile(t, file) })
+		}
+	}
+}
+
+// replayFile replays the recordings of one version and counts.
+func replayFile(t *testing.T, file string) {
+	name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".jsonl"), "redis-")
+	version, ok := recorded[name]
+	if !ok {
+		t.Skipf("no version is called %s", name)
+	}
+	compared, listed, missed := 0, 0, 0
+	for _, r := range readRecordings(t, file) {
+		for i, diff := range replay(t, version, r) {
+			compared++
+			if diff == "" {
+				continue
+			}
+			where := fmt.Sprintf("%s/%s/%d", version, r.Name, i)
+			if _, known := unmatched[where]; known {
+				listed++
+				continue
+			}
+			missed++
+			if missed <= 20 {
+				t.Errorf("%s: %s", where, diff)
+			}
+		}
+	}
+	t.Logf("%s: %d replies compared, %d matched, %d listed as unmatched, %d missed",
+		version, compared, compared-listed-missed, listed, missed)
+}
+
+func readRecordings(t *testing.T, file string) []recording {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []recording
+	for d := json.NewDecoder(bufio.NewReader(r)); ; {
+		var rec recording
+		err := d.Decode(&rec)
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		list = append(list, rec)
+	}
+}
+
+// replay runs a recording. It returns for the step of every reply how it
+// differs, or "".
+func replay(t *testing.T, version string, r recording) map[int]string {
+	s, err := New(version, Options{Start: time.Unix(r.Start, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	clients := make(map[int]redis.Conn)
+	diffs := make(map[int]string)
+	for i, step := range r.Steps {
+		if step.Cmd == nil {
+			d := time.Duration(step.AdvanceMS) * time.Millisecond
+			if step.Lazy {
+				s.AdvanceLazy(d)
+			} else {
+				s.Advance(d)
+			}
+			continue
+		}
+		c := clients[step.Client]
+		if c == nil {
+			c = s.Dial()
+			clients[step.Client] = c
+		}
+		args := make([]any, len(step.Cmd)-1)
+		for i, a := range step.Cmd[1:] {
+			args[i] = a
+		}
+		reply, err := c.Do(step.Cmd[0], args...)
+		if _, answered := err.(redis.Error); err != nil && !answered {
+			t.Fatalf("%s/%s/%d: %v", version, r.Name, i, err)
+		}
+		want := decodeReply(t, step.Reply)
+		diffs[i] = ""
+		if !sameReply(want, reply, step.Cmd) {
+			diffs[i] = fmt.Sprintf("%s: got %s, want %s", strings.Join(step.Cmd, " "), show(reply), show(want))
+		}
+	}
+	return diffs
+}
+
+// decodeReply returns a recorded reply in redigo's types.
+func decodeReply(t *testing.T, raw json.RawMessage) any {
+	t.Helper()
+	var r struct {
+		Int    *int64
+		Bulk   *string
+		Status *string
+		Error  *string
+		Array  []json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		t.Fatalf("reply %s: %v", raw, err)
+	}
+	switch {
+	case r.Int != nil:
+		return *r.Int
+	case r.Bulk != nil:
+		return []byte(*r.Bulk)
+	case r.Status != nil:
+		return *r.Status
+	case r.Error != nil:
+		return redis.Error(*r.Error)
+	case r.Array != nil:
+		list := make([]any, len(r.Array))
+		for i, e := range r.Array {
+			list[i] = decodeReply(t, e)
+		}
+		return list
+	}
+	return nil
+}
+
+// sameReply compares replies. A PTTL may differ by 1 ms, and errors but for
+// their first word and the wording of an unknown command.
+func sameReply(want, got any, cmd []string) bool {
+	switch w := want.(type) {
+	case int64:
+		g, ok := got.(int64)
+		if ok && strings.EqualFold(cmd[0], "PTTL") {
+			return w-g <= 1 && g-w <= 1
+		}
+		return ok && w == g
+	case redis.Error:
+		g, ok := got.(redis.Error)
+		return ok && errorKind(string(w)) == errorKind(string(g))
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return false
+		}
+		for i := range w {
+			if !sameReply(w[i], g[i], cmd) {
+				return false
+			}
+		}
+		return true
+	}
+	return show(want) == show(got)
+}
+
+func errorKind(text string) string {
+	if strings.HasPrefix(text, "ERR unknown command") {
+		return text
+	}
+	first, _, _ := strings.Cut(text, " ")
+	return first
+}
+
+// show writes a reply so that replies of different types differ.
+func show(reply any) string {
+	switch r := reply.(type) {
+	case nil:
+		return "nil"
+	case int64:
+		return fmt.Sprintf("(int) %d", r)
+	case []byte:
+		return fmt.Sprintf("%q", r)
+	case string:
+		return r
+	case redis.Error:
+		return "(error) " + string(r)
+	case []any:
+		parts := make([]string, len(r))
+		for i, e := range r {
+			parts[i] = show(e)
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	}
+	return fmt.Sprintf("%T %v", reply, reply)
+}

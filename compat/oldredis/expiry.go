@@ -105,10 +105,15 @@ func (s *Server) dead(db *space, key string) bool {
 	if !ok {
 		return false
 	}
-	if s.manners.wholeSeconds {
-		return s.ms/1000 > when/1000
+	return s.manners.dead(when, s.ms)
+}
+
+// dead reports whether a key with this deadline is dead at ms.
+func (m *manners) dead(when, ms int64) bool {
+	if m.wholeSeconds {
+		return ms/1000 > when/1000
 	}
-	return s.ms > when
+	return ms > when
 }
 
 // reap removes the key if it is dead.

@@ -118,6 +118,7 @@ func moveTo(s *Server, c *session, args []string) any {
 	if !s.lookupWrite(from, key) || s.lookupWrite(to, key) {
 		return int64(0)
 	}
+	s.used = max(s.used, to.n+1)
 	when, volatile := from.dies[key]
 	if kind := from.empty[key]; kind != "" {
 		to.keepEmpty(key, kind)
@@ -189,5 +190,6 @@ func selectDB(s *Server, c *session, args []string) any {
 		return redis.Error(s.manners.words.noDB)
 	}
 	c.db = int(n)
+	s.used = max(s.used, c.db+1)
 	return replyOK
 }

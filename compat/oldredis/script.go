@@ -17,12 +17,12 @@ func script(s *Server, c *session, args []string) any {
 
 // withTTLs has miniredis run a command that may see or change deadlines.
 func (s *Server) withTTLs(c *session, args []string) any {
-	for _, db := range s.spaces {
+	for _, db := range s.spaces[:s.used] {
 		s.lend(db)
 	}
 	var probes []probe
 	if s.watching > 0 {
-		for _, db := range s.spaces {
+		for _, db := range s.spaces[:s.used] {
 			for _, key := range slices.Sorted(maps.Keys(db.watchers)) {
 				probes = append(probes, s.probe(db, key))
 			}
@@ -34,7 +34,7 @@ func (s *Server) withTTLs(c *session, args []string) any {
 			s.touch(p.db, p.key)
 		}
 	}
-	for _, db := range s.spaces {
+	for _, db := range s.spaces[:s.used] {
 		s.takeBack(db)
 	}
 	return reply
@@ -88,6 +88,7 @@ func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 }
 
 func eval(s *Server, c *session, args []string) any {
+	s.used = len(s.spaces) // a script may SELECT
 	s.scripting++
 	defer func() { s.scripting-- }()
 	return s.withTTLs(c, args)

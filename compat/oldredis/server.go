@@ -50,6 +50,7 @@ type Server struct {
 
 	mini   *miniredis.Miniredis // holds the values, and none of the deadlines
 	spaces [16]*space
+	used   int          // spaces from here on are empty
 	out    bytes.Buffer // what miniredis answers
 
 	clock  clock.Clock
@@ -114,6 +115,7 @@ func New(version string, opts Options) (*Server, error) {
 		profile:  p,
 		refuse:   lowered(opts.Refuse),
 		forbid:   lowered(opts.Forbid),
+		used:     1,
 		clock:    opts.Clock,
 		hand:     opts.Start,
 		sessions: make(map[int]*session),

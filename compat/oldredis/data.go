@@ -132,7 +132,13 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	if !cmd.writes {
+		if s.manners.missingRangeNil && rangeCommands[cmd.name] && !s.exists(db, args[1]) {
+			return nilArray{}
+		}
 		return reply
+	}
+	if overwriting[cmd.name] && len(positions) > 0 {
+		s.overwritten(db, args[positions[0]], reply)
 	}
 	for n, i := range positions {
 		if !db.data.Exists(args[i]) {
@@ -144,11 +150,25 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 			delete(db.empty, args[i])
 		}
 	}
-	if overwriting[cmd.name] && len(positions) > 0 {
-		delete(db.dies, args[positions[0]])
-	}
 	return reply
 }
+
+// overwritten sees to the destination of a STORE: its old deadline is gone, and
+// so is the key if there was nothing to store (miniredis keeps an empty set).
+func (s *Server) overwritten(db *space, key string, reply any) {
+	if n, ok := reply.(int64); ok {
+		delete(db.dies, key)
+		if n == 0 {
+			db.data.Del(key)
+			if s.manners.emptyStays {
+				db.keepEmpty(key, "set")
+			}
+		}
+	}
+}
+
+// rangeCommands are those that 1.2 answers with nil for a missing key.
+var rangeCommands = words2set("lrange zrange zrevrange zrangebyscore")
 
 // emptied returns the types of the keys of a command before it runs, for a
 // version on which they survive being emptied. If one of them is empty and of

@@ -24,7 +24,7 @@ func init() {
 		"get": get, "set": set, "setnx": setnx, "setex": setex, "psetex": psetex, "getset": getset,
 		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo,
 		"incr": incr, "decr": decr, "incrby": incrby, "decrby": decrby,
-		"getdel": script, "getex": script, "copy": script,
+		"getdel": timed, "getex": timed, "copy": timed,
 
 		"expire": expire, "expireat": expireat, "pexpire": pexpire, "pexpireat": pexpireat,
 		"ttl": ttl, "pttl": pttl, "expiretime": expiretime, "pexpiretime": pexpiretime, "persist": persist,
@@ -34,7 +34,7 @@ func init() {
 		"flushdb": flushdb, "flushall": flushall, "select": selectDB,
 
 		"multi": multi, "exec": exec, "discard": discard, "watch": watchKeys, "unwatch": unwatchKeys,
-		"eval": eval, "evalsha": eval, "eval_ro": eval, "evalsha_ro": eval, "script": script,
+		"eval": eval, "evalsha": eval, "eval_ro": eval, "evalsha_ro": eval, "script": scriptCommand,
 		"blpop": blpop, "brpop": brpop, "brpoplpush": brpoplpush,
 		"subscribe": subscribe, "psubscribe": psubscribe, "unsubscribe": unsubscribe,
 		"punsubscribe": punsubscribe, "publish": publish,

@@ -186,6 +186,9 @@ func flushall(s *Server, _ *session, _ []string) any {
 
 func selectDB(s *Server, c *session, args []string) any {
 	n, ok := s.number(args[1])
+	if s.manners.looseIndex {
+		n, ok = leadingNumber(args[1]), true
+	}
 	if !ok || n < 0 || n >= int64(len(s.spaces)) {
 		return redis.Error(s.manners.words.noDB)
 	}

@@ -27,8 +27,15 @@ type manners struct {
 	// expireZeroLives: EXPIRE k 0 does not delete, it lets the second end.
 	expireZeroLives bool
 
-	// looseNumbers: what does not parse as a number counts as 0, without error.
-	looseNumbers bool
+	// numbers is how arguments and values are read as integers.
+	numbers numberStyle
+
+	// looseIndex: SELECT of what is no number is SELECT 0.
+	looseIndex bool
+
+	// missingRangeNil: a range of a missing list or sorted set is nil and not
+	// empty.
+	missingRangeNil bool
 
 	// incrReplaces: INCR of a list or a set makes it the number 1.
 	incrReplaces bool
@@ -98,6 +105,9 @@ type manners struct {
 	// moveDropsTTL: MOVE does not carry the TTL.
 	moveDropsTTL bool
 
+	// scriptErrorWrapped: the error of a redis.call comes as one of the script.
+	scriptErrorWrapped bool
+
 	// sameKeyRefused: RENAME of a key to itself is an error.
 	sameKeyRefused bool
 
@@ -110,6 +120,21 @@ type manners struct {
 
 	words words
 }
+
+// A numberStyle is how a version reads an integer.
+type numberStyle int
+
+const (
+	// numbersStrict takes the decimal form that Redis writes, only.
+	numbersStrict numberStyle = iota
+	// numbersC is C's strtoll: a plus sign counts, so does nothing at all as 0,
+	// and the number ends at a zero byte.
+	numbersC
+	// numbersSpaced allows white space before it.
+	numbersSpaced
+	// numbersLoose takes the digits at the beginning and ignores the rest.
+	numbersLoose
+)
 
 // words are the error texts of a version.
 type words struct {
@@ -148,13 +173,14 @@ var mannersOf = map[string]*manners{
 	"1.2": {
 		redis: "1.2.6", cron: time.Second, words: words2_0,
 		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, expireZeroLives: true,
-		looseNumbers: true, incrReplaces: true, emptyStays: true, multiNests: true, quitSilently: true,
+		numbers: numbersLoose, looseIndex: true, missingRangeNil: true, incrReplaces: true, emptyStays: true, multiNests: true, quitSilently: true,
 		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
 		execRunsRest: true, expiryUnseen: true, oldMemoryRules: true,
 		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
 	},
 	"2.0": {
 		redis: "2.0.5", cron: tick, words: words2_0,
+		numbers: numbersSpaced, looseIndex: true,
 		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, multiNests: true, quitSilently: true,
 		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
 		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
@@ -162,6 +188,7 @@ var mannersOf = map[string]*manners{
 	},
 	"2.2.5": {
 		redis: "2.2.5", cron: tick, words: words2_2,
+		numbers: numbersSpaced, looseIndex: true,
 		wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
 		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
@@ -170,6 +197,7 @@ var mannersOf = map[string]*manners{
 	},
 	"2.2": {
 		redis: "2.2.15", cron: tick, words: words2_2,
+		numbers: numbersSpaced, looseIndex: true,
 		wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
 		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
@@ -178,6 +206,7 @@ var mannersOf = map[string]*manners{
 	},
 	"2.4": {
 		redis: "2.4.18", cron: tick, words: words2_2,
+		numbers:            numbersSpaced,
 		wholeSeconds:       true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
 		persistSilently: true, ttlBlind: true,
@@ -186,29 +215,33 @@ var mannersOf = map[string]*manners{
 	},
 	"2.6": {
 		redis: "2.6.11", cron: tick, words: words2_6,
+		numbers:            numbersC,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
 		persistSilently: true, ttlBlind: true, expiryUnseen: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
 	},
 	"2.6.12": {
 		redis: "2.6.12", cron: tick, words: words2_6,
+		numbers:             numbersC,
 		persistSeesUnreaped: true, delSeesUnreaped: true,
 		persistSilently: true, ttlBlind: true, expiryUnseen: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
 	},
 	"2.8": {
 		redis: "2.8.24", cron: tick, words: words2_8,
+		numbers:             numbersC,
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
 	},
 	"3.0": {
 		redis: "3.0.7", cron: tick, words: words2_8,
+		numbers:             numbersC,
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
 	},
 	"5.0": {
 		redis: "5.0.14", cron: tick, words: words5_0,
-		persistSilently: true, expiryUnseen: true, queueNeedsMemory: true, plainSet: true,
+		persistSilently: true, expiryUnseen: true, queueNeedsMemory: true, scriptErrorWrapped: true, plainSet: true,
 	},
 	"7.0": {
 		redis: "7.0.15", cron: tick, words: words7_0,

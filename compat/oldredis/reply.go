@@ -27,14 +27,6 @@ func isNil(reply any) bool {
 
 func bulk(s string) any { return []byte(s) }
 
-// boolean is how Redis answers yes or no.
-func boolean(b bool) any {
-	if b {
-		return int64(1)
-	}
-	return int64(0)
-}
-
 // forClient returns the reply as redigo gives it to its caller.
 func forClient(reply any) any {
 	switch r := reply.(type) {

@@ -1,21 +1,24 @@
 package oldredis
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/gomodule/redigo/redis"
 )
 
-// A script sees the keys through miniredis, with their deadlines: they are given
-// to it before the script and taken back after it.
-func script(s *Server, c *session, args []string) any {
-	return s.withTTLs(c, args)
-}
+// timed is the handler of commands that miniredis runs and that may see or
+// change deadlines.
+func timed(s *Server, c *session, args []string) any { return s.withTTLs(c, args) }
 
-// withTTLs has miniredis run a command that may see or change deadlines.
+// withTTLs has miniredis run a command, or a script, with the deadlines: they
+// are lent to it before and taken back after.
 func (s *Server) withTTLs(c *session, args []string) any {
 	for _, db := range s.spaces[:s.used] {
 		s.lend(db)
@@ -87,9 +90,88 @@ func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 	return false
 }
 
+// eval runs EVAL and EVALSHA, which know the same scripts.
 func eval(s *Server, c *session, args []string) any {
+	name := strings.ToLower(args[0])
+	source, sha := args[1], strings.ToLower(args[1])
+	if strings.HasPrefix(name, "evalsha") {
+		known := false
+		if source, known = s.scripts[sha]; !known {
+			return redis.Error("NOSCRIPT No matching script. Please use EVAL.")
+		}
+	} else {
+		sha = s.learn(source)
+	}
+	run := slices.Clone(args)
+	run[0] = "EVAL"
+	if strings.HasSuffix(name, "_ro") {
+		run[0] = "EVAL_RO"
+	}
+	if s.manners.ttlBlind {
+		source = blindTTL + source
+	}
+	run[1] = source
+
 	s.used = len(s.spaces) // a script may SELECT
 	s.scripting++
-	defer func() { s.scripting-- }()
-	return s.withTTLs(c, args)
+	reply := s.withTTLs(c, run)
+	s.scripting--
+	if e, failed := reply.(redis.Error); failed {
+		return s.scriptError(e, sha)
+	}
+	return reply
+}
+
+// blindTTL has TTL in a script answer -1 for a missing key. It is all on one
+// line so that errors count lines as ever.
+const blindTTL = `local redis=(function(r) local function blind(f) return function(c,...) local x=f(c,...) ` +
+	`if x==-2 and (c:lower()=='ttl' or c:lower()=='pttl') then return -1 end return x end end ` +
+	`return setmetatable({call=blind(r.call),pcall=blind(r.pcall)},{__index=r}) end)(redis) `
+
+func (s *Server) learn(source string) (sha string) {
+	sum := sha1.Sum([]byte(source))
+	sha = hex.EncodeToString(sum[:])
+	s.scripts[sha] = source
+	return sha
+}
+
+// callFailed is how miniredis reports the error of a redis.call.
+var callFailed = regexp.MustCompile(`^ERR Error compiling script \(new function\): [^:]*:(\d+): ([A-Z]+ .*?) stack traceback:`)
+
+// scriptError gives the error of a redis.call its old or new form.
+func (s *Server) scriptError(e redis.Error, sha string) any {
+	m := callFailed.FindStringSubmatch(strings.ReplaceAll(string(e), "\n", " "))
+	if m == nil {
+		return e
+	}
+	line, text := m[1], string(s.translate(redis.Error(m[2])).(redis.Error))
+	if s.manners.scriptErrorWrapped {
+		return redis.Error("ERR Error running script (call to f_" + sha + "): @user_script:" + line + ": " + text)
+	}
+	return redis.Error(text + " script: " + sha + ", on @user_script:" + line + ".")
+}
+
+// scriptCommand is SCRIPT LOAD, EXISTS and FLUSH.
+func scriptCommand(s *Server, _ *session, args []string) any {
+	switch sub := strings.ToLower(args[1]); {
+	case sub == "load" && len(args) == 3:
+		reply := s.dispatch(s.peerOf(s.spaces[0]), slices.Clone(args))
+		if e, bad := reply.(redis.Error); bad {
+			return e
+		}
+		return bulk(s.learn(args[2]))
+	case sub == "exists" && len(args) > 2:
+		list := make([]any, len(args)-2)
+		for i, sha := range args[2:] {
+			list[i] = int64(0)
+			if _, known := s.scripts[strings.ToLower(sha)]; known {
+				list[i] = int64(1)
+			}
+		}
+		return list
+	case sub == "flush":
+		clear(s.scripts)
+		return replyOK
+	}
+	return redis.Error("ERR Unknown SCRIPT subcommand or wrong # of args.")
 }

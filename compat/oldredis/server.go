@@ -63,10 +63,11 @@ type Server struct {
 
 	sessions  map[int]*session
 	dialed    int
-	waiters   []*waiter // blocked clients, longest first
-	blocking  int       // >0 while commands may not block: in EXEC
-	scripting int       // >0 while a script runs
-	watching  int       // number of watches of all sessions
+	waiters   []*waiter         // blocked clients, longest first
+	blocking  int               // >0 while commands may not block: in EXEC
+	scripting int               // >0 while a script runs
+	watching  int               // number of watches of all sessions
+	scripts   map[string]string // by SHA-1
 	full      bool
 	closed    bool
 	fault     func(conn, n int, cmd []string) Fault
@@ -119,6 +120,7 @@ func New(version string, opts Options) (*Server, error) {
 		clock:    opts.Clock,
 		hand:     opts.Start,
 		sessions: make(map[int]*session),
+		scripts:  make(map[string]string),
 	}
 	if p != nil {
 		for _, name := range p.refuse {

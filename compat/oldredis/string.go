@@ -11,19 +11,33 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// number parses an argument as this version does. Up to 2.0 white space may
-// precede it; 1.2 reads what it can and takes the rest for nothing.
-func (s *Server) number(arg string) (n int64, ok bool) {
-	if s.manners.looseNumbers {
-		return leadingNumber(arg), true
+// number parses an argument or a value as this version does.
+func (s *Server) number(text string) (n int64, ok bool) {
+	style := s.manners.numbers
+	switch style {
+	case numbersLoose:
+		return leadingNumber(text), true
+	case numbersStrict:
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil && text[0] != '+'
 	}
-	n, err := strconv.ParseInt(arg, 10, 64)
-	return n, err == nil && arg[0] != '+'
+	text, _, _ = strings.Cut(text, "\x00")
+	if style == numbersSpaced {
+		text = strings.TrimLeft(text, spaces)
+	}
+	if text == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
 }
+
+// spaces are C's white space.
+const spaces = " \t\n\v\f\r"
 
 // leadingNumber is C's strtol.
 func leadingNumber(s string) int64 {
-	s = strings.TrimLeft(s, " \t\n\v\f\r")
+	s = strings.TrimLeft(s, spaces)
 	end := 0
 	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || end == 0 && (s[0] == '-' || s[0] == '+')) {
 		end++

@@ -79,7 +79,7 @@ func replayFile(t *testing.T, file string) {
 				continue
 			}
 			missed++
-			if missed <= 20 {
+			if missed <= 200 {
 				t.Errorf("%s: %s", where, diff)
 			}
 		}

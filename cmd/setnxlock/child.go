@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// passedOn are the signals that the command gets in our place.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// signals are those that came for us.
+type signals struct {
+	c     chan os.Signal
+	pipes chan os.Signal
+}
+
+// catch takes the signals that are passed on, but not those that we were
+// started to ignore (nohup): the command is to ignore them as well.
+func catch() *signals {
+	s := &signals{c: make(chan os.Signal, 16), pipes: make(chan os.Signal, 1)}
+	for _, sig := range passedOn {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.c, sig)
+		}
+	}
+	// A stderr that nobody reads any more must not kill us: who would release?
+	signal.Notify(s.pipes, syscall.SIGPIPE)
+	return s
+}
+
+func (s *signals) stop() { signal.Stop(s.c); signal.Stop(s.pipes) }
+
+// suspend stops our process group as Ctrl-Z does, and returns when it has been
+// continued. A group that no shell looks after can't be stopped so, and goes on.
+func (s *signals) suspend() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	signal.Reset(syscall.SIGTSTP)
+	syscall.Kill(0, syscall.SIGTSTP) //nolint:errcheck
+	select {
+	case <-continued:
+	case <-time.After(100 * time.Millisecond):
+	}
+	signal.Notify(s.c, syscall.SIGTSTP)
+}
+
+// endWaiting cancels a wait when a signal comes that asks for the end. The
+// function it returns hands the signals back.
+func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			case sig := <-s.c:
+				switch sig {
+				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+					cancel(&failure{status: statusSignal + int(sig.(syscall.Signal))})
+				case syscall.SIGTSTP:
+					s.suspend()
+				}
+			}
+		}
+	}()
+	return func() { close(done); <-stopped }
+}
+
+// A child is the command, in a process group of its own.
+type child struct {
+	group   int // its process group, and its leader's id
+	changes chan syscall.WaitStatus
+	term    *terminal // nil if there is none to share
+}
+
+// start starts the command.
+func start(path string, command, env []string, in, out, errs *os.File) (*child, error) {
+	term := openTerminal(in, out)
+	cmd := &exec.Cmd{Path: path, Args: command, Env: env, Stdin: in, Stdout: out, Stderr: errs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		term.close()
+		return nil, err
+	}
+	c := &child{group: cmd.Process.Pid, changes: make(chan syscall.WaitStatus, 1), term: term}
+	cmd.Process.Release() //nolint:errcheck // it is watched here, for stops too, which os/exec does not tell
+	if term.atStart() {
+		term.give(c.group)
+		c.signal(syscall.SIGCONT) // it may have asked for the terminal before it had it
+	}
+	go c.watch()
+	return c, nil
+}
+
+// watch reports each stop of the command, and its end.
+func (c *child) watch() {
+	defer close(c.changes)
+	for {
+		var ws syscall.WaitStatus
+		switch _, err := syscall.Wait4(c.group, &ws, syscall.WUNTRACED, nil); {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return // can't happen: it is our child
+		}
+		c.changes <- ws
+		if !ws.Stopped() {
+			return
+		}
+	}
+}
+
+// signal sends s to the whole group, or what is left of it.
+func (c *child) signal(s os.Signal) {
+	syscall.Kill(-c.group, s.(syscall.Signal)) //nolint:errcheck // gone is as good
+}
+
+// supervise passes signals on until the command has ended, and ends it when the
+// lock is lost. It returns the status as a shell would.
+func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, say func(string, ...any)) (status int, lost bool) {
+	defer c.term.close()
+	defer c.term.takeBack()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		lost := false
+		select {
+		case <-lease.Context().Done():
+			lost = true
+		case <-look.C:
+			lost = lease.overslept()
+		case s := <-signals.c:
+			if lost = s == syscall.SIGCONT && lease.overslept(); !lost {
+				c.signal(s)
+			}
+		case ws := <-c.changes:
+			if !ws.Stopped() {
+				return shellStatus(ws), false
+			}
+			lost = c.stopped(ws.StopSignal(), signals, lease)
+		}
+		if lost {
+			say("the lock on %q is lost: the command gets SIGTERM, and SIGKILL after %v", lease.Key(), grace)
+			return c.end(signals, grace), true
+		}
+	}
+}
+
+// stopped does what a shell expects when a job is stopped: all of it stops,
+// setnxlock too, and all of it continues. It reports whether the lease ran out
+// in between; then the command must not continue.
+func (c *child) stopped(by syscall.Signal, signals *signals, lease *lease) (lost bool) {
+	wantsTerminal := by == syscall.SIGTTIN || by == syscall.SIGTTOU
+	switch {
+	case c.term == nil:
+		return false // somebody stopped it on purpose, and will continue it
+	case wantsTerminal && c.term.ours():
+		c.term.give(c.group)
+	case wantsTerminal && c.term.has(c.group): // it got it just after it had asked
+	default:
+		c.term.takeBack()
+		signals.suspend()
+		if lease.overslept() {
+			return true
+		}
+		if c.term.ours() {
+			c.term.give(c.group)
+		} else if wantsTerminal {
+			return false // in the background it would only ask again
+		}
+	}
+	c.signal(syscall.SIGCONT)
+	return false
+}
+
+// end ends the command and all it started: SIGTERM, and SIGKILL for what is
+// left after the grace period.
+func (c *child) end(signals *signals, grace time.Duration) (status int) {
+	c.signal(syscall.SIGTERM)
+	c.signal(syscall.SIGCONT) // a stopped process hears SIGTERM only then
+	over := time.After(grace)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	changes := c.changes
+	for {
+		select {
+		case s := <-signals.c:
+			c.signal(s)
+		case ws, ok := <-changes:
+			if !ok || !ws.Stopped() {
+				status, changes = shellStatus(ws), nil
+			}
+		case <-look.C:
+			if changes == nil && syscall.Kill(-c.group, 0) != nil {
+				return status // the last of the group is gone
+			}
+		case <-over:
+			c.signal(syscall.SIGKILL)
+			if changes == nil {
+				return status
+			}
+			over = nil
+		}
+	}
+}
+
+func shellStatus(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return statusSignal + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// A lease is the lock as supervise sees it.
+type lease struct {
+	*compat.Lock
+	ttl  time.Duration
+	last time.Time // when overslept was last called
+}
+
+// overslept notices that this process or the whole machine was stopped for a
+// while, and then asks the server at once whether the lock is still ours: a
+// machine that sleeps stops the timers that would have told.
+func (l *lease) overslept() (lost bool) {
+	now := time.Now()
+	gap := now.Round(0).Sub(l.last.Round(0)) // by the wall's time, which went on
+	l.last = now
+	if gap > 3*time.Second && l.Context().Err() == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		err := l.Extend(ctx, l.ttl)
+		if err != nil && now.Round(0).After(l.Until().Round(0)) {
+			return true
+		}
+	}
+	return l.Context().Err() != nil
+}
+
+// clockTime is a time of this day for people.
+func clockTime(t time.Time) string { return t.Format("15:04:05 MST") }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+const releaseHelp = `Removes the lock KEY if, and only if, it holds the token given: nobody else's lock
+is removed by mistake.
+
+--token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run).
+
+--force is for a lock whose holder is known to be dead. It shows what is on KEY,
+asks, and removes that: if another client has taken the lock in the meantime, it
+stays. Whoever held it is not told, and goes on until it next renews.
+
+On servers without WATCH (before 2.2, and proxies) the comparison and the removal
+are two steps: a lock that changes hands in between is removed all the same.`
+
+const releaseStatus = `  0    The lock was removed; with --force, also if there was none.
+  1    --force was answered with no.
+  76   KEY does not hold this token (any more). Nothing was removed.
+` + statusHelp
+
+const releaseExamples = `  setnxlock release nightly-report --token "$SETNXLOCK_TOKEN"
+  setnxlock release nightly-report --force
+  setnxlock release nightly-report --force --yes   # from a script`
+
+func (a *app) releaseCommand() *cobra.Command {
+	var token string
+	var force, yes bool
+	cmd := &cobra.Command{
+		Use:               "release KEY {--token TOKEN | --force}",
+		Short:             "Remove a lock, by its token or by force",
+		Long:              releaseHelp,
+		Example:           releaseExamples,
+		Annotations:       map[string]string{"status": releaseStatus},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args:              usageErrors(oneKey),
+
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case force == cmd.Flags().Changed("token"):
+				return usage(cmd, errors.New("release needs either --token or --force"))
+			case force:
+				return a.releaseByForce(args[0], yes)
+			case token == "":
+				return usage(cmd, errors.New("the token is empty"))
+			}
+			return a.releaseByToken(args[0], token)
+		},
+	}
+	cmd.Flags().StringVar(&token, "token", "", "remove KEY if it holds `TOKEN`")
+	cmd.Flags().BoolVar(&force, "force", false, "remove whatever lock is on KEY, after showing it")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	return cmd
+}
+
+func (a *app) releaseByToken(key, token string) error {
+	ctx := context.Background()
+	pool, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return a.remove(ctx, pool, key, token)
+}
+
+// releaseByForce removes what it has shown, and nothing else.
+func (a *app) releaseByForce(key string, yes bool) error {
+	ctx := context.Background()
+	pool, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s, err := a.look(ctx, pool, key)
+	if err != nil {
+		return err
+	}
+	if err := a.printState(s); err != nil {
+		return err
+	}
+	if s.Status == compat.StatusFree {
+		return nil
+	}
+	if !yes {
+		if err := a.confirm(s); err != nil {
+			return err
+		}
+	}
+	err = a.remove(ctx, pool, key, s.Value)
+	if errors.Is(err, compat.ErrLost) {
+		return &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
+	}
+	return err
+}
+
+// confirm asks, on a terminal; elsewhere nobody can answer.
+func (a *app) confirm(s compat.State) error {
+	if !term.IsTerminal(int(a.in.Fd())) {
+		return &failure{statusUsage, errors.New("there is no terminal to ask on"), "--yes removes it without asking"}
+	}
+	fmt.Fprintf(a.errs, "Remove it? Its holder is not told. [y/N] ")
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
+		return nil
+	}
+	return &failure{1, errors.New("nothing was removed"), ""}
+}
+
+// remove deletes the key if it holds value: in one transaction where there is
+// WATCH, whatever the format, and otherwise as getsetlock.Classic does.
+func (a *app) remove(ctx context.Context, pool *redis.Pool, key, value string) error {
+	locks := []candidate{
+		{"tx:guarded", txlock.Guarded{}},
+		{"getset:guarded", getsetlock.Guarded{}},
+	}
+	for _, c := range locks {
+		err := a.check(ctx, pool, c, a.prefix+key)
+		if err == nil {
+			return compat.New(pool, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
+		}
+		if !errors.Is(err, compat.ErrUnsafeServer) {
+			return err
+		}
+	}
+	d, isTime := dialectOf(value)
+	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
+	err := compat.New(pool, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
+	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
+		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", a.prefix+key, clockTime(until)), ""}
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/spf13/cobra"
+)
+
+const rootHelp = `setnxlock runs a command while it holds a lock in Redis, so that of all machines
+that run it under the same key only one does at a time. It works on any Redis
+since 1.2, on proxies without transactions, and where Lua is forbidden: it asks
+the server what it can do and uses the safest lock that works there.
+
+A lock is a lease: it ends by itself after its TTL unless it is renewed, so that
+a machine that dies holds nobody up for longer. A lease can be lost, to a server
+that forgets or a network that breaks: setnxlock then stops the command.`
+
+const rootExamples = `  setnxlock run nightly-report -- ./report.sh
+  setnxlock run --try --redis redis://:secret@10.0.0.5:6379/2 nightly-report -- ./report.sh
+  setnxlock inspect nightly-report
+  setnxlock doctor
+  setnxlock demo`
+
+// options are the flags that every command which speaks to a server has.
+type options struct {
+	redis     string
+	algorithm string
+	dialect   string
+	prefix    string
+	timeout   time.Duration
+	verbose   bool
+}
+
+const defaultRedis = "127.0.0.1:6379"
+
+// helpTemplate puts everything a manual page has in a manual page's order.
+const helpTemplate = `{{trimTrailingWhitespaces (or .Long .Short)}}
+
+USAGE
+{{if .HasAvailableSubCommands}}  {{.CommandPath}} COMMAND
+{{else}}  {{.UseLine}}
+{{end}}{{if .HasAvailableSubCommands}}
+COMMANDS
+{{range .Commands}}{{if .IsAvailableCommand}}  {{rpad .Name .NamePadding}} {{.Short}}
+{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+FLAGS
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{end}}{{if and .HasAvailableInheritedFlags (not (index .Annotations "alone"))}}
+FLAGS OF ALL COMMANDS
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{end}}{{with index .Annotations "status"}}
+EXIT STATUS
+{{.}}
+{{end}}{{with .Example}}
+EXAMPLES
+{{.}}
+{{end}}`
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "setnxlock",
+		Short:         "Run a command under a Redis lock, on any Redis since 1.2",
+		Long:          rootHelp,
+		Example:       rootExamples,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(a.errs)
+			cmd.Help() //nolint:errcheck
+			return exit(statusUsage)
+		},
+	}
+	root.SetHelpTemplate(helpTemplate)
+	root.SetVersionTemplate("setnxlock {{.Version}}\n")
+	root.SetFlagErrorFunc(usage)
+
+	f := root.PersistentFlags()
+	f.StringVar(&a.redis, "redis", fromEnv("SETNXLOCK_REDIS", defaultRedis),
+		"the server: `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
+	f.StringVar(&a.algorithm, "algorithm", "auto",
+		"the lock: `NAME` is auto, getset or tx, or a variant: "+strings.Join(variants(), ", "))
+	f.StringVar(&a.dialect, "dialect", "float",
+		"how getset writes its timestamps: `NAME` is seconds, float, millis or nanos; all clients of a key must use the same")
+	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
+	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
+	hideDefault(root, "redis") // it may hold a password
+	complete(root, "algorithm", append([]string{"auto", "getset", "tx"}, variants()...))
+	complete(root, "dialect", dialects())
+	complete(root, "redis", nil)
+	complete(root, "prefix", nil)
+
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.releaseCommand(), a.versionCommand())
+	return root
+}
+
+func fromEnv(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// hideDefault keeps a default that came from the environment out of help texts.
+func hideDefault(cmd *cobra.Command, name string) {
+	cmd.PersistentFlags().Lookup(name).DefValue = defaultRedis
+}
+
+// complete tells shells the values of a flag. With none there is nothing to
+// offer, not even the names of files.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+}
+
+func dialects() []string { return []string{"seconds", "float", "millis", "nanos"} }
+
+// oneKey is the arguments of a command that is about one key.
+func oneKey(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s needs one KEY, not %d", cmd.Name(), len(args))
+	}
+	return nil
+}
+
+// lockOptions are the Locker's, as the flags have them.
+func (a *app) lockOptions() compat.Options {
+	o := compat.Options{Prefix: a.prefix, Timeout: a.timeout}
+	if a.verbose {
+		o.Observer = compat.Slog(a.log())
+	}
+	return o
+}
+
+func (a *app) log() *slog.Logger {
+	level := slog.LevelWarn + 100 // nothing
+	if a.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.errs, &slog.HandlerOptions{Level: level}))
+}
+
+func (a *app) dialectValue() (getsetlock.Dialect, error) {
+	d, ok := getsetlock.Dialects()[a.dialect]
+	if !ok {
+		return d, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),
+			"it is one of " + strings.Join(dialects(), ", ")}
+	}
+	return d, nil
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/spf13/cobra"
+)
+
+const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and gives
+the lock back when COMMAND has ended. Nothing is written on stdout but what
+COMMAND writes.
+
+COMMAND runs in a process group of its own, which gets the terminal if there is
+one. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on
+to that group; while setnxlock still waits, the first four end it. Ctrl-Z stops
+both: the lease is not renewed meanwhile, and if it has run out by the time they
+continue, COMMAND is ended before it can go on.
+
+COMMAND finds in its environment
+  SETNXLOCK_KEY    the key as it stands on the server, prefix included
+  SETNXLOCK_TOKEN  what the key held when COMMAND started; a getset lock writes
+                   a new one with every renewal
+  SETNXLOCK_FENCE  a number that grows with every acquisition of the key: let what
+                   COMMAND writes to refuse writes with a smaller one. It is
+                   empty with --no-fence and where the server has no MULTI.
+
+A lease can be lost: to a server that forgets or can't be reached for a whole TTL,
+or to somebody who removes the key. COMMAND's group then gets SIGTERM, and
+SIGKILL after the grace period. Until then another client may already hold the
+lock; --grace 0s kills at once. If setnxlock itself is killed (kill -9), nobody
+renews the lock and nobody stops COMMAND: the lock is free after the TTL.
+
+What COMMAND leaves running in the background when it ends is not under the lock.`
+
+const runStatus = `  0    COMMAND succeeded. Any other status of COMMAND is passed on as it is.
+  75   The lock was not obtained in time. --busy-status changes the number.
+  76   The lock was lost while COMMAND ran, whatever COMMAND made of it.
+` + statusHelp + `
+  126  COMMAND was found but could not be executed.
+  127  COMMAND was not found.
+  128+N  Signal N ended COMMAND, or setnxlock while it waited.`
+
+const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
+  setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
+  setnxlock run --wait 1m --ttl 10s deploy -- make deploy
+  setnxlock run deploy -- sh -c 'psql -v fence="$SETNXLOCK_FENCE" -f deploy.sql'`
+
+type runFlags struct {
+	ttl        time.Duration
+	wait       wait
+	try        bool
+	grace      time.Duration
+	busyStatus int
+	noFence    bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	f := runFlags{wait: forever}
+	cmd := &cobra.Command{
+		Use:         "run KEY [flags] -- COMMAND [ARG...]",
+		Short:       "Run a command while holding a lock",
+		Long:        runHelp,
+		Example:     runExamples,
+		Annotations: map[string]string{"status": runStatus},
+
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		Args: usageErrors(runArgs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.valid(cmd); err != nil {
+				return usage(cmd, err)
+			}
+			return a.run(args[0], args[1:], f)
+		},
+	}
+	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
+	cmd.Flags().Var(&f.wait, "wait", "wait for the lock this long; 0 tries once")
+	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
+	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
+	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
+	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
+	return cmd
+}
+
+// runArgs demands the "--": without it a flag of COMMAND's would be taken for
+// one of ours.
+func runArgs(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case len(args) == 0:
+		return errors.New("run needs a KEY and a COMMAND")
+	case dash < 0:
+		return errors.New(`run needs "--" between KEY and COMMAND`)
+	case dash != 1:
+		return fmt.Errorf(`run needs one KEY before "--", not %d`, dash)
+	case len(args) == 1:
+		return errors.New(`run needs a COMMAND after "--"`)
+	}
+	return nil
+}
+
+func (f *runFlags) valid(cmd *cobra.Command) error {
+	switch {
+	case f.ttl <= 0:
+		return fmt.Errorf("a --ttl of %v", f.ttl)
+	case f.grace < 0:
+		return fmt.Errorf("a --grace of %v", f.grace)
+	case f.busyStatus < 0 || f.busyStatus > 255:
+		return fmt.Errorf("a --busy-status of %d: a status is between 0 and 255", f.busyStatus)
+	case f.try && cmd.Flags().Changed("wait") && f.wait != 0:
+		return errors.New("--try and --wait exclude each other")
+	}
+	if f.try {
+		f.wait = 0
+	}
+	return nil
+}
+
+// run obtains the lock, runs the command and gives the lock back.
+func (a *app) run(key string, command []string, f runFlags) error {
+	path, err := lookUp(command[0])
+	if err != nil {
+		return err // before anybody waits for a command that can't run
+	}
+	signals := catch()
+	defer signals.stop()
+
+	lock, pool, err := a.obtain(key, f, signals)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+
+	child, err := start(path, command, environment(lock), a.in, a.out, a.errs)
+	if err != nil {
+		a.giveBack(lock, signals, false) //nolint:errcheck // it has said so itself
+		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
+	}
+	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
+	err = a.giveBack(lock, signals, lost)
+	if lost || errors.Is(err, compat.ErrLost) && status == 0 {
+		return exit(statusLost)
+	}
+	return exit(status)
+}
+
+// lookUp finds the command as a shell does, with a shell's statuses.
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrDot):
+		return "", &failure{statusNotFound, fmt.Errorf("%s is in the current folder, which PATH names", name), "write ./" + name}
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EISDIR):
+		return "", &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", name, plain(err)), ""}
+	}
+	hint := ""
+	if strings.Contains(name, " ") {
+		hint = "for a command line in one argument: -- sh -c '" + name + "'"
+	}
+	return "", &failure{statusNotFound, fmt.Errorf("%s was not found", name), hint}
+}
+
+// plain is the system's word alone, without the call and the name around it.
+func plain(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return syscall.EACCES
+	}
+	return err
+}
+
+// obtain connects, chooses the lock and waits for it. A signal ends it at any point.
+func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Lock, pool *redis.Pool, err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	stop := signals.endWaiting(cancel)
+
+	pool, err = a.connect(ctx)
+	if err == nil {
+		lock, err = a.waitFor(ctx, pool, key, f)
+	}
+	stop()
+	var asked *failure
+	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
+		if err == nil {
+			a.giveBack(lock, signals, false) //nolint:errcheck // it has said so itself
+		}
+		err = asked
+	}
+	if err != nil && pool != nil {
+		pool.Close()
+	}
+	return lock, pool, err
+}
+
+func (a *app) waitFor(ctx context.Context, pool *redis.Pool, key string, f runFlags) (*compat.Lock, error) {
+	algorithm, err := a.pick(ctx, pool, key, !f.noFence)
+	if err != nil {
+		return nil, err
+	}
+	o := a.lockOptions()
+	o.Renew = true
+	locks := compat.New(pool, algorithm.Algorithm, o)
+	if f.wait == 0 {
+		lock, err := locks.TryLock(ctx, key, f.ttl)
+		if errors.Is(err, compat.ErrHeld) {
+			err = a.busy(ctx, pool, key, f)
+		}
+		return lock, err
+	}
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if f.wait != forever {
+		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
+	}
+	defer cancel()
+	lock, err := locks.Lock(waiting, key, f.ttl)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		err = a.busy(ctx, pool, key, f)
+	}
+	return lock, err
+}
+
+// busy is the failure of a wait that is over. It looks once more at the key, for
+// the user to learn how long it would have taken; and a key that is no lock at
+// all is told as that, since no wait would ever end.
+func (a *app) busy(ctx context.Context, pool *redis.Pool, key string, f runFlags) error {
+	text := fmt.Sprintf("%q is held by another client", a.prefix+key)
+	s, err := a.look(ctx, pool, key)
+	switch {
+	case errors.Is(err, compat.ErrForeign):
+		return err
+	case err != nil:
+	case s.Status == compat.StatusEndless:
+		text += ", without an end"
+	case s.Status == compat.StatusForeign:
+		text += ", in another format"
+	case !s.Until.IsZero():
+		text += fmt.Sprintf(" until %s (unless it is renewed)", clockTime(s.Until))
+	}
+	if f.wait > 0 {
+		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
+	}
+	return &failure{f.busyStatus, errors.New(text), "setnxlock inspect " + key + " shows what holds it"}
+}
+
+// environment is the child's: ours, and what it is told of the lock.
+func environment(lock *compat.Lock) []string {
+	fence := ""
+	if n := lock.Fence(); n > 0 {
+		fence = strconv.FormatInt(n, 10)
+	}
+	return append(os.Environ(),
+		"SETNXLOCK_KEY="+lock.Key(),
+		"SETNXLOCK_TOKEN="+lock.Token(),
+		"SETNXLOCK_FENCE="+fence)
+}
+
+// giveBack releases the lock, whatever became of the command, and says so if
+// it can't. said: that the lock is lost has been told. A signal cuts it short.
+func (a *app) giveBack(lock *compat.Lock, signals *signals, said bool) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	stop := signals.endWaiting(cancel)
+	defer stop()
+
+	err := lock.Release(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, compat.ErrLost):
+		if !said {
+			a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+		}
+	default:
+		a.say("the lock on %q could not be given back (it ends by itself at %s): %v",
+			lock.Key(), clockTime(lock.Until()), sentence(err))
+	}
+	return err
+}
+
+// forever is the wait that has no end.
+const forever wait = -1
+
+// wait is the flag's value: a duration, or forever.
+type wait time.Duration
+
+func (w *wait) Type() string { return "duration" }
+
+func (w *wait) String() string {
+	if *w == forever {
+		return "forever"
+	}
+	return time.Duration(*w).String()
+}
+
+func (w *wait) Set(s string) error {
+	if s == "forever" {
+		*w = forever
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return errors.New(`a duration such as 90s or 5m, 0, or "forever"`)
+	}
+	*w = wait(d)
+	return nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// The exit statuses, from sysexits.h where it has one that fits and from the
+// shell where it has. Help texts show statusHelp; the README copies it.
+const (
+	statusUsage       = 64  // EX_USAGE
+	statusForeign     = 65  // EX_DATAERR
+	statusUnavailable = 69  // EX_UNAVAILABLE
+	statusSoftware    = 70  // EX_SOFTWARE
+	statusBusy        = 75  // EX_TEMPFAIL; --busy-status changes it
+	statusLost        = 76  // EX_PROTOCOL: the server no longer says what we said
+	statusNotExec     = 126 // the shell's
+	statusNotFound    = 127 // the shell's
+	statusSignal      = 128 // the shell's: plus the signal's number
+)
+
+const statusHelp = `  64   Wrong usage.
+  65   The key holds something that is no lock at all (a list, a set, ...).
+  69   The server can't be reached, or this algorithm is not safe on it; the
+       message says why and what to use instead.
+  70   Something else went wrong.`
+
+// A failure is an error with the exit status it ends the program with. With a
+// nil err it is a status that needs no words, such as the child's.
+type failure struct {
+	status int
+	err    error
+	hint   string // what the user can do
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit status %d", f.status)
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// exit is a status without words; nil if it is 0.
+func exit(status int) error {
+	if status == 0 {
+		return nil
+	}
+	return &failure{status: status}
+}
+
+// explain finds the status and the hint of an error.
+func explain(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	var unsafe *compat.UnsafeServerError
+	var refused redis.Error
+	switch {
+	case errors.As(err, &unsafe):
+		return &failure{statusUnavailable, errors.New(inCommandWords(unsafe)),
+			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
+	case errors.Is(err, compat.ErrLost):
+		return &failure{statusLost, err, ""}
+	case errors.Is(err, compat.ErrUnknown):
+		return &failure{statusUnavailable, err, "if it was taken, it frees itself after its TTL"}
+	case errors.Is(err, compat.ErrHeld):
+		return &failure{statusBusy, err, ""}
+	case errors.Is(err, compat.ErrForeign):
+		return &failure{statusForeign, err, "use another key, or look at this one with redis-cli"}
+	case errors.Is(err, compat.ErrInvalid):
+		return &failure{statusUsage, err, ""}
+	case errors.As(err, &refused):
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hintFor(string(refused))}
+	}
+	return &failure{statusUnavailable, err, ""}
+}
+
+// hintFor is what can be done about a server's refusal.
+func hintFor(reply string) string {
+	word, _, _ := strings.Cut(reply, " ")
+	switch word {
+	case "NOAUTH", "WRONGPASS":
+		return "give the password: --redis redis://:password@host:port"
+	case "NOPERM":
+		return "the user's ACL forbids a command that the lock needs; setnxlock doctor tells which"
+	case "READONLY":
+		return "this is a replica: give the address of its master"
+	case "LOADING", "MASTERDOWN", "CLUSTERDOWN":
+		return "the server is not ready yet: try again"
+	case "MOVED":
+		return "this is a node of a cluster: give the address of the node that the reply names"
+	}
+	if strings.Contains(reply, "invalid password") || strings.Contains(reply, "operation not permitted") {
+		return "give the password: --redis redis://:password@host:port"
+	}
+	return ""
+}
+
+// inCommandWords says an UnsafeServerError with the command's flags in place of
+// the library's types.
+func inCommandWords(e *compat.UnsafeServerError) string {
+	return strings.NewReplacer(
+		"getsetlock.Classic", "--algorithm getset:classic",
+		"getsetlock.Guarded", "--algorithm getset:guarded",
+		"txlock.Classic", "--algorithm tx:classic",
+		"txlock.Guarded", "--algorithm tx:guarded",
+		"txlock.Renamed", "--algorithm tx:renamed",
+	).Replace(e.Error())
+}

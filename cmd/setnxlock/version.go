@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "version",
+		Short:       "Print the version",
+		Long:        "Prints the version of setnxlock, and what it was built with.",
+		Annotations: map[string]string{"alone": "yes"},
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(a.out, "setnxlock %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version is the module's, as go install records it; a build from a checkout
+// has its commit in it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}

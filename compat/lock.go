@@ -192,20 +192,18 @@ func (l *Lock) Release(ctx context.Context) error {
 	lease, maybe := l.lease, l.maybe
 	l.mu.Unlock()
 
-	lost := context.Cause(l.ctx) == ErrLost
 	start := l.k.o.Clock.Now()
 	err := l.k.release(ctx, lease)
 	if maybe != nil && errors.Is(err, ErrLost) {
 		err = l.k.release(ctx, *maybe)
 	}
+	if errors.Is(err, ErrLost) {
+		l.cancel(ErrLost)
+	}
 	l.cancel(nil)
 	l.mu.Lock()
 	l.released = !errors.Is(err, ErrUnknown)
 	l.mu.Unlock()
-	if err == nil && lost {
-		// The context was ended for want of a renewal, yet the key was still ours.
-		err = fmt.Errorf("%w: %q: its context had ended before it was released", ErrLost, lease.Key)
-	}
 	l.k.see(Event{Kind: EventReleased, Key: lease.Key, Lease: lease, Took: start.Sub(l.since), Err: err})
 	return err
 }

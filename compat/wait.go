@@ -14,6 +14,7 @@ type wait struct {
 	key   string
 	ttl   time.Duration
 	pause time.Duration
+	due   bool // the end that was known has come
 
 	seen   State     // the last state that was read
 	since  time.Time // since when seen.Value has stood unchanged without an end
@@ -106,9 +107,17 @@ func (w *wait) failing(err error) bool {
 // sleep pauses: a doubling time, shortened by up to half at random so that
 // waiters spread out, and never past until.
 func (w *wait) sleep(ctx context.Context, until time.Time) error {
+	left := w.k.o.Clock.Until(until)
+	due := !until.IsZero() && left <= 0
+	if due && !w.due {
+		// The end has come and the key is still there: a server with whole
+		// seconds takes up to one more. Look often, from here on.
+		w.pause = w.k.o.MinPoll
+	}
+	w.due = due
 	d := w.pause - time.Duration(w.k.o.Rand()*float64(w.pause)/2)
 	w.pause = min(2*w.pause, w.k.o.MaxPoll)
-	if left := w.k.o.Clock.Until(until); !until.IsZero() && left > 0 && left < d {
+	if !until.IsZero() && !due && left < d {
 		d = left
 	}
 	t := w.k.o.Clock.Timer(d)

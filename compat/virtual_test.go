@@ -1,0 +1,136 @@
+package compat_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A world is an embedded server and any number of clients on one mock clock:
+// no time passes in it but what a test lets pass.
+type world struct {
+	t      *testing.T
+	clock  *clock.Mock
+	server *oldredis.Server
+}
+
+func newWorld(t *testing.T, version string) *world {
+	m := clock.NewMock()
+	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
+	s, err := oldredis.New(version, oldredis.Options{Clock: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &world{t, m, s}
+}
+
+// client returns a client with a network of its own.
+func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
+	return w.skewed(a, 0)
+}
+
+// skewed returns a client whose clock is ahead by skew.
+func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *network) {
+	net := &network{Source: w.server}
+	return compat.New(net, a, compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}), net
+}
+
+// ahead is a clock that runs with the mock but shows another time.
+type ahead struct {
+	*clock.Mock
+	by time.Duration
+}
+
+func (a ahead) Now() time.Time                  { return a.Mock.Now().Add(a.by) }
+func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
+func (a ahead) Until(t time.Time) time.Duration { return t.Sub(a.Now()) }
+
+// until lets time pass in steps of 50 ms until done is closed, an hour at most,
+// and returns how much passed.
+func (w *world) until(done <-chan struct{}) time.Duration {
+	w.t.Helper()
+	start := w.clock.Now()
+	for w.clock.Since(start) < time.Hour {
+		select {
+		case <-done:
+			return w.clock.Since(start)
+		default:
+			w.clock.Add(50 * time.Millisecond)
+			runtime.Gosched()
+		}
+	}
+	w.t.Fatal("an hour has passed and nothing happened")
+	return 0
+}
+
+// inBackground runs f beside the test and returns a channel that is closed when it has returned.
+func inBackground(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	return done
+}
+
+// do sends one command of an onlooker, and fails the test if it fails.
+func (w *world) do(name string, args ...any) any {
+	w.t.Helper()
+	c := w.server.Dial()
+	defer c.Close()
+	reply, err := c.Do(name, args...)
+	if err != nil {
+		w.t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return reply
+}
+
+// value is what the key holds, "" for nothing.
+func (w *world) value(key string) string {
+	w.t.Helper()
+	v, _ := redis.String(w.do("GET", key), nil)
+	return v
+}
+
+var background = context.Background()
+
+const ttl = 10 * time.Second
+
+// safe are the variants that a loser or a latecomer can't do harm with, with
+// the oldest version of each.
+var safe = map[string]compat.Algorithm{
+	"getset:guarded": getsetlock.Guarded{},
+	"tx:classic":     txlock.Classic{},
+	"tx:guarded":     txlock.Guarded{},
+	"tx:renamed":     txlock.Renamed{},
+}
+
+// everywhere runs f for each of the safe variants on each version that has it.
+func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
+	for name, a := range safe {
+		for _, v := range oldredis.Versions() {
+			if v == "1.2" || v == "2.0" || name == "tx:renamed" && (v == "2.2.5" || v == "2.2") {
+				continue
+			}
+			t.Run(name+"/"+v, func(t *testing.T) {
+				t.Parallel()
+				f(t, newWorld(t, v), a)
+			})
+		}
+	}
+}
+
+func try(t *testing.T, k *compat.Locker, key string) *compat.Lock {
+	t.Helper()
+	l, err := k.TryLock(background, key, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

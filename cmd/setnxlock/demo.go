@@ -1,0 +1,353 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+const demoHelp = `Shows what a lock is for and how these behave, in a few seconds. It needs nothing:
+it brings an embedded Redis with the manners of old versions, and what it shows
+happens while you watch.
+
+  1. Eight workers add to one counter: without a lock, then under each algorithm.
+  2. A holder crashes, and the next client takes its lock over.
+  3. An old server on which one of the locks would exclude nobody: it is refused.`
+
+const demoStatus = `  0    Everything went as promised: without a lock updates were lost, with one none.
+  1    Something did not; it is marked.`
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "demo",
+		Short:       "See it work: no server needed",
+		Long:        demoHelp,
+		Example:     "  setnxlock demo",
+		Annotations: map[string]string{"status": demoStatus, "alone": "yes"},
+		Args:        usageErrors(cobra.NoArgs),
+		RunE:        func(*cobra.Command, []string) error { return a.demo() },
+
+		DisableFlagsInUseLine: true,
+	}
+}
+
+// A demo is one performance.
+type demo struct {
+	stage
+	broken bool // something was not as promised
+}
+
+func (a *app) demo() error {
+	d := &demo{stage: newStage(a.out)}
+	for _, act := range []func() error{d.counter, d.crash, d.refusal} {
+		if err := act(); err != nil {
+			return &failure{statusSoftware, err, ""}
+		}
+	}
+	if d.broken {
+		return &failure{1, errors.New("something did not go as promised"), ""}
+	}
+	return nil
+}
+
+// An entry is a lock and an old version that it is made for.
+type entry struct {
+	name    string
+	version string
+	compat.Algorithm
+}
+
+func entries() []entry {
+	getset, tx := getsetlock.Options{Fence: true}, txlock.Options{Fence: true}
+	return []entry{
+		{"getset:classic", "1.2", getsetlock.Classic{Options: getset}},
+		{"getset:guarded", "2.2", getsetlock.Guarded{Options: getset}},
+		{"tx:classic", "2.2", txlock.Classic{Options: tx}},
+		{"tx:guarded", "2.2", txlock.Guarded{Options: tx}},
+		{"tx:renamed", "2.4", txlock.Renamed{Options: tx}},
+	}
+}
+
+const (
+	workers = 8
+	rounds  = 50
+	total   = workers * rounds
+)
+
+// counter is the first act.
+func (d *demo) counter() error {
+	d.title("1. %d workers share one counter; each adds 1 to it, %d times: %d in the end", workers, rounds, total)
+	for _, e := range append([]entry{{"no lock", "1.2", nil}}, entries()...) {
+		if err := d.race(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// race lets the workers add to the counter under e's lock, or under none, and
+// tells what the counter says in the end.
+func (d *demo) race(e entry) error {
+	s, err := oldredis.New(e.version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r := &race{server: s}
+	if e.Algorithm != nil {
+		r.locks = compat.New(s.Pool(), e.Algorithm, compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond})
+	}
+	name := fmt.Sprintf("%-14s on %s", e.name, e.version)
+	stop := d.progress(name, func() int { return int(r.done.Load()) }, total)
+	began := time.Now()
+	err = r.run()
+	took := time.Since(began)
+	stop()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+
+	sum, err := r.sum()
+	if err != nil {
+		return err
+	}
+	verdict := fmt.Sprintf("%s  never two at once, %.1f s", d.good("right"), took.Seconds())
+	if sum != total || r.most.Load() > 1 {
+		verdict = fmt.Sprintf("%s  %d lost, %d workers at once", d.bad("wrong"), total-sum, r.most.Load())
+	}
+	if (e.Algorithm == nil) == (sum == total) {
+		d.broken = true
+		verdict += "  (NOT AS PROMISED)"
+	}
+	d.line("%s  %3d of %d  %s", name, sum, total, verdict)
+	return nil
+}
+
+// A race is workers at one counter on one server.
+type race struct {
+	server *oldredis.Server
+	locks  *compat.Locker // nil: without
+	done   atomic.Int32
+	inside atomic.Int32 // workers between their read and their write
+	most   atomic.Int32
+}
+
+func (r *race) run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make([]error, workers)
+	for w := range workers {
+		group.Go(func() {
+			for range rounds {
+				if errs[w] = r.once(ctx); errs[w] != nil {
+					return
+				}
+				r.done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *race) once(ctx context.Context) error {
+	if r.locks == nil {
+		return r.add()
+	}
+	return r.locks.Do(ctx, "counter:lock", 5*time.Second, func(context.Context) error { return r.add() })
+}
+
+// add reads the counter, thinks, and writes it back one higher: what every lost
+// update is made of.
+func (r *race) add() error {
+	now := r.inside.Add(1)
+	defer r.inside.Add(-1)
+	for most := r.most.Load(); now > most && !r.most.CompareAndSwap(most, now); most = r.most.Load() {
+	}
+	c := r.server.Dial()
+	defer c.Close()
+	n, err := redis.Int(c.Do("GET", "counter"))
+	if err != nil && err != redis.ErrNil {
+		return err
+	}
+	time.Sleep(500 * time.Microsecond)
+	_, err = c.Do("SET", "counter", n+1)
+	return err
+}
+
+func (r *race) sum() (int, error) {
+	c := r.server.Dial()
+	defer c.Close()
+	return redis.Int(c.Do("GET", "counter"))
+}
+
+// crash is the second act.
+func (d *demo) crash() error {
+	d.title("2. A holder crashes: its lease ends by itself, and the next client takes over")
+	e := entries()
+	for _, e := range []entry{e[0], {"tx:renamed", "2.6", txlock.Renamed{Options: txlock.Options{Millis: true, Fence: true}}}} {
+		if err := d.takeover(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) takeover(e entry) error {
+	const lease = 1200 * time.Millisecond
+	s, err := oldredis.New(e.version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{})
+	began := time.Now()
+	tell := func(format string, args ...any) {
+		d.line("  %4.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
+	}
+
+	d.line("%s on %s", e.name, e.version)
+	alice, err := locks.TryLock(ctx, "job", lease)
+	if err != nil {
+		return err
+	}
+	tell("alice holds the lock for %v, fence %d, and crashes", lease, alice.Fence())
+	_, err = locks.TryLock(ctx, "job", lease)
+	if !errors.Is(err, compat.ErrHeld) {
+		d.broken = true
+		tell("bob tries: %v", err)
+	} else {
+		tell("bob tries: it is held; he waits")
+	}
+	bob, err := locks.Lock(ctx, "job", lease)
+	if err != nil {
+		return err
+	}
+	how := "taken over"
+	if bob.Lease().How == compat.Free {
+		how = "its TTL had freed it"
+	}
+	tell("bob has the lock (%s), fence %d", how, bob.Fence())
+	tell("a late write of alice's can be told by its fence: %d is below %d", alice.Fence(), bob.Fence())
+	if bob.Fence() <= alice.Fence() || time.Now().Before(alice.Until()) {
+		d.broken = true
+	}
+	if err := locks.ReleaseToken(ctx, "job", alice.Token()); !errors.Is(err, compat.ErrLost) {
+		return fmt.Errorf("alice released bob's lock: %w", err)
+	}
+	tell("alice wakes up and releases: lost, and bob's lock stays")
+	if err := bob.Release(ctx); err != nil {
+		return err
+	}
+	tell("bob gives it back")
+	return nil
+}
+
+// refusal is the third act.
+func (d *demo) refusal() error {
+	const version = "2.0"
+	d.title("3. A server on which a token with a TTL excludes nobody: Redis %s", version)
+	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	c := s.Dial()
+	defer c.Close()
+	for _, cmd := range []compat.Cmd{{"SETNX", "job", "alice"}, {"EXPIRE", "job", 30}, {"SETNX", "job", "bob"}} {
+		reply, err := redis.Int(c.Do(cmd[0].(string), cmd[1:]...))
+		if err != nil {
+			return err
+		}
+		note := ""
+		if cmd[2] == "bob" && reply == 1 {
+			note = "  " + d.bad("both hold it")
+		}
+		d.line("%-20s -> %d%s", strings.Trim(fmt.Sprint([]any(cmd)), "[]"), reply, note)
+	}
+
+	_, err = compat.New(s.Pool(), txlock.Guarded{}, compat.Options{}).TryLock(context.Background(), "job", time.Minute)
+	var unsafe *compat.UnsafeServerError
+	if !errors.As(err, &unsafe) {
+		d.broken = true
+		d.line("txlock was not refused: %v", err)
+		return nil
+	}
+	d.line("so txlock refuses to work there: %s", d.good("refused"))
+	d.line("  %s", unsafe.Why)
+	d.line("  instead: --algorithm getset:classic, which --algorithm auto chooses")
+	return nil
+}
+
+// A stage is where a demo is shown: a terminal, where lines can move, or a file.
+type stage struct {
+	w     io.Writer
+	live  bool
+	color bool
+}
+
+func newStage(out *os.File) stage {
+	live := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
+	return stage{w: out, live: live, color: live && os.Getenv("NO_COLOR") == ""}
+}
+
+func (s stage) title(format string, args ...any) {
+	fmt.Fprintf(s.w, "%s\n", s.paint("1", fmt.Sprintf(format, args...)))
+}
+
+func (s stage) line(format string, args ...any) { fmt.Fprintf(s.w, "   "+format+"\n", args...) }
+
+func (s stage) good(text string) string { return s.paint("32", text) }
+func (s stage) bad(text string) string  { return s.paint("31", text) }
+
+func (s stage) paint(code, text string) string {
+	if !s.color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// progress shows how far something has come, on a terminal, until the function
+// it returns has wiped the line away.
+func (s stage) progress(name string, done func() int, of int) (stop func()) {
+	if !s.live {
+		return func() {}
+	}
+	const width = 30
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(40 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			n := done()
+			full := n * width / of
+			fmt.Fprintf(s.w, "\r   %s  [%s%s] %3d", name, strings.Repeat("#", full), strings.Repeat(".", width-full), n)
+			select {
+			case <-tick.C:
+			case <-end:
+				fmt.Fprint(s.w, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}

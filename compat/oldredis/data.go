@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), own))
 	for _, p := range probes {
-		if s.changed(p) {
+		if s.changed(p) && !(quiet[cmd.name] && nothingDone(reply)) {
 			s.touch(p.db, p.key)
 		}
 	}
@@ -151,6 +152,18 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	return reply
+}
+
+// quiet are the commands that touch no WATCH when their reply says that they
+// did nothing; miniredis' version of the key grows all the same.
+var quiet = words2set(`
+	lrem linsert lpushx rpushx sadd srem smove zrem zremrangebyrank zremrangebyscore zremrangebylex
+	hdel hsetnx pfadd xdel xtrim
+`)
+
+func nothingDone(reply any) bool {
+	n, ok := reply.(int64)
+	return ok && n <= 0
 }
 
 // overwritten sees to the destination of a STORE: its old deadline is gone, and
@@ -231,18 +244,24 @@ type probe struct {
 	db   *space
 	key  string
 	peer *server.Peer
+	zset map[string]float64
 }
 
 func (s *Server) probe(db *space, key string) probe {
-	p := probe{db, key, s.newPeer(db)}
+	zset, _ := db.data.SortedSet(key)
+	p := probe{db, key, s.newPeer(db), zset}
 	s.dispatch(p.peer, []string{"WATCH", key})
 	return p
 }
 
 func (s *Server) changed(p probe) bool {
 	s.dispatch(p.peer, []string{"MULTI"})
-	reply := s.dispatch(p.peer, []string{"EXEC"})
-	return isNil(reply)
+	if !isNil(s.dispatch(p.peer, []string{"EXEC"})) {
+		return false
+	}
+	// A ZADD of the score that a member has is no change, but to miniredis.
+	zset, _ := p.db.data.SortedSet(p.key)
+	return zset == nil || !maps.Equal(zset, p.zset)
 }
 
 // parseReply reads one reply of RESP2.

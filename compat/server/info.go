@@ -1,0 +1,111 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// askInfo takes hints: the version, the role, the settings that CONFIG may not
+// tell.
+func (p *probe) askInfo() bool {
+	reply := p.ask(compat.Cmd{"INFO"})[0]
+	text, err := redis.String(reply, nil)
+	if list, lerr := redis.Strings(reply, nil); lerr == nil && len(list) > 0 { // SSDB's is an array
+		text, err = "server_name:"+strings.TrimSuffix(list[0], "-server")+"\n", nil
+	}
+	if err != nil {
+		return false
+	}
+	p.info = make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(name, "#") {
+			p.info[name] = strings.TrimSpace(value)
+		}
+	}
+	p.r.Info = true
+	p.r.Version = p.info["redis_version"]
+	p.setRole(p.info["role"])
+	if host := p.info["master_host"]; host != "" {
+		p.r.Master = host + ":" + p.info["master_port"]
+	}
+	return true
+}
+
+// role asks again where INFO did not tell (ROLE: 2.8.12).
+func (p *probe) role() bool {
+	if p.r.Role != "" {
+		p.answers = append(p.answers, "INFO says "+p.r.Role)
+		return true
+	}
+	list, err := redis.Values(p.ask(compat.Cmd{"ROLE"})[0], nil)
+	if err != nil || len(list) == 0 {
+		return false
+	}
+	role, _ := redis.String(list[0], nil)
+	p.setRole(role)
+	return p.r.Role != ""
+}
+
+func (p *probe) setRole(s string) {
+	switch s {
+	case "master":
+		p.r.Role = "master"
+	case "slave", "replica":
+		p.r.Role = "replica"
+	}
+}
+
+// config asks for what can end a lock or a connection. INFO of later
+// versions tells some of it.
+func (p *probe) config() bool {
+	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
+	cmds := make([]compat.Cmd, len(names))
+	for i, n := range names {
+		cmds[i] = compat.Cmd{"CONFIG", "GET", n}
+	}
+	p.conf = make(map[string]string)
+	for i, r := range p.ask(cmds...) {
+		if kv, err := redis.Strings(r, nil); err == nil && len(kv) == 2 && kv[0] == names[i] {
+			p.conf[names[i]] = kv[1]
+		}
+	}
+	p.r.Conf = len(p.conf) > 0
+	for conf, info := range map[string]string{"maxmemory": "maxmemory", "maxmemory-policy": "maxmemory_policy"} {
+		if v, ok := p.info[info]; ok && p.conf[conf] == "" {
+			p.conf[conf] = v
+		}
+	}
+	if v, ok := p.info["aof_enabled"]; ok && p.conf["appendonly"] == "" {
+		p.conf["appendonly"] = map[string]string{"0": "no", "1": "yes"}[v]
+	}
+	return p.r.Conf
+}
+
+// kind says what answers, and what tells so.
+func kind(p *probe) (name, why string) {
+	r := p.r
+	for _, field := range []string{"valkey_version", "dragonfly_version", "garnet_version", "pika_version", "kvrocks_version"} {
+		if v := p.info[field]; v != "" {
+			return strings.TrimSuffix(field, "_version"), "INFO says " + field + ":" + v
+		}
+	}
+	if v := p.info["server_name"]; v != "" && v != "redis" {
+		return v, "INFO says so"
+	}
+	if strings.Contains(p.info["executable"], "keydb") {
+		return "keydb", "INFO says executable:" + p.info["executable"]
+	}
+	switch {
+	case len(p.closers) > 0:
+		return "proxy", "it closes the connection on " + strings.Join(p.closers, ", ")
+	case r.SetnxRespectsTTL && !r.Multi:
+		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or a server that is no Redis"
+	case r.Version != "":
+		return "redis", "INFO says redis_version:" + r.Version
+	case r.Multi:
+		return "redis", "it behaves like one"
+	}
+	return "", "nothing tells"
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// ErrNoClock means that the server's clock can't be learned: TIME, and EXPIREAT
+// with PTTL or TTL, are refused.
+var ErrNoClock = errors.New("setnxlock: the server's clock can't be read")
+
+// errJumped means that samples contradict each other.
+var errJumped = errors.New("setnxlock: a clock was set while it was compared")
+
+// Offset returns how far the server's clock is ahead of clk (nil: the
+// computer's), and how much that may be wrong by, on either side. It takes the
+// best way that the server lets us:
+//
+//	TIME             Redis 2.6: half a round trip
+//	EXPIREAT, PTTL   2.6 with TIME refused: half a round trip and a millisecond
+//	EXPIREAT, TTL    Redis 1.2: 20 ms and half a round trip
+//
+// The third way waits, on clk, for the server's second to change: about a dozen
+// round trips in two seconds, or in three on a slow network. It writes two
+// scratch keys, and removes them. The errors are Probe's, ErrNoClock, and the
+// server's refusal of a write.
+func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {
+	if clk == nil {
+		clk = clock.New()
+	}
+	p := &probe{r: &Report{}}
+	p.a, p.b = o.scratch()
+	p.session = newSession(ctx, source, o.timeout(), p.a)
+	defer p.close()
+	defer p.cleanUp()
+
+	m := &comparison{probe: p, clk: clk}
+	for range 2 {
+		var in interval
+		in, err = m.compare()
+		if err == nil {
+			return in.middle(), in.width() / 2, nil
+		}
+		if !errors.Is(err, errJumped) {
+			break
+		}
+	}
+	return 0, 0, err
+}
+
+// An interval is where the offset must be: each sample narrows it.
+type interval struct{ low, high time.Duration }
+
+func (i interval) width() time.Duration  { return i.high - i.low }
+func (i interval) middle() time.Duration { return i.low + i.width()/2 }
+
+// A comparison is of two clocks: the server's and clk.
+type comparison struct {
+	*probe
+	clk clock.Clock
+
+	in   interval
+	n    int           // samples taken
+	trip time.Duration // how long the last one took
+	end  int64         // the second at which a ends
+}
+
+func (m *comparison) compare() (interval, error) {
+	m.n = 0
+	m.get() // are we let in?
+	for _, way := range []func() error{m.byTime, m.byPTTL, m.byTTL} {
+		m.n = 0
+		err := way()
+		if m.err != nil {
+			err = m.err
+		}
+		if !errors.Is(err, errNoWay) {
+			return m.in, err
+		}
+	}
+	return m.in, ErrNoClock
+}
+
+// errNoWay sends us to the next way.
+var errNoWay = errors.New("no way")
+
+// sample asks cmds and notes our time before and after.
+func (m *comparison) sample(cmds ...compat.Cmd) (replies []any, before, after time.Time) {
+	before = m.clk.Now()
+	replies = m.ask(cmds...)
+	after = m.clk.Now()
+	m.trip = after.Sub(before)
+	return replies, before, after
+}
+
+// seen narrows the interval: at some moment from before to after the server's
+// clock stood between low and high.
+func (m *comparison) seen(low, high, before, after time.Time) error {
+	next := interval{low.Sub(after), high.Sub(before)}
+	if m.n > 0 {
+		next = interval{max(next.low, m.in.low), min(next.high, m.in.high)}
+	}
+	if next.low > next.high {
+		return errJumped
+	}
+	m.in = next
+	m.n++
+	return nil
+}
+
+// quick is how many samples are taken where one suffices: the quickest of
+// several round trips counts.
+const quick = 5
+
+func (m *comparison) byTime() error {
+	for range quick {
+		r, before, after := m.sample(compat.Cmd{"TIME"})
+		t, ok := readTime(r[0])
+		if !ok {
+			return errNoWay
+		}
+		if err := m.seen(t, t.Add(time.Microsecond), before, after); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byPTTL trusts PTTL only if it tells parts of a second: some servers multiply.
+func (m *comparison) byPTTL() error {
+	if err := m.setEnd(); err != nil {
+		return err
+	}
+	fine := false
+	for range quick {
+		r, before, after := m.sample(compat.Cmd{"PTTL", m.a})
+		left, ok := r[0].(int64)
+		if !ok || left <= 0 {
+			return errNoWay
+		}
+		fine = fine || left%1000 != 0
+		t := time.UnixMilli(m.end*1000 - left)
+		if err := m.seen(t, t.Add(time.Millisecond), before, after); err != nil {
+			if !fine {
+				break
+			}
+			return err
+		}
+	}
+	if !fine {
+		return errNoWay
+	}
+	return nil
+}
+
+// setEnd gives a an absolute end: in a minute by our clock or, where that is in
+// the server's past, which deletes the key, later.
+func (m *comparison) setEnd() error {
+	m.wrote = true
+	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
+		m.end = m.clk.Now().Add(ahead).Unix()
+		r := m.ask(compat.Cmd{"DEL", m.a}, compat.Cmd{"SET", m.a, "x"}, compat.Cmd{"EXPIREAT", m.a, m.end}, compat.Cmd{"TTL", m.a})
+		if e, refused := r[1].(redis.Error); refused {
+			return fmt.Errorf("setnxlock: the server's clock can't be read: SET answers %w", e)
+		}
+		if _, refused := r[2].(redis.Error); refused {
+			return ErrNoClock
+		}
+		if left, ok := r[3].(int64); ok && left > life/6 {
+			return nil
+		}
+	}
+	return ErrNoClock
+}
+
+// readTime reads TIME's answer.
+func readTime(reply any) (time.Time, bool) {
+	parts, err := redis.Strings(reply, nil)
+	if err != nil || len(parts) != 2 {
+		return time.Time{}, false
+	}
+	s, err1 := strconv.ParseInt(parts[0], 10, 64)
+	us, err2 := strconv.ParseInt(parts[1], 10, 64)
+	return time.Unix(s, us*1000), err1 == nil && err2 == nil
+}

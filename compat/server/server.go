@@ -1,0 +1,218 @@
+// Package server learns what a Redis server can do for a lock, by asking it to:
+// a command counts as there when it did what it should on a scratch key. What
+// INFO says is a hint; nothing depends on it, nor on PING, CONFIG or EVAL,
+// which may be refused or renamed, nor on the connection, which many proxies
+// close on a command that they don't know.
+//
+//	r, err := server.Probe(ctx, pool, server.Options{})
+//	offset, uncertainty, err := server.Offset(ctx, pool, nil, server.Options{})
+//
+// Package auto chooses the algorithm for a Report.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// ErrAuth means that the server asks for a password, or does not let this user
+// read the scratch key.
+var ErrAuth = errors.New("setnxlock: the server does not let us in")
+
+// Options are Probe's and Offset's. The zero value is ready to use.
+type Options struct {
+	// Prefix begins the name of every scratch key, for servers whose ACL lets
+	// a user have certain names only. It holds no brace. Default: none.
+	Prefix string
+
+	// Timeout bounds each question and the cleaning up. A server that has not
+	// answered by then has refused. Default: 2 s.
+	Timeout time.Duration
+
+	// Token makes the names of the scratch keys, which must be nobody else's.
+	// nil: compat.NewToken.
+	Token func() string
+}
+
+// scratch returns the names of two keys in one slot, and of nobody else.
+func (o Options) scratch() (a, b string) {
+	if o.Token == nil {
+		o.Token = compat.NewToken
+	}
+	name := o.Prefix + "{setnxlock-probe-" + o.Token() + "}:"
+	return name + "a", name + "b"
+}
+
+func (o Options) timeout() time.Duration {
+	if o.Timeout > 0 {
+		return o.Timeout
+	}
+	return 2 * time.Second
+}
+
+// A Report is what was found out about a server. The comments on the
+// capabilities say from which Redis on a server has them.
+type Report struct {
+	Version string // as INFO says; "" if it does not
+	Kind    string // "redis", "proxy", the name of another server, or "" if it can't be told
+	Why     string // what Kind was told by
+	Role    string // "master", "replica" or "" if it can't be told
+	Master  string // host:port of a replica's master, as INFO says; "" if it does not
+
+	Writable bool // it lets us write: no replica, memory left
+
+	Setnx             bool // SETNX, refused by a key that is held (1.0)
+	Getset            bool // GETSET returns the old value (1.0)
+	GetsetClearsTTL   bool // GETSET takes the key's TTL away (all Redis; SSDB keeps it)
+	SetnxRespectsTTL  bool // SETNX is refused by a key with a TTL (2.2; before, it deletes it)
+	ExpireAgain       bool // EXPIRE moves an end that was set before (2.2)
+	Setex             bool // (2.0)
+	RenamenxKeepsTTL  bool // the TTL travels with the name (2.4)
+	RenamenxRefuses   bool // RENAMENX is refused by a held key with a TTL (2.2)
+	Multi             bool // MULTI and EXEC (1.2)
+	Watch             bool // a touched key aborts EXEC (2.2)
+	Millis            bool // PSETEX, PEXPIRE and PTTL (2.6)
+	SetNXPX           bool // SET key value NX PX (2.6.12)
+	Eval              bool // scripts (2.6)
+	Time              bool // TIME (2.6)
+	Ping, Info, Conf  bool // PING, INFO and CONFIG GET answer
+	ClosesConnections bool // it closes the connection on what it doesn't know, as proxies do
+
+	Warnings []Warning
+	Checks   []Check
+
+	_ struct{} // no positional literals
+}
+
+// A Warning is something about a server that a lock's user should know.
+type Warning struct {
+	ID   string // for programs: "eviction-volatile", …; see the constants
+	Text string // for people: one sentence, without a full stop
+}
+
+// A Check is one question and what came back. The scratch keys are called a
+// and b in it.
+type Check struct {
+	Name   string
+	Asked  string // the commands, as sent in one write
+	Answer string // the replies
+	OK     bool   // the server can do it
+}
+
+// Has reports whether the report has the warning of this ID.
+func (r Report) Has(id string) bool {
+	for _, w := range r.Warnings {
+		if w.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Probe finds out what the server behind source can do. It sends some fifteen
+// writes, more where connections are closed, and uses one connection
+// at a time. It writes to two scratch keys of random name and removes them, also
+// when it fails or ctx ends; if the connection is lost for good, what is left
+// of them ends after a minute.
+//
+// It returns an error, with the report so far, if the server can't be
+// reached (the connection's error), asks for a password (ErrAuth), is Redis
+// 1.0 (ErrUnsafeServer, an *compat.UnsafeServerError), or if ctx ends (its
+// error). A server that refuses writes is not an error: Writable is false, and
+// what needs a write stays unknown, that is false.
+func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
+	p := &probe{r: &Report{}}
+	p.a, p.b = o.scratch()
+	p.session = newSession(ctx, source, o.timeout(), p.a)
+	p.run()
+	if p.err == nil {
+		p.r.Kind, p.r.Why = kind(p)
+		p.r.Warnings = warnings(p)
+	}
+	return *p.r, p.err
+}
+
+// A probe is a Report in the making.
+type probe struct {
+	*session
+	a, b    string
+	r       *Report
+	info    map[string]string // what INFO said
+	conf    map[string]string // what CONFIG GET said
+	refusal redis.Error       // of the first write
+	wrote   bool              // there may be scratch keys
+	closers []string          // the checks that closed the connection
+
+	check          string   // under way
+	asked, answers []string // of check
+}
+
+func (p *probe) run() {
+	defer p.close()
+	defer p.cleanUp()
+	for _, c := range checks {
+		if p.err != nil {
+			return
+		}
+		if c.writes && !p.r.Writable {
+			p.r.Checks = append(p.r.Checks, Check{Name: c.name, Asked: "–", Answer: "not asked: writes are refused"})
+			continue
+		}
+		p.check, p.asked, p.answers = c.name, nil, nil
+		ok := c.run(p)
+		p.r.Checks = append(p.r.Checks, Check{c.name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
+	}
+}
+
+// ask is session.ask for the record.
+func (p *probe) ask(cmds ...compat.Cmd) []any {
+	replies, lost := p.session.ask(cmds...)
+	if lost {
+		p.closers = append(p.closers, p.check)
+		p.r.ClosesConnections = true
+	}
+	for i, m := range cmds {
+		p.asked = append(p.asked, p.spell(m))
+		if !lost || i == 0 {
+			p.answers = append(p.answers, text(replies[i]))
+		}
+	}
+	return replies
+}
+
+func (p *probe) dels() []compat.Cmd { return []compat.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
+
+// cleanUp removes the scratch keys whatever happened, on another connection
+// if need be.
+func (p *probe) cleanUp() {
+	if !p.wrote {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.timeout)
+	defer cancel()
+	s := newSession(ctx, p.source, p.timeout, p.a)
+	if p.err == nil {
+		s.c, s.sure = p.c, p.sure
+		p.c = nil
+	} else {
+		p.drop() // it may still owe replies
+	}
+	s.ask(p.dels()...)
+	s.close()
+}
+
+// spell writes a command with the scratch keys' short names.
+func (p *probe) spell(m compat.Cmd) string {
+	words := make([]string, len(m))
+	for i, w := range m {
+		words[i] = fmt.Sprint(w)
+	}
+	s := strings.Join(words, " ")
+	return strings.NewReplacer(p.a, "a", p.b, "b").Replace(s)
+}

@@ -1,0 +1,403 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/server"
+)
+
+// abilities spells a report's capabilities in the order of the struct.
+func abilities(r server.Report) string {
+	var have []string
+	for _, c := range []struct {
+		name string
+		has  bool
+	}{
+		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
+		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"carries", r.RenamenxKeepsTTL}, {"refuses", r.RenamenxRefuses},
+		{"multi", r.Multi}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
+		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Conf}, {"closes", r.ClosesConnections},
+	} {
+		if c.has {
+			have = append(have, c.name)
+		}
+	}
+	return strings.Join(have, " ")
+}
+
+// facts is what facts/servers.md has of each version.
+var facts = map[string]string{
+	"1.2": "setnx getset clears multi ping info",
+	"2.0": "setnx getset clears setex multi ping info config",
+	"2.2": "setnx getset clears respects again setex refuses multi watch ping info config",
+	"2.4": "setnx getset clears respects again setex carries refuses multi watch ping info config",
+	"2.6": "setnx getset clears respects again setex carries refuses multi watch millis eval time ping info config",
+	"7.0": "setnx getset clears respects again setex carries refuses multi watch millis nxpx eval time ping info config",
+
+	"noscript":  "setnx getset clears respects again setex carries refuses multi watch millis nxpx time ping info config",
+	"twemproxy": "setnx getset clears respects again setex millis eval closes",
+}
+
+func factsOf(version string) string {
+	if f, ok := facts[version]; ok {
+		return f
+	}
+	switch {
+	case strings.HasPrefix(version, "2.2"):
+		return facts["2.2"]
+	case version == "2.6.11":
+		return facts["2.6"]
+	}
+	return facts["7.0"]
+}
+
+func TestProbeVersions(t *testing.T) {
+	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+		t.Run(v, func(t *testing.T) {
+			s := oldredis.Run(t, v)
+			source := &counting{Source: s}
+			r, err := server.Probe(t.Context(), source, server.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := abilities(r), factsOf(v); got != want {
+				t.Errorf("found  %s\nwanted %s", got, want)
+				for _, c := range r.Checks {
+					t.Logf("%-16s %-60s %s", c.Name, c.Asked, c.Answer)
+				}
+			}
+			if !r.Writable {
+				t.Error("Writable is false")
+			}
+			if v != "twemproxy" && (r.Role != "master" || r.Version == "" || r.Kind != "redis") {
+				t.Errorf("role %q, version %q, kind %q", r.Role, r.Version, r.Kind)
+			}
+			if v == "twemproxy" && r.Kind != "proxy" {
+				t.Errorf("kind %q", r.Kind)
+			}
+			empty(t, s)
+			t.Logf("%d writes", source.writes.Load())
+		})
+	}
+}
+
+// Whatever is refused, by whatever manner, the rest is found.
+func TestProbeRefused(t *testing.T) {
+	hints := []string{"INFO", "PING", "CONFIG", "EVAL", "TIME", "ROLE"}
+	sets := [][]string{hints}
+	for _, h := range hints {
+		sets = append(sets, []string{h})
+	}
+	manners := map[string]func(*testing.T, []string) *oldredis.Server{
+		"unknown": func(t *testing.T, names []string) *oldredis.Server {
+			return oldredis.MustNew("7.0", oldredis.Options{Refuse: names})
+		},
+		"forbidden": func(t *testing.T, names []string) *oldredis.Server {
+			return oldredis.MustNew("7.0", oldredis.Options{Forbid: names})
+		},
+		"closing": func(t *testing.T, names []string) *oldredis.Server {
+			s := oldredis.MustNew("7.0", oldredis.Options{})
+			s.SetFault(closeOn(names))
+			return s
+		},
+	}
+	for name, start := range manners {
+		for _, names := range sets {
+			t.Run(name+" "+strings.Join(names, "+"), func(t *testing.T) {
+				s := start(t, names)
+				defer s.Close()
+				r, err := server.Probe(t.Context(), s, server.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var want []string
+				for _, w := range strings.Fields(facts["7.0"]) {
+					if !slices.Contains(names, strings.ToUpper(w)) {
+						want = append(want, w)
+					}
+				}
+				if name == "closing" && (len(names) > 1 || names[0] != "ROLE") {
+					want = append(want, "closes") // ROLE is not asked if INFO told
+				}
+				if got := abilities(r); got != strings.Join(want, " ") {
+					t.Errorf("found  %s\nwanted %s", got, strings.Join(want, " "))
+				}
+				if r.Has(server.WarnNoInfo) != slices.Contains(names, "INFO") {
+					t.Errorf("warnings %v", r.Warnings)
+				}
+				s.SetFault(nil)
+				empty(t, s)
+			})
+		}
+	}
+}
+
+// Wherever the connection breaks once, the answers are the same.
+func TestProbeBrokenOnce(t *testing.T) {
+	for _, fault := range []oldredis.Fault{oldredis.LoseRequest, oldredis.LoseReply} {
+		for nth := 0; ; nth++ {
+			s := oldredis.MustNew("2.4", oldredis.Options{})
+			n := 0
+			s.SetFault(func(int, int, []string) oldredis.Fault {
+				if n++; n == nth+1 {
+					return fault
+				}
+				return oldredis.None
+			})
+			r, err := server.Probe(t.Context(), s, server.Options{})
+			if err != nil || abilities(r) != facts["2.4"] {
+				t.Errorf("broken at command %d: %v, found %s", nth, err, abilities(r))
+			}
+			over := n < nth+1
+			empty(t, s)
+			s.Close()
+			if over {
+				break
+			}
+		}
+	}
+}
+
+// Wherever ctx ends, nothing stays behind.
+func TestProbeCancelled(t *testing.T) {
+	for nth := 0; ; nth++ {
+		s := oldredis.MustNew("2.4", oldredis.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		s.SetTrace(func(int, []string, any) {
+			if n++; n == nth {
+				cancel()
+			}
+		})
+		_, err := server.Probe(ctx, s, server.Options{})
+		over := n < nth
+		if !over && nth > 0 && err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled at command %d: %v", nth, err)
+		}
+		s.SetTrace(nil)
+		empty(t, s)
+		s.Close()
+		cancel()
+		if over {
+			break
+		}
+	}
+}
+
+func TestProbeDeadServer(t *testing.T) {
+	s := oldredis.MustNew("2.4", oldredis.Options{})
+	s.Close()
+	if _, err := server.Probe(t.Context(), s, server.Options{}); err == nil {
+		t.Error("no error")
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	live := oldredis.Run(t, "2.4")
+	if _, err := server.Probe(done, live, server.Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestProbeFullServer(t *testing.T) {
+	for _, v := range oldredis.Versions() {
+		s := oldredis.Run(t, v)
+		s.SetMaxMemoryReached(true)
+		r, err := server.Probe(t.Context(), s, server.Options{})
+		if err != nil || r.Writable || !r.Has(server.WarnMemoryFull) {
+			t.Errorf("%s: %v, writable %v, warnings %v", v, err, r.Writable, r.Warnings)
+		}
+	}
+}
+
+func TestProbePrefix(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	s.SetTrace(func(_ int, cmd []string, _ any) {
+		for _, w := range cmd {
+			if strings.Contains(w, "setnxlock-probe") && !strings.HasPrefix(w, "app:") {
+				t.Errorf("%q", cmd)
+			}
+		}
+	})
+	if _, err := server.Probe(t.Context(), s, server.Options{Prefix: "app:"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pool of a single connection is enough, and it gets it back clean.
+func TestProbePool(t *testing.T) {
+	for _, v := range oldredis.Versions() {
+		s := oldredis.Run(t, v)
+		pool := s.Pool()
+		pool.MaxActive = 1
+		if _, err := server.Probe(t.Context(), pool, server.Options{}); err != nil {
+			t.Fatal(v, err)
+		}
+		c := pool.Get()
+		if _, err := c.Do("SET", "k", "v"); err != nil {
+			t.Error(v, err)
+		}
+		if got, err := redis.String(c.Do("GET", "k")); got != "v" {
+			t.Errorf("%s: GET answers %q, %v", v, got, err)
+		}
+		c.Close()
+		pool.Close()
+	}
+}
+
+func TestRealServer(t *testing.T) {
+	source := poolOf(t, realredis.Start(t))
+	r, err := server.Probe(t.Context(), source, server.Options{})
+	if err != nil || abilities(r) != facts["7.0"] || r.Kind != "redis" || r.Role != "master" {
+		t.Errorf("%v: kind %q, role %q, found %s", err, r.Kind, r.Role, abilities(r))
+	}
+	if !r.Has(server.WarnNoPersistence) || len(r.Warnings) != 1 {
+		t.Errorf("warnings %v", r.Warnings)
+	}
+}
+
+func TestRealSettings(t *testing.T) {
+	addr := realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--timeout", "300", "--appendonly", "yes")
+	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	if err != nil || !r.Has(server.WarnEvictionAll) || !r.Has(server.WarnIdleTimeout) || len(r.Warnings) != 2 {
+		t.Errorf("%v: warnings %v", err, r.Warnings)
+	}
+}
+
+func TestRealReplica(t *testing.T) {
+	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1")
+	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	if err != nil || r.Role != "replica" || r.Master != "127.0.0.1:1" || r.Writable || !r.Has(server.WarnReplica) {
+		t.Errorf("%v: role %q, master %q, warnings %v", err, r.Role, r.Master, r.Warnings)
+	}
+	if !r.Time || r.Setnx {
+		t.Errorf("found %s", abilities(r))
+	}
+}
+
+func TestRealUnknownReplica(t *testing.T) {
+	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1", "--rename-command", "INFO", "", "--rename-command", "ROLE", "")
+	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	if err != nil || r.Role != "replica" || !r.Has(server.WarnReplica) {
+		t.Errorf("%v: role %q, warnings %v", err, r.Role, r.Warnings)
+	}
+}
+
+func TestRealPassword(t *testing.T) {
+	l := poolOf(t, passworded(t))
+	if _, err := server.Probe(t.Context(), l, server.Options{}); !errors.Is(err, server.ErrAuth) {
+		t.Error(err)
+	}
+	if _, _, err := server.Offset(t.Context(), l, nil, server.Options{}); !errors.Is(err, server.ErrAuth) {
+		t.Error(err)
+	}
+}
+
+// passworded starts a server and then has it ask for a password.
+func passworded(t *testing.T) string {
+	addr := realredis.Start(t)
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("CONFIG", "SET", "requirepass", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// The servers in SETNXLOCK_TEST_REDIS, of whatever version, can all be probed
+// and their clocks read, and are as empty as before.
+func TestNamedServers(t *testing.T) {
+	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
+		source := &counting{Source: poolOf(t, addr)}
+		r, err := server.Probe(t.Context(), source, server.Options{})
+		if err != nil {
+			t.Fatal(addr, err)
+		}
+		t.Logf("%s %s %s %s: %s (%d writes)", addr, r.Kind, r.Version, r.Role, abilities(r), source.writes.Load())
+		for _, w := range r.Warnings {
+			t.Log("  ", w.ID, w.Text)
+		}
+		source = &counting{Source: poolOf(t, addr)}
+		start := time.Now()
+		offset, off, err := server.Offset(t.Context(), source, nil, server.Options{})
+		if err != nil {
+			t.Fatal(addr, err)
+		}
+		t.Logf("   clock %v ± %v (%d writes, %v)", offset, off, source.writes.Load(), time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// counting counts the writes that go over its connections.
+type counting struct {
+	compat.Source
+	writes atomic.Int32
+}
+
+func (s *counting) GetContext(ctx context.Context) (redis.Conn, error) {
+	c, err := s.Source.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return countingConn{c, s}, nil
+}
+
+type countingConn struct {
+	redis.Conn
+	s *counting
+}
+
+func (c countingConn) Do(name string, args ...any) (any, error) {
+	c.s.writes.Add(1)
+	return c.Conn.Do(name, args...)
+}
+
+func poolOf(t *testing.T, addr string) *redis.Pool {
+	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", addr)
+	}, MaxIdle: 1}
+	t.Cleanup(func() { pool.Close() })
+	return pool
+}
+
+// closeOn ends the connection at these commands, before they run.
+func closeOn(names []string) func(int, int, []string) oldredis.Fault {
+	return func(_, _ int, cmd []string) oldredis.Fault {
+		if slices.Contains(names, strings.ToUpper(cmd[0])) {
+			return oldredis.LoseRequest
+		}
+		return oldredis.None
+	}
+}
+
+// empty fails the test if the server holds a key.
+func empty(t *testing.T, s *oldredis.Server) {
+	t.Helper()
+	info, ok := keyspace(s)
+	if !ok {
+		t.Errorf("left behind: %s", info)
+	}
+}
+
+// keyspace asks for a random key, which every server and profile but twemproxy has.
+func keyspace(s *oldredis.Server) (string, bool) {
+	c := s.Dial()
+	defer c.Close()
+	key, err := redis.String(c.Do("RANDOMKEY"))
+	if err != nil && err != redis.ErrNil {
+		return "", true // not told
+	}
+	return key, key == ""
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A session asks one question after the other, over one connection for as long
+// as it lasts.
+type session struct {
+	ctx     context.Context
+	source  compat.Source
+	timeout time.Duration
+	key     string       // what a plain GET asks for
+	tidy    []compat.Cmd // what is sent along with it, so that what ran before a breakage does not tell
+
+	c    redis.Conn // nil: none borrowed
+	sure bool       // c has answered before
+	err  error      // once set, nothing more is asked
+}
+
+func newSession(ctx context.Context, source compat.Source, timeout time.Duration, key string) *session {
+	return &session{ctx: ctx, source: source, timeout: timeout, key: key}
+}
+
+// errClosed and errSilent stand for the reply of a server that gave none.
+const (
+	errClosed = redis.Error("closed the connection")
+	errSilent = redis.Error("no answer in time")
+)
+
+// ask sends cmds in one write and returns one reply to each; errors that the
+// server answered with are redis.Errors among them.
+//
+// A connection that breaks is blamed on cmds, and lost is true, only if it breaks twice in a
+// row, each time on a connection on which a plain GET worked just before, and
+// if a GET works afterwards. All replies are then errClosed or errSilent. Any
+// other breakage ends the session: err is set and all replies are nil.
+func (s *session) ask(cmds ...compat.Cmd) (replies []any, lost bool) {
+	none := make([]any, len(cmds))
+	for try := 0; ; try++ {
+		if s.err != nil {
+			return none, false
+		}
+		if !s.sure && !s.connect() {
+			return none, false
+		}
+		replies, err := s.pipe(cmds)
+		if err == nil {
+			s.sure = true
+			return replies, false
+		}
+		s.drop()
+		if s.ctx.Err() != nil {
+			s.fail(err)
+			return none, false
+		}
+		if try == 0 {
+			continue
+		}
+		if !s.connect() { // the GET afterwards
+			return none, false
+		}
+		refusal := errClosed
+		if errors.Is(err, context.DeadlineExceeded) {
+			refusal = errSilent
+		}
+		for i := range none {
+			none[i] = refusal
+		}
+		return none, true
+	}
+}
+
+// connect borrows a connection and has a plain GET answered over it. A pool
+// may first hand out some that were closed while they lay idle.
+func (s *session) connect() bool {
+	var err error
+	for range 3 {
+		if s.err != nil {
+			return false
+		}
+		if err = s.borrow(); err != nil {
+			continue
+		}
+		if _, err = s.pipe(append([]compat.Cmd{{"GET", s.key}}, s.tidy...)); err == nil {
+			s.sure = true
+			return true
+		}
+		s.drop()
+	}
+	s.fail(err)
+	return false
+}
+
+func (s *session) borrow() error {
+	if s.c != nil {
+		return nil
+	}
+	if s.ctx.Err() != nil { // redigo would kill a healthy connection for it
+		s.fail(nil)
+		return s.err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	c, err := s.source.GetContext(ctx)
+	if err != nil {
+		if c != nil {
+			c.Close()
+		}
+		return fmt.Errorf("no connection: %w", err)
+	}
+	s.c = c
+	return nil
+}
+
+func (s *session) pipe(cmds []compat.Cmd) ([]any, error) {
+	if s.ctx.Err() != nil {
+		return nil, s.ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	return compat.Pipe(timed{s.c, ctx}, cmds...)
+}
+
+// fail ends the session. The context's end outweighs what it brought about.
+func (s *session) fail(err error) {
+	if s.err != nil {
+		return
+	}
+	if s.ctx.Err() != nil {
+		err = context.Cause(s.ctx)
+	}
+	s.err = fmt.Errorf("setnxlock: probing the server: %w", err)
+}
+
+// close gives the connection back.
+func (s *session) close() {
+	if s.c != nil {
+		s.c.Close()
+	}
+	s.c, s.sure = nil, false
+}
+
+// drop makes the connection unusable, so that no pool keeps it, and gives it
+// back: it may be in MULTI, under WATCH or owe replies.
+func (s *session) drop() {
+	if s.c == nil {
+		return
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	redis.DoContext(s.c, done, "GET", s.key) //nolint:errcheck // redigo closes what is used with a context that is done
+	s.close()
+}
+
+// timed brings a context to compat.Pipe, which knows of none.
+type timed struct {
+	redis.Conn
+	ctx context.Context
+}
+
+func (t timed) Do(name string, args ...any) (any, error) {
+	reply, err := redis.DoContext(t.Conn, t.ctx, name, args...)
+	if err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith") {
+		return t.Conn.Do(name, args...) // not redigo's own: nothing was sent
+	}
+	return reply, err
+}

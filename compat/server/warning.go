@@ -1,0 +1,110 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The IDs of warnings.
+const (
+	WarnReplica          = "replica"             // not the master: what is written here, if at all, excludes nobody
+	WarnWriteRefused     = "write-refused"       // the first write was refused
+	WarnMemoryFull       = "memory-full"         // by maxmemory
+	WarnEvictionVolatile = "eviction-volatile"   // keys with a TTL may be dropped: token locks
+	WarnEvictionAll      = "eviction-allkeys"    // any key may be dropped: all locks
+	WarnNoPersistence    = "no-persistence"      // a restart forgets all locks
+	WarnIdleTimeout      = "idle-timeout"        // idle connections are closed
+	WarnProxy            = "proxy"               // more than one server may answer
+	WarnCluster          = "cluster"             // keys live on several nodes
+	WarnFailover         = "failover"            // replicas follow at a distance
+	WarnConfigUnknown    = "config-unknown"      // some of the above could not be learned
+	WarnGetsetKeepsTTL   = "getset-keeps-ttl"    // a timestamp lock that ever got a TTL keeps it
+	WarnClosesConnection = "closes-connection"   // on commands that it doesn't know
+	WarnSetnxDeletes     = "setnx-on-volatile"   // SETNX deletes a key that has a TTL
+	WarnNoInfo           = "version-not-learned" // INFO is refused or does not tell
+)
+
+// warnings draws the conclusions.
+func warnings(p *probe) []Warning {
+	var list []Warning
+	warn := func(id, format string, args ...any) {
+		list = append(list, Warning{id, fmt.Sprintf(format, args...)})
+	}
+	r, refusal := p.r, string(p.refusal)
+
+	if r.Role == "replica" {
+		warn(WarnReplica, "it is a replica: a lock taken here excludes nobody; ask its master%s", at(r.Master))
+	}
+	switch full := strings.HasPrefix(refusal, "OOM") || strings.Contains(refusal, "maxmemory"); {
+	case full:
+		warn(WarnMemoryFull, "it has reached its maxmemory and refuses writes: no lock can be taken, and the rest could not be learned")
+	case !r.Writable && r.Role != "replica":
+		warn(WarnWriteRefused, "it refuses writes (%s): the rest could not be learned", text(p.refusal))
+	}
+	if r.Writable && r.Setnx && !r.SetnxRespectsTTL {
+		warn(WarnSetnxDeletes, "SETNX deletes a key that has a TTL and takes it: no key that serves as a lock may have one")
+	}
+	if r.Getset && !r.GetsetClearsTTL {
+		warn(WarnGetsetKeepsTTL, "GETSET keeps the TTL: a timestamp lock whose key ever got one ends early")
+	}
+	if r.Kind == "proxy" {
+		warn(WarnProxy, "it seems to be a proxy (%s): a request may be sent twice or to a server that has just come up empty, which it does not tell", r.Why)
+	}
+	if r.ClosesConnections {
+		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections with what is refused", strings.Join(p.closers, ", "))
+	}
+	if p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster" {
+		warn(WarnCluster, "it is a node of a cluster: each key lives on one of several, and a failover may lose the newest locks")
+	}
+	if n := p.info["connected_slaves"]; n != "" && n != "0" {
+		warn(WarnFailover, "%s replicas follow it at a distance: a failover may lose the newest locks", n)
+	}
+	if !r.Info || r.Version == "" {
+		warn(WarnNoInfo, "INFO does not tell the version")
+	}
+	p.configured(warn)
+	return list
+}
+
+// configured draws those that come from the configuration, as far as it is known.
+func (p *probe) configured(warn func(id, format string, args ...any)) {
+	var unknown []string
+	policy, knowsPolicy := p.conf["maxmemory-policy"]
+	memory, knowsMemory := p.conf["maxmemory"]
+	switch {
+	case knowsMemory && memory == "0", knowsPolicy && policy == "noeviction":
+	case !knowsPolicy || !knowsMemory:
+		unknown = append(unknown, "whether keys are evicted")
+	case strings.HasPrefix(policy, "allkeys"):
+		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it drops keys of any kind, held locks among them: maxmemory-policy is %s", memory, policy)
+	default:
+		warn(WarnEvictionVolatile, "when it reaches its maxmemory (%s bytes) it drops keys that have a TTL, held token locks among them: maxmemory-policy is %s", memory, policy)
+	}
+
+	save, knowsSave := p.conf["save"]
+	aof := p.conf["appendonly"]
+	switch {
+	case aof == "yes", knowsSave && save != "":
+	case aof == "no" && knowsSave:
+		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, whoever holds them")
+	default:
+		unknown = append(unknown, "whether locks outlive a restart")
+	}
+
+	switch idle, ok := p.conf["timeout"]; {
+	case !ok:
+		unknown = append(unknown, "whether idle connections are closed")
+	case idle != "0":
+		warn(WarnIdleTimeout, "it closes connections that are idle for %s s: a pool's IdleTimeout should be shorter", idle)
+	}
+	if len(unknown) > 0 {
+		warn(WarnConfigUnknown, "CONFIG GET does not tell %s", strings.Join(unknown, ", nor "))
+	}
+}
+
+func at(master string) string {
+	if master == "" {
+		return ""
+	}
+	return ", " + master
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/benbjohnson/clock"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -45,7 +47,9 @@ func (k *Locker) hold(parent context.Context, l Lease, ttl time.Duration, renew 
 		var ctx context.Context
 		ctx, lock.renewing = context.WithCancel(context.WithoutCancel(parent))
 		lock.renewed = make(chan struct{})
-		go lock.renew(ctx)
+		// The first timer is set here, not in the goroutine: whoever has the lock
+		// and moves a mock clock moves the renewal.
+		go lock.renew(ctx, k.o.Clock.Timer(ttl/3))
 	}
 	return lock
 }
@@ -226,18 +230,15 @@ func (l *Lock) setEnd(until time.Time) {
 
 // renew extends the lock at each third of its ttl, sooner after a failure,
 // until the lock is released or lost.
-func (l *Lock) renew(ctx context.Context) {
+func (l *Lock) renew(ctx context.Context, t *clock.Timer) {
 	defer close(l.renewed)
-	pause := l.ttl / 3
+	defer func() { t.Stop() }()
 	for {
-		t := l.k.o.Clock.Timer(pause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			t.Stop()
 			return
 		case <-l.ctx.Done():
-			t.Stop()
 			return
 		}
 		l.op.Lock()
@@ -246,10 +247,11 @@ func (l *Lock) renew(ctx context.Context) {
 		l.mu.Unlock()
 		err := l.extend(ctx, ttl)
 		l.op.Unlock()
-		pause = ttl / 3
+		pause := ttl / 3
 		if err != nil && ctx.Err() == nil && l.ctx.Err() == nil {
 			l.k.see(Event{Kind: EventFailed, Key: l.Key(), Lease: l.current(), Err: err})
 			pause = max(ttl/20, time.Millisecond)
 		}
+		t = l.k.o.Clock.Timer(pause)
 	}
 }

@@ -146,6 +146,9 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	}
 	l.How = Adopted
 	next, err := k.extend(ctx, l, ttl)
+	if err != nil && !definite(err) {
+		return nil, &UnknownError{Lease: next, Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +283,11 @@ func (k *Locker) settle(ctx context.Context, l Lease, ttl time.Duration, why err
 	defer done()
 	next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
 	if err != nil {
-		return l, k.undo(ctx, l, errors.Join(why, err))
+		why = errors.Join(why, err)
+		if next.Value != l.Value { // the extension may have run for all that
+			why = k.undo(ctx, next, why)
+		}
+		return l, k.undo(ctx, l, why)
 	}
 	next.How = Resolved
 	return next, nil

@@ -1,0 +1,260 @@
+package compat_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestRounding(t *testing.T) {
+	for _, c := range []struct {
+		ttl           time.Duration
+		seconds, msec int64 // 0: refused
+	}{
+		{0, 0, 0}, {-time.Second, 0, 0}, {time.Microsecond, 0, 0}, {time.Millisecond, 0, 1},
+		{999 * time.Millisecond, 0, 999}, {time.Second, 1, 1000}, {time.Second + 1, 2, 1001},
+		{1500 * time.Millisecond, 2, 1500}, {time.Minute, 60, 60000},
+	} {
+		s, err := compat.WholeSeconds(c.ttl)
+		if s != c.seconds || (c.seconds == 0) != errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%v in seconds: %d, %v; want %d", c.ttl, s, err, c.seconds)
+		}
+		ms, err := compat.WholeMillis(c.ttl)
+		if ms != c.msec || (c.msec == 0) != errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%v in milliseconds: %d, %v; want %d", c.ttl, ms, err, c.msec)
+		}
+	}
+}
+
+// What makes no lock is refused before anything is sent.
+func TestInvalid(t *testing.T) {
+	w := newWorld(t, "2.4")
+	for _, c := range []struct {
+		a   compat.Algorithm
+		key string
+		ttl time.Duration
+	}{
+		{txlock.Renamed{}, "", ttl},
+		{txlock.Renamed{}, "k", 0},
+		{txlock.Renamed{}, "k", -time.Second},
+		{txlock.Renamed{}, "k", 999 * time.Millisecond},
+		{txlock.Guarded{}, "k", time.Millisecond},
+		{txlock.Classic{}, "k", time.Millisecond},
+		{getsetlock.Classic{}, "k", time.Microsecond},
+		{getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, "k", 500 * time.Millisecond},
+	} {
+		k, net := w.client(c.a)
+		_, err := k.TryLock(background, c.key, c.ttl)
+		if !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%T, key %q, ttl %v: %v, want ErrInvalid", c.a, c.key, c.ttl, err)
+		}
+		for _, cmd := range net.sent {
+			if strings.Contains("SETNX SETEX GETSET EXPIRE", cmd) && w.value(c.key) != "" {
+				t.Errorf("%T, ttl %v: %s was sent", c.a, c.ttl, cmd)
+			}
+		}
+	}
+}
+
+// Auxiliary keys share the key's slot: the cluster's own CLUSTER KEYSLOT says so.
+func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
+	c, err := redis.Dial("tcp", realredis.Start(t, "--cluster-enabled", "yes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	slot := func(key string) int {
+		n, err := redis.Int(c.Do("CLUSTER", "KEYSLOT", key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for key, want := range map[string]string{
+		"k": "{k}:fence", "a b": "{a b}:fence", "{tag}k": "{tag}k:fence", "x{tag}y": "x{tag}y:fence",
+		"a}b": "", "{": "", "}": "", "{}": "", "{}k": "", "a{b": "", "{a": "", "}{": "", "{{a}}": "{{a}}:fence", "ключ": "{ключ}:fence",
+	} {
+		aux := compat.FenceKey(key)
+		if slot(aux) != slot(key) {
+			t.Errorf("%q and its fence %q are in slots %d and %d", key, aux, slot(key), slot(aux))
+		}
+		if want != "" && aux != want {
+			t.Errorf("the fence of %q is %q, want %q", key, aux, want)
+		}
+		if other := compat.Aux(key, "tmp"); other == aux {
+			t.Errorf("two auxiliary keys of %q share the name %q", key, aux)
+		}
+	}
+}
+
+// An Observer sees what happened, in order, with how and for how long.
+func TestObserver(t *testing.T) {
+	w := newWorld(t, "2.4")
+	var mu sync.Mutex
+	var seen []string
+	var events []compat.Event
+	a := txlock.Renamed{Options: txlock.Options{Fence: true}}
+	k := compat.New(w.server, a, compat.Options{Clock: w.clock, Observer: compat.ObserverFunc(func(e compat.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, string(e.Kind))
+		events = append(events, e)
+	})})
+	l := try(t, k, "k")
+	if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Fatal(err)
+	}
+	w.clock.Add(time.Second)
+	if err := l.Extend(background, ttl); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(background); err != nil {
+		t.Fatal(err)
+	}
+	gone := try(t, k, "k")
+	w.clock.Add(time.Minute)
+	<-gone.Context().Done()
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(seen, " "); got != "attempt acquired attempt refused extended released attempt acquired lost" {
+		t.Errorf("seen: %s", got)
+	}
+	if e := events[1]; e.Lease.How != compat.Free || e.Lease.Fence != 1 || e.Tries != 1 {
+		t.Errorf("acquired: %+v", e)
+	}
+	if e := events[5]; e.Took != time.Second {
+		t.Errorf("released after %v, want 1 s", e.Took)
+	}
+}
+
+func TestSlog(t *testing.T) {
+	w := newWorld(t, "2.4")
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	k := compat.New(w.server, txlock.Guarded{}, compat.Options{Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
+	l := try(t, k, "k")
+	if err := l.Release(background); err != nil {
+		t.Fatal(err)
+	}
+	want := `level=INFO msg="lock acquired" key=p:k took=0s tries=1 how=free until=2012-03-04T05:06:16.898Z
+level=INFO msg="lock released" key=p:k took=0s
+`
+	if out.String() != want {
+		t.Errorf("logged\n%swant\n%s", out.String(), want)
+	}
+}
+
+// Nothing renews after a release, however the two meet.
+func TestNoRenewalAfterRelease(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		net := &network{Source: w.server}
+		k := compat.New(net, a, compat.Options{Clock: w.clock, Renew: true})
+		l := try(t, k, "k")
+		w.clock.Add(ttl) // three renewals
+		if err := l.Release(background); err != nil {
+			t.Fatal(err)
+		}
+		sent := net.count()
+		w.clock.Add(ttl)
+		if n := net.count(); n != sent {
+			t.Errorf("%d commands were sent after the release", n-sent)
+		}
+		if w.value("k") != "" {
+			t.Errorf("the key holds %q", w.value("k"))
+		}
+	})
+}
+
+// A panic in the critical section gives the lock back.
+func TestPanicReleases(t *testing.T) {
+	w := newWorld(t, "2.4")
+	k, _ := w.client(txlock.Renamed{})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		k.Do(background, "k", ttl, func(context.Context) error { panic("in the section") }) //nolint:errcheck
+	}()
+	if w.value("k") != "" {
+		t.Errorf("the key holds %q after the panic", w.value("k"))
+	}
+}
+
+// A renewal that fails is tried again well before the next would be due.
+func TestFailedRenewalIsTriedSooner(t *testing.T) {
+	w := newWorld(t, "2.4")
+	k, net := w.client(txlock.Renamed{})
+	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
+		for range 3 {
+			net.lose(func(int, string) fault { return lostRequest })
+			w.wake(ttl / 3) // a renewal is due, and fails
+			net.lose(nil)
+			w.wake(ttl / 20) // it is tried again
+			if net.count() == 0 {
+				t.Errorf("nothing was sent %v after a failed renewal", ttl/20)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A lock extended to a longer ttl outlives its first end.
+func TestExtendSetsDoesNotAdd(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		k, _ := w.client(a)
+		l := try(t, k, "k")
+		for _, d := range []time.Duration{time.Minute, 5 * time.Second, 20 * time.Second} {
+			if err := l.Extend(background, d); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.Until().Sub(w.clock.Now()); got != d-compat.Drift(d) {
+				t.Errorf("extended to %v: %v left", d, got)
+			}
+		}
+		w.clock.Add(19 * time.Second)
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("after 19 s of 20: %v", err)
+		}
+		w.clock.Add(time.Second)
+		if err := l.Extend(background, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("Extend after the end: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A prefix is part of the key on the server, and of nothing else.
+func TestPrefix(t *testing.T) {
+	w := newWorld(t, "2.4")
+	k := compat.New(w.server, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Clock: w.clock, Prefix: "app:"})
+	l := try(t, k, "k")
+	if w.value("app:k") != l.Token() || l.Key() != "app:k" {
+		t.Errorf("app:k holds %q, Key is %q", w.value("app:k"), l.Key())
+	}
+	if w.value("{app:k}:fence") != "1" {
+		t.Errorf("the fence is at %q", w.value("{app:k}:fence"))
+	}
+	if err := k.ReleaseToken(background, "k", l.Token()); err != nil {
+		t.Error(err)
+	}
+}

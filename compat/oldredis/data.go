@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,18 +134,26 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	if !cmd.writes {
-		if s.manners.missingRangeNil && rangeCommands[cmd.name] && !s.exists(db, args[1]) {
-			return nilArray{}
+		if s.manners.missingRangeNil && rangeCommands[cmd.name] {
+			for _, i := range positions {
+				if !s.exists(db, args[i]) {
+					return nilArray{}
+				}
+			}
 		}
 		return reply
 	}
 	if overwriting[cmd.name] && len(positions) > 0 {
-		s.overwritten(db, args[positions[0]], reply)
+		// SINTERSTORE of a missing set deletes its destination on 1.2 too.
+		lacking := cmd.name == "sinterstore" && slices.ContainsFunc(args[2:], func(key string) bool {
+			return !s.exists(db, key)
+		})
+		s.overwritten(db, args[positions[0]], reply, s.manners.emptyStays && !lacking)
 	}
 	for n, i := range positions {
 		if !db.data.Exists(args[i]) {
 			delete(db.dies, args[i])
-			if before != nil && before[n] != "" {
+			if before != nil && before[n] != "" && !overwriting[cmd.name] {
 				db.keepEmpty(args[i], before[n])
 			}
 		} else if before != nil {
@@ -167,13 +176,14 @@ func nothingDone(reply any) bool {
 }
 
 // overwritten sees to the destination of a STORE: its old deadline is gone, and
-// so is the key if there was nothing to store (miniredis keeps an empty set).
-func (s *Server) overwritten(db *space, key string, reply any) {
+// so is the key if there was nothing to store, unless emptied keys stay
+// (miniredis keeps an empty set).
+func (s *Server) overwritten(db *space, key string, reply any, stays bool) {
 	if n, ok := reply.(int64); ok {
 		delete(db.dies, key)
 		if n == 0 {
 			db.data.Del(key)
-			if s.manners.emptyStays {
+			if stays {
 				db.keepEmpty(key, "set")
 			}
 		}
@@ -181,7 +191,7 @@ func (s *Server) overwritten(db *space, key string, reply any) {
 }
 
 // rangeCommands are those that 1.2 answers with nil for a missing key.
-var rangeCommands = words2set("lrange zrange zrevrange zrangebyscore")
+var rangeCommands = words2set("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
 
 // emptied returns the types of the keys of a command before it runs, for a
 // version on which they survive being emptied. If one of them is empty and of

@@ -138,7 +138,7 @@ func (s *Server) needsMemory(c *session, cmd *command) bool {
 		return s.manners.execNeedsMemory ||
 			s.manners.execChecksMemory && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
 	case "discard":
-		return false
+		return c.multi && s.manners.discardNeedsMemory
 	}
 	return cmd.grows || c.multi && s.manners.queueNeedsMemory
 }

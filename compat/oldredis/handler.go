@@ -22,7 +22,7 @@ var passed = words2set(`
 func init() {
 	handlers = map[string]handler{
 		"get": get, "set": set, "setnx": setnx, "setex": setex, "psetex": psetex, "getset": getset,
-		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo,
+		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo, "substr": substr,
 		"incr": incr, "decr": decr, "incrby": incrby, "decrby": decrby,
 		"getdel": timed, "getex": timed, "copy": timed,
 

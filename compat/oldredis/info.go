@@ -80,8 +80,8 @@ func (s *Server) settings() [][2]string {
 	if s.full {
 		memory = "1048576"
 	}
-	if s.manners.oldMemoryRules || s.manners.expireSeesUnreaped {
-		policy = "volatile-lru" // the default before 3.0
+	if s.manners.evictsVolatile {
+		policy = "volatile-lru"
 	}
 	return [][2]string{
 		{"appendonly", "no"},
@@ -125,7 +125,7 @@ func info(s *Server, _ *session, args []string) any {
 		if section != "" && section != strings.ToLower(title) {
 			return
 		}
-		if !s.manners.wholeSeconds { // sections came with 2.6
+		if !s.manners.infoFlat {
 			if b.Len() > 0 {
 				b.WriteString("\r\n")
 			}
@@ -144,7 +144,7 @@ func info(s *Server, _ *session, args []string) any {
 		"connected_clients:"+strconv.Itoa(len(s.sessions)),
 		"blocked_clients:"+strconv.Itoa(len(s.waiters)))
 	memory := []string{"used_memory:1048576"}
-	if !s.manners.expiryUnseen || !s.manners.persistSeesUnreaped { // since 4.0
+	if !s.manners.infoBrief {
 		memory = append(memory, "maxmemory:"+set["maxmemory"], "maxmemory_policy:"+set["maxmemory-policy"])
 	}
 	part("Memory", memory...)

@@ -40,6 +40,9 @@ type manners struct {
 	// incrReplaces: INCR of a list or a set makes it the number 1.
 	incrReplaces bool
 
+	// substrNil: an empty SUBSTR is nil.
+	substrNil bool
+
 	// emptyStays: a list or sorted set that lost its last element exists.
 	emptyStays bool
 
@@ -98,6 +101,9 @@ type manners struct {
 	// queueNeedsMemory: in MULTI nothing at all is queued when memory is full.
 	queueNeedsMemory bool
 
+	// discardNeedsMemory: DISCARD too is refused when memory is full.
+	discardNeedsMemory bool
+
 	// execChecksMemory: EXEC of a queue with a growing write is refused and
 	// the transaction dropped when memory is full.
 	execChecksMemory bool
@@ -107,6 +113,15 @@ type manners struct {
 
 	// scriptErrorWrapped: the error of a redis.call comes as one of the script.
 	scriptErrorWrapped bool
+
+	// evictsVolatile: a full server evicts keys that have a TTL by default.
+	evictsVolatile bool
+
+	// infoFlat: INFO has no sections.
+	infoFlat bool
+
+	// infoBrief: INFO does not tell maxmemory and its policy.
+	infoBrief bool
 
 	// sameKeyRefused: RENAME of a key to itself is an error.
 	sameKeyRefused bool
@@ -140,11 +155,14 @@ const (
 type words struct {
 	unknown   func(name string, args []string) string
 	wrongType string
-	notInt    string
+	// notInt is of an argument or a value that is no integer.
+	notInt string
 	// badTTL is of SETEX with a TTL that is not positive; %s is the command.
 	badTTL string
-	full   string
-	noDB   string
+	// full is of a command refused because memory is full.
+	full string
+	// noDB is of SELECT.
+	noDB string
 }
 
 const (
@@ -168,83 +186,102 @@ var (
 const tick = 100 * time.Millisecond
 
 // mannersOf is the table behind facts/servers.md, checked against recordings
-// of the releases named.
+// of the releases named. 2.2.5 has none; it is 2.2 with one manner more, read in
+// its source and compared with the real server.
 var mannersOf = map[string]*manners{
 	"1.2": {
-		redis: "1.2.6", cron: time.Second, words: words2_0,
-		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, expireZeroLives: true,
-		numbers: numbersLoose, looseIndex: true, missingRangeNil: true, incrReplaces: true, emptyStays: true, multiNests: true, quitSilently: true,
-		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		execRunsRest: true, expiryUnseen: true, oldMemoryRules: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		redis: "1.2.6", words: words2_0, cron: time.Second,
+
+		wholeSeconds: true, expireOnce: true, expireZeroLives: true, writeDeletesVolatile: true,
+		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
+		multiNests: true, execRunsRest: true, expiryUnseen: true,
+		numbers: numbersLoose, looseIndex: true, incrReplaces: true, emptyStays: true,
+		missingRangeNil: true, substrNil: true, sameKeyRefused: true,
+		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+		quitSilently: true, infoFlat: true, infoBrief: true,
 	},
 	"2.0": {
-		redis: "2.0.5", cron: tick, words: words2_0,
-		numbers: numbersSpaced, looseIndex: true,
-		wholeSeconds: true, writeDeletesVolatile: true, expireOnce: true, multiNests: true, quitSilently: true,
-		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		redis: "2.0.5", words: words2_0, cron: tick,
+
+		wholeSeconds: true, expireOnce: true, writeDeletesVolatile: true,
+		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
+		multiNests: true, execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+		numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
+		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+		quitSilently: true, infoFlat: true, infoBrief: true,
 	},
 	"2.2.5": {
-		redis: "2.2.5", cron: tick, words: words2_2,
-		numbers: numbersSpaced, looseIndex: true,
+		redis: "2.2.5", words: words2_2, cron: tick,
+
 		wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
-		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
-		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
+		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
+		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+		infoFlat: true, infoBrief: true,
 	},
 	"2.2": {
-		redis: "2.2.15", cron: tick, words: words2_2,
-		numbers: numbersSpaced, looseIndex: true,
+		redis: "2.2.15", words: words2_2, cron: tick,
+
 		wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
-		persistSilently: true, ttlBlind: true, discardKeepsDirty: true,
-		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
+		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
+		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+		infoFlat: true, infoBrief: true,
 	},
 	"2.4": {
-		redis: "2.4.18", cron: tick, words: words2_2,
-		numbers:            numbersSpaced,
+		redis: "2.4.18", words: words2_2, cron: tick,
+
 		wholeSeconds:       true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
-		persistSilently: true, ttlBlind: true,
-		execRunsRest: true, expiryUnseen: true, execNeedsMemory: true, oldMemoryRules: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, plainSet: true,
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		moveDropsTTL: true, persistSilently: true,
+		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+		numbers: numbersSpaced, sameKeyRefused: true,
+		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+		infoFlat: true, infoBrief: true,
 	},
 	"2.6": {
-		redis: "2.6.11", cron: tick, words: words2_6,
-		numbers:            numbersC,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true,
-		persistSilently: true, ttlBlind: true, expiryUnseen: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
+		redis: "2.6.11", words: words2_6, cron: tick,
+
+		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
+		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
 	},
 	"2.6.12": {
-		redis: "2.6.12", cron: tick, words: words2_6,
-		numbers:             numbersC,
-		persistSeesUnreaped: true, delSeesUnreaped: true,
-		persistSilently: true, ttlBlind: true, expiryUnseen: true,
-		moveDropsTTL: true, sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
+		redis: "2.6.12", words: words2_6, cron: tick,
+
+		persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
+		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
 	},
 	"2.8": {
-		redis: "2.8.24", cron: tick, words: words2_8,
-		numbers:             numbersC,
+		redis: "2.8.24", words: words2_8, cron: tick,
+
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
+		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
 	},
 	"3.0": {
-		redis: "3.0.7", cron: tick, words: words2_8,
-		numbers:             numbersC,
+		redis: "3.0.7", words: words2_8, cron: tick,
+
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		sameKeyRefused: true, bothExpiries: true, scriptErrorWrapped: true, plainSet: true,
+		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+		plainSet: true, bothExpiries: true, infoBrief: true,
 	},
 	"5.0": {
-		redis: "5.0.14", cron: tick, words: words5_0,
-		persistSilently: true, expiryUnseen: true, queueNeedsMemory: true, scriptErrorWrapped: true, plainSet: true,
+		redis: "5.0.14", words: words5_0, cron: tick,
+
+		persistSilently: true, expiryUnseen: true, scriptErrorWrapped: true, plainSet: true,
+		queueNeedsMemory: true, discardNeedsMemory: true,
 	},
 	"7.0": {
-		redis: "7.0.15", cron: tick, words: words7_0,
+		redis: "7.0.15", words: words7_0, cron: tick,
+
 		queueNeedsMemory: true, execChecksMemory: true,
 	},
 }
@@ -256,34 +293,29 @@ func unknownName(name string, _ []string) string {
 	return "ERR unknown command '" + name + "'"
 }
 
-// unknownBackquoted and unknownQuoted end in a space: the real ones do.
 func unknownBackquoted(name string, args []string) string {
-	return unknownWithArgs(name, args, '`', ", ")
+	return unknownWithArgs("`", "`, ", name, args)
 }
 
 func unknownQuoted(name string, args []string) string {
-	return unknownWithArgs(name, args, '\'', " ")
+	return unknownWithArgs("'", "' ", name, args)
 }
 
-// unknownWithArgs names what followed the command, up to 128 bytes of it.
-func unknownWithArgs(name string, args []string, quote byte, sep string) string {
+// unknownWithArgs names what followed the command, up to 128 bytes of it. The
+// real texts end in a space too.
+func unknownWithArgs(open, end, name string, args []string) string {
 	const room = 128
-	quotes := string(quote)
-	if quote == '\'' {
-		// 7.0 shows "'a' 'b' "; 5.0 shows "`a`, `b`, ".
-		quotes = "'"
-	}
-	b := "ERR unknown command " + quotes + cut(name, room) + quotes + ", with args beginning with: "
+	text := "ERR unknown command " + open + cut(name, room) + open + ", with args beginning with: "
 	shown := 0
 	for _, a := range args {
 		if shown >= room {
 			break
 		}
-		a = quotes + cut(a, room-shown) + quotes + sep
+		a = open + cut(a, room-shown) + end
 		shown += len(a)
-		b += a
+		text += a
 	}
-	return b
+	return text
 }
 
 func cut(s string, n int) string {

@@ -183,6 +183,11 @@ func TestFullMemory(t *testing.T) {
 			SET k v -> (error) OOM command not allowed when used memory > 'maxmemory'.
 			EXEC -> (error) EXECABORT Transaction discarded because of previous errors.`)
 	}
+	talk(t, full("5.0"), `
+		MULTI -> OK
+		GET lock -> (error) OOM command not allowed when used memory > 'maxmemory'.
+		DISCARD -> (error) OOM command not allowed when used memory > 'maxmemory'.
+		EXEC -> (error) EXECABORT Transaction discarded because of previous errors.`)
 	s := Run(t, "7.0")
 	c := s.Dial()
 	do(t, c, "MULTI")

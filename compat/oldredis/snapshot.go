@@ -2,7 +2,6 @@ package oldredis
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,26 +229,29 @@ func (snap Snapshot) ContentKey() string {
 }
 
 func appendEntries(b []byte, entries []entry) []byte {
-	text := func(s string) {
-		b = strconv.AppendInt(b, int64(len(s)), 36)
-		b = append(b, ':')
-		b = append(b, s...)
-	}
 	for i := range entries {
 		e := &entries[i]
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, int64(e.db), 36)
 		b = append(b, e.kind...)
-		text(e.key)
-		text(e.value)
+		b = appendText(b, e.key)
+		b = appendText(b, e.value)
 		b = strconv.AppendInt(b, int64(len(e.elements)), 36)
 		for _, el := range e.elements {
-			text(el)
+			b = appendText(b, el)
 		}
 		b = append(b, '@')
 		b = strconv.AppendInt(b, e.dies, 36)
 	}
 	return b
+}
+
+// appendText appends s so that where it ends is clear.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	b = strconv.AppendInt(b, int64(len(s)), 36)
+	b = append(b, ':')
+	return append(b, s...)
 }
 
 // A ConnState is what the server knows of a connection: its part of the state
@@ -273,7 +275,26 @@ type WatchedKey struct {
 }
 
 // Key returns a string that two states share exactly if they are equal.
-func (st ConnState) Key() string { return fmt.Sprintf("%q", []any{st}) }
+func (st ConnState) Key() string {
+	b := make([]byte, 0, 64)
+	b = strconv.AppendInt(b, int64(st.DB), 36)
+	for _, set := range []bool{st.Multi, st.Aborted, st.Dirty} {
+		b = strconv.AppendBool(b, set)
+	}
+	for _, args := range st.Queue {
+		b = append(b, ';')
+		for _, a := range args {
+			b = appendText(b, a)
+		}
+	}
+	for _, w := range st.Watched {
+		b = append(b, '@')
+		b = strconv.AppendInt(b, int64(w.DB), 36)
+		b = appendText(b, w.Key)
+		b = strconv.AppendBool(b, w.Unreaped)
+	}
+	return string(b)
+}
 
 // Dirty reports whether a key that the connection watches was touched.
 func (c *Conn) Dirty() bool {

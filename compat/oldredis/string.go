@@ -159,13 +159,11 @@ func set(s *Server, c *session, args []string) any {
 			}
 		}
 	}
-	if f.nx || f.xx {
-		if s.exists(db, key) != f.xx {
-			if f.get {
-				return reply
-			}
-			return nil
+	if there := s.exists(db, key); f.nx && there || f.xx && !there {
+		if f.get {
+			return reply
 		}
+		return nil
 	}
 	kept, volatile := db.dies[key]
 	s.store(db, key, args[2])
@@ -309,4 +307,14 @@ func appendTo(s *Server, c *session, args []string) any {
 	s.putString(db, key, v)
 	s.touch(db, key)
 	return int64(len(v))
+}
+
+// substr is GETRANGE by its older name.
+func substr(s *Server, c *session, args []string) any {
+	reply := s.forward(c, &command{name: "getrange", keys: keySpec{first: 1, last: 1, step: 1}},
+		[]string{"GETRANGE", args[1], args[2], args[3]})
+	if b, ok := reply.([]byte); ok && len(b) == 0 && s.manners.substrNil {
+		return nil
+	}
+	return reply
 }

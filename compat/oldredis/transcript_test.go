@@ -44,23 +44,33 @@ type step struct {
 }
 
 func TestRecordings(t *testing.T) {
-	dirs := []string{"testdata"}
-	if more := os.Getenv("SETNXLOCK_TRANSCRIPTS"); more != "" {
-		dirs = append(dirs, more)
+	replayFolder(t, "testdata", 0)
+}
+
+// TestMoreRecordings replays recordings that nobody has looked at: those in the
+// folder that SETNXLOCK_TRANSCRIPTS names, plain or gzipped.
+func TestMoreRecordings(t *testing.T) {
+	dir := os.Getenv("SETNXLOCK_TRANSCRIPTS")
+	if dir == "" {
+		t.Skip("SETNXLOCK_TRANSCRIPTS names no folder")
 	}
-	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "redis-*.jsonl*"))
-		if err != nil || len(files) == 0 {
-			t.Errorf("no recordings in %s (%v)", dir, err)
-		}
-		for _, file := range files {
-			t.Run(filepath.Base(file), func(t *testing.T) { replayFile(t, file) })
-		}
+	replayFolder(t, dir, 0.005)
+}
+
+// replayFolder replays a folder's recordings. It fails a version if more than
+// this part of its replies differ.
+func replayFolder(t *testing.T, dir string, mayDiffer float64) {
+	files, err := filepath.Glob(filepath.Join(dir, "redis-*.jsonl*"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no recordings in %s (%v)", dir, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { replayFile(t, file, mayDiffer) })
 	}
 }
 
 // replayFile replays the recordings of one version and counts.
-func replayFile(t *testing.T, file string) {
+func replayFile(t *testing.T, file string, mayDiffer float64) {
 	name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".jsonl"), "redis-")
 	version, ok := recorded[name]
 	if !ok {
@@ -79,10 +89,13 @@ func replayFile(t *testing.T, file string) {
 				continue
 			}
 			missed++
-			if missed <= 200 {
-				t.Errorf("%s: %s", where, diff)
+			if missed <= 50 {
+				t.Logf("%s: %s", where, diff)
 			}
 		}
+	}
+	if float64(missed) > mayDiffer*float64(compared) {
+		t.Errorf("%d of %d replies differ", missed, compared)
 	}
 	t.Logf("%s: %d replies compared, %d matched, %d listed as unmatched, %d missed",
 		version, compared, compared-listed-missed, listed, missed)

@@ -16,6 +16,7 @@ import (
 type candidate struct {
 	name string // as --algorithm has it
 	compat.Algorithm
+	why string // it was chosen
 }
 
 // variants are the values of --algorithm that name one lock.
@@ -30,14 +31,14 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 	var list []candidate
 	tx := func(name string, lock func(txlock.Options) compat.Algorithm) {
 		for _, millis := range []bool{true, false} {
-			list = append(list, candidate{name, lock(txlock.Options{Millis: millis, Fence: fence})})
+			list = append(list, candidate{name: name, Algorithm: lock(txlock.Options{Millis: millis, Fence: fence})})
 		}
 	}
 	getset := func(name string, lock func(getsetlock.Options) compat.Algorithm) {
 		if fence {
-			list = append(list, candidate{name, lock(getsetlock.Options{Dialect: d, Fence: true})})
+			list = append(list, candidate{name: name, Algorithm: lock(getsetlock.Options{Dialect: d, Fence: true})})
 		}
-		list = append(list, candidate{name, lock(getsetlock.Options{Dialect: d})})
+		list = append(list, candidate{name: name, Algorithm: lock(getsetlock.Options{Dialect: d})})
 	}
 	matches := func(variant string) bool {
 		family, _, _ := strings.Cut(variant, ":")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"golang.org/x/sys/unix"
 )
 
 // passedOn are the signals that the command gets in our place.
@@ -40,18 +41,21 @@ func catch() *signals {
 func (s *signals) stop() { signal.Stop(s.c); signal.Stop(s.pipes) }
 
 // suspend stops our process group as Ctrl-Z does, and returns when it has been
-// continued. A group that no shell looks after can't be stopped so, and goes on.
+// continued. Where no shell looks after jobs (ssh host setnxlock ..., a
+// container) nobody could continue it, and it goes on at once.
+//
+// SIGTSTP itself would not stop us: Go's runtime keeps a signal that was once
+// caught, also after signal.Reset.
 func (s *signals) suspend() {
+	session, err := unix.Getsid(0)
+	if err != nil || session == unix.Getpgrp() || unix.Kill(session, 0) == unix.ESRCH {
+		return
+	}
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	signal.Reset(syscall.SIGTSTP)
-	syscall.Kill(0, syscall.SIGTSTP) //nolint:errcheck
-	select {
-	case <-continued:
-	case <-time.After(100 * time.Millisecond):
-	}
-	signal.Notify(s.c, syscall.SIGTSTP)
+	syscall.Kill(0, syscall.SIGSTOP) //nolint:errcheck // it is our own group
+	<-continued
 }
 
 // endWaiting cancels a wait when a signal comes that asks for the end. The

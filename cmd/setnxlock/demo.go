@@ -29,8 +29,8 @@ happens while you watch.
   2. A holder crashes, and the next client takes its lock over.
   3. An old server on which one of the locks would exclude nobody: it is refused.`
 
-const demoStatus = `  0    Everything went as promised: without a lock updates were lost, with one none.
-  1    Something did not; it is marked.`
+const demoStatus = `  0      Everything went as promised: updates were lost without a lock, with one none.
+  1      Something did not; it is marked.`
 
 func (a *app) demoCommand() *cobra.Command {
 	return &cobra.Command{
@@ -54,7 +54,10 @@ type demo struct {
 
 func (a *app) demo() error {
 	d := &demo{stage: newStage(a.out)}
-	for _, act := range []func() error{d.counter, d.crash, d.refusal} {
+	for n, act := range []func() error{d.counter, d.crash, d.refusal} {
+		if n > 0 {
+			fmt.Fprintln(d.w)
+		}
 		if err := act(); err != nil {
 			return &failure{statusSoftware, err, ""}
 		}

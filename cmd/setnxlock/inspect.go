@@ -45,7 +45,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Short:             "Show whether a lock is held, in which format and until when",
 		Long:              inspectHelp,
 		Example:           inspectExamples,
-		Annotations:       map[string]string{"status": "  0    KEY was read, whatever its state.\n" + statusHelp},
+		Annotations:       map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args:              usageErrors(oneKey),
 		RunE: func(cmd *cobra.Command, args []string) error {

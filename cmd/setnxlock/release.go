@@ -28,10 +28,10 @@ stays. Whoever held it is not told, and goes on until it next renews.
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
 are two steps: a lock that changes hands in between is removed all the same.`
 
-const releaseStatus = `  0    The lock was removed; with --force, also if there was none.
-  1    --force was answered with no.
-  76   KEY does not hold this token (any more). Nothing was removed.
-` + statusHelp
+const releaseStatus = `  0      The lock was removed; with --force, also if there was none.
+  1      --force was answered with no.
+` + statusHelp + `
+  76     KEY does not hold this token (any more). Nothing was removed.`
 
 const releaseExamples = `  setnxlock release nightly-report --token "$SETNXLOCK_TOKEN"
   setnxlock release nightly-report --force
@@ -125,8 +125,8 @@ func (a *app) confirm(s compat.State) error {
 // WATCH, whatever the format, and otherwise as getsetlock.Classic does.
 func (a *app) remove(ctx context.Context, pool *redis.Pool, key, value string) error {
 	locks := []candidate{
-		{"tx:guarded", txlock.Guarded{}},
-		{"getset:guarded", getsetlock.Guarded{}},
+		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
+		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
 	}
 	for _, c := range locks {
 		err := a.check(ctx, pool, c, a.prefix+key)

@@ -42,12 +42,12 @@ renews the lock and nobody stops COMMAND: the lock is free after the TTL.
 
 What COMMAND leaves running in the background when it ends is not under the lock.`
 
-const runStatus = `  0    COMMAND succeeded. Any other status of COMMAND is passed on as it is.
-  75   The lock was not obtained in time. --busy-status changes the number.
-  76   The lock was lost while COMMAND ran, whatever COMMAND made of it.
+const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is passed on as it is.
 ` + statusHelp + `
-  126  COMMAND was found but could not be executed.
-  127  COMMAND was not found.
+  75     The lock was not obtained in time. --busy-status changes the number.
+  76     The lock was lost while COMMAND ran, whatever COMMAND made of it.
+  126    COMMAND was found but could not be executed.
+  127    COMMAND was not found.
   128+N  Signal N ended COMMAND, or setnxlock while it waited.`
 
 const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012

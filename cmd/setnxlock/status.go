@@ -23,11 +23,11 @@ const (
 	statusSignal      = 128 // the shell's: plus the signal's number
 )
 
-const statusHelp = `  64   Wrong usage.
-  65   The key holds something that is no lock at all (a list, a set, ...).
-  69   The server can't be reached, or this algorithm is not safe on it; the
-       message says why and what to use instead.
-  70   Something else went wrong.`
+const statusHelp = `  64     Wrong usage.
+  65     The key holds something that is no lock at all (a list, a set, ...).
+  69     The server can't be reached, or this algorithm is not safe on it; the
+         message says why and what to use instead.
+  70     Something else went wrong.`
 
 // A failure is an error with the exit status it ends the program with. With a
 // nil err it is a status that needs no words, such as the child's.

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/spf13/cobra"
+)
+
+const doctorHelp = `Asks the server what it can do for a lock, by trying it on scratch keys of random
+name that are removed, and says which algorithm to use there and why, how far the
+server's clock is from ours, and what about its configuration may break a lock.
+
+With --algorithm other than auto it judges that algorithm on this server.
+
+--verbose shows each question that was asked and what the server answered.`
+
+const doctorStatus = `  0      A lock is safe here, within the limits that the risks and warnings name.
+  1      It is not: no algorithm (or not the one asked for) excludes others here,
+         or the server is a replica, refuses writes, or may drop held locks.
+` + statusHelp
+
+const doctorExamples = `  setnxlock doctor
+  setnxlock doctor --redis 10.0.0.5:6379 --algorithm tx
+  setnxlock doctor --json | jq -r .algorithm`
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "doctor",
+		Short:             "Tell what a server can do, and which lock is safe on it",
+		Long:              doctorHelp,
+		Example:           doctorExamples,
+		Annotations:       map[string]string{"status": doctorStatus},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args:              usageErrors(cobra.NoArgs),
+		RunE:              func(*cobra.Command, []string) error { return a.doctor(asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// A diagnosis is what doctor found out.
+type diagnosis struct {
+	Server    string    `json:"server"`
+	Version   string    `json:"version,omitempty"`
+	Kind      string    `json:"kind,omitempty"`
+	Role      string    `json:"role,omitempty"`
+	Master    string    `json:"master,omitempty"`
+	Safe      bool      `json:"safe"`
+	Unsafe    []string  `json:"unsafe,omitempty"` // why not
+	Algorithm string    `json:"algorithm,omitempty"`
+	Why       string    `json:"why,omitempty"`
+	Risks     []string  `json:"risks,omitempty"`
+	Clock     *offset   `json:"clock,omitempty"`
+	Can       []ability `json:"can"`
+	Warnings  []warning `json:"warnings,omitempty"`
+	Checks    []check   `json:"checks,omitempty"`
+}
+
+// An offset is how far the server's clock is ahead of ours.
+type offset struct {
+	Ahead       float64 `json:"ahead_seconds"`
+	Uncertainty float64 `json:"uncertainty_seconds"`
+}
+
+// An ability is something that a lock may need of a server.
+type ability struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	What  string `json:"what"`
+	Since string `json:"since"`
+}
+
+type warning struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+type check struct {
+	Name   string `json:"name"`
+	Asked  string `json:"asked"`
+	Answer string `json:"answer"`
+	OK     bool   `json:"ok"`
+}
+
+func (a *app) doctor(asJSON bool) error {
+	d, err := a.diagnose(context.Background())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = a.printJSON(d)
+	} else {
+		err = d.print(newStage(a.out), a.verbose)
+	}
+	if err == nil && !d.Safe {
+		err = exit(1)
+	}
+	return err
+}
+
+func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
+	pool, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
+	r, err := server.Probe(ctx, pool, o)
+	if err != nil {
+		return nil, probing(err)
+	}
+	d := &diagnosis{
+		Server: serverName(a.redis), Version: r.Version, Kind: r.Kind, Role: r.Role, Master: r.Master,
+		Can: abilities(r),
+	}
+	for _, w := range r.Warnings {
+		d.Warnings = append(d.Warnings, warning{w.ID, w.Text})
+	}
+	for _, c := range r.Checks {
+		d.Checks = append(d.Checks, check(c))
+	}
+	if err := a.recommend(ctx, d, pool, r); err != nil {
+		return nil, err
+	}
+	if r.Writable {
+		if ahead, plusMinus, err := server.Offset(ctx, pool, nil, o); err == nil {
+			d.Clock = &offset{ahead.Seconds(), plusMinus.Seconds()}
+			d.judgeClock(ahead, plusMinus)
+		}
+	}
+	d.Safe = len(d.Unsafe) == 0
+	return d, nil
+}
+
+// probing is the failure of a probe.
+func probing(err error) error {
+	if errors.Is(err, server.ErrAuth) {
+		return &failure{statusUnavailable, err, "give the password: --redis redis://:password@host:port"}
+	}
+	return err
+}
+
+// judgeClock warns of a clock that timestamps can't be compared by.
+func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
+	if off := ahead.Abs() - plusMinus; off > time.Second {
+		d.Warnings = append(d.Warnings, warning{"clock-offset", fmt.Sprintf(
+			"its clock and this machine's differ by %v: if other clients go by its clock, a getset lock of theirs ends that much too early or too late here", ahead.Abs().Round(10*time.Millisecond))})
+	}
+}
+
+func abilities(r server.Report) []ability {
+	return []ability{
+		{"SETNX", r.Setnx, "a held key refuses it", "1.0"},
+		{"GETSET", r.Getset, "returns the old value", "1.0"},
+		{"MULTI", r.Multi, "several commands as one: fences", "1.2"},
+		{"SETEX", r.Setex, "value and TTL in one", "2.0"},
+		{"SETNX on a key with a TTL", r.SetnxRespectsTTL, "a held key refuses it", "2.2"},
+		{"EXPIRE again", r.ExpireAgain, "a lease can be renewed", "2.2"},
+		{"WATCH", r.Watch, "a touched key aborts EXEC", "2.2"},
+		{"RENAMENX", r.RenamenxKeepsTTL && r.RenamenxRefuses, "the TTL travels with the name", "2.4"},
+		{"PSETEX, PEXPIRE, PTTL", r.Millis, "milliseconds", "2.6"},
+		{"TIME", r.Time, "its clock can be read", "2.6"},
+		{"EVAL", r.Eval, "scripts (not needed here)", "2.6"},
+		{"SET NX PX", r.SetNXPX, "(not needed here)", "2.6.12"},
+	}
+}
+
+// print is the diagnosis for people.
+func (d *diagnosis) print(s stage, verbose bool) error {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, text string) {
+		for i, line := range wrap(text, 66) {
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(w, "%s\t%s\n", name, line)
+		}
+	}
+	row("server", d.Server)
+	row("version", d.title())
+	if d.Clock != nil {
+		row("clock", d.Clock.String())
+	}
+	if d.Algorithm != "" {
+		row("algorithm", d.Algorithm)
+		row("why", d.Why)
+	}
+	for _, r := range d.Risks {
+		row("risk", r)
+	}
+	for _, n := range d.Warnings {
+		row("warning", n.Text+" ["+n.ID+"]")
+	}
+	for _, u := range d.Unsafe {
+		row("UNSAFE", u)
+	}
+	w.Flush()
+	fmt.Fprintln(&b)
+	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, c := range d.Can {
+		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", yes(c.OK), c.Name, c.What, c.Since)
+	}
+	w.Flush()
+	if verbose {
+		fmt.Fprintln(&b)
+		for _, c := range d.Checks {
+			fmt.Fprintf(&b, "%-4s %s\n", yes(c.OK), c.Name)
+			fmt.Fprintf(&b, "     asked   %s\n     answer  %s\n", c.Asked, c.Answer)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", d.verdict(s))
+	_, err := io.WriteString(s.w, b.String())
+	return err
+}
+
+func (d *diagnosis) verdict(s stage) string {
+	switch {
+	case !d.Safe:
+		return s.bad("unsafe") + ": no lock here keeps its promise; see above"
+	case len(d.Warnings)+len(d.Risks) > 0:
+		return s.good("safe") + ", within the limits above"
+	}
+	return s.good("safe")
+}
+
+// title is version, kind and role in one line.
+func (d *diagnosis) title() string {
+	name := map[string]string{"redis": "Redis", "": "unknown", "proxy": "a proxy"}[d.Kind]
+	if name == "" {
+		name = d.Kind
+	}
+	t := strings.TrimSpace(name + " " + d.Version)
+	if d.Version == "" {
+		t += ", which does not tell its version"
+	}
+	if d.Role != "" {
+		t += ", " + d.Role
+	}
+	return t
+}
+
+func (o *offset) String() string {
+	round := func(seconds float64) time.Duration {
+		return max(time.Duration(seconds*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
+	}
+	within := round(o.Uncertainty)
+	switch ahead := time.Duration(o.Ahead * float64(time.Second)); {
+	case ahead.Abs() <= within:
+		return fmt.Sprintf("as this machine's, to within %v", within)
+	case ahead < 0:
+		return fmt.Sprintf("%v behind this machine's, give or take %v", round(-o.Ahead), within)
+	default:
+		return fmt.Sprintf("%v ahead of this machine's, give or take %v", round(o.Ahead), within)
+	}
+}
+
+func yes(ok bool) string {
+	if ok {
+		return "yes"
+	}
+	return "no"
+}
+
+// wrap breaks text into lines of at most width bytes, between words.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return append(lines, line)
+}
+
+// recommend fills in the algorithm, and what makes it unsafe here.
+func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r server.Report) error {
+	if r.Role == "replica" || !r.Writable {
+		d.Unsafe = append(d.Unsafe, "no lock can be taken here")
+		return nil
+	}
+	c, err := a.pick(ctx, pool, "doctor", true)
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) {
+		d.Unsafe = append(d.Unsafe, a.algorithm+": "+inCommandWords(unsafe))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Algorithm, d.Why = c.name, c.why
+	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && strings.HasPrefix(c.name, "tx") {
+		d.Unsafe = append(d.Unsafe, "held locks may be dropped when memory is full")
+	}
+	return nil
+}

@@ -51,7 +51,7 @@ func (e *HeldError) Error() string {
 	case e.Foreign:
 		return s + fmt.Sprintf(", in another format (%.40q)", e.Value)
 	case !e.Until.IsZero():
-		return s + " until " + e.Until.UTC().Format(time.RFC3339Nano)
+		return s + " until " + e.Until.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	return s
 }

@@ -1,0 +1,60 @@
+package getsetlock_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// A lock on a Redis 1.2, which has no WATCH and deletes keys with a TTL when
+// they are written to.
+func Example() {
+	pool := oldredis.MustNew("1.2", oldredis.Options{}).Pool()
+	locks := compat.New(pool, getsetlock.Classic{}, compat.Options{})
+
+	err := locks.Do(context.Background(), "report", 30*time.Second, func(ctx context.Context) error {
+		fmt.Println("writing the report, alone")
+		return nil // ctx would end, with cause compat.ErrLost, before the lease does
+	})
+	fmt.Println(err)
+	// Output:
+	// writing the report, alone
+	// <nil>
+}
+
+// A holder that died is taken over when its time has come. The mock clock moves
+// server and clients together, so the test takes no time.
+func ExampleGuarded() {
+	mock := clock.NewMock()
+	pool := oldredis.MustNew("2.2", oldredis.Options{Clock: mock}).Pool()
+	locks := compat.New(pool, getsetlock.Guarded{}, compat.Options{Clock: mock})
+
+	ctx := context.Background()
+	locks.TryLock(ctx, "report", 30*time.Second) // and dies
+
+	_, err := locks.TryLock(ctx, "report", 30*time.Second)
+	fmt.Println(err)
+	mock.Add(31 * time.Second)
+	lock, err := locks.TryLock(ctx, "report", 30*time.Second)
+	fmt.Println(lock.Lease().How, err)
+	// Output:
+	// setnxlock: "report" is held by another client until 1970-01-01T00:00:30.000Z
+	// taken over <nil>
+}
+
+// A fleet of another language writes milliseconds, as jedis-lock does.
+func ExampleDialect() {
+	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
+	algorithm := getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Millis}}
+	locks := compat.New(pool, algorithm, compat.Options{})
+
+	lock, err := locks.TryLock(context.Background(), "report", 30*time.Second)
+	fmt.Println(len(lock.Token()), err)
+	// Output:
+	// 13 <nil>
+}

@@ -1,0 +1,288 @@
+package getsetlock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+const ttl = 10 * time.Second
+
+var noon = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
+
+// record writes down what the server is asked and answers, one command a line.
+func record(s *oldredis.Server) *strings.Builder {
+	b := new(strings.Builder)
+	s.SetTrace(func(_ int, cmd []string, reply any) {
+		fmt.Fprintf(b, "%s → %s\n", strings.Join(cmd, " "), text(reply))
+	})
+	return b
+}
+
+func text(reply any) string {
+	switch r := reply.(type) {
+	case nil:
+		return "nil"
+	case []byte:
+		return string(r)
+	case []any:
+		all := make([]string, len(r))
+		for i := range r {
+			all[i] = text(r[i])
+		}
+		return "[" + strings.Join(all, " ") + "]"
+	}
+	return fmt.Sprint(reply)
+}
+
+func options(fence bool) getsetlock.Options {
+	return getsetlock.Options{Fence: fence, Nonce: func() string { return "000000000042" }}
+}
+
+// Each protocol, as it goes over the wire: a takeover of a lease that ended a
+// minute ago, an extension, a release.
+func TestProtocols(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"classic", getsetlock.Classic{Options: options(false)}, `
+SETNX k 1330862410.000000000000042 → 0
+GET k → 1330862340.5
+GETSET k 1330862410.000000000000042 → 1330862340.5
+GET k → 1330862410.000000000000042
+GETSET k 1330862420.000000000000042 → 1330862410.000000000000042
+GET k → 1330862420.000000000000042
+DEL k → 1
+`}, {"classic with a fence", getsetlock.Classic{Options: options(true)}, `
+MULTI → OK
+SETNX k 1330862410.000000000000042 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [0 1]
+GET k → 1330862340.5
+MULTI → OK
+GETSET k 1330862410.000000000000042 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [1330862340.5 2]
+GET k → 1330862410.000000000000042
+GETSET k 1330862420.000000000000042 → 1330862410.000000000000042
+GET k → 1330862420.000000000000042
+DEL k → 1
+`}, {"guarded", getsetlock.Guarded{Options: options(false)}, `
+SETNX k 1330862410.000000000000042 → 0
+WATCH k → OK
+GET k → 1330862340.5
+MULTI → OK
+GETSET k 1330862410.000000000000042 → QUEUED
+EXEC → [1330862340.5]
+WATCH k → OK
+GET k → 1330862410.000000000000042
+MULTI → OK
+GETSET k 1330862420.000000000000042 → QUEUED
+EXEC → [1330862410.000000000000042]
+WATCH k → OK
+GET k → 1330862420.000000000000042
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}} {
+		s := oldredis.Run(t, "2.2")
+		conn := s.Dial()
+		conn.Do("SET", "k", "1330862340.5") //nolint:errcheck
+		b := record(s)
+		l, err := c.a.Acquire(conn, noon, "k", ttl)
+		if err != nil || l.How != compat.TakenOver {
+			t.Fatalf("%s: %s, %v", c.name, l.How, err)
+		}
+		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err := c.a.Release(conn, noon, l); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if b.String() != c.want[1:] {
+			t.Errorf("%s went over the wire as\n%swant\n%s", c.name, b.String(), c.want[1:])
+		}
+	}
+}
+
+// A key that vanishes between SETNX and GET is asked for again, once
+// (getset/vanished-key).
+func TestVanishedKey(t *testing.T) {
+	for _, a := range []compat.Algorithm{getsetlock.Classic{Options: options(false)}, getsetlock.Guarded{Options: options(false)}} {
+		s := oldredis.Run(t, "2.2")
+		other := s.Dial()
+		other.Do("SET", "k", "1330862499.0") //nolint:errcheck
+		c := afterSetnx{s.Dial(), func() { other.Do("DEL", "k") }}
+		l, err := a.Acquire(c, noon, "k", ttl)
+		if err != nil || l.How != compat.Free {
+			t.Errorf("%T: %s, %v; want it free", a, l.How, err)
+		}
+	}
+}
+
+// afterSetnx lets another act after each SETNX.
+type afterSetnx struct {
+	redis.Conn
+	other func()
+}
+
+func (c afterSetnx) Do(name string, args ...any) (any, error) {
+	reply, err := c.Conn.Do(name, args...)
+	if name == "SETNX" {
+		c.other()
+	}
+	return reply, err
+}
+
+// What each dialect writes and reads. Rounding is up, never down: the key must
+// not end before the lease does.
+func TestDialects(t *testing.T) {
+	at := noon.Add(123456789 * time.Nanosecond)
+	inclusive, late := getsetlock.Seconds, getsetlock.Millis
+	inclusive.Inclusive = true
+	late.Plus = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		d     getsetlock.Dialect
+		value string
+		until time.Time
+	}{
+		{"seconds +1", getsetlock.Seconds, "1330862402", noon.Add(2 * time.Second)},
+		{"float", getsetlock.Float, "1330862400.124999999999999", noon.Add(124999999 * time.Nanosecond)},
+		{"millis", getsetlock.Millis, "1330862400124", noon.Add(124 * time.Millisecond)},
+		{"millis +1", late, "1330862400125", noon.Add(125 * time.Millisecond)},
+		{"nanos", getsetlock.Nanos, "1330862400123456789", at},
+	} {
+		v := c.d.Format(at, func() string { return "999999999999" })
+		if v != c.value {
+			t.Errorf("%s writes %s, want %s", c.name, v, c.value)
+		}
+		if until, ok := c.d.Parse(v); !ok || !until.Equal(c.until) || until.Before(at) {
+			t.Errorf("%s reads %s as %v, %v; want %v, not before %v", c.name, v, until, ok, c.until, at)
+		}
+	}
+}
+
+// The comparison at the very second: published <, inclusive <=
+// (getset/equal-or-past).
+func TestEqualOrPast(t *testing.T) {
+	inclusive := getsetlock.Seconds
+	inclusive.Inclusive = true
+	for _, c := range []struct {
+		d    getsetlock.Dialect
+		now  time.Time
+		dead bool
+	}{
+		{getsetlock.Seconds, noon.Add(-1), false}, {getsetlock.Seconds, noon, false}, {getsetlock.Seconds, noon.Add(1), true},
+		{inclusive, noon.Add(-1), false}, {inclusive, noon, true}, {inclusive, noon.Add(1), true},
+	} {
+		s := oldredis.Run(t, "2.2")
+		conn := s.Dial()
+		conn.Do("SET", "k", "1330862400") //nolint:errcheck
+		a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: c.d}}
+		_, err := a.Acquire(conn, c.now, "k", ttl)
+		if dead := err == nil; dead != c.dead {
+			t.Errorf("inclusive %v, %v after the time on the key: taken %v, want %v", c.d.Inclusive, c.now.Sub(noon), dead, c.dead)
+		}
+	}
+}
+
+func TestParseInFull(t *testing.T) {
+	for _, c := range []struct {
+		d     getsetlock.Dialect
+		value string
+		ok    bool
+	}{
+		{getsetlock.Seconds, "1330862400", true}, {getsetlock.Seconds, "1330862400.0", false}, {getsetlock.Seconds, "133086240", false},
+		{getsetlock.Seconds, "13308624000", false}, {getsetlock.Seconds, "1330862400\n", false}, {getsetlock.Seconds, "+330862400", false},
+		{getsetlock.Float, "1330862400", true}, {getsetlock.Float, "1330862400.5", true}, {getsetlock.Float, "1330862400.", false},
+		{getsetlock.Float, "1330862400.5e3", false}, {getsetlock.Float, "1330862400.-5", false}, {getsetlock.Float, "1330862400,5", false},
+		{getsetlock.Float, "1330862400123", false}, {getsetlock.Float, "NaN", false}, {getsetlock.Float, "", false}, {getsetlock.Float, ".", false},
+		{getsetlock.Millis, "1330862400123", true}, {getsetlock.Millis, "1330862400", false}, {getsetlock.Millis, "1330862400123.0", false},
+		{getsetlock.Nanos, "1330862400123456789", true}, {getsetlock.Nanos, "9999999999999999999", false}, {getsetlock.Nanos, "1330862400123", false},
+	} {
+		if _, ok := c.d.Parse(c.value); ok != c.ok {
+			t.Errorf("%s: Parse(%q) ok %v, want %v", c.d.Name, c.value, ok, c.ok)
+		}
+	}
+}
+
+// Two leases of one instant differ in their nonce; where a dialect has none,
+// the lease says that reading it proves nothing (getset/same-stamp).
+func TestSameStamp(t *testing.T) {
+	s := oldredis.Run(t, "2.2")
+	seen := map[string]bool{}
+	for i := range 100 {
+		l, err := getsetlock.Classic{}.Acquire(s.Dial(), noon, fmt.Sprint(i), ttl)
+		if err != nil || l.Ambiguous || seen[l.Value] {
+			t.Fatalf("%q seen %v, ambiguous %v, %v", l.Value, seen[l.Value], l.Ambiguous, err)
+		}
+		seen[l.Value] = true
+	}
+	for name, d := range getsetlock.Dialects() {
+		l, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}.Acquire(s.Dial(), noon, name, ttl)
+		if err != nil || l.Ambiguous == d.Nonce {
+			t.Errorf("%s: ambiguous %v, %v", name, l.Ambiguous, err)
+		}
+	}
+}
+
+// A fence needs MULTI, and the lock says so where there is none.
+func TestFenceNeedsMulti(t *testing.T) {
+	s, err := oldredis.New("2.0", oldredis.Options{Refuse: []string{"MULTI"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = getsetlock.Classic{Options: options(true)}.Check(s.Dial(), "k")
+	if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "MULTI") {
+		t.Errorf("a fence without MULTI: %v", err)
+	}
+	if err := (getsetlock.Classic{}).Check(s.Dial(), "k"); err != nil {
+		t.Errorf("no fence: %v", err)
+	}
+	if err := (getsetlock.Guarded{}).Check(oldredis.Run(t, "2.0").Dial(), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("guarded on 2.0: %v", err)
+	}
+}
+
+// FuzzParse: whatever a foreign client has written, what is read as a time is
+// written in full, and reading what we write gives a time not before the one we meant.
+func FuzzParse(f *testing.F) {
+	for _, v := range []string{
+		"1795238718", "1795238718.94", "1795238718058", "1795238718058123456", "1310551200.0", "2147483649.0",
+		"1795238718-4711-70123", "1795238718:4711", "fb2d0a1e-3f44-4e2e-8f0a-000000000000:1795238718058",
+		"\x00\x00\x00\x00\x6b\x01\x02\x03", "94213c24deadbeef94213c24deadbeef", "9e99c1", "1", "true", "", "locked",
+		"host.example:4711", "ADDED:2017-03-04T05:06:07@host", "NaN", "inf", "0x1p4", "１７９５２３８７１８",
+	} {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, v string) {
+		for _, d := range getsetlock.Dialects() {
+			until, ok := d.Parse(v)
+			if !ok {
+				continue
+			}
+			if strings.Trim(v, "0123456789.") != "" || len(v) < 10 {
+				t.Errorf("%s read %q as a time", d.Name, v)
+			}
+			d.Plus = 0
+			if until.Year() > 2261 { // beyond what Unix nanoseconds hold, and beyond any lease
+				continue
+			}
+			again, ok := d.Parse(d.Format(until, func() string { return "000000000000" }))
+			if !ok || again.Before(until) || again.Sub(until) > time.Second {
+				t.Errorf("%s: %q is %v, written and read again %v, %v", d.Name, v, until, again, ok)
+			}
+		}
+	})
+}

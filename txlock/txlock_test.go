@@ -1,0 +1,290 @@
+package txlock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+const ttl = 10 * time.Second
+
+// transcript runs f on a server of version and returns what was sent and
+// answered, one command a line.
+func transcript(t *testing.T, version string, f func(s *oldredis.Server, c redis.Conn)) string {
+	t.Helper()
+	s := oldredis.Run(t, version)
+	b := record(s)
+	f(s, s.Dial())
+	return b.String()
+}
+
+// record writes down what the server is asked and answers, one command a line.
+func record(s *oldredis.Server) *strings.Builder {
+	b := new(strings.Builder)
+	s.SetTrace(func(_ int, cmd []string, reply any) {
+		fmt.Fprintf(b, "%s → %s\n", strings.Join(cmd, " "), text(reply))
+	})
+	return b
+}
+
+func text(reply any) string {
+	switch r := reply.(type) {
+	case nil:
+		return "nil"
+	case []byte:
+		return string(r)
+	case []any:
+		all := make([]string, len(r))
+		for i := range r {
+			all[i] = text(r[i])
+		}
+		return "[" + strings.Join(all, " ") + "]"
+	}
+	return fmt.Sprint(reply)
+}
+
+func options(token string) txlock.Options {
+	return txlock.Options{Token: func() string { return token }}
+}
+
+// Each protocol, as it goes over the wire.
+func TestProtocols(t *testing.T) {
+	fenced, millis := options("me"), options("me")
+	fenced.Fence, millis.Millis = true, true
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"classic", txlock.Classic{Options: options("me")}, `
+SETNX k me → 1
+EXPIRE k 10 → 1
+GET k → me
+WATCH k → OK
+GET k → me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}, {"classic with a fence", txlock.Classic{Options: fenced}, `
+MULTI → OK
+SETNX k me → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [1 1]
+EXPIRE k 10 → 1
+GET k → me
+WATCH k → OK
+GET k → me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}, {"guarded", txlock.Guarded{Options: options("me")}, `
+WATCH k → OK
+GET k → nil
+MULTI → OK
+SETEX k 10 me → QUEUED
+EXEC → [OK]
+WATCH k → OK
+GET k → me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}, {"guarded in milliseconds", txlock.Guarded{Options: millis}, `
+WATCH k → OK
+GET k → nil
+MULTI → OK
+PSETEX k 10000 me → QUEUED
+EXEC → [OK]
+WATCH k → OK
+GET k → me
+MULTI → OK
+PEXPIRE k 20000 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}, {"renamed", txlock.Renamed{Options: options("me")}, `
+SETEX {k}:me 10 me → OK
+RENAMENX {k}:me k → 1
+DEL {k}:me → 0
+WATCH k → OK
+GET k → me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}, {"renamed with a fence", txlock.Renamed{Options: fenced}, `
+SETEX {k}:me 10 me → OK
+MULTI → OK
+RENAMENX {k}:me k → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [1 1]
+DEL {k}:me → 0
+WATCH k → OK
+GET k → me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`}} {
+		got := transcript(t, "2.6", func(s *oldredis.Server, conn redis.Conn) {
+			l, err := c.a.Acquire(conn, s.Now(), "k", ttl)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			if l, err = c.a.Extend(conn, s.Now(), l, 2*ttl); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			if err := c.a.Release(conn, s.Now(), l); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+		})
+		if got != c.want[1:] {
+			t.Errorf("%s went over the wire as\n%swant\n%s", c.name, got, c.want[1:])
+		}
+	}
+}
+
+// A refusal writes nothing to the key, and each says who has it as far as it
+// knows.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"classic", txlock.Classic{Options: options("me")}, "SETNX k me → 0\n"},
+		{"guarded", txlock.Guarded{Options: options("me")}, "WATCH k → OK\nGET k → other\nUNWATCH → OK\n"},
+		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX {k}:me 10 me → OK\nRENAMENX {k}:me k → 0\nDEL {k}:me → 1\n"},
+		{"published repair", txlock.Classic{Options: options("me"), TTLRepair: txlock.RepairPublished}, "SETNX k me → 0\nTTL k → -1\nEXPIRE k 10 → 1\n"},
+	} {
+		s := oldredis.Run(t, "2.4")
+		conn := s.Dial()
+		conn.Do("SET", "k", "other") //nolint:errcheck
+		b := record(s)
+		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("%s: %v, want ErrHeld", c.name, err)
+		}
+		if b.String() != c.want {
+			t.Errorf("%s went over the wire as\n%swant\n%s", c.name, b.String(), c.want)
+		}
+	}
+}
+
+// The EXPIRE that arrives when the key was repaired, ran out and was taken by
+// another: the first is told that it lost.
+func TestClassicThatWasOvertaken(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	other := s.Dial()
+	a := txlock.Classic{Options: options("me")}
+	slow := overtaken{s.Dial(), func() {
+		other.Do("DEL", "k")            //nolint:errcheck
+		other.Do("SETNX", "k", "other") //nolint:errcheck
+	}}
+	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+}
+
+// overtaken lets another act after the first command.
+type overtaken struct {
+	redis.Conn
+	other func()
+}
+
+func (o overtaken) Do(name string, args ...any) (any, error) {
+	reply, err := o.Conn.Do(name, args...)
+	if name == "SETNX" {
+		o.other()
+	}
+	return reply, err
+}
+
+// A renewal of our own between a release's GET and its EXEC aborts it; one more
+// look tells that the lock is still ours (tx/renewal-aborts-release).
+func TestRenewalAbortsRelease(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	a := txlock.Renamed{Options: options("me")}
+	c, renewer := s.Dial(), s.Dial()
+	l, err := a.Acquire(c, s.Now(), "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aborts := 0
+	interfering := touching{c, func() {
+		if aborts++; aborts == 1 {
+			renewer.Do("EXPIRE", "k", 10) //nolint:errcheck
+		}
+	}}
+	if err := a.Release(interfering, s.Now(), l); err != nil || aborts != 2 {
+		t.Errorf("Release: %v after %d transactions, want success at the second", err, aborts)
+	}
+}
+
+// touching lets another act before each MULTI.
+type touching struct {
+	redis.Conn
+	other func()
+}
+
+func (o touching) Send(name string, args ...any) error {
+	if name == "MULTI" {
+		o.other()
+	}
+	return o.Conn.Send(name, args...)
+}
+
+// Every variant refuses a server on which it excludes nobody, and each says why.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		a       compat.Checker
+		version string
+		why     string // "" : safe
+	}{
+		{txlock.Classic{}, "2.0", "WATCH"}, {txlock.Guarded{}, "1.2", "WATCH"}, {txlock.Renamed{}, "2.0", "WATCH"},
+		{txlock.Classic{}, "2.2", ""}, {txlock.Guarded{}, "2.2", ""}, {txlock.Renamed{}, "2.2", "drops the TTL"}, {txlock.Renamed{}, "2.4", ""},
+		{txlock.Renamed{Options: txlock.Options{Millis: true}}, "2.4", "whole seconds"},
+		{txlock.Renamed{Options: txlock.Options{Millis: true}}, "2.6", ""},
+		{txlock.Classic{}, "7.0", ""}, {txlock.Renamed{}, "noscript", ""},
+	} {
+		s := oldredis.Run(t, c.version)
+		err := c.a.Check(s.Dial(), "k")
+		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+			t.Errorf("%T on %s: %v, want %q", c.a, c.version, err, c.why)
+		}
+		if keys, _ := redis.Strings(s.Dial().Do("KEYS", "*")); len(keys) != 0 {
+			t.Errorf("%T on %s left %q behind", c.a, c.version, keys)
+		}
+	}
+}

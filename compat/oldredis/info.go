@@ -66,10 +66,8 @@ func clientCmd(s *Server, c *session, args []string) any {
 
 func (s *Server) clientList() string {
 	var b strings.Builder
-	for n := 0; n < s.dialed; n++ {
-		if c := s.sessions[n]; c != nil {
-			fmt.Fprintf(&b, "id=%d addr=in-process:%d name=%s db=%d multi=%d\n", n+1, n, c.name, c.db, len(c.queue))
-		}
+	for _, c := range s.inOrder() {
+		fmt.Fprintf(&b, "id=%d addr=in-process:%d name=%s db=%d multi=%d\n", c.number+1, c.number, c.name, c.db, len(c.queue))
 	}
 	return b.String()
 }

@@ -57,11 +57,7 @@ func (c *session) subscriptions() any { return int64(len(c.channels) + len(c.pat
 // publish delivers to the sessions in the order in which they connected.
 func publish(s *Server, _ *session, args []string) any {
 	channel, message, heard := args[1], args[2], int64(0)
-	for n := 0; n < s.dialed; n++ {
-		c := s.sessions[n]
-		if c == nil {
-			continue
-		}
+	for _, c := range s.inOrder() {
 		if slices.Contains(c.channels, channel) {
 			s.push(c, []any{bulk("message"), bulk(channel), bulk(message)})
 			heard++

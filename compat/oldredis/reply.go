@@ -2,6 +2,7 @@ package oldredis
 
 import (
 	"bufio"
+	"slices"
 	"strconv"
 
 	"github.com/gomodule/redigo/redis"
@@ -33,9 +34,13 @@ func forClient(reply any) any {
 	case nilArray:
 		return nil
 	case []any:
-		for i := range r {
-			r[i] = forClient(r[i])
+		for i, e := range r {
+			if _, missing := e.(nilArray); missing {
+				r = slices.Clone(r)
+				r[i] = nil
+			}
 		}
+		return r
 	}
 	return reply
 }

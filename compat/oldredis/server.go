@@ -287,7 +287,9 @@ const (
 	Empty
 )
 
-// Restart cuts every connection and continues, with or without the contents.
+// Restart cuts every connection and continues, with or without the contents. A
+// failover to a replica that has missed the last writes is a Restart and the
+// Restore of a Snapshot from before them.
 func (s *Server) Restart(c Contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,10 @@
 package oldredis
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // A session is the server's side of one connection.
 type session struct {
@@ -61,11 +65,18 @@ func (s *Server) hangUp(c *session, why error) {
 }
 
 func (s *Server) cutAll() {
-	for n := 0; n < s.dialed; n++ {
-		if c := s.sessions[n]; c != nil {
-			s.cut(c, errCut)
-		}
+	for _, c := range s.inOrder() {
+		s.cut(c, errCut)
 	}
+}
+
+// inOrder returns the open sessions, oldest first.
+func (s *Server) inOrder() []*session {
+	list := make([]*session, 0, len(s.sessions))
+	for _, n := range slices.Sorted(maps.Keys(s.sessions)) {
+		list = append(list, s.sessions[n])
+	}
+	return list
 }
 
 // wake tells those that wait for the session that it has changed.

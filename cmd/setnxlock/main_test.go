@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// TestMain makes this test binary answer to three names on PATH, in scripts
+// and in exec.Command.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"setnxlock": main,
+		"puppet":    puppet,
+		"addone":    addone,
+	})
+}
+
+// puppet is a child that does what words on its stdin say, and says on stdout
+// what it has done and which signals it got.
+func puppet() {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	go func() {
+		for s := range c {
+			fmt.Println("got", s)
+		}
+	}()
+	fmt.Println("ready", os.Getpid(), os.Getenv("SETNXLOCK_TOKEN"))
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		word, arg, _ := strings.Cut(in.Text(), " ")
+		switch word {
+		case "exit":
+			n, _ := strconv.Atoi(arg)
+			os.Exit(n)
+		case "ignore": // SIGTERM
+			signal.Ignore(syscall.SIGTERM)
+		case "catch": // SIGTERM, and end well
+			term := make(chan os.Signal, 1)
+			signal.Notify(term, syscall.SIGTERM)
+			go func() {
+				<-term
+				fmt.Println("got terminated")
+				os.Exit(0)
+			}()
+		case "fork": // a grandchild in the same group, which ignores SIGTERM
+			cmd := exec.Command("sh", "-c", `trap "" TERM; echo forked; exec sleep 1000`)
+			cmd.Stdout = os.Stdout
+			cmd.Start() //nolint:errcheck
+		}
+		fmt.Println("did", in.Text())
+	}
+	select {}
+}
+
+// addone reads a number from a file, thinks, and writes it back one higher: what
+// eight of them must not do at once.
+func addone() {
+	b, _ := os.ReadFile(os.Args[1])
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	for range 100 {
+		os.Getppid() // thinks
+	}
+	if err := os.WriteFile(os.Args[1], []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		os.Exit(1)
+	}
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: os.Getenv("UPDATE") != "",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"redis": scriptRedis,
+			"do":    scriptDo,
+			"exits": scriptExits,
+		},
+	})
+}
+
+// redis VERSION starts an embedded server, "redis real [ARG...]" a real one.
+func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
+	var address string
+	if args[0] == "real" {
+		address = startReal(ts, args[1:]...)
+	} else {
+		address = startOld(ts, args[0])
+	}
+	ts.Setenv("SETNXLOCK_REDIS", address)
+}
+
+// do COMMAND ARG... sends one command to the server.
+func scriptDo(ts *testscript.TestScript, neg bool, args []string) {
+	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
+	ts.Check(err)
+	defer c.Close()
+	rest := make([]any, len(args)-1)
+	for i, a := range args[1:] {
+		rest[i] = a
+	}
+	_, err = c.Do(args[0], rest...)
+	ts.Check(err)
+}
+
+// exits STATUS COMMAND ARG... demands that status.
+func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var status *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &status) {
+		got = status.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// A starter is a test or a script.
+type starter interface {
+	Fatalf(format string, args ...any)
+}
+
+func deferTo(t starter, f func()) {
+	switch t := t.(type) {
+	case *testscript.TestScript:
+		t.Defer(f)
+	case testing.TB:
+		t.Cleanup(f)
+	}
+}
+
+func startOld(t starter, version string) (address string) {
+	address, _ = startStoppable(t, version)
+	return address
+}
+
+func startStoppable(t starter, version string) (address string, stop func()) {
+	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	stop = func() { s.Close() }
+	deferTo(t, stop)
+	a, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return a.String(), stop
+}
+
+// startReal starts the machine's redis-server. It is there on every developer's
+// machine and in CI: a test without it would prove little.
+func startReal(t starter, args ...string) (address string) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Fatalf("no redis-server on PATH: apt-get install redis-server")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	address = l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v", err)
+	}
+	deferTo(t, func() { cmd.Process.Kill(); cmd.Wait() }) //nolint:errcheck
+	until(t, "redis-server answers", func() bool {
+		c, err := redis.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return address
+}
+
+// until polls for a condition.
+func until(t starter, what string, ok func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (p *probe) config() bool {
 			p.conf[names[i]] = kv[1]
 		}
 	}
-	p.r.Conf = len(p.conf) > 0
+	p.r.Config = len(p.conf) > 0
 	for conf, info := range map[string]string{"maxmemory": "maxmemory", "maxmemory-policy": "maxmemory_policy"} {
 		if v, ok := p.info[info]; ok && p.conf[conf] == "" {
 			p.conf[conf] = v
@@ -80,7 +80,7 @@ func (p *probe) config() bool {
 	if v, ok := p.info["aof_enabled"]; ok && p.conf["appendonly"] == "" {
 		p.conf["appendonly"] = map[string]string{"0": "no", "1": "yes"}[v]
 	}
-	return p.r.Conf
+	return p.r.Config
 }
 
 // kind says what answers, and what tells so.

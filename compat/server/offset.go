@@ -27,8 +27,10 @@ var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 //	EXPIREAT, PTTL   2.6 with TIME refused: half a round trip and a millisecond
 //	EXPIREAT, TTL    Redis 1.2: 20 ms and half a round trip
 //
-// The third way waits, on clk, for the server's second to change: about a dozen
-// round trips in two seconds, or in three on a slow network. It writes two
+// The third way waits, on clk, for the server's second to change: one to
+// two seconds and a dozen to twenty round trips, or four seconds on a slow
+// network. If a round trip takes over 150 ms it can't tell whether TTL rounds,
+// and half a second more is uncertain. It writes two
 // scratch keys, and removes them. The errors are Probe's, ErrNoClock, and the
 // server's refusal of a write.
 func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {
@@ -70,10 +72,11 @@ type comparison struct {
 	n    int           // samples taken
 	trip time.Duration // how long the last one took
 	end  int64         // the second at which a ends
+	set  bool          // a has that end
 }
 
 func (m *comparison) compare() (interval, error) {
-	m.n = 0
+	m.set = false
 	m.get() // are we let in?
 	for _, way := range []func() error{m.byTime, m.byPTTL, m.byTTL} {
 		m.n = 0
@@ -163,6 +166,9 @@ func (m *comparison) byPTTL() error {
 // setEnd gives a an absolute end: in a minute by our clock or, where that is in
 // the server's past, which deletes the key, later.
 func (m *comparison) setEnd() error {
+	if m.set {
+		return nil
+	}
 	m.wrote = true
 	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
 		m.end = m.clk.Now().Add(ahead).Unix()
@@ -173,7 +179,8 @@ func (m *comparison) setEnd() error {
 		if _, refused := r[2].(redis.Error); refused {
 			return ErrNoClock
 		}
-		if left, ok := r[3].(int64); ok && left > life/6 {
+		if left, ok := r[3].(int64); ok && left > life/2 {
+			m.set = true
 			return nil
 		}
 	}

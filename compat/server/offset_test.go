@@ -158,6 +158,32 @@ func TestOffsetCancelled(t *testing.T) {
 	}
 }
 
+// Wherever the connection breaks once, the offset is found.
+func TestOffsetBrokenOnce(t *testing.T) {
+	for nth := 0; ; nth++ {
+		clk := at(time.Unix(1577934245, 0))
+		s := oldredis.MustNew("1.2", oldredis.Options{Clock: clk})
+		const want = 3300 * time.Millisecond
+		s.Advance(want)
+		n := 0
+		s.SetFault(func(int, int, []string) oldredis.Fault {
+			if n++; n == nth+1 {
+				return oldredis.LoseReply
+			}
+			return oldredis.None
+		})
+		got, off, err := server.Offset(t.Context(), s, clk, server.Options{})
+		if err != nil || (got-want).Abs() > off || off > 50*time.Millisecond {
+			t.Errorf("broken at command %d: %v ± %v, %v", nth, got, off, err)
+		}
+		empty(t, s)
+		s.Close()
+		if n < nth+1 {
+			break
+		}
+	}
+}
+
 // On one computer both clocks are the same.
 func TestOffsetReal(t *testing.T) {
 	for _, args := range [][]string{

@@ -63,7 +63,7 @@ func (m *comparison) byTTL() error {
 		m.in.low -= time.Second / 2
 	}
 	if halves {
-		m.in.high -= time.Second / 2
+		m.in.high -= time.Second/2 + coarse - time.Millisecond // TTL is then read off milliseconds
 	}
 	return nil
 }

@@ -67,22 +67,22 @@ type Report struct {
 
 	Writable bool // it lets us write: no replica, memory left
 
-	Setnx             bool // SETNX, refused by a key that is held (1.0)
-	Getset            bool // GETSET returns the old value (1.0)
-	GetsetClearsTTL   bool // GETSET takes the key's TTL away (all Redis; SSDB keeps it)
-	SetnxRespectsTTL  bool // SETNX is refused by a key with a TTL (2.2; before, it deletes it)
-	ExpireAgain       bool // EXPIRE moves an end that was set before (2.2)
-	Setex             bool // (2.0)
-	RenamenxKeepsTTL  bool // the TTL travels with the name (2.4)
-	RenamenxRefuses   bool // RENAMENX is refused by a held key with a TTL (2.2)
-	Multi             bool // MULTI and EXEC (1.2)
-	Watch             bool // a touched key aborts EXEC (2.2)
-	Millis            bool // PSETEX, PEXPIRE and PTTL (2.6)
-	SetNXPX           bool // SET key value NX PX (2.6.12)
-	Eval              bool // scripts (2.6)
-	Time              bool // TIME (2.6)
-	Ping, Info, Conf  bool // PING, INFO and CONFIG GET answer
-	ClosesConnections bool // it closes the connection on what it doesn't know, as proxies do
+	Setnx              bool // SETNX, refused by a key that is held (1.0)
+	Getset             bool // GETSET returns the old value (1.0)
+	GetsetClearsTTL    bool // GETSET takes the key's TTL away (all Redis; SSDB keeps it)
+	SetnxRespectsTTL   bool // SETNX is refused by a key with a TTL (2.2; before, it deletes it)
+	ExpireAgain        bool // EXPIRE moves an end that was set before (2.2)
+	Setex              bool // (2.0)
+	RenamenxKeepsTTL   bool // the TTL travels with the name (2.4)
+	RenamenxRefuses    bool // RENAMENX is refused by a held key with a TTL (2.2)
+	Multi              bool // MULTI and EXEC (1.2)
+	Watch              bool // a touched key aborts EXEC (2.2)
+	Millis             bool // PSETEX, PEXPIRE and PTTL (2.6)
+	SetNXPX            bool // SET key value NX PX (2.6.12)
+	Eval               bool // scripts (2.6)
+	Time               bool // TIME (2.6)
+	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
+	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do
 
 	Warnings []Warning
 	Checks   []Check
@@ -115,9 +115,9 @@ func (r Report) Has(id string) bool {
 	return false
 }
 
-// Probe finds out what the server behind source can do. It sends some fifteen
-// writes, more where connections are closed, and uses one connection
-// at a time. It writes to two scratch keys of random name and removes them, also
+// Probe finds out what the server behind source can do. It sends
+// twenty writes, some more for each command on which connections are closed, and
+// uses one connection at a time. It writes to two scratch keys of random name and removes them, also
 // when it fails or ctx ends; if the connection is lost for good, what is left
 // of them ends after a minute.
 //

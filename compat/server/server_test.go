@@ -27,7 +27,7 @@ func abilities(r server.Report) string {
 		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
 		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"carries", r.RenamenxKeepsTTL}, {"refuses", r.RenamenxRefuses},
 		{"multi", r.Multi}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
-		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Conf}, {"closes", r.ClosesConnections},
+		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Config}, {"closes", r.ClosesConnections},
 	} {
 		if c.has {
 			have = append(have, c.name)
@@ -53,11 +53,8 @@ func factsOf(version string) string {
 	if f, ok := facts[version]; ok {
 		return f
 	}
-	switch {
-	case strings.HasPrefix(version, "2.2"):
+	if strings.HasPrefix(version, "2.2") {
 		return facts["2.2"]
-	case version == "2.6.11":
-		return facts["2.6"]
 	}
 	return facts["7.0"]
 }
@@ -193,6 +190,49 @@ func TestProbeCancelled(t *testing.T) {
 			break
 		}
 	}
+}
+
+// SSDB has no transactions, and its GETSET keeps the TTL.
+func TestProbeSSDB(t *testing.T) {
+	s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
+	defer s.Close()
+	r, err := server.Probe(t.Context(), keeping{s}, server.Options{})
+	if err != nil || !r.Getset || r.GetsetClearsTTL || r.RenamenxKeepsTTL || r.Multi || r.Watch {
+		t.Errorf("%v: found %s", err, abilities(r))
+	}
+	if r.Kind != "proxy" || !r.Has(server.WarnGetsetKeepsTTL) || !r.Has(server.WarnConfigUnknown) {
+		t.Errorf("kind %q, warnings %v", r.Kind, r.Warnings)
+	}
+}
+
+// keeping is a server whose TTL, after a GETSET in the same write, is never -1.
+type keeping struct{ compat.Source }
+
+func (s keeping) GetContext(ctx context.Context) (redis.Conn, error) {
+	c, err := s.Source.GetContext(ctx)
+	return &keepingConn{Conn: c}, err
+}
+
+type keepingConn struct {
+	redis.Conn
+	getset bool
+}
+
+func (c *keepingConn) Send(name string, args ...any) error {
+	c.getset = c.getset || name == "GETSET"
+	return c.Conn.Send(name, args...)
+}
+
+func (c *keepingConn) Do(name string, args ...any) (any, error) {
+	reply, err := c.Conn.Do(name, args...)
+	list, _ := reply.([]any)
+	for i := range list {
+		if c.getset && list[i] == int64(-1) {
+			list[i] = int64(60)
+		}
+	}
+	c.getset = false
+	return reply, err
 }
 
 func TestProbeDeadServer(t *testing.T) {

@@ -1,0 +1,59 @@
+package auto
+
+import (
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// late is the risk of every lock that has a lease.
+const late = "a holder that pauses past the end of its lease and writes on is not stopped by the lock, only by a fence that is looked at where it writes"
+
+func tokenRisks(r server.Report) []string {
+	risks := []string{late}
+	if !r.Millis {
+		risks = append(risks, "leases are whole seconds on the server, and a dead holder's key stays up to a second longer than its ttl")
+	}
+	return risks
+}
+
+func timestampRisks(r server.Report, o Options) []string {
+	agree := "the clients' clocks must agree to less than a lease has left when it is given back or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
+	if o.Dialect.Margin > 0 {
+		agree = "the clients' clocks must agree to within " + o.Dialect.Margin.String() + " and what a lease has left: one that is fast by more takes a lock that is held"
+	}
+	risks := []string{late, agree}
+	if o.Dialect != (getsetlock.Dialect{}) && !o.Dialect.Nonce {
+		risks = append(risks, "two clients can write the same time, so a reply that was lost can't be resolved by reading the key")
+	}
+	if !r.SetnxRespectsTTL {
+		risks = append(risks, "a key that gets a TTL, from whomever, is deleted by the next SETNX")
+	}
+	if !r.GetsetClearsTTL {
+		risks = append(risks, "a key that gets a TTL, from whomever, keeps it through a takeover and ends early")
+	}
+	return risks
+}
+
+// serverRisks are those that do not come from the lock. They take c's Safe
+// back where the server may drop its key.
+func serverRisks(r server.Report, c *Choice) []string {
+	var risks []string
+	for _, w := range r.Warnings {
+		switch w.ID {
+		case server.WarnEvictionAll:
+			c.Safe = false
+		case server.WarnEvictionVolatile:
+			if !strings.HasPrefix(c.Name, "tx:") {
+				continue // its keys have no TTL
+			}
+			c.Safe = false
+		case server.WarnNoPersistence, server.WarnFailover, server.WarnCluster, server.WarnProxy:
+		default:
+			continue
+		}
+		risks = append(risks, w.Text)
+	}
+	return risks
+}

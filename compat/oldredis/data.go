@@ -119,31 +119,46 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	own := append(make([]string, 0, len(args)), args...)
+	if cmd.writes {
+		reply := s.watched(db, cmd, positions, own)
+		s.tidy(db, cmd, args, positions, before, reply)
+		return reply
+	}
+	reply := s.translate(s.dispatch(s.peerOf(db), own))
+	if s.manners.missingRangeNil && rangeCommands[cmd.name] {
+		for _, i := range positions {
+			if !s.exists(db, args[i]) {
+				return nilArray{}
+			}
+		}
+	}
+	return reply
+}
+
+// watched has miniredis run a write, and touches the keys that it changed.
+func (s *Server) watched(db *space, cmd *command, positions []int, args []string) any {
 	var probes []probe
-	if cmd.writes && s.watching > 0 {
+	if s.watching > 0 {
 		for _, i := range positions {
 			if len(db.watchers[args[i]]) > 0 {
 				probes = append(probes, s.probe(db, args[i]))
 			}
 		}
 	}
-	reply := s.translate(s.dispatch(s.peerOf(db), own))
+	reply := s.translate(s.dispatch(s.peerOf(db), args))
 	for _, p := range probes {
 		if s.changed(p) && !(quiet[cmd.name] && nothingDone(reply)) {
 			s.touch(p.db, p.key)
 		}
 	}
-	if !cmd.writes {
-		if s.manners.missingRangeNil && rangeCommands[cmd.name] {
-			for _, i := range positions {
-				if !s.exists(db, args[i]) {
-					return nilArray{}
-				}
-			}
-		}
-		return reply
-	}
-	if overwriting[cmd.name] && len(positions) > 0 {
+	return reply
+}
+
+// tidy drops the deadlines of keys that a write has emptied, or on 1.2 keeps
+// the empty keys. before is what emptied returned.
+func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, before []string, reply any) {
+	store := overwriting[cmd.name] && len(positions) > 0
+	if store {
 		// SINTERSTORE of a missing set deletes its destination on 1.2 too.
 		lacking := cmd.name == "sinterstore" && slices.ContainsFunc(args[2:], func(key string) bool {
 			return !s.exists(db, key)
@@ -151,16 +166,19 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		s.overwritten(db, args[positions[0]], reply, s.manners.emptyStays && !lacking)
 	}
 	for n, i := range positions {
-		if !db.data.Exists(args[i]) {
-			delete(db.dies, args[i])
-			if before != nil && before[n] != "" && !overwriting[cmd.name] {
-				db.keepEmpty(args[i], before[n])
+		key := args[i]
+		switch {
+		case db.data.Exists(key):
+			if before != nil {
+				delete(db.empty, key)
 			}
-		} else if before != nil {
-			delete(db.empty, args[i])
+		case before != nil && before[n] != "" && !store:
+			delete(db.dies, key)
+			db.keepEmpty(key, before[n])
+		default:
+			delete(db.dies, key)
 		}
 	}
-	return reply
 }
 
 // quiet are the commands that touch no WATCH when their reply says that they

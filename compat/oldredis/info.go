@@ -105,55 +105,68 @@ func config(s *Server, _ *session, args []string) any {
 }
 
 // info says what there is to say truthfully: the version whose manners these
-// are, and the configuration.
+// are, the configuration, and how many keys there are.
 func info(s *Server, _ *session, args []string) any {
-	section := ""
+	r := report{flat: s.manners.infoFlat}
 	if len(args) == 2 {
-		section = strings.ToLower(args[1])
-		if section == "all" || section == "default" || section == "everything" {
-			section = ""
+		switch section := strings.ToLower(args[1]); section {
+		case "all", "default", "everything":
+		default:
+			r.section = section
 		}
 	}
-	set := make(map[string]string)
-	for _, kv := range s.settings() {
-		set[kv[0]] = kv[1]
-	}
-	var b strings.Builder
-	part := func(title string, lines ...string) {
-		if section != "" && section != strings.ToLower(title) {
-			return
-		}
-		if !s.manners.infoFlat {
-			if b.Len() > 0 {
-				b.WriteString("\r\n")
-			}
-			b.WriteString("# " + title + "\r\n")
-		}
-		for _, l := range lines {
-			b.WriteString(l + "\r\n")
-		}
-	}
-	part("Server",
-		"redis_version:"+s.manners.redis,
-		"arch_bits:64",
-		"process_id:1",
-		"uptime_in_seconds:1")
-	part("Clients",
+	r.part("Server", "redis_version:"+s.manners.redis, "arch_bits:64", "process_id:1", "uptime_in_seconds:1")
+	r.part("Clients",
 		"connected_clients:"+strconv.Itoa(len(s.sessions)),
 		"blocked_clients:"+strconv.Itoa(len(s.waiters)))
-	memory := []string{"used_memory:1048576"}
-	if !s.manners.infoBrief {
-		memory = append(memory, "maxmemory:"+set["maxmemory"], "maxmemory_policy:"+set["maxmemory-policy"])
+	r.part("Memory", s.memoryInfo()...)
+	r.part("Persistence", "loading:0", "aof_enabled:0")
+	r.part("Replication", "role:master", "connected_slaves:0")
+	r.part("Keyspace", s.keyspaceInfo()...)
+	return bulk(r.text.String())
+}
+
+func (s *Server) memoryInfo() []string {
+	lines := []string{"used_memory:1048576"}
+	if s.manners.infoBrief {
+		return lines
 	}
-	part("Memory", memory...)
-	part("Persistence", "loading:0", "aof_enabled:0")
-	part("Replication", "role:master", "connected_slaves:0")
-	var spaces []string
-	for _, db := range s.spaces {
-		if n := len(db.data.Keys()) + len(db.empty); n > 0 {
-			spaces = append(spaces, fmt.Sprintf("db%d:keys=%d,expires=%d", db.n, n, len(db.dies)))
+	for _, kv := range s.settings() {
+		if strings.HasPrefix(kv[0], "maxmemory") {
+			lines = append(lines, strings.ReplaceAll(kv[0], "-", "_")+":"+kv[1])
 		}
 	}
-	part("Keyspace", spaces...)
-	return bulk(b.String())
+	return lines
+}
+
+func (s *Server) keyspaceInfo() []string {
+	var lines []string
+	for _, db := range s.spaces[:s.used] {
+		if n := len(db.data.Keys()) + len(db.empty); n > 0 {
+			lines = append(lines, fmt.Sprintf("db%d:keys=%d,expires=%d", db.n, n, len(db.dies)))
+		}
+	}
+	return lines
+}
+
+// A report is the text of INFO as it grows.
+type report struct {
+	text    strings.Builder
+	section string // the only one asked for, or ""
+	flat    bool
+}
+
+func (r *report) part(title string, lines ...string) {
+	if r.section != "" && r.section != strings.ToLower(title) {
+		return
+	}
+	if !r.flat {
+		if r.text.Len() > 0 {
+			r.text.WriteString("\r\n")
+		}
+		r.text.WriteString("# " + title + "\r\n")
+	}
+	for _, l := range lines {
+		r.text.WriteString(l + "\r\n")
+	}
 }

@@ -186,8 +186,7 @@ var (
 const tick = 100 * time.Millisecond
 
 // mannersOf is the table behind facts/servers.md, checked against recordings
-// of the releases named. 2.2.5 has none; it is 2.2 with one manner more, read in
-// its source and compared with the real server.
+// of the releases named.
 var mannersOf = map[string]*manners{
 	"1.2": {
 		redis: "1.2.6", words: words2_0, cron: time.Second,

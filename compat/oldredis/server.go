@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -168,9 +167,17 @@ func MustNew(version string, opts Options) *Server {
 	return s
 }
 
+// A TB is what Run needs of a test; *testing.T is one. Package testing itself is
+// not imported, so that programs may embed a server too.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
 // Run starts a server for a test, with its clock stepped by hand, and closes it
 // when the test ends.
-func Run(t testing.TB, version string) *Server {
+func Run(t TB, version string) *Server {
 	t.Helper()
 	s, err := New(version, Options{})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestHandlersExist(t *testing.T) {
 	}
 }
 
-// TestUnreapedSetnx is the manner of 2.2.0 to 2.2.9 that has no recording.
+// TestUnreapedSetnx is the manner in which 2.2.0 to 2.2.9 differ from 2.2.10.
 func TestUnreapedSetnx(t *testing.T) {
 	for version, want := range map[string]string{"2.2.5": "(int) 0", "2.2": "(int) 1"} {
 		s := Run(t, version)
@@ -229,6 +229,31 @@ func TestProfiles(t *testing.T) {
 	talk(t, s, `
 		config get save -> (error) ERR unknown command 'config'
 		KEYS * -> (error) NOPERM this user has no permissions to run the 'keys' command`)
+}
+
+func TestInfo(t *testing.T) {
+	for version, lines := range map[string]string{
+		"1.2": "redis_version:1.2.6 role:master db0:keys=2,expires=1",
+		"2.4": "redis_version:2.4.18 role:master aof_enabled:0 db0:keys=2,expires=1",
+		"7.0": "redis_version:7.0.15 role:master aof_enabled:0 maxmemory:0 maxmemory_policy:noeviction db0:keys=2,expires=1",
+	} {
+		s := Run(t, version)
+		c := s.Dial()
+		do(t, c, "MSET a 1 b 2")
+		do(t, c, "EXPIRE a 9")
+		text, err := redis.String(c.Do("INFO"))
+		for _, line := range strings.Fields(lines) {
+			if !strings.Contains(text, line+"\r\n") {
+				t.Errorf("%s: INFO without %s (%v):\n%s", version, line, err, text)
+			}
+		}
+	}
+	talk(t, Run(t, "2.4"), `
+		CONFIG GET maxmemory* -> ["maxmemory" "0" "maxmemory-policy" "volatile-lru"]
+		CONFIG GET timeout -> ["timeout" "0"]`)
+	if got := do(t, Run(t, "7.0").Dial(), "INFO memory"); strings.Contains(got, "role:") {
+		t.Errorf("INFO memory -> %s", got)
+	}
 }
 
 func TestWatch(t *testing.T) {

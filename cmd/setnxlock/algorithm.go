@@ -8,6 +8,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -16,7 +18,6 @@ import (
 type candidate struct {
 	name string // as --algorithm has it
 	compat.Algorithm
-	why string // it was chosen
 }
 
 // variants are the values of --algorithm that name one lock.
@@ -75,7 +76,11 @@ func (a *app) pick(ctx context.Context, pool *redis.Pool, key string, fence bool
 		return candidate{}, err
 	}
 	if a.algorithm == "auto" {
-		return a.pickAuto(ctx, pool, d, fence)
+		c, err := a.pickAuto(ctx, pool, fence)
+		if err == nil {
+			a.log().Debug("algorithm chosen", "algorithm", c.name)
+		}
+		return c, err
 	}
 	list, err := candidates(a.algorithm, d, fence)
 	if err != nil {
@@ -127,15 +132,45 @@ func (a *app) check(ctx context.Context, pool *redis.Pool, c candidate, key stri
 	}
 }
 
-// pickAuto chooses among all locks.
-func (a *app) pickAuto(ctx context.Context, pool *redis.Pool, d getsetlock.Dialect, fence bool) (candidate, error) {
-	b := *a
-	for _, family := range []string{"tx", "getset"} {
-		b.algorithm = family
-		c, err := b.pick(ctx, pool, "auto", fence)
-		if err == nil || !errors.Is(err, compat.ErrUnsafeServer) || family == "getset" {
-			return c, err
-		}
+// pickAuto probes the server and takes what auto chooses for it.
+func (a *app) pickAuto(ctx context.Context, pool *redis.Pool, fence bool) (candidate, error) {
+	r, err := server.Probe(ctx, pool, server.Options{Prefix: a.prefix, Timeout: a.timeout})
+	if err != nil {
+		return candidate{}, a.probing(ctx, err)
 	}
-	panic("unreachable")
+	choice, err := a.chooseFor(r, fence)
+	if err != nil {
+		return candidate{}, err
+	}
+	for _, risk := range choice.Risks {
+		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)
+	}
+	return candidate{choice.Name, choice.Algorithm}, nil
+}
+
+// chooseFor is auto's choice: with a fence if the server can give one, and a
+// timestamp lock if a dialect was named, since keys are shared with its fleet then.
+func (a *app) chooseFor(r server.Report, fence bool) (auto.Choice, error) {
+	o := auto.Options{Fence: fence && r.Multi}
+	if a.dialect != "" {
+		d, err := a.dialectValue()
+		if err != nil {
+			return auto.Choice{}, err
+		}
+		o.Dialect = d
+	}
+	return auto.Choose(r, o)
+}
+
+// probing is the failure of a probe.
+func (a *app) probing(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, server.ErrAuth):
+		return &failure{statusUnavailable, err, passwordHint}
+	case errors.Is(err, compat.ErrUnsafeServer):
+		return err
+	}
+	return a.unreachable(ctx, err)
 }

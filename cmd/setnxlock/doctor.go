@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/spf13/cobra"
 )
@@ -117,7 +119,7 @@ func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
 	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
 	r, err := server.Probe(ctx, pool, o)
 	if err != nil {
-		return nil, probing(err)
+		return nil, a.probing(ctx, err)
 	}
 	d := &diagnosis{
 		Server: serverName(a.redis), Version: r.Version, Kind: r.Kind, Role: r.Role, Master: r.Master,
@@ -140,14 +142,6 @@ func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
 	}
 	d.Safe = len(d.Unsafe) == 0
 	return d, nil
-}
-
-// probing is the failure of a probe.
-func probing(err error) error {
-	if errors.Is(err, server.ErrAuth) {
-		return &failure{statusUnavailable, err, "give the password: --redis redis://:password@host:port"}
-	}
-	return err
 }
 
 // judgeClock warns of a clock that timestamps can't be compared by.
@@ -200,7 +194,9 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 		row("risk", r)
 	}
 	for _, n := range d.Warnings {
-		row("warning", n.Text+" ["+n.ID+"]")
+		if !slices.Contains(d.Risks, n.Text) { // told once
+			row("warning", n.Text)
+		}
 	}
 	for _, u := range d.Unsafe {
 		row("UNSAFE", u)
@@ -227,7 +223,7 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 func (d *diagnosis) verdict(s stage) string {
 	switch {
 	case !d.Safe:
-		return s.bad("unsafe") + ": no lock here keeps its promise; see above"
+		return s.bad("unsafe") + ", as said above"
 	case len(d.Warnings)+len(d.Risks) > 0:
 		return s.good("safe") + ", within the limits above"
 	}
@@ -288,22 +284,35 @@ func wrap(text string, width int) []string {
 
 // recommend fills in the algorithm, and what makes it unsafe here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r server.Report) error {
-	if r.Role == "replica" || !r.Writable {
-		d.Unsafe = append(d.Unsafe, "no lock can be taken here")
-		return nil
+	choice, err := a.chooseFor(r, true)
+	if err == nil && a.algorithm != "auto" {
+		err = a.judge(ctx, pool, &choice)
 	}
-	c, err := a.pick(ctx, pool, "doctor", true)
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
-		d.Unsafe = append(d.Unsafe, a.algorithm+": "+inCommandWords(unsafe))
+		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(inCommandWords(unsafe), "setnxlock: "))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	d.Algorithm, d.Why = c.name, c.why
-	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && strings.HasPrefix(c.name, "tx") {
-		d.Unsafe = append(d.Unsafe, "held locks may be dropped when memory is full")
+	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
+	if choice.Name == "getset:classic" {
+		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover: see the risks")
 	}
+	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && strings.HasPrefix(choice.Name, "tx:") {
+		d.Unsafe = append(d.Unsafe, "it may drop held locks when its memory is full: set maxmemory-policy noeviction")
+	}
+	return nil
+}
+
+// judge puts the algorithm that was asked for in the place of the best one.
+func (a *app) judge(ctx context.Context, pool *redis.Pool, best *auto.Choice) error {
+	c, err := a.pick(ctx, pool, "doctor", true)
+	if err != nil || c.name == best.Name {
+		return err
+	}
+	best.Why = "it was asked for, and what it needs is there; the safest here is " + best.Name
+	best.Name, best.Risks = c.name, nil
 	return nil
 }

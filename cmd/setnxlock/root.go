@@ -87,8 +87,8 @@ func (a *app) rootCommand() *cobra.Command {
 		"the server: `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
 		"the lock: `NAME` is auto, getset or tx, or a variant: "+strings.Join(variants(), ", "))
-	f.StringVar(&a.dialect, "dialect", "float",
-		"how getset writes its timestamps: `NAME` is seconds, float, millis or nanos; all clients of a key must use the same")
+	f.StringVar(&a.dialect, "dialect", "",
+		"how getset writes its timestamps, which all clients of a key must do alike: `NAME` is seconds, float (if none is given), millis or nanos; with --algorithm auto it asks for getset")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
@@ -148,6 +148,9 @@ func (a *app) log() *slog.Logger {
 }
 
 func (a *app) dialectValue() (getsetlock.Dialect, error) {
+	if a.dialect == "" {
+		return getsetlock.Float, nil
+	}
 	d, ok := getsetlock.Dialects()[a.dialect]
 	if !ok {
 		return d, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),

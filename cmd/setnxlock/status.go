@@ -82,12 +82,14 @@ func explain(err error) *failure {
 	return &failure{statusUnavailable, err, ""}
 }
 
+const passwordHint = "give the password: --redis redis://:password@host:port"
+
 // hintFor is what can be done about a server's refusal.
 func hintFor(reply string) string {
 	word, _, _ := strings.Cut(reply, " ")
 	switch word {
 	case "NOAUTH", "WRONGPASS":
-		return "give the password: --redis redis://:password@host:port"
+		return passwordHint
 	case "NOPERM":
 		return "the user's ACL forbids a command that the lock needs; setnxlock doctor tells which"
 	case "READONLY":
@@ -98,7 +100,7 @@ func hintFor(reply string) string {
 		return "this is a node of a cluster: give the address of the node that the reply names"
 	}
 	if strings.Contains(reply, "invalid password") || strings.Contains(reply, "operation not permitted") {
-		return "give the password: --redis redis://:password@host:port"
+		return passwordHint
 	}
 	return ""
 }

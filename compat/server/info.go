@@ -36,7 +36,7 @@ func (p *probe) askInfo() bool {
 // role asks again where INFO did not tell (ROLE: 2.8.12).
 func (p *probe) role() bool {
 	if p.r.Role != "" {
-		p.answers = append(p.answers, "INFO says "+p.r.Role)
+		p.asked, p.answers = []string{"–"}, []string{"INFO says " + p.r.Role}
 		return true
 	}
 	list, err := redis.Values(p.ask(compat.Cmd{"ROLE"})[0], nil)

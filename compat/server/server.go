@@ -173,7 +173,7 @@ func (p *probe) run() {
 // ask is session.ask for the record.
 func (p *probe) ask(cmds ...compat.Cmd) []any {
 	replies, lost := p.session.ask(cmds...)
-	if lost {
+	if lost && replies[0] == errClosed {
 		p.closers = append(p.closers, p.check)
 		p.r.ClosesConnections = true
 	}

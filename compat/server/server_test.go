@@ -235,6 +235,49 @@ func (c *keepingConn) Do(name string, args ...any) (any, error) {
 	return reply, err
 }
 
+// A server that does not answer EVAL at all has refused it, and nothing else.
+func TestProbeSilent(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	r, err := server.Probe(t.Context(), silent{s}, server.Options{Timeout: 20 * time.Millisecond})
+	if want := facts["noscript"]; err != nil || abilities(r) != want {
+		t.Errorf("%v: found %s", err, abilities(r))
+	}
+	if r.Kind != "redis" {
+		t.Errorf("kind %q", r.Kind)
+	}
+	empty(t, s)
+}
+
+type silent struct{ compat.Source }
+
+func (s silent) GetContext(ctx context.Context) (redis.Conn, error) {
+	c, err := s.Source.GetContext(ctx)
+	return &silentConn{Conn: c}, err
+}
+
+type silentConn struct {
+	redis.Conn
+	asked bool
+}
+
+func (c *silentConn) Send(name string, args ...any) error {
+	c.asked = c.asked || name == "EVAL"
+	return c.Conn.Send(name, args...)
+}
+
+func (c *silentConn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	if c.asked {
+		<-ctx.Done()
+		c.Close()
+		return nil, ctx.Err()
+	}
+	return redis.DoContext(c.Conn, ctx, name, args...)
+}
+
+func (c *silentConn) ReceiveContext(ctx context.Context) (any, error) {
+	return redis.ReceiveContext(c.Conn, ctx)
+}
+
 func TestProbeDeadServer(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	s.Close()

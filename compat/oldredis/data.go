@@ -147,7 +147,8 @@ func (s *Server) watched(db *space, cmd *command, positions []int, args []string
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), args))
 	for _, p := range probes {
-		if s.changed(p) && !(quiet[cmd.name] && nothingDone(reply)) {
+		idle := quiet[cmd.name] || overwriting[cmd.name] && !p.there
+		if s.changed(p) && !(idle && nothingDone(reply)) {
 			s.touch(p.db, p.key)
 		}
 	}
@@ -269,15 +270,16 @@ func (s *Server) translate(reply any) any {
 // A probe is a client of miniredis that watches a key: its EXEC tells whether a
 // command changed the key.
 type probe struct {
-	db   *space
-	key  string
-	peer *server.Peer
-	zset map[string]float64
+	db    *space
+	key   string
+	peer  *server.Peer
+	zset  map[string]float64
+	there bool // the key, before the command
 }
 
 func (s *Server) probe(db *space, key string) probe {
 	zset, _ := db.data.SortedSet(key)
-	p := probe{db, key, s.newPeer(db), zset}
+	p := probe{db, key, s.newPeer(db), zset, s.exists(db, key)}
 	s.dispatch(p.peer, []string{"WATCH", key})
 	return p
 }

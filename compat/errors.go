@@ -133,6 +133,13 @@ func UnknownCommand(err error) bool {
 		return false
 	}
 	s := strings.ToLower(string(e))
-	return strings.Contains(s, "unknown command") || strings.Contains(s, "unsupported command") ||
-		strings.Contains(s, "not supported") || strings.HasPrefix(s, "noperm")
+	if strings.Contains(s, "memory") { // "command not allowed when used memory > 'maxmemory'"
+		return false
+	}
+	for _, words := range []string{"unknown command", "unsupported command", "not supported", "noperm", "not allowed", "disabled command"} {
+		if strings.Contains(s, words) {
+			return true
+		}
+	}
+	return false
 }

@@ -100,15 +100,14 @@ func (g Guarded) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return err
 }
 
-// Check returns ErrUnsafeServer if there is no WATCH.
+// Check returns ErrUnsafeServer if there is no WATCH, or no MULTI.
 func (g Guarded) Check(c redis.Conn, key string) error {
 	_, _, err := compat.Watch(c, compat.Aux(key, "check:"+compat.NewToken()))
+	if err == nil {
+		_, err = compat.Exec(c, compat.Cmd{"EXISTS", key})
+	}
 	if compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WATCH (it came with 2.2)", "getsetlock.Classic")
+		return compat.Refuse(c, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.Classic")
 	}
-	if err != nil {
-		return err
-	}
-	compat.Unwatch(c)
-	return g.Options.Check(c, key)
+	return err
 }

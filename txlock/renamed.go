@@ -77,8 +77,9 @@ func (r Renamed) Check(c redis.Conn, key string) error {
 	}
 	from := compat.Aux(key, "check:"+compat.NewToken())
 	to := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := compat.Pipe(c, compat.Cmd{"SETEX", from, 10, "x"},
-		compat.Cmd{"RENAMENX", from, to}, compat.Cmd{"TTL", to}, compat.Cmd{"DEL", from}, compat.Cmd{"DEL", to})
+	replies, err := compat.Pipe(c,
+		compat.Cmd{"SETEX", from, 10, "x"}, compat.Cmd{"RENAMENX", from, to}, compat.Cmd{"TTL", to},
+		compat.Cmd{"SETEX", from, 10, "y"}, compat.Cmd{"RENAMENX", from, to}, compat.Cmd{"DEL", from}, compat.Cmd{"DEL", to})
 	if err != nil {
 		return err
 	}
@@ -87,6 +88,9 @@ func (r Renamed) Check(c redis.Conn, key string) error {
 	}
 	if ttl, err := compat.ReadTTL(replies[2], time.Second); err != nil || ttl == compat.NoTTL {
 		return compat.Refuse(c, "RENAMENX drops the TTL (it travels with the name since 2.4), so a dead holder's lock would last for ever", "txlock.Guarded")
+	}
+	if replies[4] != int64(0) {
+		return compat.Refuse(c, "RENAMENX renames onto a key that is held", "txlock.Guarded")
 	}
 	return nil
 }

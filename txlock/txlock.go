@@ -115,7 +115,8 @@ func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 }
 
 // Check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX
-// here, or can't be released safely.
+// here, or can't be extended or released safely. It runs what the lock runs on
+// a scratch key.
 func (o Options) Check(c redis.Conn, key string) error {
 	const use = "getsetlock.Classic"
 	scratch := compat.Aux(key, "check:"+compat.NewToken())
@@ -125,24 +126,21 @@ func (o Options) Check(c redis.Conn, key string) error {
 		return err
 	}
 	compat.Unwatch(c)
-	replies, err := compat.Pipe(c,
-		compat.Cmd{"SETEX", scratch, 10, "held"}, compat.Cmd{"SETNX", scratch, "taken"}, compat.Cmd{"DEL", scratch})
-	if err != nil {
-		return err
-	}
-	if err, ok := replies[0].(redis.Error); ok {
-		return err
-	}
-	if replies[1] != int64(0) {
-		return compat.Refuse(c, "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
-	}
-	if !o.Millis {
-		return nil
-	}
-	if _, err := c.Do("PTTL", scratch); compat.UnknownCommand(err) {
+
+	setex, _ := o.setex(scratch, "held", 10*time.Second)
+	expire, _ := o.expire(scratch, 10*time.Second)
+	replies, err := compat.Exec(c, setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
+	switch {
+	case compat.UnknownCommand(err) && o.Millis:
 		return compat.Refuse(c, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
-	} else if err != nil {
+	case compat.UnknownCommand(err):
+		return compat.Refuse(c, "it does not let us use MULTI, SETEX or EXPIRE", use)
+	case err != nil:
 		return err
+	case replies == nil || replies[1] != int64(0):
+		return compat.Refuse(c, "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
+	case replies[2] != int64(1):
+		return compat.Refuse(c, "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
 	}
 	return nil
 }

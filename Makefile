@@ -1,0 +1,40 @@
+# The commands of setnxlock. Each needs Go alone, but for the tests: they start a
+# real redis-server (Debian: redis-server), and `make lint` fetches staticcheck.
+
+GO ?= go
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 30s
+
+.PHONY: demo test race fuzz bench lint install
+
+## demo: the locks at work, on the embedded old Redis
+demo:
+	@$(GO) run ./cmd/setnxlock demo
+
+## test: everything, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS
+test:
+	$(GO) vet ./...
+	$(GO) test ./...
+
+## race: the same under the race detector
+race:
+	$(GO) test -race ./...
+
+## fuzz: the parsers of what foreign clients write, FUZZTIME each
+fuzz:
+	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./getsetlock
+	$(GO) test -run '^$$' -fuzz FuzzTimestamp -fuzztime $(FUZZTIME) ./txlock
+
+## bench: what a lock costs, as a ratio to two PINGs on the same connection
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+## lint: gofmt, vet and staticcheck
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+## install: the command, into GOBIN
+install:
+	$(GO) install ./cmd/setnxlock

@@ -232,6 +232,20 @@ func (k *Locker) lock(ctx, parent context.Context, key string, ttl time.Duration
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
 	start := k.o.Clock.Now()
+	l, err := k.acquire(ctx, key, ttl)
+	if closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
+		// The pool's connection was dead, and the key was found free: ask over a live one.
+		l, err = k.acquire(ctx, key, ttl)
+	}
+	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+	if errors.Is(err, ErrHeld) {
+		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+	}
+	return l, err
+}
+
+// acquire asks once, and settles.
+func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Lease, error) {
 	step, done := k.step(ctx, ttl)
 	l, err := k.backend.Acquire(step, k.o.Clock.Now, key, ttl)
 	done()
@@ -244,10 +258,6 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 		err = k.undo(ctx, l, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
 	case err != nil && !definite(err):
 		l, err = k.settle(ctx, l, ttl, err)
-	}
-	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
-	if errors.Is(err, ErrHeld) {
-		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
 	}
 	return l, err
 }
@@ -310,53 +320,66 @@ func (k *Locker) undo(ctx context.Context, l Lease, why error) error {
 	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
 }
 
-// extend extends l and settles what was left unknown: the lease returned is
-// l, or what the key was found to hold.
+// extend extends l and settles what was left unknown: it returns the lease
+// that the key was found to hold. What was found not to have run is tried once
+// more.
 func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease, error) {
-	step, done := k.step(ctx, ttl)
-	next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
-	done()
-	if err == nil || definite(err) || next.Value == l.Value {
-		// With one and the same value on the key before and after, asking again is harmless.
-		return next, err
+	for try := 1; ; try++ {
+		step, done := k.step(ctx, ttl)
+		next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
+		done()
+		if err == nil || definite(err) {
+			return next, err
+		}
+		st, readErr := k.inspect(ctx, l.Key, ttl)
+		switch {
+		case readErr != nil:
+			return next, err
+		case st.Value == next.Value && next.Value != l.Value:
+			return next, nil
+		case st.Value != l.Value:
+			return l, fmt.Errorf("%w: %q", ErrLost, l.Key)
+		case try == 2 || ctx.Err() != nil:
+			return l, err // the key holds l still: extended or not, its end is l's at the earliest
+		}
 	}
-	st, readErr := k.inspect(ctx, l.Key, ttl)
-	switch {
-	case readErr != nil:
-		return next, err
-	case st.Value == next.Value:
-		return next, nil
-	case st.Value != l.Value:
-		return l, fmt.Errorf("%w: %q", ErrLost, l.Key)
-	}
-	return l, err
 }
 
-// release releases l, once more if the outcome is unknown: it compares, so a
-// second one never removes another client's lock (any/lost-reply-to-release).
+// release releases l. If the outcome is unknown it looks, and releases once
+// more if the key still holds l's value: it compares, so a second one never
+// removes another client's lock (any/lost-reply-to-release).
 func (k *Locker) release(ctx context.Context, l Lease) error {
-	var err error
-	for try := 0; try < 2; try++ {
-		step, done := k.step(ctx, k.o.Timeout)
-		if ctx.Err() != nil {
+	inTime := k.o.Clock.Now().Before(l.Until)
+	for try := 1; ; try++ {
+		ctx, done := k.orCleanup(ctx)
+		err := k.backend.Release(ctx, k.o.Clock.Now, l)
+		if err == nil || definite(err) && !errors.As(err, new(unsent)) {
 			done()
-			step, done = k.cleanup(ctx)
-		}
-		again := err != nil
-		err = k.backend.Release(step, k.o.Clock.Now, l)
-		done()
-		switch {
-		case err == nil:
-			return nil
-		case again && errors.Is(err, ErrLost):
-			return nil // the first one got through
-		case errors.Is(err, ErrLost), errors.Is(err, ErrForeign), errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrInvalid):
 			return err
-		case l.Ambiguous && !errors.As(err, new(unsent)):
+		}
+		if l.Ambiguous && !errors.As(err, new(unsent)) || try == 2 {
+			done()
 			return &UnknownError{Lease: l, Err: err}
 		}
+		st, readErr := k.backend.Inspect(ctx, k.o.Clock.Now, l.Key)
+		done()
+		switch {
+		case readErr != nil:
+			return &UnknownError{Lease: l, Err: err}
+		case st.Value != l.Value && inTime:
+			return nil // it got through
+		case st.Value != l.Value:
+			return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+		}
 	}
-	return &UnknownError{Lease: l, Err: err}
+}
+
+// orCleanup is a step's context, or a cleanup's if ctx has ended.
+func (k *Locker) orCleanup(ctx context.Context) (context.Context, func()) {
+	if ctx.Err() != nil {
+		return k.cleanup(ctx)
+	}
+	return k.step(ctx, k.o.Timeout)
 }
 
 // step bounds one step by ctx, Options.Timeout and ttl. A context that can't be

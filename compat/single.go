@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -71,13 +74,37 @@ func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	return next, err
 }
 
+// A pool's idle connections are all dead after a restart of the server or a
+// night under its timeout, and each one is found out by using it.
+const staleAtMost = 16
+
+// again is do for a step that can be repeated without harm, because it only
+// reads: it goes on to the next connection as long as the one it got turns out
+// to be closed.
+func (s *single) again(ctx context.Context, step func(redis.Conn) error) error {
+	var err error
+	for range staleAtMost {
+		if err = s.do(ctx, step); !closed(err) {
+			break
+		}
+	}
+	return err
+}
+
+// closed reports that a connection was found closed. A time limit that ran out
+// is no such finding: the next connection would only take as long again.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 func (s *single) Release(ctx context.Context, now func() time.Time, l Lease) error {
 	return s.do(ctx, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
 }
 
 func (s *single) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
 	st := State{Key: key, TTL: NoTTL}
-	err := s.do(ctx, func(c redis.Conn) (err error) {
+	err := s.again(ctx, func(c redis.Conn) (err error) {
 		st, err = s.algo.Inspect(c, now(), key)
 		return err
 	})
@@ -111,7 +138,7 @@ func (s *single) check(ctx context.Context, key string) error {
 		if ctx.Err() != nil || errors.As(err, new(unsent)) || errors.Is(err, ErrUnsafeServer) || errors.As(err, &e) {
 			return err
 		}
-		if s.do(ctx, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+		if s.again(ctx, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
 			return err
 		}
 	}

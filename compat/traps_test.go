@@ -310,3 +310,39 @@ func TestProxyIsRefusedByReason(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A pool whose idle connections were all closed by the server, for having idled
+// or by a restart, does not fail a lock.
+func TestStaleConnections(t *testing.T) {
+	for name, a := range safe {
+		s := oldredis.Run(t, "2.4")
+		p := s.Pool()
+		p.MaxIdle = 8
+		k := compat.New(p, a, compat.Options{})
+		stale := func() {
+			var conns []redis.Conn
+			for range 8 {
+				c := p.Get()
+				c.Do("ECHO", "x") //nolint:errcheck
+				conns = append(conns, c)
+			}
+			for _, c := range conns {
+				c.Close()
+			}
+			s.Restart(oldredis.Keeping)
+		}
+		stale()
+		l, err := k.TryLock(background, "k", ttl)
+		if err != nil {
+			t.Fatalf("%s: TryLock over stale connections: %v", name, err)
+		}
+		stale()
+		if err := l.Extend(background, ttl); err != nil {
+			t.Errorf("%s: Extend over stale connections: %v", name, err)
+		}
+		stale()
+		if err := l.Release(background); err != nil {
+			t.Errorf("%s: Release over stale connections: %v", name, err)
+		}
+	}
+}

@@ -17,31 +17,6 @@ const ttl = 10 * time.Second
 
 var noon = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
 
-// record writes down what the server is asked and answers, one command a line.
-func record(s *oldredis.Server) *strings.Builder {
-	b := new(strings.Builder)
-	s.SetTrace(func(_ int, cmd []string, reply any) {
-		fmt.Fprintf(b, "%s → %s\n", strings.Join(cmd, " "), text(reply))
-	})
-	return b
-}
-
-func text(reply any) string {
-	switch r := reply.(type) {
-	case nil:
-		return "nil"
-	case []byte:
-		return string(r)
-	case []any:
-		all := make([]string, len(r))
-		for i := range r {
-			all[i] = text(r[i])
-		}
-		return "[" + strings.Join(all, " ") + "]"
-	}
-	return fmt.Sprint(reply)
-}
-
 func options(fence bool) getsetlock.Options {
 	return getsetlock.Options{Fence: fence, Nonce: func() string { return "000000000042" }}
 }
@@ -97,7 +72,7 @@ EXEC → [1]
 		s := oldredis.Run(t, "2.2")
 		conn := s.Dial()
 		conn.Do("SET", "k", "1330862340.5") //nolint:errcheck
-		b := record(s)
+		b := s.Record()
 		l, err := c.a.Acquire(conn, noon, "k", ttl)
 		if err != nil || l.How != compat.TakenOver {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)

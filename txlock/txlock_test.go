@@ -2,7 +2,6 @@ package txlock_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -20,34 +19,9 @@ const ttl = 10 * time.Second
 func transcript(t *testing.T, version string, f func(s *oldredis.Server, c redis.Conn)) string {
 	t.Helper()
 	s := oldredis.Run(t, version)
-	b := record(s)
+	b := s.Record()
 	f(s, s.Dial())
 	return b.String()
-}
-
-// record writes down what the server is asked and answers, one command a line.
-func record(s *oldredis.Server) *strings.Builder {
-	b := new(strings.Builder)
-	s.SetTrace(func(_ int, cmd []string, reply any) {
-		fmt.Fprintf(b, "%s → %s\n", strings.Join(cmd, " "), text(reply))
-	})
-	return b
-}
-
-func text(reply any) string {
-	switch r := reply.(type) {
-	case nil:
-		return "nil"
-	case []byte:
-		return string(r)
-	case []any:
-		all := make([]string, len(r))
-		for i := range r {
-			all[i] = text(r[i])
-		}
-		return "[" + strings.Join(all, " ") + "]"
-	}
-	return fmt.Sprint(reply)
 }
 
 func options(token string) txlock.Options {
@@ -192,7 +166,7 @@ func TestRefusals(t *testing.T) {
 		s := oldredis.Run(t, "2.4")
 		conn := s.Dial()
 		conn.Do("SET", "k", "other") //nolint:errcheck
-		b := record(s)
+		b := s.Record()
 		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s: %v, want ErrHeld", c.name, err)
 		}

@@ -61,3 +61,17 @@ func ExampleServer_SetFault() {
 	fmt.Println(err, c.Err() != nil, holder)
 	// Output: EOF true A
 }
+
+// A test of a protocol reads as the protocol does.
+func ExampleServer_Record() {
+	s := oldredis.MustNew("2.0", oldredis.Options{})
+	defer s.Close()
+	t := s.Record()
+	c := s.Dial()
+	c.Do("SETEX", "job", 30, "alice")
+	c.Do("SETNX", "job", "bob")
+	fmt.Print(t)
+	// Output:
+	// SETEX job 30 alice → OK
+	// SETNX job bob → 1
+}

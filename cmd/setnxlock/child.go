@@ -205,6 +205,9 @@ func (c *child) end(signals *signals, grace time.Duration) (status int) {
 			if !ok || !ws.Stopped() {
 				status, changes = shellStatus(ws), nil
 			}
+			if changes == nil && over == nil {
+				return status // and nothing outlives a SIGKILL
+			}
 		case <-look.C:
 			if changes == nil && syscall.Kill(-c.group, 0) != nil {
 				return status // the last of the group is gone

@@ -286,7 +286,7 @@ func wrap(text string, width int) []string {
 func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r server.Report) error {
 	choice, err := a.chooseFor(r, true)
 	if err == nil && a.algorithm != "auto" {
-		err = a.judge(ctx, pool, &choice)
+		err = a.judge(ctx, pool, r, &choice)
 	}
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
@@ -298,7 +298,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r s
 	}
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
 	if choice.Name == "getset:classic" {
-		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover: see the risks")
+		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover")
 	}
 	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && strings.HasPrefix(choice.Name, "tx:") {
 		d.Unsafe = append(d.Unsafe, "it may drop held locks when its memory is full: set maxmemory-policy noeviction")
@@ -307,12 +307,18 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r s
 }
 
 // judge puts the algorithm that was asked for in the place of the best one.
-func (a *app) judge(ctx context.Context, pool *redis.Pool, best *auto.Choice) error {
+func (a *app) judge(ctx context.Context, pool *redis.Pool, r server.Report, best *auto.Choice) error {
 	c, err := a.pick(ctx, pool, "doctor", true)
 	if err != nil || c.name == best.Name {
 		return err
 	}
-	best.Why = "it was asked for, and what it needs is there; the safest here is " + best.Name
-	best.Name, best.Risks = c.name, nil
+	why := "it was asked for, and what it needs is there; the safest here is " + best.Name
+	best.Risks = nil
+	if d, err := a.dialectValue(); err == nil && strings.HasPrefix(c.name, "getset:") {
+		if timestamps, err := auto.Choose(r, auto.Options{Fence: r.Multi, Dialect: d}); err == nil {
+			best.Risks = timestamps.Risks
+		}
+	}
+	best.Name, best.Why = c.name, why
 	return nil
 }

@@ -24,12 +24,17 @@ import (
 // TestMain makes this test binary answer to three names on PATH, in scripts
 // and in exec.Command.
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", noRaceSleep) //nolint:errcheck // its value can't be wrong
 	testscript.Main(m, map[string]func(){
 		"setnxlock": main,
 		"puppet":    puppet,
 		"addone":    addone,
 	})
 }
+
+// noRaceSleep: with -race a process sleeps a second before it exits, and here
+// are a thousand of them.
+const noRaceSleep = "atexit_sleep_ms=0"
 
 // puppet is a child that does what words on its stdin say, and says on stdout
 // what it has done and which signals it got.
@@ -86,6 +91,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: os.Getenv("UPDATE") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", noRaceSleep)
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"redis": scriptRedis,
 			"do":    scriptDo,

@@ -117,9 +117,8 @@ func (a *app) check(ctx context.Context, pool *redis.Pool, c candidate, key stri
 	if err == nil || !broken {
 		return err
 	}
-	if strings.Contains(err.Error(), "redigo: ") { // its word for what is not the protocol
-		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is no Redis: %w", serverName(a.redis), err),
-			"give the server's address with --redis or in SETNXLOCK_REDIS"}
+	if noRedis(err) || silent(err) {
+		return a.unreachable(ctx, err)
 	}
 	again, dialErr := pool.GetContext(ctx)
 	if dialErr != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -47,12 +48,24 @@ func (a *app) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := explain(err)
-	if _, refused := err.(redis.Error); !refused {
-		f = &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", serverName(a.redis), err),
-			"give the server's address with --redis or in SETNXLOCK_REDIS"}
+	const hint = "give the server's address with --redis or in SETNXLOCK_REDIS"
+	var refused redis.Error
+	switch {
+	case errors.As(err, &refused):
+		return explain(err)
+	case noRedis(err):
+		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is no Redis: %w", serverName(a.redis), err), hint}
 	}
-	return f
+	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", serverName(a.redis), err), hint}
+}
+
+// noRedis reports that an answer was not in Redis's protocol.
+func noRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ") }
+
+// silent reports that a server took longer to answer than --timeout.
+func silent(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
 }
 
 // redisURL makes a URL of what --redis was given. Its errors don't repeat the

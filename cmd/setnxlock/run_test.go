@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -272,6 +273,22 @@ func TestSignalsEndTheWait(t *testing.T) {
 		}
 		if v, _ := redis.String(ask(t, address, "GET", "job"), nil); v != "somebody else's" {
 			t.Errorf("the holder's lock is gone: %q", v)
+		}
+	}
+}
+
+// A server that takes connections and says nothing is unreachable, too.
+func TestSilentServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, algorithm := range []string{"auto", "getset", "tx", "getset:classic"} {
+		s := play(t, l.Addr().String(), "run", "--timeout", "50ms", "--algorithm", algorithm, "job", "--", "puppet")
+		s.want(statusUnavailable, "")
+		if strings.Contains(s.errs.String(), "proxy") {
+			t.Errorf("%s: taken for a proxy: %s", algorithm, s.errs)
 		}
 	}
 }

@@ -79,6 +79,9 @@ func explain(err error) *failure {
 	case errors.As(err, &refused):
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hintFor(string(refused))}
 	}
+	if silent(err) {
+		err = fmt.Errorf("the server does not answer: %w", err)
+	}
 	return &failure{statusUnavailable, err, ""}
 }
 

@@ -16,9 +16,10 @@ type wait struct {
 	pause time.Duration
 	due   bool // the end that was known has come
 
-	seen   State     // the last state that was read
-	since  time.Time // since when seen.Value has stood unchanged without an end
-	failed time.Time // since when nothing but errors came; zero: the last step went well
+	held   *HeldError // who was in the way, when it was last looked
+	seen   State      // the last state that was read
+	since  time.Time  // since when seen.Value has stood unchanged without an end
+	failed time.Time  // since when nothing but errors came; zero: the last step went well
 }
 
 // after returns nil when another attempt is worth making after the n-th ended
@@ -32,7 +33,7 @@ func (w *wait) after(ctx context.Context, err error, n int) error {
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
-			until = held.Until
+			w.held, until = held, held.Until
 		}
 		return w.untilFree(ctx, until)
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown):
@@ -69,6 +70,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 		if st.Status == StatusFree || st.Status == StatusDead {
 			return nil
 		}
+		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -137,6 +139,9 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 	var u *UnknownError
 	if errors.As(err, &u) {
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(ctx.Err(), u))
+	}
+	if w.held != nil { // in words only: the error must not be ErrHeld
+		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, ctx.Err(), w.held)
 	}
 	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, ctx.Err())
 }

@@ -1,0 +1,82 @@
+package race
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A trace that is read and written says what it said before.
+func TestJSONRoundTrip(t *testing.T) {
+	for name, tr := range renderTraces(t) {
+		var first, second bytes.Buffer
+		if err := tr.WriteJSON(&first); err != nil {
+			t.Fatal(err)
+		}
+		again, err := ReadTrace(bytes.NewReader(first.Bytes()))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := again.WriteJSON(&second); err != nil {
+			t.Fatal(err)
+		}
+		if first.String() != second.String() {
+			t.Errorf("%s changes when it is read and written", name)
+		}
+		if Timeline(tr, TimelineOptions{}) != Timeline(again, TimelineOptions{}) {
+			t.Errorf("%s looks different when it has been read and written", name)
+		}
+	}
+}
+
+// The traces of testdata have no member that a trace has not: the doc comment
+// of WriteJSON is the whole format.
+func TestJSONMembers(t *testing.T) {
+	files, _ := filepath.Glob("testdata/render/*.json")
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields()
+		if err := d.Decode(new(Trace)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReadTraceRefuses(t *testing.T) {
+	good, err := os.ReadFile("testdata/render/release-after-expiry.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`setnxlock-trace/1`, `setnxlock-trace/2`, `format "setnxlock-trace/2"`},
+		{`{"n": 2,`, `{"n": 3,`, "event 2 is numbered 3"},
+		{`"at_ms": 11000, "who": "C1", "cmd": "DEL", "reply": "1", "why": "C1 is done and releases. The`, `"at_ms": 1, "who": "C1", "cmd": "DEL", "reply": "1", "why": "C1 is done and releases. The`, "time goes back"},
+		{`"who": "time", "note": "time +11s"`, `"who": "time"`, "neither a cmd nor a note"},
+		{`"cmd": "DEL"`, `"cmd": "DEL", "lost": "hope"`, `lost "hope"`},
+		{`"state": "holds"`, `"state": "hopes"`, `C1 is "hopes"`},
+		{`"step": 5`, `"step": 4`, "exclusion is not broken by event 4"},
+		{`"to": 1}`, `"to": 99999}`, "leads to state 99999"},
+		{`{"name": "C2",`, `{"name": "C1",`, "no name of its own"},
+	} {
+		bad := strings.Replace(string(good), c.old, c.new, 1)
+		if bad == string(good) {
+			t.Errorf("testdata has no %s", c.old)
+			continue
+		}
+		if _, err := ReadTrace(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.new, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "{", "[]", "null", string(good) + "{}"} {
+		if _, err := ReadTrace(strings.NewReader(bad)); err == nil {
+			t.Errorf("%.20q was read", bad)
+		}
+	}
+}

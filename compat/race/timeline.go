@@ -272,7 +272,7 @@ func (p *timeline) argument() {
 	}
 	p.sources()
 	if p.t.Schedule != "" {
-		p.b.WriteString(pad("replay", labelWidth) + clean(Replay(p.t)) + "\n") // in one line: it is there to be copied
+		p.b.WriteString(pad("replay", labelWidth) + clean(replayLine(p.t)) + "\n") // in one line: it is there to be copied
 	}
 }
 
@@ -311,8 +311,8 @@ func (p *timeline) legend() string {
 	return strings.Join(s, "   ")
 }
 
-// Replay is the command that runs the trace again.
-func Replay(t Trace) string {
+// replayLine is the command that runs the trace again.
+func replayLine(t Trace) string {
 	return "setnxlock race replay '" + strings.ReplaceAll(t.Schedule, "'", `'\''`) + "'"
 }
 

@@ -159,7 +159,7 @@ func (p *timeline) rows() []tableRow {
 	var rows []tableRow
 	marks := func(belief map[string]Belief) (m []string) {
 		for _, c := range p.t.Clients {
-			m = append(m, mark(belief[c.Name].State))
+			m = append(m, beliefMark(belief[c.Name].State))
 		}
 		return m
 	}
@@ -305,7 +305,7 @@ func (p *timeline) legend() string {
 			}
 			return false
 		}) {
-			s = append(s, mark(m.state)+" "+m.text)
+			s = append(s, beliefMark(m.state)+" "+m.text)
 		}
 	}
 	return strings.Join(s, "   ")
@@ -350,8 +350,8 @@ func (p *timeline) paint(s, color string) string {
 
 // The words of a step, which are the same in every form.
 
-// mark is the left edge of a column: a client's belief in one letter.
-func mark(state string) string {
+// beliefMark is the left edge of a column: a client's belief in one letter.
+func beliefMark(state string) string {
 	switch state {
 	case Holds:
 		return "#"

@@ -1,0 +1,106 @@
+package race
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Choice is one step of a schedule: who goes on, and what goes wrong.
+type Choice struct {
+	Verb   Verb
+	Client int           // from 0, where the verb is a client's
+	By     time.Duration // of Clock, Pass and PassUnreaped
+}
+
+// A Verb says what a Choice does.
+type Verb uint8
+
+const (
+	// Step: the client's next command runs, after it has read its clock if it
+	// is about to; then it goes on to the next place where it can be stopped.
+	Step Verb = iota
+	// Run is Step to the end of the attempt.
+	Run
+	// Drop: the command runs and its reply is lost. All commands of a write
+	// have run; to lose it in between is Cut.
+	Drop
+	// Sever: the write never arrives.
+	Sever
+	// Cut: the connection breaks before the command, and the earlier ones of
+	// the same write have run.
+	Cut
+	// Stall is Step up to where the client would read its clock to learn
+	// whether what it was given still lasts. It goes on once time has passed.
+	Stall
+	// Look: the client reads its clock and does not send yet.
+	Look
+	// Crash: it does nothing ever more.
+	Crash
+	// Pause: it does nothing until Resume.
+	Pause
+	Resume
+	// Clock sets the client's clock forward.
+	Clock
+
+	// Pass: time passes; what has expired is reaped, as a server does within
+	// 100 ms.
+	Pass
+	// PassUnreaped: time passes and what has expired is still in memory.
+	PassUnreaped
+	// Reap: the server removes what has expired.
+	Reap
+	// Restart: the server restarts empty, and all connections are cut.
+	Restart
+	// Failover: as Restart, with what there was before the last write.
+	Failover
+	// Evict: the server drops the key.
+	Evict
+)
+
+var clientVerbs = map[string]Verb{
+	"step": Step, "run": Run, "drop": Drop, "sever": Sever, "cut": Cut, "stall": Stall, "look": Look,
+	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock,
+}
+
+var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict}
+
+// String is the word of a schedule, in its one canonical form: "C1", "C1-" for
+// a lost reply, "C1.cut", "+9s", "+9s~" with nothing reaped, "redis.restart".
+func (c Choice) String() string {
+	who := fmt.Sprintf("C%d", c.Client+1)
+	switch c.Verb {
+	case Step:
+		return who
+	case Run:
+		return who + "*"
+	case Drop:
+		return who + "-"
+	case Clock:
+		return who + ".clock" + signed(c.By)
+	case Pass:
+		return "+" + c.By.String()
+	case PassUnreaped:
+		return "+" + c.By.String() + "~"
+	}
+	for name, v := range serverVerbs {
+		if v == c.Verb {
+			return "redis." + name
+		}
+	}
+	for name, v := range clientVerbs {
+		if v == c.Verb {
+			return who + "." + name
+		}
+	}
+	return "?"
+}
+
+func signed(d time.Duration) string {
+	if d < 0 {
+		return d.String()
+	}
+	return "+" + d.String()
+}
+
+// clients reports whether the choice is a client's own.
+func (c Choice) clients() bool { return c.Verb < Pass }

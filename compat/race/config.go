@@ -1,0 +1,243 @@
+package race
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A Config is what is explored: whose lock, on which server, how many clients,
+// and what may go wrong how often. The zero value of a field is its default.
+type Config struct {
+	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded",
+	// "broken/del-setnx". With plus signs, "getset:classic+tx:classic", it
+	// names one for each client, the last one for all that remain.
+	Algorithm string
+
+	// New makes an algorithm of your own. Its values must come from token, which
+	// returns twelve digits, different for each client and call; everything
+	// else from its arguments. Algorithm is then only what it is called.
+	New func(token func() string) compat.Algorithm
+
+	// Bare runs the algorithm alone, without compat.Locker.
+	Bare bool
+
+	Server   string // a version or profile of oldredis; default "2.4"
+	Clients  int    // default 2, at most 4
+	Attempts int    // of each client; default 2, at most 9
+
+	TTL  time.Duration   // default 10 s
+	Skew []time.Duration // what each client's clock shows more than the server's
+	Key  string          // default "lock.report"
+
+	// Given are commands that the server has run before: "SET {key} t=-2s",
+	// where {key} is Key and t=-2s the timestamp of two seconds ago.
+	Given []string
+
+	Faults Faults
+	Ticks  int // how often time jumps
+
+	Extend bool // holders extend once before they release
+	Poll   bool // an attempt looks at the key first, as a waiting Lock does
+	Effect bool // holders write to a storage, which accepts no older fence than it has seen
+	Fence  bool // the algorithm draws fences
+
+	Invariants []string      // default: all that apply; see Invariants
+	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
+
+	MaxStates int   // 0: 50 million
+	MaxMemory int64 // bytes; 0: 1.5 GB
+
+	// NoSymmetry tells clients apart that are alike: six times the states for
+	// three of them, and nothing found that is not found without.
+	NoSymmetry bool
+
+	// Verify runs all client code twice, to catch what is not deterministic.
+	Verify bool
+
+	Progress func(Stats) // called now and then, by Explore
+
+	// Name is what the run is called in a trace.
+	Name string
+}
+
+// Faults are the accidents of a run and how many of each there may be.
+type Faults struct {
+	LostReplies  int  // the command ran, the answer never came
+	LostRequests int  // the command never arrived
+	Cuts         int  // the connection broke between two commands of one write
+	Crash        bool // clients die for good, anywhere
+	Restart      int  // the server restarts empty
+	Failover     int  // a replica takes over that has not seen the last write
+	Evict        int  // the server drops the key
+	Unreaped     bool // keys that have expired may still be in memory
+}
+
+// maxClients is how many a state has room for.
+const maxClients = 4
+
+// complete returns c with its defaults, or what is wrong with it.
+func (c Config) complete() (*Config, error) {
+	c.Server = orString(c.Server, "2.4")
+	c.Key = orString(c.Key, "lock.report")
+	c.Clients, c.Attempts = orInt(c.Clients, 2), orInt(c.Attempts, 2)
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	if c.MaxStates == 0 {
+		c.MaxStates = 50_000_000
+	}
+	if c.MaxMemory == 0 {
+		c.MaxMemory = 1500 << 20
+	}
+	if c.Algorithm == "" && c.New != nil {
+		c.Algorithm = "own"
+	}
+	if c.Name == "" {
+		c.Name = c.Algorithm + " on " + c.Server
+	}
+	switch {
+	case c.Clients < 1 || c.Clients > maxClients:
+		return nil, fmt.Errorf("race: %d clients, want 1 to %d", c.Clients, maxClients)
+	case c.Attempts < 1 || c.Attempts > 9:
+		return nil, fmt.Errorf("race: %d attempts, want 1 to 9", c.Attempts)
+	case c.TTL < 0 || c.TTL > time.Hour || c.TTL%time.Millisecond != 0:
+		return nil, fmt.Errorf("race: a ttl of %v, want whole milliseconds, an hour at most", c.TTL)
+	case len(c.Skew) > c.Clients:
+		return nil, fmt.Errorf("race: %d clocks for %d clients", len(c.Skew), c.Clients)
+	case !slices.Contains(append(oldredis.Versions(), oldredis.Profiles()...), c.Server):
+		return nil, fmt.Errorf("race: no server %q: there are %s", c.Server,
+			strings.Join(append(oldredis.Versions(), oldredis.Profiles()...), ", "))
+	}
+	for _, n := range c.Faults.counts() {
+		if *n < 0 || *n > 7 {
+			return nil, fmt.Errorf("race: %d faults of a kind, want 0 to 7", *n)
+		}
+	}
+	if c.Ticks < 0 || c.Ticks > 15 {
+		return nil, fmt.Errorf("race: %d jumps of time, want 0 to 15", c.Ticks)
+	}
+	for _, s := range c.Skew {
+		if s%time.Millisecond != 0 || s.Abs() > time.Hour {
+			return nil, fmt.Errorf("race: a clock off by %v, want whole milliseconds, an hour at most", s)
+		}
+	}
+	if c.New == nil {
+		for _, name := range strings.Split(c.Algorithm, "+") {
+			if _, ok := registry[name]; !ok {
+				return nil, fmt.Errorf("race: no algorithm %q: there are %s", name, strings.Join(Algorithms(), ", "))
+			}
+		}
+	}
+	if c.Invariants == nil {
+		c.Invariants = c.applicable()
+	}
+	for _, v := range c.Invariants {
+		if !slices.Contains(Invariants(), v) {
+			return nil, fmt.Errorf("race: no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))
+		}
+		if v == "effect" && !c.Effect {
+			return nil, errors.New("race: the invariant effect needs Effect")
+		}
+		if v == "fence" && !c.Fence {
+			return nil, errors.New("race: the invariant fence needs Fence")
+		}
+	}
+	if c.Within == 0 {
+		c.Within = c.patience()
+	}
+	return &c, nil
+}
+
+// applicable are the invariants that hold of a lock without being asked for:
+// effect and fence need a storage and fences.
+func (c *Config) applicable() []string {
+	list := []string{"exclusion", "honesty", "progress", "report"}
+	if c.Effect {
+		list = append(list, "effect")
+	}
+	if c.Fence {
+		list = append(list, "fence")
+	}
+	return list
+}
+
+// patience is the ttl and a margin: a second for servers that count in whole
+// ones, another for those that poll, the difference of the clocks twice; and
+// for locks that are repaired, the ttl once more, during which they are watched.
+func (c *Config) patience() time.Duration {
+	d := c.TTL + 2*time.Second + c.TTL/10
+	var skew time.Duration
+	for _, s := range c.Skew {
+		skew = max(skew, s.Abs())
+	}
+	if _, ok := c.algorithm(&agent{c: c}).(compat.Repairer); ok {
+		d += c.TTL + time.Second
+	}
+	return d + 2*skew
+}
+
+// skew of a client's clock, in milliseconds.
+func (c *Config) skew(client int) int64 {
+	if client < len(c.Skew) {
+		return c.Skew[client].Milliseconds()
+	}
+	return 0
+}
+
+// runs is the name of the algorithm that a client runs.
+func (c *Config) runs(client int) string {
+	names := strings.Split(c.Algorithm, "+")
+	return names[min(client, len(names)-1)]
+}
+
+// algorithm is a's own, its values told apart from all others'.
+func (c *Config) algorithm(a *agent) compat.Algorithm {
+	if c.New != nil {
+		return c.New(a.token)
+	}
+	return registry[c.runs(a.id)].make(c, a.token)
+}
+
+func (c *Config) bare(client int) bool {
+	return c.Bare || c.New == nil && registry[c.runs(client)].bare
+}
+
+// alike reports whether two clients differ in nothing but their name.
+func (c *Config) alike(i, j int) bool {
+	return c.skew(i) == c.skew(j) && c.runs(i) == c.runs(j)
+}
+
+// checks reports whether an invariant is to be checked.
+func (c *Config) checks(invariant string) bool { return slices.Contains(c.Invariants, invariant) }
+
+func (f *Faults) counts() []*int {
+	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Restart, &f.Failover, &f.Evict}
+}
+
+func orString(s, or string) string {
+	if s == "" {
+		return or
+	}
+	return s
+}
+
+func orInt(n, or int) int {
+	if n == 0 {
+		return or
+	}
+	return n
+}
+
+// Stats are how far an exploration has come.
+type Stats struct {
+	States      int
+	Transitions int
+	Depth       int // choices since the beginning
+	Elapsed     time.Duration
+}

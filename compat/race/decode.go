@@ -1,0 +1,113 @@
+package race
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+var (
+	tokenForm = regexp.MustCompile(`0000007([0-9])([0-9]{2})[0-9]7`)
+	stampForm = regexp.MustCompile(`\b(?:([0-9]{10})(\.[0-9]{3,15})?|([0-9]{13})|([0-9]{19}))\b`)
+)
+
+// decode makes values readable: times as "t=10s" since the run began, tokens
+// as the client that wrote them, «C1», or «C1.2» in its second attempt.
+func decode(s string) string {
+	s = stampForm.ReplaceAllStringFunc(s, func(v string) string {
+		if tokenForm.MatchString(v) && !strings.Contains(v, ".") {
+			return v
+		}
+		for _, d := range []getsetlock.Dialect{getsetlock.Float, getsetlock.Millis, getsetlock.Nanos} {
+			if t, ok := d.Parse(v); ok {
+				if since := millis(t); since > -1e9 && since < 1e9 {
+					return "t=" + seconds(since)
+				}
+			}
+		}
+		return v
+	})
+	return tokenForm.ReplaceAllStringFunc(s, func(v string) string {
+		m := tokenForm.FindStringSubmatch(v)
+		if n, _ := strconv.Atoi(m[2]); n > 1 {
+			return fmt.Sprintf("«C%s.%d»", m[1], n)
+		}
+		return "«C" + m[1] + "»"
+	})
+}
+
+// encode is the other way: t=-2s is that moment's timestamp, «C3» a token.
+func encode(s string) string {
+	if by, ok := strings.CutPrefix(s, "t="); ok {
+		if d, err := time.ParseDuration(by); err == nil {
+			return getsetlock.Float.Format(epoch.Add(d), nil)
+		}
+	}
+	if inner, ok := strings.CutPrefix(s, "«C"); ok {
+		if n, err := strconv.Atoi(strings.TrimSuffix(inner, "»")); err == nil && n > 0 && n < 10 {
+			return token(n-1, 0, 1)
+		}
+	}
+	return s
+}
+
+// commandText is a command as a reader wants it: without the key that all of
+// them are about.
+func commandText(cmds [][]string, key string) string {
+	list := make([]string, len(cmds))
+	for i, cmd := range cmds {
+		shown := make([]string, 0, len(cmd))
+		for n, a := range cmd {
+			if n == 1 && a == key {
+				continue
+			}
+			if a == "" {
+				a = `""`
+			}
+			shown = append(shown, decode(a))
+		}
+		list[i] = strings.Join(shown, " ")
+	}
+	return strings.Join(list, "; ")
+}
+
+// repliesText are the replies to one request: of a transaction only EXEC's.
+func repliesText(cmds [][]string, replies []any) string {
+	var list []string
+	for i, r := range replies {
+		if i < len(cmds) && (r == "QUEUED" || strings.EqualFold(cmds[i][0], "MULTI") && r == "OK") {
+			continue
+		}
+		list = append(list, replyText(r))
+	}
+	return strings.Join(list, "; ")
+}
+
+func replyText(r any) string {
+	switch r := r.(type) {
+	case nil:
+		return "nil"
+	case []byte:
+		return decode(string(r))
+	case string:
+		return decode(r)
+	case redis.Error:
+		return string(r)
+	case []any:
+		list := make([]string, len(r))
+		for i, e := range r {
+			list[i] = replyText(e)
+		}
+		return "[" + strings.Join(list, " ") + "]"
+	}
+	return fmt.Sprint(r)
+}
+
+// fenceKey is where key's fence is counted.
+func fenceKey(key string) string { return compat.FenceKey(key) }

@@ -1,0 +1,310 @@
+package race
+
+// Invariants returns the names of all invariants.
+//
+//	exclusion  at no moment do two clients hold the lock by their own clocks
+//	effect     the storage accepts no write from a holder once a newer one has written; needs a fence to hold
+//	honesty    no operation that reports success lied; nobody removes or changes another's lock while it lasts
+//	progress   when all clients are idle or dead, somebody can acquire within Config.Within
+//	report     ErrLost if and only if it was lost; ErrHeld only if somebody held it; unknown only if a message was lost
+//	fence      numbers grow in the order of acquisition
+func Invariants() []string {
+	return []string{"exclusion", "effect", "honesty", "progress", "report", "fence"}
+}
+
+// A breach is an invariant broken, and how.
+type breach struct {
+	how        fault
+	who, other uint8 // clients, from 0
+}
+
+type fault uint8
+
+const (
+	none fault = iota
+	twoHold
+	staleWrite
+	removedAnothers
+	changedAnothers
+	acquireLied
+	extendLied
+	stuck
+	notLost
+	gaveNothing
+	heldByNobody
+	unknownWithoutLoss
+	fenceOrder
+)
+
+func (f fault) invariant() string {
+	switch f {
+	case twoHold:
+		return "exclusion"
+	case staleWrite:
+		return "effect"
+	case removedAnothers, changedAnothers, acquireLied, extendLied:
+		return "honesty"
+	case stuck:
+		return "progress"
+	case notLost, gaveNothing, heldByNobody, unknownWithoutLoss:
+		return "report"
+	case fenceOrder:
+		return "fence"
+	}
+	return ""
+}
+
+// A keyState is what the server holds under the key.
+type keyState struct {
+	present bool   // in memory, dead or alive
+	alive   bool   // and has not expired
+	value   uint32 // two values are equal exactly if their numbers are
+	dies    int64  // ms; 0: never
+}
+
+// A ghost is what the invariants must remember and no client or server knows.
+type ghost struct {
+	writer      uint8 // 1 + the client that last changed the value; somebody; or nobody
+	prevWriter  uint8 // before the last write, for a failover
+	newest      uint8 // rank of the newest holder so far
+	newestFence uint8
+	stored      uint8 // rank of the last accepted write
+	storedFence uint8
+	mark        [maxClients]remark
+}
+
+const (
+	nobody   uint8 = 0
+	somebody uint8 = 7 // wrote before the run began
+)
+
+// A remark is a ghost's note about one client.
+type remark struct {
+	rank uint8 // its place in the order of acquisition
+	bits uint8
+}
+
+const (
+	mine  uint8 = 1 << iota // after its last command the key was its own
+	gave                    // a command of its own removed its own key, in this operation
+	saw                     // somebody else's value was on the key, in this attempt
+	stall                   // it waits for time to pass before it reads its clock
+)
+
+// A judge checks the invariants. It keeps nothing: both engines hand it what
+// happened, and the ghost.
+type judge struct {
+	c                                                     *Config
+	exclusion, effect, honesty, progress, report, fencing bool
+	tracks                                                bool // the writer is of interest
+	ranks                                                 bool
+	skew                                                  [maxClients]int64
+}
+
+func newJudge(c *Config) *judge {
+	j := &judge{c: c, exclusion: c.checks("exclusion"), effect: c.checks("effect"), honesty: c.checks("honesty"),
+		progress: c.checks("progress"), report: c.checks("report"), fencing: c.checks("fence")}
+	j.ranks = j.effect || j.fencing
+	j.tracks = j.honesty || j.report || j.ranks
+	for i := range c.Clients {
+		j.skew[i] = c.skew(i)
+	}
+	return j
+}
+
+type stances [maxClients]*stance
+
+// valid reports whether a client holds the lock by its own clock.
+func (j *judge) valid(st *stances, i int, now int64) bool {
+	return st[i].holds && now+j.skew[i] < st[i].until
+}
+
+// command judges what client i's command did to the key.
+func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState) breach {
+	if !j.tracks {
+		return breach{}
+	}
+	was, self := g.writer, uint8(i+1)
+	changed := before.present != after.present || before.value != after.value || before.dies != after.dies
+	if before.value != after.value {
+		g.prevWriter = was
+		g.writer = self
+		if !after.present {
+			g.writer = nobody
+		}
+	} else if changed {
+		g.prevWriter = was
+	}
+	if changed && after.present && g.writer == self && j.ranks {
+		g.rank(i)
+	}
+	m := &g.mark[i]
+	m.bits &^= mine
+	if after.alive && g.writer == self {
+		m.bits |= mine
+	}
+	if before.present && !after.present && was == self {
+		m.bits |= gave
+	}
+	for k := range j.c.Clients {
+		if st[k].phase == acquiring && (before.present && was != uint8(k+1) || after.present && g.writer != uint8(k+1)) {
+			g.mark[k].bits |= saw
+		}
+	}
+	if owner := int(was) - 1; j.honesty && changed && before.alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
+		if after.present {
+			return breach{changedAnothers, uint8(i), uint8(owner)}
+		}
+		return breach{removedAnothers, uint8(i), uint8(owner)}
+	}
+	return breach{}
+}
+
+// server notes what the server did to the key by itself.
+func (j *judge) server(g *ghost, after keyState) {
+	if !after.present {
+		g.writer = nobody
+	}
+}
+
+// rank makes client i the newest in the order of acquisition, and the order
+// dense again.
+func (g *ghost) rank(i int) {
+	top := max(g.newest, g.stored)
+	for _, m := range g.mark {
+		top = max(top, m.rank)
+	}
+	g.mark[i].rank = top + 1
+	g.dense()
+}
+
+func (g *ghost) dense() {
+	var used [16]bool
+	used[g.newest&15], used[g.stored&15] = true, true
+	for _, m := range g.mark {
+		used[m.rank&15] = true
+	}
+	var to [16]uint8
+	n := uint8(0)
+	for r := 1; r < 16; r++ {
+		if used[r] {
+			n++
+			to[r] = n
+		}
+	}
+	g.newest, g.stored = to[g.newest&15], to[g.stored&15]
+	for i := range g.mark {
+		g.mark[i].rank = to[g.mark[i].rank&15]
+	}
+}
+
+// result judges how an operation of client i ended. st is the client as it
+// goes on from there.
+func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach {
+	m, own := &g.mark[i], now+j.skew[i]
+	bits := m.bits
+	m.bits &^= mine | gave | saw
+	at := func(f fault, on bool) breach {
+		if !on {
+			return breach{}
+		}
+		return breach{how: f, who: uint8(i)}
+	}
+	switch {
+	case r.how == done && r.op == opAcquire && bits&mine == 0:
+		return at(acquireLied, j.honesty)
+	case r.how == done && r.op == opExtend && bits&mine == 0:
+		return at(extendLied, j.honesty)
+	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy:
+		return at(gaveNothing, j.report)
+	case r.how == lost && r.op != opAcquire && bits&mine != 0 && own < r.until:
+		return at(notLost, j.report)
+	case r.how == held && bits&saw == 0:
+		return at(heldByNobody, j.report)
+	case (r.how == unknown || r.how == failed) && !r.lossy:
+		return at(unknownWithoutLoss, j.report)
+	case r.how == done && r.op == opAcquire && j.fencing:
+		return at(fenceOrder, !g.fenced(m.rank, st.fence))
+	}
+	return breach{}
+}
+
+// fenced notes an acquisition of rank with its number, and reports whether
+// the numbers grow as the ranks do.
+func (g *ghost) fenced(rank uint8, fence int64) bool {
+	f := uint8(min(fence, 255))
+	if rank > g.newest {
+		ok := f > g.newestFence
+		g.newest, g.newestFence = rank, f
+		return ok
+	}
+	return rank == g.newest || f < g.newestFence
+}
+
+// write judges a write to the storage.
+func (j *judge) write(g *ghost, st *stance, i int) (accepted bool, b breach) {
+	if j.c.Fence && uint8(min(st.fence, 255)) < g.storedFence {
+		return false, b
+	}
+	m := g.mark[i]
+	if j.effect && m.rank < g.stored {
+		b = breach{how: staleWrite, who: uint8(i)}
+	}
+	g.stored = m.rank
+	if j.c.Fence {
+		g.storedFence = uint8(min(st.fence, 255))
+	}
+	return true, b
+}
+
+// state judges a state: who holds the lock in it.
+func (j *judge) state(st *stances, now int64) breach {
+	if !j.exclusion {
+		return breach{}
+	}
+	first := -1
+	for i := range j.c.Clients {
+		if !st[i].holds || now+j.skew[i] >= st[i].until {
+			continue
+		}
+		if first >= 0 {
+			return breach{twoHold, uint8(first), uint8(i)}
+		}
+		first = i
+	}
+	return breach{}
+}
+
+// tidy forgets of a client what no invariant will ask for, so that states that
+// differ in nothing else are one.
+func (j *judge) tidy(g *ghost, st *stances) {
+	if !j.tracks {
+		for i := range j.c.Clients {
+			g.mark[i].bits &= stall
+		}
+		return
+	}
+	ranked := false
+	for i := range j.c.Clients {
+		m := &g.mark[i]
+		switch st[i].phase {
+		case idle, finished:
+			ranked = ranked || m.rank != 0
+			*m = remark{}
+		case holding:
+			m.bits = 0
+		case acquiring:
+			if !j.report {
+				m.bits &= mine | stall
+			}
+		default:
+			m.bits &^= saw
+		}
+	}
+	if j.c.Faults.Failover == 0 {
+		g.prevWriter = nobody
+	}
+	if ranked {
+		g.dense()
+	}
+}

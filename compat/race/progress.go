@@ -1,0 +1,87 @@
+package race
+
+import (
+	"context"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A probe finds out how long the lock stays taken if all clients die now: a
+// fresh client waits for it with the shipping Locker.Lock, on a server of its own.
+type probe struct {
+	c    *Config
+	s    *oldredis.Server
+	late bool
+	end  time.Time
+}
+
+func newProbe(c *Config) *probe {
+	return &probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
+}
+
+// free reports whether the client has the lock within Config.Within.
+func (p *probe) free(snap oldredis.Snapshot) (ok bool) {
+	p.s.Restore(snap)
+	p.s.Reap()
+	p.end = p.s.Now().Add(p.c.Within)
+	defer func() {
+		if r := recover(); r != nil {
+			if _, late := r.(tooLate); !late {
+				panic(r)
+			}
+			ok = false
+		}
+	}()
+	fresh := &agent{c: p.c, id: p.c.Clients}
+	if p.c.Clients == maxClients {
+		fresh.id = 8
+	}
+	k := compat.New(p.s, unchecked{p.c.algorithm(fresh)}, compat.Options{
+		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 100 * time.Millisecond, MaxPoll: time.Second,
+	})
+	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
+	return err == nil
+}
+
+// unchecked hides an algorithm's Check and keeps its Repair.
+type unchecked struct{ compat.Algorithm }
+
+func (u unchecked) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	if r, ok := u.Algorithm.(compat.Repairer); ok {
+		return r.Repair(c, now, s, ttl)
+	}
+	return compat.ErrHeld
+}
+
+type tooLate struct{}
+
+// waiting is a clock on which a pause is over as soon as it has begun, and
+// time has passed on the server.
+type waiting struct {
+	clock.Clock
+	p *probe
+}
+
+func (w waiting) Now() time.Time                  { return w.p.s.Now() }
+func (w waiting) Since(t time.Time) time.Duration { return w.Now().Sub(t) }
+func (w waiting) Until(t time.Time) time.Duration { return t.Sub(w.Now()) }
+
+func (w waiting) Timer(d time.Duration) *clock.Timer {
+	w.p.s.Advance(d)
+	if w.p.s.Now().After(w.p.end) {
+		panic(tooLate{})
+	}
+	t := clock.NewMock().Timer(time.Hour)
+	c := make(chan time.Time, 1)
+	c <- w.Now()
+	t.C = c
+	return t
+}
+
+func (w waiting) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	return clock.NewMock().AfterFunc(d, f)
+}

@@ -1,0 +1,129 @@
+package race
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A request is a place where a client waits to be scheduled: what it is about
+// to do. Between two requests its code runs without anybody noticing.
+type request struct {
+	kind requestKind
+
+	// cmds run as one: a MULTI with all that it queues up to its EXEC, or a
+	// single command. What is queued touches only its own connection, so that
+	// nothing is lost by not stopping there.
+	cmds [][]string
+
+	// first and last say where cmds stand in the write that carries them. A
+	// write can be lost before it, cut between two of its commands, or its
+	// replies be lost after it; these are all the ways, each named once.
+	first, last bool
+}
+
+type requestKind uint8
+
+const (
+	readsClock requestKind = iota // asks for the time
+	sends                         // has sent a command, which is yet to run
+	works                         // writes to what the lock protects
+	ends                          // has made its last attempt
+)
+
+// An answer is what the world replies to a request.
+type answer struct {
+	ms      int64 // readsClock: the client's own time
+	replies []any // sends: of each command
+	lost    bool  // sends: an error instead, and the connection is dead
+}
+
+// groups cuts one pipelined write into requests.
+func groups(write [][]string) []request {
+	var all []request
+	var open [][]string // since a MULTI
+	for _, cmd := range write {
+		name := strings.ToUpper(cmd[0])
+		switch {
+		case open != nil:
+			open = append(open, cmd)
+			if name == "EXEC" || name == "DISCARD" {
+				all, open = append(all, request{kind: sends, cmds: open}), nil
+			}
+		case name == "MULTI":
+			open = [][]string{cmd}
+		default:
+			all = append(all, request{kind: sends, cmds: [][]string{cmd}})
+		}
+	}
+	if open != nil {
+		all = append(all, request{kind: sends, cmds: open})
+	}
+	all[0].first = true
+	all[len(all)-1].last = true
+	return all
+}
+
+// local reports whether the request touches nothing but its own connection, so
+// that it needs no scheduling of its own: it runs along with what stood before it.
+// multi says that the connection is in MULTI, where commands are only queued.
+func (r *request) local(multi bool) bool {
+	if r.kind != sends || len(r.cmds) != 1 {
+		return false
+	}
+	switch name := strings.ToUpper(r.cmds[0][0]); name {
+	case "MULTI", "UNWATCH", "DISCARD":
+		return true
+	case "EXEC", "WATCH":
+		return false
+	default:
+		return multi
+	}
+}
+
+// text is the request as a string that two share exactly if they are equal.
+func (r *request) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d%t%t", r.kind, r.first, r.last)
+	for _, cmd := range r.cmds {
+		fmt.Fprintf(&b, "%q", cmd)
+	}
+	return b.String()
+}
+
+// words encodes a command as redigo writes it.
+func words(cmd string, args []any) []string {
+	list := make([]string, 1, 1+len(args))
+	list[0] = cmd
+	for _, a := range args {
+		list = append(list, word(a))
+	}
+	return list
+}
+
+func word(a any) string {
+	switch a := a.(type) {
+	case string:
+		return a
+	case []byte:
+		return string(a)
+	case int:
+		return strconv.Itoa(a)
+	case int64:
+		return strconv.FormatInt(a, 10)
+	case float64:
+		return strconv.FormatFloat(a, 'g', -1, 64)
+	case bool:
+		if a {
+			return "1"
+		}
+		return "0"
+	case nil:
+		return ""
+	case redis.Argument:
+		return word(a.RedisArg())
+	}
+	return fmt.Sprint(a)
+}

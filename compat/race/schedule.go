@@ -1,0 +1,246 @@
+package race
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Schedule returns the choices in c's configuration as one line that needs
+// nothing else to be replayed:
+//
+//	tx:classic 2.4 2x1 : C1 C1 +9.898s C2 C1- C1.crash
+//
+// Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
+// skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
+// extend, poll, effect and fence.
+func Schedule(c Config, choices []Choice) string {
+	return c.line() + " : " + Words(choices)
+}
+
+// Words returns the choices alone.
+func Words(choices []Choice) string {
+	list := make([]string, len(choices))
+	for i, c := range choices {
+		list[i] = c.String()
+	}
+	return strings.Join(list, " ")
+}
+
+// line is the part of a schedule before the colon.
+func (c Config) line() string {
+	list := []string{orString(c.Algorithm, "own"), orString(c.Server, "2.4"),
+		fmt.Sprintf("%dx%d", orInt(c.Clients, 2), orInt(c.Attempts, 2))}
+	add := func(ok bool, s string) {
+		if ok {
+			list = append(list, s)
+		}
+	}
+	add(c.TTL != 0 && c.TTL != 10*time.Second, "ttl="+c.TTL.String())
+	if len(c.Skew) > 0 {
+		skews := make([]string, len(c.Skew))
+		for i, s := range c.Skew {
+			skews[i] = s.String()
+		}
+		list = append(list, "skew="+strings.Join(skews, ","))
+	}
+	add(c.Key != "" && c.Key != "lock.report", "key="+strconv.Quote(c.Key))
+	for _, g := range c.Given {
+		list = append(list, "given="+strconv.Quote(g))
+	}
+	add(c.Bare, "bare")
+	add(c.Extend, "extend")
+	add(c.Poll, "poll")
+	add(c.Effect, "effect")
+	add(c.Fence, "fence")
+	if full, err := (Config{Algorithm: c.Algorithm, New: c.New, Effect: c.Effect, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
+		check := strings.Join(c.Invariants, ",")
+		add(check != strings.Join(full.Invariants, ","), "check="+check)
+	}
+	if c.Within != 0 {
+		d := c
+		d.Within = 0
+		if full, err := d.complete(); err == nil {
+			add(full.Within != c.Within, "within="+c.Within.String())
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// ParseSchedule reads what Schedule writes. The words may also be written at
+// length: "C1 drop", "C1 clock +3s", "redis restart". Without a colon all of s is words.
+func ParseSchedule(s string) (Config, []Choice, error) {
+	var c Config
+	fields, err := fieldsQuoted(s)
+	if err != nil {
+		return c, nil, err
+	}
+	for i, f := range fields {
+		if f == ":" {
+			if err := c.parse(fields[:i]); err != nil {
+				return c, nil, err
+			}
+			fields = fields[i+1:]
+			break
+		}
+	}
+	choices, err := ParseWords(strings.Join(fields, " "))
+	return c, choices, err
+}
+
+// parse reads the fields before the colon.
+func (c *Config) parse(fields []string) error {
+	if len(fields) < 3 {
+		return fmt.Errorf("race: schedule begins with %q, want algorithm, server and clients × attempts", strings.Join(fields, " "))
+	}
+	c.Algorithm, c.Server = fields[0], fields[1]
+	clients, attempts, ok := strings.Cut(fields[2], "x")
+	var err1, err2 error
+	c.Clients, err1 = strconv.Atoi(clients)
+	c.Attempts, err2 = strconv.Atoi(attempts)
+	if !ok || err1 != nil || err2 != nil {
+		return fmt.Errorf("race: %q, want clients x attempts, as 2x1", fields[2])
+	}
+	for _, f := range fields[3:] {
+		if err := c.option(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) option(f string) (err error) {
+	name, value, _ := strings.Cut(f, "=")
+	switch name {
+	case "ttl":
+		c.TTL, err = time.ParseDuration(value)
+	case "within":
+		c.Within, err = time.ParseDuration(value)
+	case "key":
+		c.Key, err = strconv.Unquote(value)
+	case "given":
+		var g string
+		g, err = strconv.Unquote(value)
+		c.Given = append(c.Given, g)
+	case "skew":
+		for _, v := range strings.Split(value, ",") {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return fmt.Errorf("race: %q: %w", f, err)
+			}
+			c.Skew = append(c.Skew, d)
+		}
+	case "check":
+		c.Invariants = strings.Split(value, ",")
+	case "bare":
+		c.Bare = true
+	case "extend":
+		c.Extend = true
+	case "poll":
+		c.Poll = true
+	case "effect":
+		c.Effect = true
+	case "fence":
+		c.Fence = true
+	default:
+		return fmt.Errorf("race: %q is no part of a schedule", f)
+	}
+	if err != nil {
+		return fmt.Errorf("race: %q: %w", f, err)
+	}
+	return nil
+}
+
+// fieldsQuoted splits at spaces that stand outside of quotes.
+func fieldsQuoted(s string) ([]string, error) {
+	var all []string
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		end := 0
+		for end < len(s) && s[end] != ' ' && s[end] != '\t' && s[end] != '\n' {
+			if s[end] != '"' {
+				end++
+				continue
+			}
+			q, err := strconv.QuotedPrefix(s[end:])
+			if err != nil {
+				return nil, fmt.Errorf("race: %q: %w", s, err)
+			}
+			end += len(q)
+		}
+		all, s = append(all, s[:end]), s[end:]
+	}
+	return all, nil
+}
+
+// ParseWords reads the words of a schedule.
+func ParseWords(s string) ([]Choice, error) {
+	var all []Choice
+	fields := strings.Fields(s)
+	for i := 0; i < len(fields); i++ {
+		w := fields[i]
+		// A verb may stand apart from its subject: "C1 drop", "redis restart".
+		if subject := !strings.ContainsAny(w, ".*-+~"); subject && i+1 < len(fields) {
+			v := fields[i+1]
+			if _, ok := clientVerbs[v]; ok && w != "redis" || w == "redis" {
+				w, i = w+"."+v, i+1
+			}
+		}
+		if strings.HasSuffix(w, ".clock") && i+1 < len(fields) {
+			i++
+			w += fields[i]
+		}
+		c, err := parseWord(w)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func parseWord(w string) (Choice, error) {
+	bad := fmt.Errorf("race: %q is no word of a schedule: want C1, C1*, C1-, C1.sever, +9s, redis.restart, …", w)
+	if by, ok := strings.CutPrefix(w, "+"); ok {
+		verb := Pass
+		if b, ok := strings.CutSuffix(by, "~"); ok {
+			by, verb = b, PassUnreaped
+		}
+		d, err := time.ParseDuration(by)
+		if err != nil || d < 0 || d%time.Millisecond != 0 {
+			return Choice{}, bad
+		}
+		return Choice{Verb: verb, By: d}, nil
+	}
+	if name, ok := strings.CutPrefix(w, "redis."); ok {
+		v, ok := serverVerbs[name]
+		if !ok {
+			return Choice{}, bad
+		}
+		return Choice{Verb: v}, nil
+	}
+	if len(w) < 2 || w[0] != 'C' || w[1] < '1' || w[1] > '9' {
+		return Choice{}, bad
+	}
+	c := Choice{Client: int(w[1] - '1')}
+	switch rest := w[2:]; {
+	case rest == "":
+	case rest == "*":
+		c.Verb = Run
+	case rest == "-":
+		c.Verb = Drop
+	case strings.HasPrefix(rest, ".clock"):
+		d, err := time.ParseDuration(rest[len(".clock"):])
+		if err != nil || d%time.Millisecond != 0 {
+			return Choice{}, bad
+		}
+		c.Verb, c.By = Clock, d
+	default:
+		v, ok := clientVerbs[strings.TrimPrefix(rest, ".")]
+		if !ok || rest[0] != '.' || v == Clock {
+			return Choice{}, bad
+		}
+		c.Verb = v
+	}
+	return c, nil
+}

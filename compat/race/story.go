@@ -1,0 +1,228 @@
+package race
+
+import (
+	"fmt"
+	"strings"
+)
+
+// note is an event that is no command, in few words.
+func (s *story) note(d *deed) string {
+	switch d.choice.Verb {
+	case Pass, PassUnreaped:
+		return "time +" + secondsOf(d.choice.By)
+	case Reap:
+		return "reaps what has expired"
+	case Restart:
+		return "restarts empty"
+	case Failover:
+		return "a replica takes over"
+	case Evict:
+		return "evicts the key"
+	case Crash:
+		return "crashes"
+	case Pause:
+		return "stops (garbage collection)"
+	case Resume:
+		return "resumes"
+	case Clock:
+		return "its clock is set by " + signed(d.choice.By)
+	case Look:
+		return "reads its clock: " + seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+	}
+	switch {
+	case d.write && d.taken:
+		return "writes to the storage" + s.fenceText(d)
+	case d.write:
+		return "writes to the storage" + s.fenceText(d) + ": refused"
+	case len(d.cmds) == 0:
+		return "reads its clock: " + seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+	}
+	return ""
+}
+
+func (s *story) fenceText(d *deed) string {
+	if !s.w.c.Fence {
+		return ""
+	}
+	return fmt.Sprintf(", fence %d", s.w.players[d.choice.Client].fence)
+}
+
+// why is one sentence: why this client does this now, or what just happened.
+func (s *story) why(d *deed) string {
+	switch d.choice.Verb {
+	case Pass:
+		return "Nobody does anything" + s.expired() + "."
+	case PassUnreaped:
+		return "Nobody does anything" + s.expired() + ", and nothing that has expired is removed yet."
+	case Reap:
+		return "The server gets round to removing what has expired."
+	case Restart:
+		return "The server had saved nothing: every key is gone, and every connection is cut."
+	case Failover:
+		return "The master is gone before its last write has reached the replica: that write never was, and every connection is cut."
+	case Evict:
+		return "Memory is full, and the server drops the key, as if it were any other."
+	case Crash:
+		return "It does nothing ever more, and what it holds stays behind."
+	case Pause:
+		return "It is stopped, and does not know it."
+	case Resume:
+		return "It goes on where it was stopped, as if no time had passed."
+	case Clock:
+		return "Its clock now differs from the server's."
+	case Look:
+		return "It takes the time now and will send only later."
+	}
+	list := []string{s.reason(d)}
+	if l := s.loss(d); l != "" {
+		list = append(list, l)
+	}
+	for _, r := range d.results {
+		list = append(list, outcomeText(r))
+	}
+	if d.choice.Verb == Stall {
+		list = append(list, "the answer is slow to reach it")
+	}
+	return sentence(list)
+}
+
+func sentence(list []string) string {
+	text := strings.Join(list, "; ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func (s *story) expired() string {
+	b := s.server()
+	switch {
+	case s.prev.Value != "" && b.Value == "":
+		return ", and the key expires"
+	case b.Dead && !s.prev.Dead:
+		return ", and the key expires"
+	}
+	for i, p := range s.w.players {
+		if p.holds && s.w.now+s.w.judge.skew[i] >= p.until && s.trace.lastBelief(name(i)) == Holds {
+			return fmt.Sprintf(", and %s's lease runs out", name(i))
+		}
+	}
+	return ""
+}
+
+func (t *Trace) lastBelief(client string) string {
+	if n := len(t.Events); n > 0 {
+		return t.Events[n-1].Belief[client].State
+	}
+	return Idle
+}
+
+// loss says what the network did.
+func (s *story) loss(d *deed) string {
+	switch d.lost {
+	case "reply":
+		return "the server has done it, and the answer never comes"
+	case "request":
+		return "the connection breaks, and the server never sees it"
+	case "cut":
+		return "the connection breaks before this command, after the earlier ones of the same write"
+	}
+	return ""
+}
+
+func outcomeText(r result) string {
+	switch {
+	case r.op == opAcquire && r.how == done:
+		return "the lock is its own"
+	case r.op == opAcquire && r.how == held:
+		return "it gives up this attempt: another holds it"
+	case r.op == opAcquire && r.how == lost:
+		return "it was taken, and is lost already"
+	case r.op == opAcquire && r.how == unknown:
+		return "it can't know whether it has the lock"
+	case r.op == opAcquire:
+		return "this attempt has failed"
+	case r.op == opExtend && r.how == done:
+		return "the lease goes on"
+	case r.op == opRelease && r.how == done:
+		return "the lock is given back"
+	case r.how == lost:
+		return "it learns that the lock was lost"
+	case r.how == unknown:
+		return "it can't know whether that was done"
+	}
+	return "it fails"
+}
+
+// reason is why a client sends what it sends, from the command and from what
+// it is doing.
+func (s *story) reason(d *deed) string {
+	switch {
+	case d.write && !d.taken:
+		return "the storage has seen a newer fence, and refuses"
+	case d.write:
+		return "it does what it took the lock for"
+	case len(d.cmds) == 0:
+		return "it looks at its clock"
+	}
+	name := func(i int) string { return strings.ToUpper(d.cmds[i][0]) }
+	first := name(0)
+	inExec := ""
+	if first == "MULTI" && len(d.cmds) > 1 {
+		inExec = name(1)
+	}
+	aborted := len(d.replies) > 0 && inExec != "" && d.replies[len(d.replies)-1] == nil
+	text := commandReasons[reasonKey{d.phase, first, inExec}]
+	if text == "" {
+		text = commandReasons[reasonKey{anyPhase, first, inExec}]
+	}
+	if text == "" {
+		text = "it asks the server"
+	}
+	if aborted && d.lost == "" {
+		text += ", on the condition that nobody has touched the key; somebody has, and nothing is done"
+	}
+	return text
+}
+
+type reasonKey struct {
+	phase       phase
+	cmd, inExec string
+}
+
+const anyPhase = phase(255)
+
+var commandReasons = map[reasonKey]string{
+	{acquiring, "SETNX", ""}:         "it tries to make the key: only one can",
+	{acquiring, "MULTI", "SETNX"}:    "it tries to make the key, and draws a fence or sets an end in the same transaction",
+	{acquiring, "EXPIRE", ""}:        "it gives the key an end",
+	{acquiring, "PEXPIRE", ""}:       "it gives the key an end",
+	{acquiring, "GET", ""}:           "it looks what is on the key",
+	{acquiring, "TTL", ""}:           "it looks whether anything will end the key",
+	{acquiring, "WATCH", ""}:         "it asks to be told if anybody touches the key from here on",
+	{acquiring, "GETSET", ""}:        "it has read a time gone by: it takes the lock over, and the old value will tell whether it was the first",
+	{acquiring, "MULTI", "GETSET"}:   "it has read a time gone by: it takes the lock over",
+	{acquiring, "MULTI", "SETEX"}:    "it saw no key: it makes it, with its end",
+	{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it makes it, with its end",
+	{acquiring, "SETEX", ""}:         "it makes a key of its own, with an end",
+	{acquiring, "PSETEX", ""}:        "it makes a key of its own, with an end",
+	{acquiring, "RENAMENX", ""}:      "it gives that key the lock's name, if nothing has it",
+	{acquiring, "MULTI", "RENAMENX"}: "it gives that key the lock's name, if nothing has it, and draws a fence",
+	{acquiring, "DEL", ""}:           "it removes a key",
+	{acquiring, "SET", ""}:           "it makes the key with its end, if there is none",
+	{acquiring, "MULTI", "EXPIRE"}:   "it has found the key its own: it sets the end anew, which proves it",
+	{extending, "WATCH", ""}:         "it asks to be told if anybody touches the key from here on",
+	{extending, "GET", ""}:           "it looks whether the key is still its own",
+	{extending, "MULTI", "EXPIRE"}:   "the key is its own: it moves the end",
+	{extending, "GETSET", ""}:        "it writes a later end",
+	{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later end",
+	{releasing, "WATCH", ""}:         "it is done, and asks to be told if anybody touches the key from here on",
+	{releasing, "GET", ""}:           "it looks whether the key is still its own",
+	{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
+	{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
+	{releasing, "EVAL", ""}:          "it removes the key if it is its own",
+	{anyPhase, "UNWATCH", ""}:        "it no longer needs to know",
+	{anyPhase, "MULTI", ""}:          "it begins a transaction",
+	{anyPhase, "WATCH", ""}:          "it asks to be told if anybody touches the key from here on",
+	{anyPhase, "GET", ""}:            "it looks what is on the key",
+}

@@ -1,0 +1,114 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A wire is the connection that a client's code is given. Every command that
+// it carries is a request to the world; nothing on it waits.
+type wire struct {
+	a      *agent
+	buffer [][]string
+	err    error
+}
+
+var (
+	_ redis.ConnWithContext = (*wire)(nil)
+	_ redis.ConnWithTimeout = (*wire)(nil)
+)
+
+var errClosed = errors.New("race: connection closed")
+
+// GetContext gives the client a new connection: a Source for its Locker.
+func (a *agent) GetContext(ctx context.Context) (redis.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &wire{a: a}, nil
+}
+
+func (w *wire) Err() error { return w.err }
+
+func (w *wire) Close() error {
+	if w.err == nil {
+		w.err = errClosed
+	}
+	w.a.closed = true
+	return nil
+}
+
+func (w *wire) Send(cmd string, args ...any) error {
+	if w.err != nil {
+		return w.err
+	}
+	w.buffer = append(w.buffer, words(cmd, args))
+	return nil
+}
+
+// Do keeps to redigo's conventions: "" returns all replies to what was sent, a
+// command its own with the first error among all.
+func (w *wire) Do(cmd string, args ...any) (any, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	write := w.buffer
+	w.buffer = nil
+	if cmd != "" {
+		write = append(write, words(cmd, args))
+	}
+	if len(write) == 0 {
+		return nil, nil
+	}
+	replies, err := w.deliver(write)
+	if err != nil {
+		return nil, err
+	}
+	if cmd == "" {
+		return replies, nil
+	}
+	for _, r := range replies {
+		if e, ok := r.(redis.Error); ok {
+			return replies[len(replies)-1], e
+		}
+	}
+	return replies[len(replies)-1], nil
+}
+
+func (w *wire) deliver(write [][]string) ([]any, error) {
+	var replies []any
+	for _, r := range groups(write) {
+		got := w.a.request(r)
+		if got.lost {
+			w.err = io.ErrUnexpectedEOF
+			return nil, w.err
+		}
+		replies = append(replies, got.replies...)
+	}
+	return replies, nil
+}
+
+func (w *wire) DoContext(ctx context.Context, cmd string, args ...any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		if w.err == nil {
+			w.err = err // as redigo does it to a healthy connection
+		}
+		return nil, err
+	}
+	return w.Do(cmd, args...)
+}
+
+func (w *wire) DoWithTimeout(_ time.Duration, cmd string, args ...any) (any, error) {
+	return w.Do(cmd, args...)
+}
+
+var errNoReceive = errors.New("race: Flush and Receive are not explored: use Do")
+
+func (w *wire) Flush() error                                  { return errNoReceive }
+func (w *wire) Receive() (any, error)                         { return nil, errNoReceive }
+func (w *wire) ReceiveContext(context.Context) (any, error)   { return nil, errNoReceive }
+func (w *wire) ReceiveWithTimeout(time.Duration) (any, error) { return nil, errNoReceive }

@@ -1,0 +1,452 @@
+package race
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A world is the simple engine: a live server, and every client a coroutine
+// that is resumed when it is its turn. It replays schedules, tells what
+// happened, and is the oracle of the search.
+type world struct {
+	c       *Config
+	judge   *judge
+	s       *oldredis.Server
+	probe   *probe
+	now     int64
+	players []*player
+	ghost   ghost
+	values  map[string]uint32
+	before  oldredis.Snapshot // the server's content before the last write
+	crashes bool              // whoever is not at rest may as well be dead: ask for progress everywhere
+}
+
+// A player is a client in a world.
+type player struct {
+	agent
+	next    func() (request, bool)
+	stop    func()
+	pending request
+	reply   answer
+	conn    *oldredis.Conn // nil while none is in use
+	cut     bool           // the server has cut it
+	paused  bool
+	dead    bool
+	last    ending // of its last operation
+	ended   bool   // there was one
+}
+
+// newWorld starts a server and the clients. close must be called.
+func newWorld(c *Config) (*world, error) {
+	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{c: c, judge: newJudge(c), s: s, values: map[string]uint32{"": 0}}
+	if err := given(c, s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if w.key().present {
+		w.ghost.writer = somebody
+	}
+	w.ghost.prevWriter = w.ghost.writer
+	w.before = s.Snapshot()
+	for i := range c.Clients {
+		p := &player{agent: agent{c: c, id: i}}
+		p.next, p.stop = iter.Pull(p.play)
+		w.players = append(w.players, p)
+		p.pending, _ = p.next()
+	}
+	w.judge.tidy(&w.ghost, w.stances())
+	return w, nil
+}
+
+// given runs what the server is to have run before.
+func given(c *Config, s *oldredis.Server) error {
+	conn := s.Dial()
+	defer conn.Close()
+	for _, g := range c.Given {
+		fields := strings.Fields(strings.ReplaceAll(g, "{key}", c.Key))
+		if len(fields) == 0 {
+			continue
+		}
+		args := make([]any, 0, len(fields)-1)
+		for _, f := range fields[1:] {
+			args = append(args, encode(f))
+		}
+		if _, err := conn.Do(fields[0], args...); err != nil {
+			return fmt.Errorf("race: given %q: %w", g, err)
+		}
+	}
+	return nil
+}
+
+// play is a client's coroutine.
+func (p *player) play(yield func(request) bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(crashed); !ok {
+				panic(r)
+			}
+		}
+	}()
+	p.ask = func(r request) answer {
+		if !yield(r) {
+			p.leaving = true
+			panic(crashed{})
+		}
+		return p.reply
+	}
+	for k := range p.c.Attempts {
+		p.run(k)
+	}
+	p.stance = stance{phase: finished, attempt: p.c.Attempts, asked: -1}
+	for {
+		p.ask(request{kind: ends})
+	}
+}
+
+func (w *world) close() {
+	for _, p := range w.players {
+		p.stop()
+	}
+	w.s.Close()
+	if w.probe != nil {
+		w.probe.s.Close()
+	}
+}
+
+func (w *world) stances() *stances {
+	var st stances
+	for i, p := range w.players {
+		st[i] = &p.stance
+	}
+	return &st
+}
+
+// key reads what is under the key.
+func (w *world) key() keyState {
+	for _, e := range w.s.Snapshot().Entries(w.s) {
+		if e.DB == 0 && e.Key == w.c.Key {
+			k := keyState{present: true, alive: !e.Unreaped, value: w.value(e.Type + e.Value + strings.Join(e.Elements, "\x00"))}
+			if !e.Expires.IsZero() {
+				k.dies = millis(e.Expires)
+			}
+			return k
+		}
+	}
+	return keyState{}
+}
+
+func (w *world) value(v string) uint32 {
+	n, ok := w.values[v]
+	if !ok {
+		n = uint32(len(w.values))
+		w.values[v] = n
+	}
+	return n
+}
+
+// A deed is what one choice did, for the story.
+type deed struct {
+	choice  Choice
+	read    bool // the client read its clock
+	write   bool // it wrote to the storage,
+	taken   bool // which accepted it
+	cmds    [][]string
+	replies []any
+	lost    string // as in Event
+	phase   phase  // in which the client was when it sent
+	results []result
+	breach  breach
+}
+
+// errDisabled is why a choice can't be made.
+type errDisabled struct{ why string }
+
+func (e errDisabled) Error() string { return "race: not enabled: " + e.why }
+
+func disabled(format string, args ...any) error { return errDisabled{fmt.Sprintf(format, args...)} }
+
+// apply makes one choice. Run is for the caller to repeat.
+func (w *world) apply(c Choice) (*deed, error) {
+	d := &deed{choice: c}
+	var err error
+	if c.clients() {
+		if c.Client >= len(w.players) {
+			return nil, disabled("there is no C%d", c.Client+1)
+		}
+		err = w.act(d, c)
+	} else {
+		err = w.serve(d, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	st := w.stances()
+	w.judge.tidy(&w.ghost, st)
+	d.fault(w.judge.state(st, w.now))
+	if d.breach.how == none && w.judge.progress && (w.crashes || w.atRest()) && !w.free() {
+		d.fault(breach{how: stuck})
+	}
+	return d, nil
+}
+
+// fault notes the first breach of a step.
+func (d *deed) fault(b breach) {
+	if d.breach.how == none {
+		d.breach = b
+	}
+}
+
+// atRest reports whether all clients are idle or dead.
+func (w *world) atRest() bool {
+	for _, p := range w.players {
+		if !p.dead && p.phase != idle && p.phase != finished {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) free() bool {
+	if w.probe == nil {
+		w.probe = newProbe(w.c)
+	}
+	return w.probe.free(w.s.Snapshot())
+}
+
+// act is a client's choice.
+func (w *world) act(d *deed, c Choice) error {
+	p := w.players[c.Client]
+	name := fmt.Sprintf("C%d", c.Client+1)
+	switch {
+	case p.dead:
+		return disabled("%s is dead", name)
+	case c.Verb == Crash:
+		p.dead, p.holds, p.phase = true, false, finished
+		p.stop()
+		w.hangUp(p)
+		return nil
+	case c.Verb == Clock:
+		w.judge.skew[c.Client] += c.By.Milliseconds()
+		return nil
+	case c.Verb == Pause && !p.paused, c.Verb == Resume && p.paused:
+		p.paused = c.Verb == Pause
+		return nil
+	case c.Verb == Pause || c.Verb == Resume:
+		return disabled("%s is paused: %t", name, p.paused)
+	case p.paused:
+		return disabled("%s is paused", name)
+	case p.pending.kind == ends:
+		return disabled("%s has made its last attempt", name)
+	case w.ghost.mark[c.Client].bits&stall != 0:
+		return disabled("%s waits for time to pass", name)
+	}
+	return w.step(d, c)
+}
+
+// step runs a client to the next place where it can be stopped.
+func (w *world) step(d *deed, c Choice) error {
+	i := c.Client
+	p := w.players[i]
+	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut
+	if c.Verb == Look && p.pending.kind != readsClock {
+		return disabled("C%d is not about to read its clock", i+1)
+	}
+	d.phase = p.phase
+	if p.pending.kind == readsClock {
+		d.read = true
+		w.readClock(d, i)
+		d.phase = p.phase
+		if c.Verb == Look {
+			if p.pending.kind != sends {
+				return disabled("C%d sends nothing after it has read its clock", i+1)
+			}
+			return nil
+		}
+	}
+	switch p.pending.kind {
+	case works:
+		if faulty || c.Verb == Stall {
+			return disabled("C%d sends no command", i+1)
+		}
+		d.write = true
+		var b breach
+		d.taken, b = w.judge.write(&w.ghost, &p.stance, i)
+		d.fault(b)
+		w.resume(d, i, answer{})
+		return nil
+	case sends:
+		if err := w.send(d, i, c.Verb); err != nil {
+			return err
+		}
+	default:
+		if faulty || c.Verb == Stall {
+			return disabled("C%d sends no command", i+1)
+		}
+	}
+	for p.pending.local(p.conn != nil && p.conn.State().Multi) {
+		if err := w.send(d, i, Step); err != nil {
+			return err
+		}
+	}
+	toLearn := p.pending.kind == readsClock && p.got
+	switch {
+	case c.Verb == Stall && !toLearn:
+		return disabled("C%d is not about to read its clock for the end of its lease", i+1)
+	case c.Verb == Stall:
+		w.ghost.mark[i].bits |= stall
+	case toLearn:
+		w.readClock(d, i)
+	}
+	return nil
+}
+
+func (w *world) readClock(d *deed, i int) {
+	w.resume(d, i, answer{ms: w.now + w.judge.skew[i]})
+}
+
+// send runs the command that client i has sent, or loses it.
+func (w *world) send(d *deed, i int, verb Verb) error {
+	p := w.players[i]
+	r := p.pending
+	switch {
+	case verb == Drop && !r.last:
+		return disabled("more commands follow in the same write: C%d.cut, or drop the last one's reply", i+1)
+	case verb == Sever && !r.first:
+		return disabled("commands of the same write have run: C%d.cut", i+1)
+	case verb == Cut && r.first:
+		return disabled("it is the first command of its write: C%d.sever", i+1)
+	}
+	d.cmds = append(d.cmds, r.cmds...)
+	var got answer
+	switch {
+	case p.cut || verb == Sever || verb == Cut:
+		d.lost = "request"
+		if verb == Cut {
+			d.lost = "cut"
+		}
+		got.lost = true
+	default:
+		got = w.execute(d, i, r)
+		d.replies = append(d.replies, got.replies...)
+		if verb == Drop {
+			d.lost, got = "reply", answer{lost: true}
+		} else if got.lost {
+			d.lost = "reply" // the server closes the connection on what it does not know
+		}
+	}
+	if got.lost {
+		w.hangUp(p)
+	}
+	w.resume(d, i, got)
+	return nil
+}
+
+// execute runs a command on the server.
+func (w *world) execute(d *deed, i int, r request) answer {
+	p := w.players[i]
+	if p.conn == nil {
+		p.conn = w.s.Dial().(*oldredis.Conn)
+	}
+	before, content := w.key(), w.s.Snapshot()
+	replies, err := runCommands(p.conn, r.cmds)
+	if w.s.Snapshot().ContentKey() != content.ContentKey() {
+		w.before = content
+	}
+	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key()))
+	return answer{replies: replies, lost: err != nil}
+}
+
+// runCommands has the server run cmds over one connection.
+func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
+	for _, cmd := range cmds {
+		args := make([]any, len(cmd)-1)
+		for n, a := range cmd[1:] {
+			args[n] = a
+		}
+		if err := c.Send(cmd[0], args...); err != nil {
+			return nil, err
+		}
+	}
+	return redis.Values(c.Do(""))
+}
+
+// resume gives client i its answer and lets it run to its next request.
+func (w *world) resume(d *deed, i int, got answer) {
+	p := w.players[i]
+	p.reply = got
+	next, ok := p.next()
+	if !ok {
+		panic("race: a client's code ended by itself")
+	}
+	p.pending = next
+	if p.closed {
+		p.closed = false
+		w.hangUp(p)
+	}
+	for _, r := range p.results {
+		p.last, p.ended = r.how, true
+		d.results = append(d.results, r)
+		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r))
+	}
+	p.results = p.results[:0]
+}
+
+// hangUp ends a client's connection.
+func (w *world) hangUp(p *player) {
+	if p.conn != nil {
+		p.conn.Close()
+	}
+	p.conn, p.cut = nil, false
+}
+
+// serve is a choice of the server's or of time.
+func (w *world) serve(d *deed, c Choice) error {
+	switch c.Verb {
+	case Pass, PassUnreaped:
+		if c.Verb == Pass {
+			w.s.Advance(c.By)
+		} else {
+			w.s.AdvanceLazy(c.By)
+		}
+		w.now += c.By.Milliseconds()
+		for i := range w.players {
+			w.ghost.mark[i].bits &^= stall
+		}
+	case Reap:
+		w.s.Reap()
+	case Evict:
+		if !w.s.Evict(w.c.Key) {
+			return disabled("there is no key to evict")
+		}
+	case Restart:
+		w.restart()
+		w.s.Restart(oldredis.Empty)
+	case Failover:
+		w.restart()
+		w.s.Restart(oldredis.Keeping)
+		w.s.Restore(w.before.At(w.s.Now()))
+		w.ghost.writer = w.ghost.prevWriter
+	}
+	w.judge.server(&w.ghost, w.key())
+	return nil
+}
+
+// restart cuts the connections that are in use.
+func (w *world) restart() {
+	for _, p := range w.players {
+		if p.conn != nil {
+			p.conn, p.cut = nil, true
+		}
+	}
+}
+
+func (w *world) passed() time.Duration { return time.Duration(w.now) * time.Millisecond }

@@ -165,10 +165,10 @@ func (p *timeline) rows() []tableRow {
 	}
 	blank := func() [][]string { return make([][]string, len(p.t.Clients)+1) }
 	before := p.t.Start
-	if first := p.t.Events; before.Value != "" && (len(first) == 0 || keyText(first[0].Server) != keyText(before)) {
+	if first := p.t.Events; before.Value != "" && (len(first) == 0 || keyCell(first[0].Server) != keyCell(before)) {
 		r := tableRow{n: "0", at: "0s", marks: marks(nil), cells: blank()}
 		r.cells[0] = []string{"— at the start"}
-		r.cells[len(r.cells)-1] = []string{clean(keyText(before))}
+		r.cells[len(r.cells)-1] = []string{clean(keyCell(before))}
 		rows = append(rows, r)
 	}
 	since := map[string]int64{}
@@ -188,12 +188,12 @@ func (p *timeline) rows() []tableRow {
 				r.cells[c] = append(r.cells[c], clean("("+s+")"))
 			}
 		}
-		key := []string{clean(keyText(e.Server))}
+		key := []string{clean(keyCell(e.Server))}
 		for _, s := range changes(before, e.Server) {
 			key = append(key, clean(s))
 		}
 		r.cells[len(r.cells)-1] = key
-		r.bold = keyText(before) != keyText(e.Server) || len(key) > 1
+		r.bold = keyCell(before) != keyCell(e.Server) || len(key) > 1
 		rows, before = append(rows, r), e.Server
 	}
 	if p.n < len(p.t.Events) {
@@ -423,8 +423,8 @@ func until(s, word string, b Belief) string {
 	return s + word + seconds(b.Until)
 }
 
-// keyText is the key as a reader of the server sees it.
-func keyText(s Server) string {
+// keyCell is the key as a reader of the server sees it.
+func keyCell(s Server) string {
 	text := s.Value
 	if text == "" {
 		return "-"
@@ -448,7 +448,7 @@ func changes(was, is Server) []string {
 		s = append(s, watched(is))
 	}
 	if is.Storage != nil && (was.Storage == nil || *was.Storage != *is.Storage) {
-		s = append(s, "storage: "+storageText(is.Storage))
+		s = append(s, "storage: "+storageWords(is.Storage))
 	}
 	for _, o := range is.Others {
 		if !slices.Contains(was.Others, o) {
@@ -470,7 +470,7 @@ func watched(s Server) string {
 	return "watched by " + strings.Join(s.Watched, ", ")
 }
 
-func storageText(s *Storage) string {
+func storageWords(s *Storage) string {
 	if s.Writer == "" {
 		return "nothing written"
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -137,10 +138,23 @@ func (p *tab) run(actions ...action) {
 	}
 }
 
+// press presses keys as a hand does. chromedp's KeyEvent would send the letter
+// after a key that the page has already taken, and the space would scroll.
 func (p *tab) press(keys ...string) {
 	p.t.Helper()
 	for _, k := range keys {
-		p.run(chromedp.KeyEvent(k))
+		var down *input.DispatchKeyEventParams
+		for _, ev := range kb.Encode([]rune(k)[0]) {
+			switch ev.Type {
+			case kb.KeyChar:
+				down.Text, down.UnmodifiedText = ev.Text, ev.UnmodifiedText
+			case kb.KeyUp:
+				p.run(call(input.DispatchKeyEvent, *down), call(input.DispatchKeyEvent, *ev))
+			default:
+				down = ev
+				down.Type = input.DispatchKeyEventTypeKeyDown
+			}
+		}
 	}
 }
 

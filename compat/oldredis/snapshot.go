@@ -193,6 +193,24 @@ func (snap Snapshot) At(t time.Time) Snapshot {
 	return snap
 }
 
+// Rename returns the snapshot with every key and every text in it as f has it.
+// What f does must keep different keys different. Explorers use it to take two
+// states for one that differ in who is called what.
+func (snap Snapshot) Rename(f func(string) string) Snapshot {
+	entries := slices.Clone(snap.entries)
+	for i := range entries {
+		e := &entries[i]
+		e.key, e.value = f(e.key), f(e.value)
+		e.elements = slices.Clone(e.elements)
+		for k, el := range e.elements {
+			e.elements[k] = f(el)
+		}
+	}
+	slices.SortFunc(entries, entry.compare)
+	snap.entries = entries
+	return snap
+}
+
 // Entries returns the keys, by database and name. s is the server, or one of
 // the same version: it knows what is dead.
 func (snap Snapshot) Entries(s *Server) []Entry {

@@ -2,6 +2,7 @@ package oldredis
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,5 +132,27 @@ func TestRestoredIsTheSame(t *testing.T) {
 			s.Close()
 			twin.Close()
 		}
+	}
+}
+
+func TestRename(t *testing.T) {
+	swap := strings.NewReplacer("A", "B", "B", "A").Replace
+	fill := func(a, b string) Snapshot {
+		s := Run(t, "2.4")
+		c := s.Dial()
+		c.Do("SETEX", "tmp:"+a, 10, a)
+		c.Do("SET", "lock", b)
+		c.Do("RPUSH", "list:"+b, a, b)
+		return s.Snapshot()
+	}
+	one, two := fill("A", "B"), fill("B", "A")
+	if one.Key() == two.Key() {
+		t.Fatal("two snapshots that differ have one Key")
+	}
+	if got := one.Rename(swap); got.Key() != two.Key() {
+		t.Errorf("renamed: %q\nwant     %q", got.Key(), two.Key())
+	}
+	if one.Rename(swap).Rename(swap).Key() != one.Key() {
+		t.Error("renamed twice is not what it was")
 	}
 }

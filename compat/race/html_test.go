@@ -408,15 +408,18 @@ func TestHTMLInBrowser(t *testing.T) {
 		p.expect("said", p.text("#did"), "C3: SET «C3» NX EX 10 ⇢ reply lost")
 		p.press("u", "u", "u", "u")
 		p.at("step 1 of 5", "#1")
+		p = openPage(t, b, address+"#1:%2B11s,C2,C1,C3")
+		p.expect("invariant", p.text("#invariant"), "✗ VIOLATION exclusion, at step 5: C2 and C3 both hold the lock")
 	})
 
 	t.Run("wide and narrow, light and dark", func(t *testing.T) {
 		for name, tr := range all {
 			for _, scheme := range []string{"light", "dark"} {
+				p := openPage(t, b, file(t, tr), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
+				p.press("v")
 				for _, w := range []int64{1280, 768, 400, 360, 320} {
-					p := openPage(t, b, file(t, tr), chromedp.EmulateViewport(w, 800),
-						call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
-					p.press("v")
+					p.run(chromedp.EmulateViewport(w, 800))
 					if over := eval[int64](p, "document.documentElement.scrollWidth"); over > w {
 						t.Errorf("%s: %d pixels wide in %d", name, over, w)
 					}

@@ -165,7 +165,7 @@ func (p *timeline) rows() []tableRow {
 	}
 	blank := func() [][]string { return make([][]string, len(p.t.Clients)+1) }
 	before := p.t.Start
-	if first := p.t.Events; before.Value != "" && (len(first) == 0 || keyCell(first[0].Server) != keyCell(before)) {
+	if first := p.t.Events; before.Value != "" && (len(first) == 0 || first[0].Cmd != "" || keyCell(first[0].Server) != keyCell(before)) {
 		r := tableRow{n: "0", at: "0s", marks: marks(nil), cells: blank()}
 		r.cells[0] = []string{"— at the start"}
 		r.cells[len(r.cells)-1] = []string{clean(keyCell(before))}

@@ -82,6 +82,19 @@ func TestTimelineBeliefs(t *testing.T) {
 	golden(t, "paused-holder.beliefs.txt", Timeline(renderTraces(t)["paused-holder"], TimelineOptions{Beliefs: true, Width: 100}))
 }
 
+// What there is at the start is told by a row of its own, unless an event does.
+func TestTimelineStart(t *testing.T) {
+	tr := renderTraces(t)["double-takeover"]
+	const row = "  0    0s    — at the start"
+	if got := Timeline(tr, TimelineOptions{}); strings.Contains(got, row) {
+		t.Errorf("the start is told twice in\n%s", got)
+	}
+	tr.Events = tr.Events[1:]
+	if got := Timeline(tr, TimelineOptions{}); !strings.Contains(got, row) {
+		t.Errorf("no start in\n%s", got)
+	}
+}
+
 // Colour adds nothing but colour.
 func TestTimelineColor(t *testing.T) {
 	for name, tr := range renderTraces(t) {

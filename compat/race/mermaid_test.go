@@ -73,6 +73,7 @@ func TestMermaidIsValid(t *testing.T) {
 			await mermaid.parse(text);
 			const e = document.createElement("div");
 			e.innerHTML = (await mermaid.render("d%x", text)).svg;
+			for (const s of e.querySelectorAll("style")) s.remove();
 			document.body.replaceChildren(e);
 			return e.textContent;
 		})(%s)`, name, text), chromedp.EvalAwaitPromise))

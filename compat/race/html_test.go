@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
+	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,7 +32,7 @@ var shots = flag.String("shots", "", "write screenshots of the pages into this f
 // there is none: a page that nobody has opened is not tested.
 var chromium = sync.OnceValues(func() (string, error) {
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
+		if path, err := osexec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"os/exec"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -115,7 +115,7 @@ func mermaidJS(t *testing.T) string {
 		return name
 	}
 	dir := t.TempDir()
-	npm := exec.Command("npm", "pack", "--silent", "mermaid@"+mermaidVersion)
+	npm := osexec.Command("npm", "pack", "--silent", "mermaid@"+mermaidVersion)
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("mermaid is not there and npm does not fetch it (or set $MERMAID_JS): %v\n%s", err, out)

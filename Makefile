@@ -1,5 +1,6 @@
 # The commands of setnxlock. Each needs Go alone, but for the tests: they start a
-# real redis-server (Debian: redis-server), and `make lint` fetches staticcheck.
+# real redis-server, look at pages in chromium and fetch Mermaid with npm (.ci/run
+# installs all three from Debian's packages), and `make lint` fetches staticcheck.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2

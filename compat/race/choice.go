@@ -9,7 +9,7 @@ import (
 type Choice struct {
 	Verb   Verb
 	Client int           // from 0, where the verb is a client's
-	By     time.Duration // of Clock, Pass and PassUnreaped
+	By     time.Duration // of Clock, Jump, Pass and PassUnreaped
 }
 
 // A Verb says what a Choice does.
@@ -41,6 +41,9 @@ const (
 	Resume
 	// Clock sets the client's clock forward.
 	Clock
+	// Stale is Step of a read that a replica answers, which has not seen the last
+	// write. It is replayed, not explored.
+	Stale
 
 	// Pass: time passes; what has expired is reaped, as a server does within
 	// 100 ms.
@@ -55,11 +58,14 @@ const (
 	Failover
 	// Evict: the server drops the key.
 	Evict
+	// Jump: somebody sets the server's clock, and no client's. It is replayed, not
+	// explored.
+	Jump
 )
 
 var clientVerbs = map[string]Verb{
 	"step": Step, "run": Run, "drop": Drop, "sever": Sever, "cut": Cut, "stall": Stall, "look": Look,
-	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock,
+	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock, "stale": Stale,
 }
 
 var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict}
@@ -77,6 +83,8 @@ func (c Choice) String() string {
 		return who + "-"
 	case Clock:
 		return who + ".clock" + signed(c.By)
+	case Jump:
+		return "redis.clock" + signed(c.By)
 	case Pass:
 		return "+" + c.By.String()
 	case PassUnreaped:

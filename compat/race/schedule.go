@@ -212,6 +212,13 @@ func parseWord(w string) (Choice, error) {
 		}
 		return Choice{Verb: verb, By: d}, nil
 	}
+	if by, ok := strings.CutPrefix(w, "redis.clock"); ok {
+		d, err := time.ParseDuration(by)
+		if err != nil || d < 0 || d%time.Millisecond != 0 {
+			return Choice{}, bad
+		}
+		return Choice{Verb: Jump, By: d}, nil
+	}
 	if name, ok := strings.CutPrefix(w, "redis."); ok {
 		v, ok := serverVerbs[name]
 		if !ok {

@@ -18,6 +18,10 @@ func (s *story) note(d *deed) string {
 		return "a replica takes over"
 	case Evict:
 		return "evicts the key"
+	case Jump:
+		return "its clock is set by " + signed(d.choice.By)
+	case Stale:
+		return "a replica answers"
 	case Crash:
 		return "crashes"
 	case Pause:
@@ -62,6 +66,8 @@ func (s *story) why(d *deed) string {
 		return "The master is gone before its last write has reached the replica: that write never was, and every connection is cut."
 	case Evict:
 		return "Memory is full, and the server drops the key, as if it were any other."
+	case Jump:
+		return "Its clock is set, and nobody else's" + s.expired() + "."
 	case Crash:
 		return "It does nothing ever more, and what it holds stays behind."
 	case Pause:

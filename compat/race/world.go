@@ -334,6 +334,12 @@ func (w *world) send(d *deed, i int, verb Verb) error {
 			d.lost = "cut"
 		}
 		got.lost = true
+	case verb == Stale:
+		var err error
+		if got, err = w.stale(d, i, r); err != nil {
+			return err
+		}
+		d.replies = append(d.replies, got.replies...)
 	default:
 		got = w.execute(d, i, r)
 		d.replies = append(d.replies, got.replies...)
@@ -423,6 +429,8 @@ func (w *world) serve(d *deed, c Choice) error {
 		}
 	case Reap:
 		w.s.Reap()
+	case Jump:
+		w.jump(c.By)
 	case Evict:
 		if !w.s.Evict(w.c.Key) {
 			return disabled("there is no key to evict")

@@ -1,0 +1,42 @@
+package race
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A Registration is an algorithm that schedules and Config.Algorithm can name.
+type Registration struct {
+	Name string
+	Says string // one line
+	Bare bool   // it makes sense only without compat.Locker
+
+	// New makes one whose values are token's.
+	New func(token func() string) compat.Algorithm
+}
+
+// Register adds to Algorithms. It is to be called by an init function, and
+// panics if there is the name already.
+func Register(r Registration) {
+	if _, ok := registry[r.Name]; ok {
+		panic("race: a second algorithm " + r.Name)
+	}
+	registry[r.Name] = entry{
+		make: func(_ *Config, token func() string) compat.Algorithm { return r.New(token) },
+		bare: r.Bare,
+		says: r.Says,
+	}
+}
+
+// Now is the client's clock, for algorithms that read it in the midst of an
+// attempt, as those of this module don't.
+func (w *wire) Now() time.Time { return w.a.now() }
+
+// Redial is what a client library does behind its user's back when its
+// connection has broken: it makes another.
+func (w *wire) Redial() redis.Conn {
+	w.Close()
+	return &wire{a: w.a}
+}

@@ -14,7 +14,7 @@ import (
 
 var (
 	tokenForm = regexp.MustCompile(`0000007([0-9])([0-9]{2})[0-9]7`)
-	stampForm = regexp.MustCompile(`\b(?:([0-9]{10})(\.[0-9]{3,15})?|([0-9]{13})|([0-9]{19}))\b`)
+	stampForm = regexp.MustCompile(`\b(?:([0-9]{10})(\.[0-9]{1,15})?|([0-9]{13})|([0-9]{19}))\b`)
 )
 
 // decode makes values readable: times as "t=10s" since the run began, tokens

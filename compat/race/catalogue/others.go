@@ -1,0 +1,90 @@
+package catalogue
+
+import (
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// others are the locks that stand here only to be broken, and ours with what a
+// scenario needs to be different.
+var others = []struct {
+	name, says string
+	make       func(token func() string) compat.Algorithm
+}{
+	{"other/endless", "SETNX and DEL, without an end (redis-objects in 2009)",
+		func(token func() string) compat.Algorithm { return endless{token: token} }},
+	{"other/forgetful", "the same, and a reply that was lost is a refusal",
+		func(token func() string) compat.Algorithm { return forgetful{endless{token: token}} }},
+	{"other/naive-del", "takes a dead timestamp over by DEL and SETNX",
+		func(func() string) compat.Algorithm { return naiveDel{} }},
+	{"other/equal-only", "the SETNX page to the letter: dead is what is equal to now",
+		func(func() string) compat.Algorithm { return equalOnly{} }},
+	{"other/old-stamp", "writes a time computed before it began to wait",
+		func(func() string) compat.Algorithm { return oldStamp{} }},
+	{"other/resolve-by-reading", "settles a lost reply by finding its own time on the key",
+		func(func() string) compat.Algorithm { return resolveByReading{} }},
+	{"other/redis-py-2.9", "float seconds (redis-py 2.2.4–2.9.1)",
+		func(func() string) compat.Algorithm { return redisPy29{decimals: 6} }},
+	{"other/redis-py-2.6", "the same on Python 2.6, whose floats print two decimals, before PR 384",
+		func(func() string) compat.Algorithm { return redisPy29{decimals: 2, exactly: true} }},
+	{"other/redis-mutex", "float seconds, read by Ruby's to_f (kenn/redis-mutex)",
+		func(func() string) compat.Algorithm { return redisMutex{} }},
+	{"other/lonely-job", "whole seconds, dead when not after now (resque-lonely_job)",
+		func(func() string) compat.Algorithm { return lonelyJob{} }},
+	{"other/npm-redis-lock", "milliseconds, read by parseFloat (npm redis-lock 0.0.2–0.0.9)",
+		func(func() string) compat.Algorithm { return npmLock{} }},
+	{"other/npm-redis-lock-0.0.1", "the same, to which no key is a key that can't be read",
+		func(func() string) compat.Algorithm { return npmLock{first: true} }},
+	{"other/jedis-lock", "UUID:milliseconds, dead or mine (jedis-lock's master)",
+		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
+
+	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(func(t tokened) compat.Algorithm { return bareDel{t} })},
+	{"other/compare-del", "SETNX, EXPIRE; releases by GET and DEL", tokens(func(t tokened) compat.Algorithm { return compareDel{t} })},
+	{"other/retry-del", "the same, and repeats a DEL whose reply was lost", tokens(func(t tokened) compat.Algorithm { return retryDel{t} })},
+	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)", tokens(func(t tokened) compat.Algorithm { return watchOnly{t} })},
+	{"other/reconnecting", "SETNX, EXPIRE; releases under WATCH by a client that reconnects unasked", tokens(func(t tokened) compat.Algorithm { return reconnecting{t} })},
+	{"other/give-up", "SETNX, EXPIRE; takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return giveUp{t} })},
+	{"other/busy-release", "the same, and renews on the connection that releases", tokens(func(t tokened) compat.Algorithm { return busyRelease{giveUp{t}} })},
+	{"other/late-renew", "SETNX, EXPIRE; a renewal is on the way when it releases", tokens(func(t tokened) compat.Algorithm { return lateRenew{t} })},
+	{"other/blind-renew", "SETNX, EXPIRE; extends whatever is there", tokens(func(t tokened) compat.Algorithm { return blindRenew{t} })},
+	{"other/unchecked-renew", "SETNX, EXPIRE; does not read the reply to its renewal", tokens(func(t tokened) compat.Algorithm { return uncheckedRenew{t} })},
+	{"other/append-renew", "SETNX, EXPIRE; counts its renewals in the value", tokens(func(t tokened) compat.Algorithm { return appendRenew{t} })},
+	{"other/half-queued", "SET NX PX and INCR in one MULTI; looks at EXEC's first reply only", tokens(func(t tokened) compat.Algorithm { return halfQueued{t} })},
+	{"other/late-lease", "SETNX, EXPIRE; counts its lease from the reply", tokens(func(t tokened) compat.Algorithm { return lateLease{t} })},
+	{"other/setnx-expire", "SETNX, EXPIRE of as many seconds as integer division leaves", tokens(func(t tokened) compat.Algorithm { return t })},
+	{"other/together", "SETNX and EXPIRE in one MULTI", tokens(func(t tokened) compat.Algorithm { return together{t} })},
+	{"other/setex-fallback", "SET NX PX, and SETEX where there is none (redlock-py, PR 12)", tokens(func(t tokened) compat.Algorithm { return setexFallback{t} })},
+	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)", tokens(func(t tokened) compat.Algorithm { return getsetOnly{t} })},
+	{"other/stale-watch", "SETNX, EXPIRE; extends under a WATCH that it leaves on the connection", tokens(func(t tokened) compat.Algorithm { return staleWatch{giveUp{t}} })},
+
+	{"tx:classic/published-3s", "the same as tx:classic/published, with leases of 3 s whatever is asked for",
+		func(token func() string) compat.Algorithm {
+			return shortRepair{txlock.Classic{Options: txlock.Options{Token: token}, TTLRepair: txlock.RepairPublished}}
+		}},
+
+	{"getset:guarded/seconds", "getset:guarded with whole seconds",
+		func(func() string) compat.Algorithm {
+			return getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
+		}},
+	{"getset:guarded/millis", "getset:guarded with milliseconds",
+		func(func() string) compat.Algorithm {
+			return getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Millis}}
+		}},
+}
+
+func tokens(make func(t tokened) compat.Algorithm) func(token func() string) compat.Algorithm {
+	return func(token func() string) compat.Algorithm {
+		return make(tokened{txlock.Options{Token: token}})
+	}
+}
+
+func init() {
+	for _, o := range others {
+		bare := strings.HasPrefix(o.name, "other/")
+		race.Register(race.Registration{Name: o.name, Says: o.says, Bare: bare, New: o.make})
+	}
+}

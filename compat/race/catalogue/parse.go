@@ -1,0 +1,365 @@
+package catalogue
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// Parse reads a scenario. A file is lines:
+//
+//	# getset/double-takeover: two clients remove the same dead lock
+//	# Objective: Make two clients hold lock.report.
+//	#
+//	# What there is to know beforehand.
+//
+//	algorithm other/naive-del        what clients run; a + b: C1 runs a, C2 and all after it b
+//	note C2 npm redis-lock 0.0.8     what a client is called
+//	server 2.4                       where it is run
+//	servers 1.2 2.0 2.2.5 …          where it happens; on all others it does not
+//	clients 2                        default 2
+//	attempts 1                       of each client, default 1
+//	ttl 10s                          default 10s
+//	given SET {key} t=-2s            what the server ran before; t=-2s is a timestamp
+//	clock C2 +15s                    what a client's clock shows more than the server's
+//	holders extend write poll        what clients do beyond taking and releasing
+//	fence                            the algorithm draws fences
+//	bare                             the algorithm alone, without the Locker
+//	only exclusion                   the invariants that are checked; default: all
+//	within 12s                       how soon a dead client's lock is free again
+//
+//	C1 C2 C1 C2 C1 C1 C2 C2          the schedule, in any number of lines
+//
+//	expect violation exclusion at 9  or: expect no violation
+//	also honesty at 7                what else breaks, each invariant checked alone
+//	why 8 removes C1's key           the reason of a step, in place of the computed one
+//	let, then, so, fix TEXT          parts of the argument, likewise
+//	source NAME [URL]                where the race is told of
+//	instead TEXT                     what this library does
+//	star 2                           place in the order of teaching
+//	exercise breaks exclusion in 8: TEXT
+//	exercise holds for 8: TEXT       an answer must break nothing in at least 8 steps
+//	answer C1 C2 …                   one that does
+//
+//	survives getset:guarded          from here on: the variant that survives, its
+//	C1 C2 …                          schedule, and what else is different for it
+//	-- timeline --                   what was seen: written by -update
+//	…
+//	-- survives --
+//	…
+//
+// A # after white space begins a comment. A file of a user's own needs the
+// algorithm and the schedule; all the rest may be left out.
+func Parse(name string, text []byte) (Scenario, error) {
+	p := parser{s: Scenario{Name: name, Whys: make(map[int]string)}}
+	p.run = &p.s.Run
+	p.run.Config = race.Config{Attempts: 1, TTL: ttl}
+	body, timeline, _ := strings.Cut(string(text), "-- timeline --\n")
+	timeline, survived, _ := strings.Cut(timeline, "-- survives --\n")
+	p.s.Timeline, p.s.Survived = timeline, survived
+	for i, line := range strings.Split(body, "\n") {
+		if err := p.line(strings.TrimSpace(line), i); err != nil {
+			return p.s, fmt.Errorf("%s:%d: %w", name, i+1, err)
+		}
+	}
+	if err := p.end(); err != nil {
+		return p.s, fmt.Errorf("%s: %w", name, err)
+	}
+	return p.s, nil
+}
+
+type parser struct {
+	s         Scenario
+	run       *Run // the scenario's, or after "survives" the survivor's
+	surviving bool
+	begun     bool // past the comments at the top
+}
+
+func (p *parser) line(line string, n int) error {
+	if strings.HasPrefix(line, "#") {
+		return p.comment(strings.TrimSpace(line[1:]), n)
+	}
+	if line == "" {
+		p.begun = p.begun || p.s.Title != ""
+		return nil
+	}
+	p.begun = true
+	word, rest, _ := strings.Cut(line, " ")
+	rest = strings.TrimSpace(rest)
+	if parse, ok := texts[word]; ok {
+		return parse(p, rest)
+	}
+	if i := strings.Index(rest, " #"); i >= 0 {
+		rest = strings.TrimSpace(rest[:i])
+	}
+	if parse, ok := settings[word]; ok {
+		return parse(p, rest)
+	}
+	if !isWord(word) {
+		return fmt.Errorf("%q begins neither a setting nor a schedule", word)
+	}
+	p.run.Schedule = strings.TrimSpace(p.run.Schedule + " " + strings.TrimSpace(word+" "+rest))
+	return nil
+}
+
+// isWord reports whether a line that begins so is part of a schedule.
+func isWord(w string) bool {
+	return w[0] == 'C' && len(w) > 1 && w[1] >= '1' && w[1] <= '9' || w[0] == '+' || slices.Contains([]string{"redis", "time", "network"}, w)
+}
+
+// comment reads the lines at the top, which are the page's: name and title,
+// the objective, and what there is to know.
+func (p *parser) comment(text string, n int) error {
+	if p.begun {
+		return nil
+	}
+	if n == 0 {
+		name, title, ok := strings.Cut(text, ": ")
+		if !ok || p.s.Name != "" && strings.Contains(p.s.Name, "/") && name != p.s.Name {
+			return fmt.Errorf("want %q and a title, not %q", "# "+p.s.Name+": ", text)
+		}
+		p.s.Title = title
+		return nil
+	}
+	if objective, ok := strings.CutPrefix(text, "Objective: "); ok {
+		p.s.Objective = objective
+		return nil
+	}
+	switch {
+	case text == "":
+		if p.s.Text != "" {
+			p.s.Text += "\n\n"
+		}
+	case p.s.Text == "" || strings.HasSuffix(p.s.Text, "\n"):
+		p.s.Text += text
+	default:
+		p.s.Text += " " + text
+	}
+	return nil
+}
+
+// settings are the lines that a comment may follow.
+var settings = map[string]func(p *parser, rest string) error{
+	"algorithm": func(p *parser, rest string) error {
+		p.run.Config.Algorithm = strings.ReplaceAll(rest, " ", "")
+		return nil
+	},
+	"survives": func(p *parser, rest string) error {
+		if p.surviving {
+			return fmt.Errorf("a second survivor")
+		}
+		p.surviving, p.s.Survives = true, p.s.Run
+		p.run = &p.s.Survives
+		p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
+		p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
+		return nil
+	},
+	"server": func(p *parser, rest string) error {
+		p.run.Config.Server = rest
+		return known(rest)
+	},
+	"servers": func(p *parser, rest string) error {
+		p.s.Servers = strings.Fields(rest)
+		return known(p.s.Servers...)
+	},
+	"clients":  func(p *parser, rest string) error { return number(rest, &p.run.Config.Clients) },
+	"attempts": func(p *parser, rest string) error { return number(rest, &p.run.Config.Attempts) },
+	"ttl":      func(p *parser, rest string) error { return duration(rest, &p.run.Config.TTL) },
+	"within":   func(p *parser, rest string) error { return duration(rest, &p.run.Config.Within) },
+	"given": func(p *parser, rest string) error {
+		p.run.Config.Given = append(p.run.Config.Given, rest)
+		return nil
+	},
+	"nothing": func(p *parser, rest string) error { // "nothing given"
+		p.run.Config.Given = nil
+		return nil
+	},
+	"clock": func(p *parser, rest string) error {
+		who, by, _ := strings.Cut(rest, " ")
+		i, err := client(who)
+		if err != nil {
+			return err
+		}
+		for len(p.run.Config.Skew) <= i {
+			p.run.Config.Skew = append(p.run.Config.Skew, 0)
+		}
+		return duration(strings.TrimPrefix(by, "+"), &p.run.Config.Skew[i])
+	},
+	"holders": func(p *parser, rest string) error {
+		for _, what := range strings.Fields(rest) {
+			switch what {
+			case "extend":
+				p.run.Config.Extend = true
+			case "write":
+				p.run.Config.Effect = true
+			case "poll":
+				p.run.Config.Poll = true
+			default:
+				return fmt.Errorf("holders %s, want extend, write or poll", what)
+			}
+		}
+		return nil
+	},
+	"fence": func(p *parser, rest string) error { p.run.Config.Fence = true; return nil },
+	"bare":  func(p *parser, rest string) error { p.run.Config.Bare = true; return nil },
+	"only": func(p *parser, rest string) error {
+		p.run.Config.Invariants = strings.Fields(rest)
+		for _, v := range p.run.Config.Invariants {
+			if !slices.Contains(race.Invariants(), v) {
+				return fmt.Errorf("no invariant %q", v)
+			}
+		}
+		return nil
+	},
+	"expect": func(p *parser, rest string) error {
+		f := strings.Fields(rest)
+		switch {
+		case rest == "no violation":
+			p.s.Expect = race.Verdict{}
+			return nil
+		case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
+			return fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
+		}
+		p.s.Expect.Violated = f[1]
+		return number(f[3], &p.s.Expect.Step)
+	},
+	"also": func(p *parser, rest string) error {
+		f := strings.Fields(rest)
+		if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
+			return fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
+		}
+		v := race.Verdict{Violated: f[0]}
+		err := number(f[2], &v.Step)
+		p.s.Also = append(p.s.Also, v)
+		return err
+	},
+	"star":   func(p *parser, rest string) error { return number(rest, &p.s.Star) },
+	"answer": func(p *parser, rest string) error { return p.exercise(func(e *Exercise) { e.Answer = rest }) },
+}
+
+// texts are the lines that are sentences to their end.
+var texts = map[string]func(p *parser, rest string) error{
+	"let":     func(p *parser, rest string) error { p.s.Let = append(p.s.Let, rest); return nil },
+	"then":    func(p *parser, rest string) error { p.s.Then = append(p.s.Then, rest); return nil },
+	"so":      func(p *parser, rest string) error { return once(&p.s.So, rest) },
+	"fix":     func(p *parser, rest string) error { return once(&p.s.Fix, rest) },
+	"instead": func(p *parser, rest string) error { return once(&p.s.Instead, rest) },
+	"note": func(p *parser, rest string) error {
+		who, text, _ := strings.Cut(rest, " ")
+		i, err := client(who)
+		if err != nil {
+			return err
+		}
+		for len(p.run.Notes) <= i {
+			p.run.Notes = append(p.run.Notes, "")
+		}
+		p.run.Notes[i] = text
+		return nil
+	},
+	"why": func(p *parser, rest string) error {
+		step, text, _ := strings.Cut(rest, " ")
+		n := 0
+		if err := number(step, &n); err != nil {
+			return err
+		}
+		if p.s.Whys[n] != "" {
+			return fmt.Errorf("a second reason for step %d", n)
+		}
+		p.s.Whys[n] = text
+		return nil
+	},
+	"source": func(p *parser, rest string) error {
+		s := race.Source{Name: rest}
+		if i := strings.LastIndex(rest, " http"); i > 0 {
+			s = race.Source{Name: rest[:i], URL: rest[i+1:]}
+		}
+		p.s.Sources = append(p.s.Sources, s)
+		return nil
+	},
+	"exercise": func(p *parser, rest string) error {
+		what, text, ok := strings.Cut(rest, ": ")
+		e := Exercise{Text: text}
+		f := strings.Fields(what)
+		switch {
+		case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
+			e.Breaks = f[1]
+		case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
+		default:
+			return fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
+		}
+		p.s.Exercise = &e
+		return number(f[len(f)-1], &e.Steps)
+	},
+}
+
+func (p *parser) exercise(set func(*Exercise)) error {
+	if p.s.Exercise == nil {
+		return fmt.Errorf("an answer before its exercise")
+	}
+	set(p.s.Exercise)
+	return nil
+}
+
+// end checks what only the whole can show, and fills in what was left out.
+func (p *parser) end() error {
+	s := &p.s
+	if s.Run.Config.Algorithm == "" {
+		return fmt.Errorf("no algorithm")
+	}
+	if s.Run.Schedule == "" {
+		return fmt.Errorf("no schedule")
+	}
+	if p.surviving && s.Survives.Schedule == "" {
+		return fmt.Errorf("no schedule for the survivor")
+	}
+	return nil
+}
+
+func known(servers ...string) error {
+	all := append(oldredis.Versions(), oldredis.Profiles()...)
+	for _, s := range servers {
+		if !slices.Contains(all, s) {
+			return fmt.Errorf("no server %q: there are %s", s, strings.Join(all, ", "))
+		}
+	}
+	return nil
+}
+
+func client(name string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "C"))
+	if err != nil || !strings.HasPrefix(name, "C") || n < 1 || n > 9 {
+		return 0, fmt.Errorf("%q is no client", name)
+	}
+	return n - 1, nil
+}
+
+func number(s string, n *int) error {
+	got, err := strconv.Atoi(s)
+	if err != nil || got < 1 {
+		return fmt.Errorf("%q is not a number from 1", s)
+	}
+	*n = got
+	return nil
+}
+
+func duration(s string, d *time.Duration) error {
+	got, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("%q is no time", s)
+	}
+	*d = got
+	return nil
+}
+
+func once(s *string, text string) error {
+	if *s != "" {
+		return fmt.Errorf("a second one")
+	}
+	*s = text
+	return nil
+}

@@ -1,0 +1,27 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// clock reads the client's clock where the code of another client reads it: in
+// the midst of an attempt. The locks of this module are told the time and do not.
+// It is now on a connection that has no clock: the one that asks whether a lock
+// that was left can be had again.
+func clock(c redis.Conn, now time.Time) time.Time {
+	if k, ok := c.(interface{ Now() time.Time }); ok {
+		return k.Now()
+	}
+	return now
+}
+
+// redial is what a client library does behind its user's back when a connection
+// has broken: it makes another.
+func redial(c redis.Conn) redis.Conn {
+	if k, ok := c.(interface{ Redial() redis.Conn }); ok {
+		return k.Redial()
+	}
+	return c
+}

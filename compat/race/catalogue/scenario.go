@@ -1,0 +1,56 @@
+package catalogue
+
+import (
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// A Scenario is one race: what is run, what breaks, and what to do instead.
+type Scenario struct {
+	Name      string // "getset/double-takeover"
+	Title     string // one line
+	Objective string // what the reader is asked to bring about
+	Text      string // what there is to know beforehand; paragraphs
+
+	Run     Run
+	Expect  race.Verdict   // what the schedule breaks, and at which step
+	Also    []race.Verdict // what else it breaks, each invariant checked alone
+	Servers []string       // where it happens; on all others it does not
+
+	Let, Then []string // handwritten parts of the argument, in place of the computed ones
+	So, Fix   string
+	Whys      map[int]string // handwritten reasons of steps
+
+	Sources []race.Source
+	Instead string // what our library does
+
+	Survives Run // the same accident, met by a variant that is guarded against it
+
+	Star     int // place in the order of teaching, from 1; 0: not taught
+	Exercise *Exercise
+
+	Timeline, Survived string // as the file has them
+}
+
+// A Run is what one schedule is run with.
+type Run struct {
+	Config   race.Config
+	Schedule string
+	Notes    []string // of the clients, in their order: "redis-py 2.9"
+}
+
+// An Exercise is a question whose answer is a schedule of the scenario.
+type Exercise struct {
+	Text   string
+	Breaks string // the invariant that the answer must break; "": none may break
+	Steps  int    // in how many steps at most; for an answer that breaks nothing: at least
+	Answer string // one that does, for the tests
+}
+
+// ttl is what a scenario's clients ask for.
+const ttl = 10 * time.Second
+
+// Group is the part of the name before the slash: whose lock it is about.
+func (s Scenario) Group() string { group, _, _ := strings.Cut(s.Name, "/"); return group }

@@ -1,0 +1,21 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// together puts SETNX and EXPIRE into one MULTI, so that no crash can come between
+// them: the EXPIRE runs for whoever is refused too.
+type together struct{ tokened }
+
+func (t together) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := t.lease(key, now, ttl)
+	replies, err := compat.Exec(c, compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, int64(ttl / time.Second)})
+	if err == nil && replies[0] != int64(1) {
+		err = &compat.HeldError{Key: key}
+	}
+	return l, err
+}

@@ -258,3 +258,21 @@ func TestPrefix(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Do returns the section's own error as it is, and says a loss once.
+func TestDoReturnsTheSectionsError(t *testing.T) {
+	w := newWorld(t, "2.4")
+	k, _ := w.client(txlock.Renamed{})
+	own := errors.New("own")
+	if err := k.Do(background, "k", ttl, func(context.Context) error { return own }); err != own {
+		t.Errorf("%v, want the very error that was returned", err)
+	}
+	err := k.Do(background, "k", ttl, func(context.Context) error { w.do("DEL", "k"); return own })
+	if !errors.Is(err, own) || !errors.Is(err, compat.ErrLost) {
+		t.Errorf("after a loss: %v, want both errors", err)
+	}
+	err = k.Do(background, "k", ttl, func(context.Context) error { w.do("DEL", "k"); return compat.ErrLost })
+	if err != compat.ErrLost {
+		t.Errorf("a loss that the section has told: %v, want it once", err)
+	}
+}

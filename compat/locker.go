@@ -116,15 +116,23 @@ func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 
 // Do waits for the lock, calls f while holding and renewing it, and releases
 // it. The context that f gets ends, with cause ErrLost, before the lease does: f
-// must have stopped writing by then. Do returns f's error joined with the
-// release's, which is ErrLost if the lock was lost on the way.
+// must have stopped writing by then. Do returns f's error, joined with the
+// release's if that failed: ErrLost if the lock was lost on the way.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
 	lock, err := k.lock(ctx, ctx, key, ttl, true)
 	if err != nil {
 		return err
 	}
 	defer func() { // deferred, so that a panic in f gives the lock back too
-		err = errors.Join(err, lock.Release(ctx))
+		released := lock.Release(ctx)
+		switch {
+		case released == nil || errors.Is(err, ErrLost) && errors.Is(released, ErrLost):
+			// f's own error, as it is
+		case err == nil:
+			err = released
+		default:
+			err = errors.Join(err, released)
+		}
 	}()
 	return f(lock.Context())
 }

@@ -111,7 +111,7 @@ func (d *demo) race(e entry) error {
 		return err
 	}
 	defer s.Close()
-	r := &race{server: s}
+	r := &contest{server: s}
 	if e.Algorithm != nil {
 		r.locks = compat.New(s.Pool(), e.Algorithm, compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond})
 	}
@@ -141,8 +141,8 @@ func (d *demo) race(e entry) error {
 	return nil
 }
 
-// A race is workers at one counter on one server.
-type race struct {
+// A contest is workers at one counter on one server.
+type contest struct {
 	server *oldredis.Server
 	locks  *compat.Locker // nil: without
 	done   atomic.Int32
@@ -150,7 +150,7 @@ type race struct {
 	most   atomic.Int32
 }
 
-func (r *race) run() error {
+func (r *contest) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var group sync.WaitGroup
@@ -169,7 +169,7 @@ func (r *race) run() error {
 	return errors.Join(errs...)
 }
 
-func (r *race) once(ctx context.Context) error {
+func (r *contest) once(ctx context.Context) error {
 	if r.locks == nil {
 		return r.add()
 	}
@@ -178,7 +178,7 @@ func (r *race) once(ctx context.Context) error {
 
 // add reads the counter, thinks, and writes it back one higher: what every lost
 // update is made of.
-func (r *race) add() error {
+func (r *contest) add() error {
 	now := r.inside.Add(1)
 	defer r.inside.Add(-1)
 	for most := r.most.Load(); now > most && !r.most.CompareAndSwap(most, now); most = r.most.Load() {
@@ -194,7 +194,7 @@ func (r *race) add() error {
 	return err
 }
 
-func (r *race) sum() (int, error) {
+func (r *contest) sum() (int, error) {
 	c := r.server.Dial()
 	defer c.Close()
 	return redis.Int(c.Do("GET", "counter"))

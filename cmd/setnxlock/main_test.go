@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 )
 
 // TestMain makes this test binary answer to three names on PATH, in scripts
@@ -99,6 +101,10 @@ func TestScripts(t *testing.T) {
 			"redis": scriptRedis,
 			"do":    scriptDo,
 			"exits": scriptExits,
+			"json":  scriptJSON,
+			"pages": scriptPages,
+
+			"exercises": scriptExercises,
 		},
 	})
 }
@@ -140,6 +146,45 @@ func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// json FILE demands that it is JSON.
+func scriptJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if !json.Valid([]byte(ts.ReadFile(args[0]))) {
+		ts.Fatalf("%s is no JSON", args[0])
+	}
+}
+
+// pages LIST DIR demands a page of a site for each race that race list --json
+// told of, and a link to it from the index.
+func scriptPages(ts *testscript.TestScript, neg bool, args []string) {
+	var races []jsonRace
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &races))
+	if len(races) < 40 {
+		ts.Fatalf("%d races", len(races))
+	}
+	index := ts.ReadFile(args[1] + "/index.html")
+	for _, r := range races {
+		file := strings.NewReplacer("/", "-", ".", "-").Replace(r.Name) + ".html"
+		if !strings.Contains(index, `href="`+file+`"`) || !strings.Contains(index, r.Name) {
+			ts.Fatalf("the index does not link to %s", file)
+		}
+		if page := ts.ReadFile(args[1] + "/" + file); !strings.Contains(page, r.Name) {
+			ts.Fatalf("%s is not about %s", file, r.Name)
+		}
+	}
+}
+
+// exercises gives every exercise its answer, as words and as a whole line.
+func scriptExercises(ts *testscript.TestScript, neg bool, args []string) {
+	for _, s := range catalogue.All() {
+		if s.Exercise == nil {
+			continue
+		}
+		for _, answer := range []string{s.Exercise.Answer, "tx:classic 2.4 2x2 : " + s.Exercise.Answer} {
+			ts.Check(ts.Exec("setnxlock", "race", "replay", "--exercise", s.Name, answer))
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.releaseCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.releaseCommand(), a.doctorCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
 	return root
 }
 

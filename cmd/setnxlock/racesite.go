@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/spf13/cobra"
+)
+
+const raceSiteHelp = `Writes all races into DIR as pages that a browser opens from the disk: an index
+in the order of teaching, a page to step through for each race, one for how
+another lock survives it, and what each lock promises on which server, where
+each cell links to its proof. Nothing is loaded from elsewhere.`
+
+func (a *app) raceSiteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "site DIR",
+		Short:       "Write all races as a static web site",
+		Long:        raceSiteHelp,
+		Example:     "  setnxlock race site /tmp/races && xdg-open /tmp/races/index.html",
+		Annotations: alone("  0      It was written.\n" + raceStatus),
+		Args: usageErrors(func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("site needs one DIR, not %d", len(args))
+			}
+			return nil
+		}),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0]) },
+
+		DisableFlagsInUseLine: true,
+	}
+}
+
+func (a *app) site(dir string) error {
+	var pages []race.Page
+	for i, s := range catalogue.All() {
+		p, err := page(s)
+		if err != nil {
+			return &failure{statusSoftware, err, ""}
+		}
+		if s.Star == 0 {
+			p.Order = i
+		}
+		pages = append(pages, p)
+	}
+	if err := race.Site(dir, pages); err != nil {
+		return &failure{statusSoftware, err, ""}
+	}
+	a.say("%d races are in %s/index.html", len(pages), dir)
+	return nil
+}
+
+// page is a race as the site has it.
+func page(s catalogue.Scenario) (race.Page, error) {
+	t, err := s.Trace()
+	p := race.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
+	if err != nil {
+		return p, err
+	}
+	if s.Exercise != nil {
+		p.Exercise = s.Exercise.Text
+	}
+	if s.Survives.Schedule != "" {
+		survives, err := s.Survivor()
+		if err != nil {
+			return p, err
+		}
+		p.Survives = &survives
+	}
+	return p, nil
+}

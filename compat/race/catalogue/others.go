@@ -29,7 +29,7 @@ var others = []struct {
 		func(func() string) compat.Algorithm { return resolveByReading{} }},
 	{"other/redis-py-2.9", "float seconds (redis-py 2.2.4–2.9.1)",
 		func(func() string) compat.Algorithm { return redisPy29{decimals: 6} }},
-	{"other/redis-py-2.6", "the same on Python 2.6, whose floats print two decimals, before PR 384",
+	{"other/redis-py-on-python-2.6", "redis-py before PR 384, on a Python whose floats print two decimals",
 		func(func() string) compat.Algorithm { return redisPy29{decimals: 2, exactly: true} }},
 	{"other/redis-mutex", "float seconds, read by Ruby's to_f (kenn/redis-mutex)",
 		func(func() string) compat.Algorithm { return redisMutex{} }},
@@ -43,8 +43,7 @@ var others = []struct {
 		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
 
 	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(func(t tokened) compat.Algorithm { return bareDel{t} })},
-	{"other/compare-del", "SETNX, EXPIRE; releases by GET and DEL", tokens(func(t tokened) compat.Algorithm { return compareDel{t} })},
-	{"other/retry-del", "the same, and repeats a DEL whose reply was lost", tokens(func(t tokened) compat.Algorithm { return retryDel{t} })},
+	{"other/retry-del", "SETNX, EXPIRE; releases by GET and DEL, and repeats a DEL whose reply was lost", tokens(func(t tokened) compat.Algorithm { return retryDel{t} })},
 	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)", tokens(func(t tokened) compat.Algorithm { return watchOnly{t} })},
 	{"other/reconnecting", "SETNX, EXPIRE; releases under WATCH by a client that reconnects unasked", tokens(func(t tokened) compat.Algorithm { return reconnecting{t} })},
 	{"other/give-up", "SETNX, EXPIRE; takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return giveUp{t} })},

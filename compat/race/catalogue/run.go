@@ -1,10 +1,10 @@
 package catalogue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -88,25 +88,33 @@ func (r Run) trace() (race.Trace, error) {
 	return t, nil
 }
 
-// Happens returns the servers on which the scenario happens, by running it on
-// all of them.
+// Happens returns the servers on which the scenario happens just so, by running
+// it on all of them.
 func (s Scenario) Happens() []string {
 	var on []string
 	for _, server := range append(oldredis.Versions(), oldredis.Profiles()...) {
-		t, err := s.On(server)
-		if err == nil && t.Verdict == s.Expect {
+		if breaks, err := s.Breaks(server); err == nil && slices.Equal(breaks, s.Breaking()) {
 			on = append(on, server)
 		}
 	}
 	return on
 }
 
-// Breaks returns what the scenario's schedule breaks, each invariant checked
+// Breaking is all that the scenario says it breaks, in the order of race.Invariants.
+func (s Scenario) Breaking() []race.Verdict {
+	list := append([]race.Verdict{s.Expect}, s.Also...)
+	place := func(v race.Verdict) int { return slices.Index(race.Invariants(), v.Violated) }
+	slices.SortFunc(list, func(a, b race.Verdict) int { return cmp.Compare(place(a), place(b)) })
+	return list
+}
+
+// Breaks returns what the scenario's schedule breaks on a server, each invariant checked
 // alone: checked together, the first one hides what another would show at the same step.
-func (s Scenario) Breaks() ([]race.Verdict, error) {
+func (s Scenario) Breaks(server string) ([]race.Verdict, error) {
 	var list []race.Verdict
 	for _, invariant := range race.Invariants() {
 		run := s.Run
+		run.Config.Server = server
 		switch c := run.Config; {
 		case invariant == "effect" && !c.Effect, invariant == "fence" && !c.Fence:
 			continue
@@ -132,6 +140,14 @@ func (s Scenario) Check(schedule string) (race.Trace, error) {
 	if e == nil {
 		return race.Trace{}, fmt.Errorf("%s has no exercise", s.Name)
 	}
+	choices, err := race.ParseWords(schedule)
+	if err != nil {
+		return race.Trace{}, err
+	}
+	shown, err := race.ParseWords(s.Run.Schedule)
+	if err != nil {
+		return race.Trace{}, err
+	}
 	run := s.Run
 	run.Schedule = schedule
 	run.Config.Invariants = []string{s.Expect.Violated}
@@ -139,7 +155,7 @@ func (s Scenario) Check(schedule string) (race.Trace, error) {
 	switch v := t.Verdict; {
 	case err != nil:
 		return t, err
-	case strings.Join(strings.Fields(schedule), " ") == strings.Join(strings.Fields(s.Run.Schedule), " "):
+	case race.Words(choices) == race.Words(shown):
 		return t, errors.New("that is the schedule that the scenario shows: find another")
 	case e.Breaks == "" && v.Violated != "":
 		return t, fmt.Errorf("it breaks %s at step %d: nothing may break", v.Violated, v.Step)

@@ -1,0 +1,331 @@
+package catalogue
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+var update = flag.Bool("update", false, "write down what the scenarios and their pages show now")
+
+// Every scenario breaks what it says at the step it says, and nothing else
+// breaks before; its survivor breaks nothing. What is seen is in its file.
+func TestScenarios(t *testing.T) {
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			breaks, err := s.Breaks(s.Run.Config.Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := s.Breaking(); !slices.Equal(breaks, want) {
+				t.Errorf("breaks %v, want %v", breaks, want)
+			}
+			seen, survived, err := s.Timelines()
+			if err != nil {
+				t.Fatal(err)
+			}
+			trace, err := s.Trace()
+			if err != nil || trace.Verdict != s.Expect {
+				t.Errorf("verdict %v %v, want %v", trace.Verdict, err, s.Expect)
+			}
+			if s.Survives.Schedule == "" {
+				t.Error("no survivor")
+			} else if trace, err := s.Survivor(); err != nil || trace.Verdict.Violated != "" {
+				t.Errorf("%s survives with %v %v", s.Survives.Config.Algorithm, trace.Verdict, err)
+			}
+			golden(t, filepath.Join("scenarios", filepath.FromSlash(s.Name)+".txt"), func(old string) string {
+				body, _, _ := strings.Cut(old, "-- timeline --\n")
+				return strings.TrimRight(body, "\n") + "\n\n-- timeline --\n" + seen + "\n-- survives --\n" + survived
+			})
+		})
+	}
+}
+
+// It happens on the servers named and on no other.
+func TestServers(t *testing.T) {
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			if got := s.Happens(); !slices.Equal(got, s.Servers) {
+				t.Errorf("happens on\n%s\nthe file has\n%s", strings.Join(got, " "), strings.Join(s.Servers, " "))
+			}
+			if !slices.Contains(s.Servers, s.Run.Config.Server) {
+				t.Errorf("it does not happen on %s, where it is run", s.Run.Config.Server)
+			}
+		})
+	}
+}
+
+// canonical are the races of races.md, section 6, and one more that came with
+// the documentation's lost character.
+const canonical = `
+	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
+	getset/stale-getset-sets-back getset/same-stamp getset/equal-or-past getset/old-stamp-new-lock any/lease-counted-from-reply
+	tx/crash-before-expire any/lost-reply tx/ttl-repair tx/ttl-repair-revives tx/zero-ttl tx/getset-clears-ttl
+	old/setnx-on-volatile old/expire-cannot-extend old/expire-one-second-out
+	any/paused-holder any/renew-after-loss getset/renew-expired tx/extend-resurrects any/renewal-outlives-release any/server-clock-jump
+	any/release-after-expiry getset/paused-release tx/watch-without-multi tx/watch-lost-on-reconnect tx/renewal-aborts-release
+	tx/contender-aborts-release tx/stale-watch-in-pool tx/half-queued any/lost-reply-to-release any/release-of-unknown getset/float-stamp
+	any/failover any/restart-forgets any/evicted any/read-from-replica
+	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
+	getset/equal-only`
+
+// course is the order of teaching of races.md, section 8, and the two starred
+// races that it leaves out.
+const course = `
+	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
+	getset/paused-release tx/crash-before-expire tx/ttl-repair any/release-after-expiry tx/watch-without-multi
+	tx/watch-lost-on-reconnect any/lost-reply any/lease-counted-from-reply any/renew-after-loss any/paused-holder
+	any/failover old/setnx-on-volatile compat/token-read-as-expired
+	getset/stale-getset-sets-back tx/ttl-repair-revives`
+
+func TestComplete(t *testing.T) {
+	var names, taught []string
+	for _, s := range All() {
+		names = append(names, s.Name)
+		if s.Star > 0 {
+			taught = append(taught, s.Name)
+			if s.Star != len(taught) {
+				t.Errorf("%s is number %d, want %d", s.Name, s.Star, len(taught))
+			}
+			if s.Exercise == nil {
+				t.Errorf("%s has no exercise", s.Name)
+			}
+		}
+		for what, text := range map[string]string{"title": s.Title, "objective": s.Objective, "instead": s.Instead, "fix": s.Fix} {
+			if text == "" {
+				t.Errorf("%s has no %s", s.Name, what)
+			}
+		}
+		if !strings.HasPrefix(s.Objective, "Make ") || !strings.HasSuffix(s.Objective, ".") {
+			t.Errorf("%s: objective %q", s.Name, s.Objective)
+		}
+		if len(s.Sources) == 0 || len(s.Then) == 0 {
+			t.Errorf("%s has %d sources and %d reasons", s.Name, len(s.Sources), len(s.Then))
+		}
+	}
+	want := strings.Fields(canonical)
+	slices.Sort(want)
+	slices.Sort(names)
+	if !slices.Equal(names, want) {
+		t.Errorf("the catalogue has\n%s\nwant\n%s", names, want)
+	}
+	if want := strings.Fields(course); !slices.Equal(taught, want) {
+		t.Errorf("the course is\n%s\nwant\n%s", taught, want)
+	}
+}
+
+// Every lock that is kept to be broken is broken by a scenario.
+func TestOthersAreUsed(t *testing.T) {
+	used := make(map[string]bool)
+	for _, s := range All() {
+		for _, run := range []Run{s.Run, s.Survives} {
+			for _, name := range strings.Split(run.Config.Algorithm, "+") {
+				used[name] = true
+			}
+		}
+	}
+	for _, o := range others {
+		if !used[o.name] {
+			t.Errorf("%s is used by no scenario", o.name)
+		}
+	}
+}
+
+func TestExercises(t *testing.T) {
+	for _, s := range All() {
+		if s.Exercise == nil {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			if _, err := s.Check(s.Exercise.Answer); err != nil {
+				t.Errorf("the answer %s: %v", s.Exercise.Answer, err)
+			}
+			for _, wrong := range []string{s.Run.Schedule, "", "C9"} {
+				if _, err := s.Check(wrong); err == nil {
+					t.Errorf("%q passes for an answer", wrong)
+				}
+			}
+		})
+	}
+}
+
+// The pages in docs/races show what the scenarios show.
+func TestPages(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "docs", "races")
+	if *update {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]bool{"README.md": true}
+	golden(t, filepath.Join(dir, "README.md"), func(string) string { return Index() })
+	for _, s := range All() {
+		if s.Star == 0 {
+			continue
+		}
+		page, err := s.Page()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[s.File()] = true
+		golden(t, filepath.Join(dir, s.File()), func(string) string { return page })
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !want[filepath.Base(f)] {
+			t.Errorf("%s belongs to no race", f)
+		}
+	}
+}
+
+// golden compares a file with what it should be, or with -update makes it so.
+func golden(t *testing.T, name string, want func(old string) string) {
+	t.Helper()
+	old, err := os.ReadFile(name)
+	if err != nil && !*update {
+		t.Error(err)
+		return
+	}
+	text := want(string(old))
+	if text == string(old) {
+		return
+	}
+	if !*update {
+		a, b := strings.Split(string(old), "\n"), strings.Split(text, "\n")
+		n := 0
+		for n < len(a) && n < len(b) && a[n] == b[n] {
+			n++
+		}
+		t.Errorf("%s:%d is stale (go test ./compat/race/catalogue -update). It should go on\n%s", name, n+1, strings.Join(b[n:min(n+3, len(b))], "\n"))
+		return
+	}
+	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{
+		"getset/double-takeover": "getset/double-takeover", "double-takeover": "getset/double-takeover", "takeover": "", "": "",
+	} {
+		if s, ok := Find(name); s.Name != want || ok != (want != "") {
+			t.Errorf("Find(%q) = %q %t, want %q", name, s.Name, ok, want)
+		}
+	}
+	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat"}) {
+		t.Errorf("groups %v", g)
+	}
+}
+
+func TestParse(t *testing.T) {
+	s, err := Parse("mine", []byte("algorithm tx:classic # ours\n\nC1 C1 +9s\nC2.crash\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Run.Config.Algorithm != "tx:classic" || s.Run.Schedule != "C1 C1 +9s C2.crash" {
+		t.Errorf("parsed %+v", s.Run)
+	}
+	if _, err := s.Trace(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Survivor(); err == nil {
+		t.Error("a survivor out of nothing")
+	}
+	if _, err := s.Check("C1"); err == nil {
+		t.Error("an exercise out of nothing")
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	const good = "algorithm tx:classic\nC1\n"
+	for text, want := range map[string]string{
+		"":                                    "mine: no algorithm",
+		"algorithm tx:classic\n":              "mine: no schedule",
+		good + "survives tx:renamed\n":        "mine: no schedule for the survivor",
+		good + "frobnicate 3\n":               `mine:3: "frobnicate" begins neither a setting nor a schedule`,
+		good + "server 9.9\n":                 `mine:3: no server "9.9"`,
+		good + "servers 2.4 9.9\n":            `mine:3: no server "9.9"`,
+		good + "clients none\n":               `mine:3: "none" is not a number from 1`,
+		good + "ttl soon\n":                   `mine:3: "soon" is no time`,
+		good + "clock D2 +3s\n":               `mine:3: "D2" is no client`,
+		good + "holders sing\n":               "mine:3: holders sing",
+		good + "expect violation at 3\n":      "mine:3: expect violation at 3",
+		good + "expect violation joy at 3\n":  "mine:3: expect violation joy at 3",
+		good + "also joy at 3\n":              "mine:3: also joy at 3",
+		good + "only joy\n":                   `mine:3: no invariant "joy"`,
+		good + "exercise run\n":               "mine:3: exercise run",
+		good + "answer C1\n":                  "mine:3: an answer before its exercise",
+		good + "fix a\nfix b\n":               "mine:4: a second one",
+		good + "why 1 a\nwhy 1 b\n":           "mine:4: a second reason for step 1",
+		good + "survives a\nC1\nsurvives b\n": "mine:5: a second survivor",
+		"# mine\n" + good:                     "mine:1: want",
+	} {
+		_, err := Parse("mine", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s…", text, err, want)
+		}
+	}
+	s, err := Parse("mine", []byte(good+"why 7 never\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Trace(); err == nil {
+		t.Error("a reason for a step that is not there")
+	}
+	s.Run.Schedule = "C1 C1 C1 C9"
+	if _, err := s.Trace(); err == nil {
+		t.Error("a client that is not there")
+	}
+}
+
+// Parse takes anything without harm.
+func FuzzParse(f *testing.F) {
+	for _, s := range All()[:3] {
+		text, err := files.ReadFile("scenarios/" + s.Name + ".txt")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("fuzz", text)
+		if err == nil && s.Run.Schedule == "" {
+			t.Error("no schedule and no error")
+		}
+		again, err2 := Parse("fuzz", bytes.Clone(text))
+		if (err == nil) != (err2 == nil) || !reflect.DeepEqual(s, again) {
+			t.Error("parsed twice, and differently")
+		}
+	})
+}
+
+// A trace is the same each time, and replays from its own schedule.
+func TestReplays(t *testing.T) {
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			a, err := s.Trace()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := s.Trace(); err != nil || !reflect.DeepEqual(a, b) {
+				t.Errorf("run twice, and differently: %v", err)
+			}
+			b, err := race.ReplaySchedule(a.Schedule)
+			if err != nil || b.Verdict != a.Verdict || b.Schedule != a.Schedule {
+				t.Errorf("%s: %v %v, want %v", a.Schedule, b.Verdict, err, a.Verdict)
+			}
+		})
+	}
+}

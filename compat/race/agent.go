@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -26,6 +25,11 @@ type agent struct {
 	fresh   bool     // the clock was read and nothing asked since
 	ms      int64    // what was read
 	issued  int      // tokens of this attempt
+	asks    int      // acquisitions of this attempt
+
+	memory memory
+	deaf   *[opAgain]bool // operations that do not look at the time they are told
+	shift  time.Duration  // which is then told wrong
 }
 
 // A stance is what a client is doing and what it believes, between two requests.
@@ -63,12 +67,17 @@ type result struct {
 type operation uint8
 
 const (
-	opAcquire operation = iota
+	opNone operation = iota
+	opAcquire
 	opExtend
 	opRelease
+	opInspect
+	opAgain // the Locker asks again within one attempt: what it left behind is not this one's
 )
 
-func (o operation) String() string { return [...]string{"acquire", "extend", "release"}[o] }
+func (o operation) String() string {
+	return [...]string{"", "acquire", "extend", "release", "inspect", "again"}[o]
+}
 
 type ending uint8
 
@@ -126,8 +135,9 @@ func millis(t time.Time) int64   { return t.Sub(epoch).Milliseconds() }
 // attempt takes the lock, works, and gives it back.
 func (a *agent) run(k int) {
 	a.stance = stance{attempt: k, asked: -1}
-	a.issued, a.fresh = 0, false
-	algo := a.c.algorithm(a)
+	a.issued, a.asks, a.fresh = 0, 0, false
+	a.memory = memory{}
+	algo := told{a.c.algorithm(a), a}
 	if a.c.bare(a.id) {
 		a.runBare(algo)
 	} else {
@@ -137,7 +147,7 @@ func (a *agent) run(k int) {
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *agent) runShipped(algo compat.Algorithm) {
-	k := compat.New(a, told{algo, a}, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
+	k := compat.New(a, algo, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
 	ctx := context.Background()
 	if a.c.Poll && !a.free(k) {
 		return
@@ -178,7 +188,7 @@ func (a *agent) runBare(algo compat.Algorithm) {
 	a.end(opAcquire, bareError(lease, err))
 	if err != nil {
 		if !definite(err) && !lease.Ambiguous {
-			a.begin(releasing)
+			a.phase = releasing // and lossy still: what is released perhaps never was
 			c = a.redial(c)
 			a.end(opRelease, forgiven(bareError(lease, algo.Release(c, a.now(), lease))))
 		}
@@ -255,7 +265,7 @@ func (a *agent) end(op operation, err error) {
 }
 
 func (a *agent) hold(l compat.Lease) {
-	a.phase, a.holds, a.lossy = holding, true, false
+	a.phase, a.holds, a.lossy, a.asked = holding, true, false, -1
 	a.fresh = false // what it does next, it may do later
 	a.until, a.fence, a.value = millis(l.Until), l.Fence, l.Value
 }
@@ -285,25 +295,6 @@ func (a *agent) token() string {
 
 func token(client, attempt, n int) string {
 	return fmt.Sprintf("0000007%d%02d%d7", client+1, attempt+1, n%10)
-}
-
-// told is the algorithm as the explored Locker sees it: without its Check, which
-// has its own answer in the guarantees, and telling when it says "yours".
-type told struct {
-	compat.Algorithm
-	a *agent
-}
-
-func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, err := t.Algorithm.Acquire(c, now, key, ttl)
-	t.a.got = err == nil
-	return l, err
-}
-
-func (t told) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	l, err := t.Algorithm.Extend(c, now, l, ttl)
-	t.a.got = err == nil && t.a.phase == acquiring
-	return l, err
 }
 
 // A ticker is the clock that a client's Locker is given. Its timers never fire:

@@ -62,6 +62,9 @@ type Config struct {
 
 	Progress func(Stats) // called now and then, by Explore
 
+	// keepHistory tells histories apart that come to the same memory, for tests.
+	keepHistory bool
+
 	// Name is what the run is called in a trace.
 	Name string
 }
@@ -206,6 +209,14 @@ func (c *Config) algorithm(a *agent) compat.Algorithm {
 
 func (c *Config) bare(client int) bool {
 	return c.Bare || c.New == nil && registry[c.runs(client)].bare
+}
+
+// margin is that of a client's algorithm, in milliseconds.
+func (c *Config) margin(client int) int64 {
+	if c.New != nil {
+		return 0
+	}
+	return registry[c.runs(client)].margin.Milliseconds()
 }
 
 // alike reports whether two clients differ in nothing but their name.

@@ -75,7 +75,7 @@ type ghost struct {
 
 const (
 	nobody   uint8 = 0
-	somebody uint8 = 7 // wrote before the run began
+	somebody uint8 = 7 // wrote before the run began, or in an attempt that is over
 )
 
 // A remark is a ghost's note about one client.
@@ -120,20 +120,21 @@ func (j *judge) valid(st *stances, i int, now int64) bool {
 }
 
 // command judges what client i's command did to the key.
-func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState) breach {
+// wrote says that it changed anything on the server.
+func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState, wrote bool) breach {
 	if !j.tracks {
 		return breach{}
 	}
 	was, self := g.writer, uint8(i+1)
 	changed := before.present != after.present || before.value != after.value || before.dies != after.dies
-	if before.value != after.value {
+	if wrote {
 		g.prevWriter = was
+	}
+	if before.value != after.value || before.present != after.present {
 		g.writer = self
 		if !after.present {
 			g.writer = nobody
 		}
-	} else if changed {
-		g.prevWriter = was
 	}
 	if changed && after.present && g.writer == self && j.ranks {
 		g.rank(i)
@@ -198,10 +199,24 @@ func (g *ghost) dense() {
 	}
 }
 
+func (g *ghost) leave(client int, writer uint8) uint8 {
+	if writer == uint8(client+1) {
+		return somebody
+	}
+	return writer
+}
+
 // result judges how an operation of client i ended. st is the client as it
 // goes on from there.
 func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach {
 	m, own := &g.mark[i], now+j.skew[i]
+	if r.op == opAgain {
+		g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
+		if j.tracks && g.writer != nobody {
+			m.bits |= saw
+		}
+		return breach{}
+	}
 	bits := m.bits
 	m.bits &^= mine | gave | saw
 	at := func(f fault, on bool) breach {
@@ -211,9 +226,9 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach 
 		return breach{how: f, who: uint8(i)}
 	}
 	switch {
-	case r.how == done && r.op == opAcquire && bits&mine == 0:
+	case r.how == done && r.op == opAcquire && bits&mine == 0 && own < st.until:
 		return at(acquireLied, j.honesty)
-	case r.how == done && r.op == opExtend && bits&mine == 0:
+	case r.how == done && r.op == opExtend && bits&mine == 0 && own < st.until:
 		return at(extendLied, j.honesty)
 	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy:
 		return at(gaveNothing, j.report)
@@ -221,7 +236,7 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach 
 		return at(notLost, j.report)
 	case r.how == held && bits&saw == 0:
 		return at(heldByNobody, j.report)
-	case (r.how == unknown || r.how == failed) && !r.lossy:
+	case r.how == unknown && !r.lossy:
 		return at(unknownWithoutLoss, j.report)
 	case r.how == done && r.op == opAcquire && j.fencing:
 		return at(fenceOrder, !g.fenced(m.rank, st.fence))
@@ -291,6 +306,8 @@ func (j *judge) tidy(g *ghost, st *stances) {
 		case idle, finished:
 			ranked = ranked || m.rank != 0
 			*m = remark{}
+			// What an earlier attempt left behind is nobody's that could still be asked.
+			g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
 		case holding:
 			m.bits = 0
 		case acquiring:

@@ -15,6 +15,9 @@ type entry struct {
 	make func(c *Config, token func() string) compat.Algorithm
 	bare bool   // it only makes sense without the Locker
 	says string // one line
+
+	// margin is how much longer than its value says it leaves a lease alone.
+	margin time.Duration
 }
 
 // Algorithms returns the names that Config.Algorithm takes, sorted.
@@ -38,13 +41,13 @@ var registry = map[string]entry{
 			o.Dialect = getsetlock.Seconds
 			return getsetlock.Classic{Options: o}
 		}},
-	"getset:classic/margin": {says: "getset:classic that leaves others' leases alone for 5 s more",
+	"getset:classic/margin": {says: "getset:classic that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := stamps(c, token)
 			o.Dialect.Margin = 5 * time.Second
 			return getsetlock.Classic{Options: o}
 		}},
-	"getset:guarded/margin": {says: "getset:guarded that leaves others' leases alone for 5 s more",
+	"getset:guarded/margin": {says: "getset:guarded that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := stamps(c, token)
 			o.Dialect.Margin = 5 * time.Second

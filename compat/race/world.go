@@ -364,10 +364,11 @@ func (w *world) execute(d *deed, i int, r request) answer {
 	}
 	before, content := w.key(), w.s.Snapshot()
 	replies, err := runCommands(p.conn, r.cmds)
-	if w.s.Snapshot().ContentKey() != content.ContentKey() {
+	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
+	if wrote {
 		w.before = content
 	}
-	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key()))
+	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote))
 	return answer{replies: replies, lost: err != nil}
 }
 
@@ -399,8 +400,10 @@ func (w *world) resume(d *deed, i int, got answer) {
 		w.hangUp(p)
 	}
 	for _, r := range p.results {
-		p.last, p.ended = r.how, true
-		d.results = append(d.results, r)
+		if r.op != opAgain {
+			p.last, p.ended = r.how, true
+			d.results = append(d.results, r)
+		}
 		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r))
 	}
 	p.results = p.results[:0]

@@ -1,0 +1,219 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Result is what an exploration found.
+type Result struct {
+	Verdict     Outcome
+	Bound       string // of a BoundReached: "states" or "memory"
+	States      int    // different ones; with symmetry, up to who is called what
+	Transitions int
+	Depth       int // choices of the longest shortest way to a state
+	Elapsed     time.Duration
+	Runs        int // pieces of client code that were run
+	Commands    int // requests that the server was asked
+
+	// Trace is a shortest way to break an invariant. nil if none is broken.
+	Trace *Trace
+
+	config Config
+}
+
+// An Outcome is the verdict of an exploration.
+type Outcome string
+
+const (
+	// Safe: every schedule within the bounds was run, and no invariant broke.
+	Safe Outcome = "safe within the bounds"
+	// Violated: an invariant broke.
+	Violated Outcome = "violated"
+	// BoundReached: nothing broke in what there was room for. It proves nothing.
+	BoundReached Outcome = "bound reached"
+)
+
+// Explore runs every schedule of c, breadth first, and returns the first that
+// breaks an invariant, which is then a shortest one; or that there is none.
+//
+// Every schedule means: within c's clients, attempts, faults and jumps of time;
+// with commands of one key; on the embedded server's semantics; with states
+// told apart by 64 bits, of which two that differ share one with a chance of n²/2⁶⁵ for n
+// states. Time jumps to the moments at which something changes for somebody.
+// A client does not stop between two readings of its clock with nothing sent in
+// between.
+func Explore(ctx context.Context, c Config) (Result, error) {
+	full, err := c.complete()
+	if err != nil {
+		return Result{}, err
+	}
+	// Most releases and looks do not care what time it is. Whether that is so is
+	// checked at each of their steps, and if not, all begins again.
+	x, b, err := search1(ctx, full, [opAgain]bool{opRelease: true, opInspect: true})
+	if x == nil && err == nil {
+		x, b, err = search1(ctx, full, [opAgain]bool{})
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	defer x.close()
+	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
+		Elapsed: time.Since(x.began), Runs: x.runs.ran, Commands: x.trans.ran, config: *full}
+	switch {
+	case x.broken:
+		r.Verdict, r.Bound = Violated, ""
+		t, err := replay(full, x.schedule())
+		if err != nil {
+			return r, fmt.Errorf("race: the search found what the replay does not: %w", err)
+		}
+		if want := x.breach.how.invariant(); t.Verdict.Violated != want {
+			return r, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", want, t.Verdict.Violated, t.Schedule)
+		}
+		r.Trace = &t
+	case b != "":
+		r.Verdict = BoundReached
+	}
+	return r, nil
+}
+
+// search1 searches once; it returns nil if an operation was wrongly taken for deaf.
+func search1(ctx context.Context, c *Config, deaf [opAgain]bool) (x *search, b bound, err error) {
+	x, err = newSearch(c, deaf)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		r := recover()
+		if r != nil {
+			x.close()
+			x = nil
+			if _, ok := r.(hears); !ok {
+				panic(r)
+			}
+		}
+	}()
+	b, err = x.explore(ctx)
+	if err != nil {
+		x.close()
+		return nil, "", err
+	}
+	return x, b, nil
+}
+
+// String is the verdict in a line or two.
+func (r Result) String() string {
+	s := fmt.Sprintf("%s: %d states, %d transitions, depth %d, %v", r.Verdict, r.States, r.Transitions, r.Depth, r.Elapsed.Round(time.Millisecond))
+	if r.Bound != "" {
+		s += " (no room for more " + r.Bound + "; this proves nothing)"
+	}
+	if r.Trace != nil {
+		s += fmt.Sprintf("\n%s in %d steps\n%s", r.Trace.Verdict.Violated, len(r.Trace.Events), replayLine(*r.Trace))
+	}
+	return s
+}
+
+// Bounds says within what bounds the verdict holds.
+func (r Result) Bounds() string { return r.config.bounds() }
+
+func (c *Config) bounds() string {
+	f := &c.Faults
+	list := []string{fmt.Sprintf("%d clients × %d attempts", c.Clients, c.Attempts)}
+	add := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			list = append(list, "1 "+one)
+		case n > 1:
+			list = append(list, fmt.Sprintf("%d %s", n, many))
+		}
+	}
+	add(c.Ticks, "jump of time", "jumps of time")
+	add(f.LostReplies, "lost reply", "lost replies")
+	add(f.LostRequests, "lost request", "lost requests")
+	add(f.Cuts, "cut", "cuts")
+	if f.Crash {
+		list = append(list, "crashes")
+	}
+	add(f.Restart, "restart", "restarts")
+	add(f.Failover, "failover", "failovers")
+	add(f.Evict, "eviction", "evictions")
+	if f.Unreaped {
+		list = append(list, "expired keys unreaped")
+	}
+	return strings.Join(list, ", ")
+}
+
+// schedule is the way to the breach, in choices that a world can make.
+func (x *search) schedule() []Choice {
+	var moves []move
+	for l := x.broke; l.choice != 0; l = x.links[l.parent] {
+		moves = append(moves, l.choice-1)
+	}
+	s := x.first0()
+	var real [maxClients]int // who stands behind a name
+	for i := range real {
+		real[i] = i
+	}
+	rename := func() {
+		if r := x.names.canonical(&s); r != nil {
+			was := real
+			for i := range x.c.Clients {
+				real[r.to[i]] = was[i]
+			}
+		}
+	}
+	rename()
+	var choices []Choice
+	for n := len(moves) - 1; n >= 0; n-- {
+		m := moves[n]
+		choices = append(choices, m.choices(s.now, &real)...)
+		s = x.make(&s, m)
+		if n > 0 || x.stuckAt >= 0 {
+			rename()
+		}
+	}
+	if x.breach.how == stuck {
+		for i := range x.c.Clients {
+			for k, r := range real {
+				if p := x.runs.nodes[s.cells[k].node].phase; r == i && k < x.c.Clients && p != idle && p != finished {
+					choices = append(choices, Choice{Verb: Crash, Client: i})
+				}
+			}
+		}
+	}
+	return choices
+}
+
+// make makes one move.
+func (x *search) make(s *state, m move) (t state) {
+	switch v := m.verb(); {
+	case v == Pass || v == PassUnreaped:
+		t, _ = x.pass(s, m)
+	case v > PassUnreaped:
+		t, _ = x.serve(s, v)
+	default:
+		t, _, _ = x.step(s, v, m.client())
+	}
+	return t
+}
+
+// choices are what a move is in a schedule.
+func (m move) choices(now int32, real *[maxClients]int) []Choice {
+	var list []Choice
+	switch v := m.verb(); {
+	case v == Pass || v == PassUnreaped:
+		for i, r := range real {
+			if m.looks()&(1<<i) != 0 {
+				list = append(list, Choice{Verb: Look, Client: r})
+			}
+		}
+		list = append(list, Choice{Verb: v, By: time.Duration(m.until()-now) * time.Millisecond})
+	case v > PassUnreaped:
+		list = append(list, Choice{Verb: v})
+	default:
+		list = append(list, Choice{Verb: v, Client: real[m.client()]})
+	}
+	return list
+}

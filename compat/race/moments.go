@@ -1,0 +1,58 @@
+package race
+
+import (
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// stampOf is the time that a value says, in ms since the beginning; 0 if it
+// says none.
+func stampOf(value string) int64 {
+	for _, d := range []getsetlock.Dialect{getsetlock.Float, getsetlock.Millis, getsetlock.Nanos} {
+		if t, ok := d.Parse(value); ok {
+			if ms := millis(t); ms != 0 {
+				return ms
+			}
+			return 1
+		}
+	}
+	return 0
+}
+
+// moment is the time to which time jumps: the next one at which something
+// begins to look different to somebody; never if there is none. That is
+//
+//	the end of a lease that a client holds, or has asked for
+//	the time that the value says, by each client's clock, and the millisecond after it
+//	the first moment at which a key is dead
+//
+// Up to it nothing changes. The moment at which a TTL is just over is none:
+// the key is alive in it, as it was before.
+func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *content) int32 {
+	first := never
+	next := func(ms int64) {
+		if ms > int64(now) && ms < int64(first) {
+			first = int32(ms)
+		}
+	}
+	until := compat.Until(epoch, c.TTL).Sub(epoch).Milliseconds()
+	for i := range c.Clients {
+		if st[i].holds {
+			next(st[i].until - skew[i])
+		} else if st[i].phase == acquiring && st[i].asked >= 0 {
+			next(st[i].asked + until - skew[i])
+		}
+		if ct.stamp != 0 {
+			next(ct.stamp - skew[i])
+			next(ct.stamp - skew[i] + 1)
+			if m := c.margin(i); m != 0 {
+				next(ct.stamp + m - skew[i])
+				next(ct.stamp + m - skew[i] + 1)
+			}
+		}
+	}
+	for _, d := range ct.deaths {
+		next(int64(d))
+	}
+	return first
+}

@@ -1,0 +1,116 @@
+package race
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// replies numbers the answers of the server, from 1.
+type replies struct {
+	values  [][]any
+	byText  map[string]uint32
+	shapes  [maxClients]map[uint32]uint64
+	renamed map[[2]uint32]uint32
+}
+
+func newReplies() *replies {
+	return &replies{values: [][]any{nil}, byText: map[string]uint32{}, renamed: map[[2]uint32]uint32{}}
+}
+
+func (r *replies) number(v []any) uint32 {
+	text := replyKey(v)
+	n, ok := r.byText[text]
+	if !ok {
+		n = uint32(len(r.values))
+		r.values = append(r.values, v)
+		r.byText[text] = n
+	}
+	return n
+}
+
+// replyKey is a string that two replies share exactly if they are equal.
+func replyKey(v any) string {
+	switch v := v.(type) {
+	case []any:
+		var b strings.Builder
+		b.WriteByte('[')
+		for _, e := range v {
+			b.WriteString(replyKey(e))
+			b.WriteByte(' ')
+		}
+		b.WriteByte(']')
+		return b.String()
+	case []byte:
+		return fmt.Sprintf("b%q", v)
+	case string:
+		return fmt.Sprintf("s%q", v)
+	case redis.Error:
+		return fmt.Sprintf("e%q", string(v))
+	}
+	return fmt.Sprintf("%T%v", v, v)
+}
+
+// mapText returns v with every text in it as f has it.
+func mapText(v any, f func(string) string) any {
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = mapText(e, f)
+		}
+		return list
+	case []byte:
+		return []byte(f(string(v)))
+	case string:
+		return f(v)
+	case redis.Error:
+		return redis.Error(f(string(v)))
+	}
+	return v
+}
+
+// shape is an input as it looks if one only knows which values are the
+// client's own and which are others'.
+func (r *replies) shape(client int, input uint32) uint64 {
+	if input == inputLost || isClock(input) || input == inputWrote {
+		return uint64(input)
+	}
+	m := r.shapes[client]
+	if m == nil {
+		m = map[uint32]uint64{}
+		r.shapes[client] = m
+	}
+	h, ok := m[input]
+	if !ok {
+		text := replyKey(mapText(r.values[input], func(s string) string { return anonymous(s, client) }))
+		h = 1 << 40
+		for _, b := range []byte(text) {
+			h = mix(h, uint64(b))
+		}
+		m[input] = h
+	}
+	return h
+}
+
+// eachToken replaces the client's digit in every token of s.
+func eachToken(s string, f func(client int) byte) string {
+	const mark = "0000007"
+	at := strings.Index(s, mark)
+	if at < 0 {
+		return s
+	}
+	b := []byte(s)
+	for at >= 0 && at+12 <= len(b) {
+		if c := b[at+7]; c >= '1' && c <= '9' && b[at+11] == '7' {
+			b[at+7] = f(int(c - '1'))
+		}
+		next := strings.Index(s[at+12:], mark)
+		if next < 0 {
+			break
+		}
+		at += 12 + next
+	}
+	return string(b)
+}

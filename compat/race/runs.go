@@ -1,0 +1,265 @@
+package race
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A node is how far a client's code has come within one attempt: the history
+// of what it has heard since the attempt began, and what of it can still matter.
+// The code is deterministic, so that this says all. What it heard in earlier
+// attempts is forgotten.
+type node struct {
+	stance
+	kind    requestKind
+	req     uint32 // number of the request, if kind is sends
+	first   bool   // see request
+	last    bool
+	client  uint8
+	parent  uint32
+	input   uint32
+	shape   uint64 // equal for nodes that differ in who is called what
+	orphan  bool   // a root
+	toLearn bool   // it reads its clock to learn whether what it was given still lasts
+}
+
+// An edge leads from a node by an input to the next.
+type edge struct {
+	to      uint32
+	closed  bool     // a connection was closed on the way
+	results []result // and operations ended
+}
+
+// Inputs are numbers: a reply's, or one of these.
+const (
+	inputLost  uint32 = 0
+	inputWrote uint32 = math.MaxUint32
+	clockInput uint32 = 1 << 31
+	clockZero         = 1 << 30
+)
+
+func clockIs(ms int64) uint32   { return clockInput | uint32(ms+clockZero) }
+func clockOf(in uint32) int64   { return int64(in&^clockInput) - clockZero }
+func isClock(input uint32) bool { return input&clockInput != 0 && input != inputWrote }
+
+// runs remembers what the clients' code did. It runs each piece of it once:
+// from the beginning of the attempt, fed with what it heard then, up to the
+// first thing it has not heard yet.
+type runs struct {
+	c        *Config
+	nodes    []node
+	edges    []edge
+	children table
+	roots    [maxClients][]uint32 // by attempt; the last one is the end
+	requests []request
+	byText   map[string]uint32
+	replies  *replies
+	known    map[identity]uint32
+	deaf     [opAgain]bool // operations that were found not to look at the time
+	ran      int
+	feed     []uint32
+}
+
+// An identity is what makes two nodes the same.
+type identity struct {
+	client      uint8
+	kind        requestKind
+	first, last bool
+	req         uint32
+	issued      int
+	stance      stance
+	past, now   uint64
+}
+
+func newRuns(c *Config, r *replies) *runs {
+	rs := &runs{c: c, byText: map[string]uint32{}, replies: r, known: map[identity]uint32{}}
+	for i := range c.Clients {
+		for k := range c.Attempts {
+			n := node{stance: stance{attempt: k, asked: -1}, kind: readsClock, client: uint8(i), orphan: true,
+				shape: mix(uint64(k), uint64(rs.sort(i)))}
+			rs.roots[i] = append(rs.roots[i], rs.add(n))
+		}
+		end := node{stance: stance{phase: finished, attempt: c.Attempts, asked: -1}, kind: ends, client: uint8(i), orphan: true,
+			shape: mix(uint64(c.Attempts), uint64(rs.sort(i)))}
+		rs.roots[i] = append(rs.roots[i], rs.add(end))
+	}
+	return rs
+}
+
+// sort is the first client that is alike.
+func (rs *runs) sort(client int) int {
+	for i := range client {
+		if rs.c.alike(i, client) {
+			return i
+		}
+	}
+	return client
+}
+
+func (rs *runs) add(n node) uint32 {
+	rs.nodes = append(rs.nodes, n)
+	return uint32(len(rs.nodes) - 1)
+}
+
+// child is where the client at node n comes to by an input.
+func (rs *runs) child(n, input uint32) *edge {
+	if e, ok := rs.children.get(uint64(n)<<32|uint64(input), 0); ok {
+		return &rs.edges[e]
+	}
+	e := rs.run(n, input)
+	rs.children.put(uint64(n)<<32|uint64(input), 0, uint32(len(rs.edges)))
+	rs.edges = append(rs.edges, e)
+	return &rs.edges[len(rs.edges)-1]
+}
+
+// history is what the client heard from the attempt's beginning.
+func (rs *runs) history(n, input uint32) []uint32 {
+	rs.feed = append(rs.feed[:0], input)
+	for ; !rs.nodes[n].orphan; n = rs.nodes[n].parent {
+		rs.feed = append(rs.feed, rs.nodes[n].input)
+	}
+	return rs.feed // last one first
+}
+
+// run runs the client's code.
+func (rs *runs) run(n, input uint32) edge {
+	from := rs.nodes[n]
+	feed := rs.history(n, input)
+	p := rs.play(from, feed, 0)
+	if p.deaf {
+		// It should not look at the time: tell it two others.
+		for _, shift := range [...]time.Duration{time.Hour, -time.Hour} {
+			if q := rs.play(from, feed, shift); !p.same(q) {
+				panic(hears{})
+			}
+		}
+	}
+	if rs.c.Verify && !p.same(rs.play(from, feed, 0)) {
+		panic(fmt.Sprintf("race: %s is not deterministic: run twice on the same replies it did two things", rs.c.Algorithm))
+	}
+	e := edge{closed: p.closed}
+	if len(p.results) > 0 {
+		e.results = append(e.results, p.results...)
+	}
+	if !p.stopped {
+		e.to = rs.roots[from.client][from.attempt+1]
+		return e
+	}
+	next := node{stance: p.stance, kind: p.at.kind, first: p.at.first, last: p.at.last, client: from.client,
+		parent: n, input: input, toLearn: p.at.kind == readsClock && p.got}
+	if p.at.kind == sends {
+		next.req = rs.request(p.at)
+	}
+	id := identity{client: next.client, kind: next.kind, first: next.first, last: next.last, req: next.req,
+		issued: p.issued, stance: p.stance, past: p.memory.past.exact, now: p.memory.now.exact}
+	to, ok := rs.known[id]
+	if !ok || rs.c.keepHistory {
+		next.shape = rs.shape(&p)
+		to = rs.add(next)
+		rs.known[id] = to
+	}
+	e.to = to
+	return e
+}
+
+// shape is equal for clients that differ only in who is called what.
+func (rs *runs) shape(p *played) uint64 {
+	client := p.id
+	f := fact{}
+	st := &p.stance
+	for _, n := range [...]uint64{uint64(rs.sort(client)), uint64(st.phase), uint64(st.attempt), truth(st.holds), uint64(st.until),
+		uint64(st.fence), uint64(st.asked), truth(st.lossy), truth(st.got), uint64(p.issued), p.memory.past.shape, p.memory.now.shape} {
+		f.number(n)
+	}
+	f.text(st.value, client)
+	f.text(p.at.text(), client)
+	return f.shape
+}
+
+func truth(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// hears is the panic of a search that took an operation for deaf.
+type hears struct{}
+
+// A played is a client's code after it was run up to somewhere.
+type played struct {
+	agent
+	stopped bool // at a request; else the attempt is over
+	at      request
+	deaf    bool // an operation that does not look at the time ran meanwhile
+}
+
+func (p *played) same(q played) bool {
+	return p.stopped == q.stopped && p.stance == q.stance && p.memory == q.memory && p.closed == q.closed && p.issued == q.issued &&
+		slices.Equal(p.results, q.results) && (!p.stopped || p.at.text() == q.at.text())
+}
+
+// play runs one attempt, fed with a history, until it asks for more or ends.
+// There its code is unwound, and what it is doing kept as it was before.
+func (rs *runs) play(from node, feed []uint32, shift time.Duration) (p played) {
+	a := &agent{c: rs.c, id: int(from.client), deaf: &rs.deaf, shift: shift}
+	left := len(feed)
+	rs.ran++
+	a.ask = func(r request) answer {
+		if left == 0 {
+			p.at, p.stopped = r, true
+			p.deaf = p.deaf || rs.deaf[a.memory.op]
+			p.agent = *a
+			a.leaving = true
+			panic(crashed{})
+		}
+		left--
+		if left == 0 {
+			a.results, a.closed = nil, false
+			p.deaf = rs.deaf[a.memory.op]
+		}
+		if a.memory.op != opNone {
+			a.memory.now.exact = mix(a.memory.now.exact, uint64(feed[left]))
+			a.memory.now.shape = mix(a.memory.now.shape, rs.replies.shape(a.id, feed[left]))
+		}
+		return rs.answer(feed[left])
+	}
+	defer func() {
+		if !p.stopped {
+			p.agent = *a
+			return
+		}
+		if r := recover(); r == nil {
+			panic("race: a client's code went on after it was stopped: it recovers from every panic")
+		} else if _, ok := r.(crashed); !ok {
+			panic(r)
+		}
+	}()
+	a.run(from.attempt)
+	return p
+}
+
+func (rs *runs) answer(in uint32) answer {
+	switch {
+	case in == inputLost:
+		return answer{lost: true}
+	case in == inputWrote:
+		return answer{}
+	case isClock(in):
+		return answer{ms: clockOf(in)}
+	}
+	return answer{replies: rs.replies.values[in]}
+}
+
+func (rs *runs) request(r request) uint32 {
+	text := r.text()
+	id, ok := rs.byText[text]
+	if !ok {
+		id = uint32(len(rs.requests))
+		rs.requests = append(rs.requests, r)
+		rs.byText[text] = id
+	}
+	return id
+}

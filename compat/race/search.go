@@ -1,0 +1,287 @@
+package race
+
+import (
+	"context"
+	"time"
+)
+
+// A search is the fast engine: breadth first through the product of what the
+// clients' code and the server were found to do. It touches numbers only; the
+// real code and the real server run once for each question that is new.
+type search struct {
+	c     *Config
+	judge *judge
+	runs  *runs
+	trans *transitions
+	names *symmetry
+	probe *probe
+	freed table // content, now → whether somebody can acquire
+
+	seen     seen
+	exact    map[state]bool // instead of seen, for tests
+	links    []link         // of each state, in the order of discovery
+	frontier []state
+	next     []state
+	base     int // number of the frontier's first state
+
+	transitions int
+	depth       int
+	began       time.Time
+
+	all     bool          // go on after a breach, for tests
+	breaks  map[fault]int // then: how often each way
+	broken  bool
+	breach  breach
+	broke   link // the parent of the breach and its choice; or the state itself
+	stuckAt int  // the state in which nobody can acquire; -1
+}
+
+// A link says from which state a choice led here.
+type link struct {
+	parent uint32
+	choice move // 1 + the move; 0 for the first state
+}
+
+// A move is a choice as the search keeps it: the verb; the client; which
+// clients look at their clocks before a jump of time; and its target.
+type move uint32
+
+func clientMove(v Verb, client int) move { return move(v) | move(client)<<5 }
+func timeMove(v Verb, looks, until int) move {
+	return move(v) | move(looks)<<7 | move(until)<<11
+}
+
+func (m move) verb() Verb   { return Verb(m & 31) }
+func (m move) client() int  { return int(m >> 5 & 3) }
+func (m move) looks() int   { return int(m >> 7 & 15) }
+func (m move) until() int32 { return int32(m >> 11) }
+
+func newSearch(c *Config, deaf [opAgain]bool) (*search, error) {
+	r := newReplies()
+	trans, err := newTransitions(c, r)
+	if err != nil {
+		return nil, err
+	}
+	x := &search{c: c, judge: newJudge(c), runs: newRuns(c, r), trans: trans, probe: newProbe(c), stuckAt: -1, breaks: map[fault]int{}}
+	x.names = newSymmetry(x)
+	x.runs.deaf = deaf
+	return x, nil
+}
+
+func (x *search) close() {
+	x.trans.close()
+	x.probe.s.Close()
+}
+
+// first is the state in which everything begins.
+func (x *search) first() state {
+	s := x.first0()
+	x.names.canonical(&s)
+	return s
+}
+
+// first0 is the same, before its clients are renamed.
+func (x *search) first0() state {
+	s := state{budget: newBudget(x.c)}
+	for i := range x.c.Clients {
+		s.cells[i].node = x.runs.roots[i][0]
+	}
+	if x.trans.contents[0].key.present {
+		s.ghost.writer = somebody
+	}
+	if x.c.Faults.Failover > 0 {
+		s.ghost.prevWriter = s.ghost.writer
+	}
+	return s
+}
+
+// stances are the clients' in a state.
+func (x *search) stances(s *state) (st stances) {
+	for i := range x.c.Clients {
+		st[i] = &x.runs.nodes[s.cells[i].node].stance
+	}
+	return st
+}
+
+// bound is why a search ended early.
+type bound string
+
+// explore walks until there is nothing new, something breaks, or a bound is reached.
+func (x *search) explore(ctx context.Context) (bound, error) {
+	x.began = time.Now()
+	x.insert(x.first(), link{})
+	for len(x.next) > 0 && !x.broken {
+		x.frontier, x.next = x.next, x.frontier[:0]
+		for n := range x.frontier {
+			if n&1023 == 0 {
+				if err := ctx.Err(); err != nil {
+					return "", err
+				}
+				if b := x.reached(); b != "" {
+					return b, nil
+				}
+			}
+			x.expand(&x.frontier[n], uint32(x.base+n))
+			if x.broken {
+				break
+			}
+		}
+		x.base += len(x.frontier)
+		x.depth++
+		if x.c.Progress != nil {
+			x.c.Progress(x.stats())
+		}
+	}
+	return "", nil
+}
+
+func (x *search) stats() Stats {
+	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began)}
+}
+
+// memory is about how many bytes the search holds.
+func (x *search) memory() int64 {
+	const stateSize, linkSize, nodeSize = 64, 8, 160
+	return int64(len(x.seen.slots))*8 + int64(cap(x.links))*linkSize + int64(cap(x.frontier)+cap(x.next))*stateSize +
+		int64(cap(x.runs.nodes))*nodeSize + int64(len(x.runs.children.slots)+len(x.trans.done.slots)+len(x.trans.acts.slots))*24 +
+		int64(len(x.trans.contents))*600
+}
+
+func (x *search) reached() bound {
+	switch {
+	case len(x.links) >= x.c.MaxStates:
+		return "states"
+	case x.memory() >= x.c.MaxMemory:
+		return "memory"
+	}
+	return ""
+}
+
+// insert adds a state if it is new, and asks in it for progress.
+func (x *search) insert(s state, l link) {
+	if x.exact != nil {
+		if x.exact[s] {
+			return
+		}
+		x.exact[s] = true
+	} else if !x.seen.add(s.print(x.c.Clients)) {
+		return
+	}
+	x.links = append(x.links, l)
+	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) {
+		if !x.found(breach{how: stuck}, l) {
+			return
+		}
+		x.stuckAt = len(x.links) - 1
+		return
+	}
+	x.next = append(x.next, s)
+}
+
+func (x *search) atRest(s *state) bool {
+	for i := range x.c.Clients {
+		if p := x.runs.nodes[s.cells[i].node].phase; p != idle && p != finished {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *search) free(content uint32, now int32) bool {
+	v, ok := x.freed.get(uint64(content), uint64(uint32(now)))
+	if !ok {
+		if x.probe.free(x.trans.contents[content].snap.At(instant(int64(now)))) {
+			v = 1
+		}
+		x.freed.put(uint64(content), uint64(uint32(now)), v)
+	}
+	return v == 1
+}
+
+// found notes a breach; it reports whether it is the first and the search ends.
+func (x *search) found(b breach, l link) bool {
+	if x.all {
+		x.breaks[b.how]++
+		return false
+	}
+	if x.broken {
+		return false
+	}
+	x.broken, x.breach, x.broke = true, b, l
+	return true
+}
+
+// emit takes what a choice led to.
+func (x *search) emit(t *state, b breach, parent uint32, m move) {
+	x.transitions++
+	if b.how != none {
+		x.found(b, link{parent, m + 1})
+		return
+	}
+	x.names.canonical(t)
+	x.insert(*t, link{parent, m + 1})
+}
+
+// expand makes every choice that a state offers.
+func (x *search) expand(s *state, number uint32) {
+	for i := range x.c.Clients {
+		for _, v := range [...]Verb{Step, Stall, Drop, Sever, Cut} {
+			if v == Drop && !s.budget.has(ofReplies) || v == Sever && !s.budget.has(ofRequests) ||
+				v == Cut && !s.budget.has(ofCuts) || v == Stall && !s.budget.has(ofTicks) {
+				continue
+			}
+			if t, b, ok := x.step(s, v, i); ok {
+				x.emit(&t, b, number, clientMove(v, i))
+			} else if v == Step {
+				break // it can't go on at all
+			}
+		}
+	}
+	if s.budget.has(ofTicks) {
+		x.expandTime(s, number)
+	}
+	x.expandServer(s, number)
+}
+
+func (x *search) expandTime(s *state, number uint32) {
+	st := x.stances(s)
+	ct := &x.trans.contents[s.content]
+	until := x.c.moment(&st, &x.judge.skew, s.now, ct)
+	if until >= 1<<20 {
+		return // nothing is left to wait for; no run of ours goes on for a thousand seconds
+	}
+	lookers := 0
+	for i := range x.c.Clients {
+		if x.canLook(s, i, until) {
+			lookers |= 1 << i
+		}
+	}
+	dies := len(ct.deaths) > 0 && ct.deaths[0] <= until
+	for looks := 0; ; looks = (looks - lookers) & lookers { // every subset, the empty one first
+		for _, v := range [...]Verb{Pass, PassUnreaped} {
+			if v == PassUnreaped && !(x.c.Faults.Unreaped && dies) {
+				continue
+			}
+			m := timeMove(v, looks, int(until))
+			t, b := x.pass(s, m)
+			x.emit(&t, b, number, m)
+		}
+		if looks == lookers {
+			break
+		}
+	}
+}
+
+func (x *search) expandServer(s *state, number uint32) {
+	try := func(ok bool, v Verb) {
+		if ok {
+			t, b := x.serve(s, v)
+			x.emit(&t, b, number, clientMove(v, 0))
+		}
+	}
+	ct := &x.trans.contents[s.content]
+	try(x.c.Faults.Unreaped && len(ct.deaths) > 0 && ct.deaths[0] <= s.now, Reap)
+	try(s.budget.has(ofEvict) && ct.key.present, Evict)
+	try(s.budget.has(ofRestart), Restart)
+	try(s.budget.has(ofFailover) && s.prev != s.content, Failover)
+}

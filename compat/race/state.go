@@ -1,0 +1,68 @@
+package race
+
+// A state is all there is at one moment: small numbers that stand for what the
+// real code and the real server were found to do, and compare as they do.
+type state struct {
+	content uint32 // what the server holds
+	prev    uint32 // before the last write, if there may be a failover
+	now     int32  // ms since the beginning
+	budget  budget // what may still go wrong
+	ghost   ghost
+	cells   [maxClients]cell
+}
+
+// A cell is a client in a state.
+type cell struct {
+	node uint32 // how far its code has come, and on what it has heard
+	conn uint16 // what the server knows of its connection
+}
+
+const (
+	noConn  uint16 = iota // none is in use
+	cutConn               // the server has cut it, which the client does not know
+	newConn               // clean
+)
+
+// A budget is how many accidents of each kind are left, and jumps of time.
+type budget uint32
+
+// The kinds stand at these bits.
+const (
+	ofTicks    = 0 // four bits; the others have three
+	ofReplies  = 4
+	ofRequests = 7
+	ofCuts     = 10
+	ofRestart  = 13
+	ofFailover = 16
+	ofEvict    = 19
+)
+
+func newBudget(c *Config) budget {
+	f := &c.Faults
+	return budget(c.Ticks)<<ofTicks | budget(f.LostReplies)<<ofReplies | budget(f.LostRequests)<<ofRequests |
+		budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict
+}
+
+func (b budget) has(kind int) bool {
+	if kind == ofTicks {
+		return b&15 != 0
+	}
+	return b>>kind&7 != 0
+}
+
+func (b budget) less(kind int) budget { return b - 1<<kind }
+
+// print is the state's fingerprint: two that differ share one with a chance of
+// 2^-64.
+func (s *state) print(clients int) uint64 {
+	g := &s.ghost
+	h := mix(0x5e7a11, uint64(s.content)|uint64(s.prev)<<32)
+	h = mix(h, uint64(uint32(s.now))|uint64(s.budget)<<32)
+	h = mix(h, uint64(g.writer)|uint64(g.prevWriter)<<8|uint64(g.newest)<<16|uint64(g.newestFence)<<24|
+		uint64(g.stored)<<32|uint64(g.storedFence)<<40)
+	for i := range clients {
+		c, m := &s.cells[i], g.mark[i]
+		h = mix(h, uint64(c.node)|uint64(c.conn)<<32|uint64(m.rank)<<48|uint64(m.bits)<<56)
+	}
+	return h
+}

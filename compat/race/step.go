@@ -1,0 +1,230 @@
+package race
+
+// A turn is one choice being made on a state.
+type turn struct {
+	x  *search
+	t  state
+	st stances
+	b  breach
+}
+
+func (x *search) turn(s *state) turn {
+	return turn{x: x, t: *s, st: x.stances(s)}
+}
+
+func (u *turn) fault(b breach) {
+	if u.b.how == none {
+		u.b = b
+	}
+}
+
+// end tidies the state and judges it.
+func (u *turn) end() (state, breach) {
+	u.x.judge.tidy(&u.t.ghost, &u.st)
+	if u.b.how == none {
+		u.b = u.x.judge.state(&u.st, int64(u.t.now))
+	}
+	return u.t, u.b
+}
+
+// step is a client's choice; see world.step, which does the same on live code.
+func (x *search) step(s *state, verb Verb, i int) (t state, b breach, ok bool) {
+	if s.ghost.mark[i].bits&stall != 0 {
+		return t, b, false
+	}
+	kind := x.runs.nodes[s.cells[i].node].kind
+	if kind == ends {
+		return t, b, false
+	}
+	u := x.turn(s)
+	if kind == readsClock {
+		u.readClock(i)
+	}
+	faulty := verb == Drop || verb == Sever || verb == Cut
+	switch n := u.node(i); n.kind {
+	case works:
+		if verb != Step {
+			return t, b, false
+		}
+		_, b := x.judge.write(&u.t.ghost, u.st[i], i)
+		u.fault(b)
+		u.resume(i, inputWrote)
+		t, b = u.end()
+		return t, b, true
+	case sends:
+		if verb == Drop && !n.last || verb == Sever && !n.first || verb == Cut && n.first {
+			return t, b, false
+		}
+		u.send(i, verb)
+	default:
+		if faulty || verb == Stall {
+			return t, b, false
+		}
+	}
+	for u.local(i) {
+		u.send(i, Step)
+	}
+	toLearn := u.node(i).toLearn
+	switch {
+	case verb == Stall && !toLearn:
+		return t, b, false
+	case verb == Stall:
+		u.t.ghost.mark[i].bits |= stall
+	case toLearn:
+		u.readClock(i)
+	}
+	t, b = u.end()
+	return t, b, true
+}
+
+func (u *turn) node(i int) *node { return &u.x.runs.nodes[u.t.cells[i].node] }
+
+// local reports whether the client's next request runs along; see request.local.
+func (u *turn) local(i int) bool {
+	n := u.node(i)
+	if n.kind != sends {
+		return false
+	}
+	return u.x.runs.requests[n.req].local(u.x.trans.conns[u.t.cells[i].conn].Multi)
+}
+
+func (u *turn) readClock(i int) {
+	u.resume(i, clockIs(int64(u.t.now)+u.x.judge.skew[i]))
+}
+
+// resume gives client i an input and lets it run to its next request.
+func (u *turn) resume(i int, input uint32) {
+	c := &u.t.cells[i]
+	e := u.x.runs.child(c.node, input)
+	c.node = e.to
+	if e.closed {
+		c.conn = noConn
+	}
+	u.st[i] = &u.x.runs.nodes[e.to].stance
+	for _, r := range e.results {
+		u.fault(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r))
+	}
+}
+
+// send runs the command that client i has sent, or loses it.
+func (u *turn) send(i int, verb Verb) {
+	c := &u.t.cells[i]
+	switch verb {
+	case Drop:
+		u.t.budget = u.t.budget.less(ofReplies)
+	case Sever:
+		u.t.budget = u.t.budget.less(ofRequests)
+	case Cut:
+		u.t.budget = u.t.budget.less(ofCuts)
+	}
+	if c.conn == cutConn || verb == Sever || verb == Cut {
+		c.conn = noConn
+		u.resume(i, inputLost)
+		return
+	}
+	reply := u.execute(i)
+	if verb == Drop || reply == inputLost {
+		c.conn, reply = noConn, inputLost
+	}
+	u.resume(i, reply)
+}
+
+// execute has the server run client i's request.
+func (u *turn) execute(i int) (reply uint32) {
+	x, c := u.x, &u.t.cells[i]
+	req := u.node(i).req
+	r := &x.runs.requests[req]
+	conn := c.conn
+	if conn == noConn {
+		conn = newConn
+	}
+	was, now := u.t.content, u.t.now
+	id, done := x.trans.do(was, now, req, r, conn)
+	to, reply, after := done.content, done.reply, done.conn
+	for k := range x.c.Clients {
+		if w := u.t.cells[k].conn; k != i && w > newConn {
+			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, w)
+		}
+	}
+	c.conn = after
+	u.t.content = to
+	if to != was && x.c.Faults.Failover > 0 {
+		u.t.prev = was
+	}
+	if x.judge.tracks {
+		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was))
+	}
+	return reply
+}
+
+// canLook reports whether a client can read its clock and not send before
+// until, and whether it makes a difference that it has read it so early.
+func (x *search) canLook(s *state, i int, until int32) bool {
+	at := s.cells[i].node
+	if x.runs.nodes[at].kind != readsClock || s.ghost.mark[i].bits&stall != 0 {
+		return false
+	}
+	early := x.runs.child(at, clockIs(int64(s.now)+x.judge.skew[i])).to
+	return x.runs.nodes[early].kind == sends && early != x.runs.child(at, clockIs(int64(until)+x.judge.skew[i])).to
+}
+
+// pass lets time go by, after some clients have looked at their clocks.
+func (x *search) pass(s *state, m move) (state, breach) {
+	u := x.turn(s)
+	for i := range x.c.Clients {
+		if m.looks()&(1<<i) != 0 {
+			u.readClock(i)
+		}
+	}
+	u.t.budget = u.t.budget.less(ofTicks)
+	u.act(m.verb(), m.until())
+	u.t.now = m.until()
+	for i := range x.c.Clients {
+		u.t.ghost.mark[i].bits &^= stall
+	}
+	x.judge.server(&u.t.ghost, x.trans.key(u.t.content, u.t.now))
+	return u.end()
+}
+
+// act lets the server do something by itself.
+func (u *turn) act(verb Verb, until int32) {
+	x, was, now := u.x, u.t.content, u.t.now
+	u.t.content = x.trans.act(was, now, verb, until)
+	if u.t.content == was {
+		return // nothing was touched
+	}
+	for k := range x.c.Clients {
+		if w := u.t.cells[k].conn; w > newConn {
+			u.t.cells[k].conn = x.trans.actWatched(was, now, verb, until, w)
+		}
+	}
+}
+
+// serve is a choice of the server's.
+func (x *search) serve(s *state, verb Verb) (state, breach) {
+	u := x.turn(s)
+	switch verb {
+	case Restart, Failover:
+		for i := range x.c.Clients {
+			if c := &u.t.cells[i]; c.conn != noConn {
+				c.conn = cutConn
+			}
+		}
+	}
+	switch verb {
+	case Restart:
+		u.t.budget = u.t.budget.less(ofRestart)
+		u.act(Restart, u.t.now)
+	case Failover:
+		u.t.budget = u.t.budget.less(ofFailover)
+		u.t.content = u.t.prev
+		u.t.ghost.writer = u.t.ghost.prevWriter
+	case Evict:
+		u.t.budget = u.t.budget.less(ofEvict)
+		u.act(Evict, u.t.now)
+	case Reap:
+		u.act(Reap, u.t.now)
+	}
+	x.judge.server(&u.t.ghost, x.trans.key(u.t.content, u.t.now))
+	return u.end()
+}

@@ -1,0 +1,232 @@
+package race
+
+import (
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A symmetry takes states for one that differ only in who is called what.
+// Clients that run the same algorithm by clocks that are equally wrong may be
+// renamed: their code compares tokens and does nothing else with them.
+type symmetry struct {
+	x       *search
+	renames []rename // the first one changes nothing
+	alike   [maxClients][maxClients]bool
+}
+
+// A rename is one way to rename the clients, with what was found about it.
+type rename struct {
+	to       [maxClients]uint8 // the new name of each
+	nodes    []uint32          // 1 + what a node is called; 0: not found out yet
+	contents []uint32
+	inputs   []uint32
+	conns    []uint16
+}
+
+func newSymmetry(x *search) *symmetry {
+	y := &symmetry{x: x}
+	if x.c.NoSymmetry {
+		return y
+	}
+	for i := range x.c.Clients {
+		for k := range x.c.Clients {
+			y.alike[i][k] = x.c.alike(i, k)
+		}
+	}
+	var to [maxClients]uint8
+	var taken [maxClients]bool
+	var permute func(i int)
+	permute = func(i int) {
+		if i == x.c.Clients {
+			y.renames = append(y.renames, rename{to: to})
+			return
+		}
+		for k := range x.c.Clients {
+			if !taken[k] && y.alike[i][k] {
+				taken[k], to[i] = true, uint8(k)
+				permute(i + 1)
+				taken[k] = false
+			}
+		}
+	}
+	permute(0)
+	if len(y.renames) == 1 {
+		y.renames = nil
+	}
+	return y
+}
+
+// order is by what a client's place in a state is decided, its name apart.
+func (y *symmetry) order(s *state, i int) uint64 {
+	m := s.ghost.mark[i]
+	return mix(y.x.runs.nodes[s.cells[i].node].shape, uint64(s.cells[i].conn)|uint64(m.rank)<<16|uint64(m.bits)<<24)
+}
+
+// canonical renames the clients of a state so that all states that differ in
+// names only become the same one. It returns the renaming.
+func (y *symmetry) canonical(s *state) *rename {
+	if y.renames == nil {
+		return nil
+	}
+	n := y.x.c.Clients
+	var order [maxClients]uint64
+	for i := range n {
+		order[i] = y.order(s, i)
+	}
+	var best state
+	var by *rename
+	for k := range y.renames {
+		r := &y.renames[k]
+		if !y.sorts(r, &order) {
+			continue
+		}
+		if by == nil {
+			best, by = y.apply(s, r), r
+			continue
+		}
+		if t := y.apply(s, r); t.less(&best, n) {
+			best, by = t, r
+		}
+	}
+	*s = best
+	return by
+}
+
+// sorts reports whether clients that are alike stand in order after the
+// renaming.
+func (y *symmetry) sorts(r *rename, order *[maxClients]uint64) bool {
+	n := y.x.c.Clients
+	for i := range n {
+		for k := range n {
+			if y.alike[i][k] && r.to[i] < r.to[k] && order[i] > order[k] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// apply returns the state with its clients renamed.
+func (y *symmetry) apply(s *state, r *rename) state {
+	t := *s
+	if r == &y.renames[0] {
+		return t
+	}
+	t.content = y.content(r, s.content)
+	if y.x.c.Faults.Failover > 0 {
+		t.prev = y.content(r, s.prev)
+	}
+	for i := range y.x.c.Clients {
+		k := r.to[i]
+		t.cells[k] = cell{node: y.node(r, s.cells[i].node), conn: y.conn(r, s.cells[i].conn)}
+		t.ghost.mark[k] = s.ghost.mark[i]
+	}
+	t.ghost.writer, t.ghost.prevWriter = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter)
+	return t
+}
+
+// less puts the states that are one but for names in order.
+func (s *state) less(t *state, n int) bool {
+	if s.content != t.content {
+		return s.content < t.content
+	}
+	if s.prev != t.prev {
+		return s.prev < t.prev
+	}
+	if s.ghost.writer != t.ghost.writer {
+		return s.ghost.writer < t.ghost.writer
+	}
+	if s.ghost.prevWriter != t.ghost.prevWriter {
+		return s.ghost.prevWriter < t.ghost.prevWriter
+	}
+	for i := range n {
+		if s.cells[i] != t.cells[i] {
+			return s.cells[i].node < t.cells[i].node || s.cells[i].node == t.cells[i].node && s.cells[i].conn < t.cells[i].conn
+		}
+	}
+	return false
+}
+
+func (y *symmetry) writer(r *rename, w uint8) uint8 {
+	if w == nobody || w == somebody {
+		return w
+	}
+	return 1 + r.to[w-1]
+}
+
+// text renames the clients in a text.
+func (r *rename) text(s string) string {
+	return eachToken(s, func(client int) byte {
+		if client < maxClients {
+			return '1' + r.to[client]
+		}
+		return '1' + byte(client)
+	})
+}
+
+// room returns list with a place for n.
+func room[T any](list []T, n int) []T {
+	if n < len(list) {
+		return list
+	}
+	return append(list, make([]T, max(n+1-len(list), len(list)))...)
+}
+
+func (y *symmetry) content(r *rename, n uint32) uint32 {
+	if r.contents = room(r.contents, int(n)); r.contents[n] == 0 {
+		r.contents[n] = 1 + y.x.trans.number(y.x.trans.contents[n].snap.Rename(r.text))
+	}
+	return r.contents[n] - 1
+}
+
+func (y *symmetry) conn(r *rename, n uint16) uint16 {
+	if n <= newConn {
+		return n
+	}
+	if r.conns = room(r.conns, int(n)); r.conns[n] == 0 {
+		st := y.x.trans.conns[n]
+		watched := make([]oldredis.WatchedKey, len(st.Watched))
+		for i, w := range st.Watched {
+			w.Key = r.text(w.Key)
+			watched[i] = w
+		}
+		queue := make([][]string, len(st.Queue))
+		for i, cmd := range st.Queue {
+			for _, a := range cmd {
+				queue[i] = append(queue[i], r.text(a))
+			}
+		}
+		st.Watched, st.Queue = watched, queue
+		r.conns[n] = 1 + y.x.trans.connNumber(st)
+	}
+	return r.conns[n] - 1
+}
+
+// node is what a node is called after the renaming: the same code with the
+// same history under other names.
+func (y *symmetry) node(r *rename, n uint32) uint32 {
+	if int(n) < len(r.nodes) && r.nodes[n] != 0 {
+		return r.nodes[n] - 1
+	}
+	rs := y.x.runs
+	from := rs.nodes[n]
+	var to uint32
+	if from.orphan {
+		to = rs.roots[r.to[from.client]][from.attempt]
+	} else {
+		to = rs.child(y.node(r, from.parent), y.input(r, from.input)).to
+	}
+	r.nodes = room(r.nodes, int(n))
+	r.nodes[n] = 1 + to
+	return to
+}
+
+func (y *symmetry) input(r *rename, in uint32) uint32 {
+	if in == inputLost || in == inputWrote || isClock(in) {
+		return in
+	}
+	if r.inputs = room(r.inputs, int(in)); r.inputs[in] == 0 {
+		rp := y.x.runs.replies
+		r.inputs[in] = 1 + rp.number(mapText(rp.values[in], r.text).([]any))
+	}
+	return r.inputs[in] - 1
+}

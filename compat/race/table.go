@@ -1,0 +1,103 @@
+package race
+
+import "math/bits"
+
+// A table remembers a number under two. It is a map made for the inner loop:
+// open addressing, no deletion.
+type table struct {
+	slots []slot
+	n     int
+}
+
+type slot struct {
+	a, b uint64
+	v    uint32 // 1 + the value; 0: the slot is free
+}
+
+// mix turns a word into one whose every bit depends on all of its. (A weaker
+// one has cost states, silently: they were taken for seen.)
+func mix(h, w uint64) uint64 {
+	hi, lo := bits.Mul64(h^w^0x9e3779b97f4a7c15, w^bits.RotateLeft64(h, 29)^0xd6e8feb86659fd93)
+	return hi ^ lo
+}
+
+func (t *table) get(a, b uint64) (uint32, bool) {
+	if t.n == 0 {
+		return 0, false
+	}
+	mask := uint64(len(t.slots) - 1)
+	for i := mix(a, b) & mask; ; i = (i + 1) & mask {
+		switch s := &t.slots[i]; {
+		case s.v == 0:
+			return 0, false
+		case s.a == a && s.b == b:
+			return s.v - 1, true
+		}
+	}
+}
+
+func (t *table) put(a, b uint64, v uint32) {
+	if 2*t.n >= len(t.slots) {
+		old := t.slots
+		t.slots = make([]slot, max(64, 2*len(old)))
+		for _, s := range old {
+			if s.v != 0 {
+				t.insert(s)
+			}
+		}
+	}
+	t.n++
+	t.insert(slot{a, b, v + 1})
+}
+
+func (t *table) insert(s slot) {
+	mask := uint64(len(t.slots) - 1)
+	i := mix(s.a, s.b) & mask
+	for t.slots[i].v != 0 {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = s
+}
+
+// A seen is a set of 64-bit fingerprints of states.
+type seen struct {
+	slots []uint64
+	n     int
+}
+
+// add reports whether the fingerprint is new.
+func (s *seen) add(f uint64) bool {
+	if f == 0 {
+		f = 1
+	}
+	if 8*s.n >= 5*len(s.slots) {
+		s.grow()
+	}
+	mask := uint64(len(s.slots) - 1)
+	i := f & mask
+	for s.slots[i] != 0 {
+		if s.slots[i] == f {
+			return false
+		}
+		i = (i + 1) & mask
+	}
+	s.slots[i] = f
+	s.n++
+	return true
+}
+
+func (s *seen) grow() {
+	old := s.slots
+	s.slots = make([]uint64, max(1<<12, 2*len(old)))
+	mask := uint64(len(s.slots) - 1)
+	for _, f := range old {
+		if f == 0 {
+			continue
+		}
+		i := f & mask
+		for s.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		s.slots[i] = f
+	}
+}

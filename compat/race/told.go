@@ -1,0 +1,142 @@
+package race
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A memory is what a client's code can still know of an attempt. A finished
+// operation of the algorithm is known by its result alone: an Algorithm keeps
+// nothing in itself; and what the Locker reads off its clock it acts upon at
+// once, or asks of it only whether it is before the lease's end. Histories that
+// come to the same memory are one.
+type memory struct {
+	past fact // the results of the operations that are over
+	now  fact // the operation under way: its time and what it has heard
+	op   operation
+}
+
+// A fact is a hash of something, and of its shape: the same for clients that
+// differ only in who is called what.
+type fact struct{ exact, shape uint64 }
+
+func (f *fact) number(n uint64) { f.exact, f.shape = mix(f.exact, n), mix(f.shape, n) }
+
+func (f *fact) text(s string, client int) {
+	f.exact = text(f.exact, s)
+	f.shape = text(f.shape, anonymous(s, client))
+}
+
+// text mixes a string in.
+func text(h uint64, s string) uint64 {
+	h = mix(h, uint64(len(s)))
+	for i := 0; i < len(s); i++ {
+		h = mix(h, uint64(s[i]))
+	}
+	return h
+}
+
+// anonymous is a text with its tokens marked as the client's own or others'.
+func anonymous(s string, client int) string {
+	return eachToken(s, func(c int) byte {
+		if c == client {
+			return '@'
+		}
+		return '*'
+	})
+}
+
+// kindOf is all of an error that anybody acts upon.
+func kindOf(err error) uint64 {
+	var e redis.Error
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, compat.ErrForeign):
+		return 1
+	case errors.Is(err, compat.ErrHeld):
+		return 2
+	case errors.Is(err, compat.ErrLost):
+		return 3
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
+		return 4
+	case errors.As(err, &e):
+		return 5
+	}
+	return 6
+}
+
+// told is the algorithm as the explored Locker sees it: without its Check, which
+// has its own answer in the guarantees, and telling when it says "yours". It
+// also sees what there is to remember.
+type told struct {
+	compat.Algorithm
+	a *agent
+}
+
+// begin notes that an operation begins at a time, and returns the time that
+// the algorithm is told.
+func (t told) begin(op operation, now time.Time, l *compat.Lease) time.Time {
+	m := &t.a.memory
+	if l != nil && now.Before(l.Until) {
+		m.past.number(1)
+	}
+	m.op, m.now = op, fact{1, 1}
+	m.now.number(uint64(op))
+	if t.a.deaf != nil && t.a.deaf[op] {
+		return now.Add(t.a.shift)
+	}
+	m.now.number(uint64(now.UnixNano()))
+	return now
+}
+
+func (t told) end(err error, results ...string) {
+	m := &t.a.memory
+	m.past.number(kindOf(err))
+	for _, r := range results {
+		m.past.text(r, t.a.id)
+	}
+	m.now, m.op = fact{}, opNone
+}
+
+func (t told) endLease(l compat.Lease, err error) {
+	m := &t.a.memory
+	m.past.number(uint64(l.Until.UnixNano()))
+	m.past.number(uint64(l.Fence))
+	if l.Ambiguous {
+		m.past.number(1)
+	}
+	t.end(err, l.Value, string(l.How))
+}
+
+func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	if t.a.asks++; t.a.asks > 1 {
+		t.a.results = append(t.a.results, result{op: opAgain})
+	}
+	l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
+	t.endLease(l, err)
+	t.a.got = err == nil
+	return l, err
+}
+
+func (t told) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	l, err := t.Algorithm.Extend(c, t.begin(opExtend, now, &l), l, ttl)
+	t.endLease(l, err)
+	t.a.got = err == nil && t.a.phase == acquiring
+	return l, err
+}
+
+func (t told) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	err := t.Algorithm.Release(c, t.begin(opRelease, now, &l), l)
+	t.end(err)
+	return err
+}
+
+func (t told) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	st, err := t.Algorithm.Inspect(c, t.begin(opInspect, now, nil), key)
+	t.end(err, st.Value, string(st.Status))
+	return st, err
+}

@@ -1,0 +1,228 @@
+package race
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A content is what the server holds, apart from the time.
+type content struct {
+	snap   oldredis.Snapshot
+	key    keyState // alive is for the asker to find out: see transitions.key
+	ends   int32    // first ms at which the key is dead; never if it has no TTL
+	deaths []int32  // first ms at which each key is dead, in order
+	stamp  int64    // the time that the value says, in ms; 0: none
+}
+
+const never int32 = 1<<31 - 1
+
+// An executed is what the real server did with one request.
+type executed struct {
+	content uint32
+	reply   uint32 // inputLost if it closed the connection instead
+	conn    uint16
+}
+
+// transitions remembers what the server did. It is asked each thing once.
+type transitions struct {
+	c        *Config
+	s        *oldredis.Server
+	actor    *oldredis.Conn
+	watcher  *oldredis.Conn
+	contents []content
+	byKey    map[string]uint32
+	values   map[string]uint32
+	conns    []oldredis.ConnState
+	connKeys map[string]uint16
+	execs    []executed
+	done     table // content, request, now, conn → exec
+	acts     table // content, now, verb, until → content
+	seen     table // exec or act, conn → what becomes of a watcher's connection
+	replies  *replies
+	ran      int
+}
+
+func newTransitions(c *Config, r *replies) (*transitions, error) {
+	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
+	if err != nil {
+		return nil, err
+	}
+	t := &transitions{c: c, s: s, replies: r, byKey: map[string]uint32{}, values: map[string]uint32{"": 0}, connKeys: map[string]uint16{}}
+	t.actor, t.watcher = s.Dial().(*oldredis.Conn), s.Dial().(*oldredis.Conn)
+	t.conns = make([]oldredis.ConnState, newConn+1)
+	t.connKeys[oldredis.ConnState{}.Key()] = newConn
+	if err := given(c, s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	t.number(s.Snapshot())
+	return t, nil
+}
+
+func (t *transitions) close() { t.s.Close() }
+
+// number returns the number of a content.
+func (t *transitions) number(snap oldredis.Snapshot) uint32 {
+	k := snap.ContentKey()
+	n, ok := t.byKey[k]
+	if !ok {
+		n = uint32(len(t.contents))
+		t.byKey[k] = n
+		t.contents = append(t.contents, t.describe(snap))
+	}
+	return n
+}
+
+func (t *transitions) describe(snap oldredis.Snapshot) content {
+	ct := content{snap: snap, ends: never}
+	for _, e := range snap.Entries(t.s) {
+		end := never
+		if !e.Expires.IsZero() {
+			end = t.death(snap, e)
+			ct.deaths = append(ct.deaths, end)
+		}
+		if e.DB != 0 || e.Key != t.c.Key {
+			continue
+		}
+		text := e.Type + e.Value + strings.Join(e.Elements, "\x00")
+		v, ok := t.values[text]
+		if !ok {
+			v = uint32(len(t.values))
+			t.values[text] = v
+		}
+		ct.key, ct.ends, ct.stamp = keyState{present: true, value: v}, end, stampOf(e.Value)
+		if !e.Expires.IsZero() {
+			ct.key.dies = millis(e.Expires)
+		}
+	}
+	slices.Sort(ct.deaths)
+	return ct
+}
+
+// death is the first moment at which the server takes the key for dead.
+func (t *transitions) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
+	after := millis(e.Expires) + 1
+	for _, other := range snap.At(instant(after)).Entries(t.s) {
+		if other.DB == e.DB && other.Key == e.Key && !other.Unreaped {
+			after = (millis(e.Expires)/1000 + 1) * 1000 // whole seconds
+		}
+	}
+	return int32(after)
+}
+
+// key is the state of the key at a moment.
+func (t *transitions) key(n uint32, now int32) keyState {
+	c := &t.contents[n]
+	k := c.key
+	k.alive = k.present && now < c.ends
+	return k
+}
+
+func (t *transitions) connNumber(st oldredis.ConnState) uint16 {
+	k := st.Key()
+	n, ok := t.connKeys[k]
+	if !ok {
+		if len(t.conns) > 60000 {
+			panic("race: too many states of connections")
+		}
+		n = uint16(len(t.conns))
+		t.conns = append(t.conns, st)
+		t.connKeys[k] = n
+	}
+	return n
+}
+
+// do returns what the server does with a request, and the number under which
+// it is remembered.
+func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint16) (uint32, *executed) {
+	a, b := uint64(n)<<32|uint64(req), uint64(uint32(now))<<16|uint64(conn)
+	id, ok := t.done.get(a, b)
+	if !ok {
+		id = uint32(len(t.execs))
+		t.done.put(a, b, id)
+		t.execs = append(t.execs, t.run(n, now, r, conn))
+	}
+	return id, &t.execs[id]
+}
+
+func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed {
+	t.ran++
+	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
+	t.actor.SetState(t.conns[conn])
+	replies, err := runCommands(t.actor, r.cmds)
+	x := executed{}
+	if err == nil {
+		x.reply, x.conn = t.replies.number(replies), t.connNumber(t.actor.State())
+	}
+	t.actor.SetState(oldredis.ConnState{})
+	x.content = t.number(t.s.Snapshot())
+	return x
+}
+
+// watched returns what becomes of a connection that watches while another
+// client's request runs.
+func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn, watcher uint16) uint16 {
+	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
+		return uint16(v)
+	}
+	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
+	t.actor.SetState(t.conns[conn])
+	t.watcher.SetState(t.conns[watcher])
+	runCommands(t.actor, r.cmds) //nolint:errcheck // the watcher is what counts
+	return t.watcherAfter(uint64(id), watcher)
+}
+
+func (t *transitions) watcherAfter(id uint64, watcher uint16) uint16 {
+	v := t.connNumber(t.watcher.State())
+	t.actor.SetState(oldredis.ConnState{})
+	t.watcher.SetState(oldredis.ConnState{})
+	t.seen.put(id, uint64(watcher), uint32(v))
+	return v
+}
+
+// act returns what the server holds after something that no client asked for.
+func (t *transitions) act(n uint32, now int32, verb Verb, until int32) uint32 {
+	a, b := uint64(n)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(until))
+	if v, ok := t.acts.get(a, b); ok {
+		return v
+	}
+	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
+	t.perform(verb, now, until)
+	v := t.number(t.s.Snapshot())
+	t.acts.put(a, b, v)
+	return v
+}
+
+func (t *transitions) perform(verb Verb, now, until int32) {
+	passes := time.Duration(until-now) * time.Millisecond
+	switch verb {
+	case Pass:
+		t.s.Advance(passes)
+	case PassUnreaped:
+		t.s.AdvanceLazy(passes)
+	case Reap:
+		t.s.Reap()
+	case Evict:
+		t.s.Evict(t.c.Key)
+	case Restart:
+		t.s.FlushAll()
+	default:
+		panic(fmt.Sprint("race: no act of the server: ", verb))
+	}
+}
+
+// actWatched is watched, for an act.
+func (t *transitions) actWatched(n uint32, now int32, verb Verb, until int32, watcher uint16) uint16 {
+	id := 1<<63 | uint64(verb)<<56 ^ mix(uint64(n)<<32|uint64(uint32(now)), uint64(uint32(until)))>>8
+	if v, ok := t.seen.get(id, uint64(watcher)); ok {
+		return uint16(v)
+	}
+	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
+	t.watcher.SetState(t.conns[watcher])
+	t.perform(verb, now, until)
+	return t.watcherAfter(id, watcher)
+}

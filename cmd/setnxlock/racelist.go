@@ -151,6 +151,7 @@ type jsonRace struct {
 	Algorithm string   `json:"algorithm"`
 	Breaks    string   `json:"breaks,omitempty"`
 	Step      int      `json:"step,omitempty"`
+	Also      []string `json:"also_breaks,omitempty"` // at other steps
 	Servers   []string `json:"servers"`
 	Survives  string   `json:"survives,omitempty"`
 	Exercise  string   `json:"exercise,omitempty"`
@@ -162,6 +163,11 @@ func listed(all []catalogue.Scenario) []jsonRace {
 		j := jsonRace{
 			Name: s.Name, Star: s.Star, Title: s.Title, Objective: s.Objective, Algorithm: s.Run.Config.Algorithm,
 			Breaks: s.Expect.Violated, Step: s.Expect.Step, Servers: s.Servers, Survives: s.Survives.Config.Algorithm,
+		}
+		for _, v := range s.Breaking() {
+			if v.Violated != s.Expect.Violated {
+				j.Also = append(j.Also, v.Violated)
+			}
 		}
 		if s.Exercise != nil {
 			j.Exercise = s.Exercise.Text

@@ -17,7 +17,7 @@ var others = []struct {
 }{
 	{"other/endless", "SETNX and DEL, without an end (redis-objects in 2009)",
 		func(token func() string) compat.Algorithm { return endless{token: token} }},
-	{"other/forgetful", "the same, and a reply that was lost is a refusal",
+	{"other/forgetful", "SETNX and DEL, without an end; a reply that was lost counts as a refusal",
 		func(token func() string) compat.Algorithm { return forgetful{endless{token: token}} }},
 	{"other/naive-del", "takes a dead timestamp over by DEL and SETNX",
 		func(func() string) compat.Algorithm { return naiveDel{} }},
@@ -37,7 +37,7 @@ var others = []struct {
 		func(func() string) compat.Algorithm { return lonelyJob{} }},
 	{"other/npm-redis-lock", "milliseconds, read by parseFloat (npm redis-lock 0.0.2–0.0.9)",
 		func(func() string) compat.Algorithm { return npmLock{} }},
-	{"other/npm-redis-lock-0.0.1", "the same, to which no key is a key that can't be read",
+	{"other/npm-redis-lock-0.0.1", "milliseconds, read by parseFloat; no key counts as one that can't be read",
 		func(func() string) compat.Algorithm { return npmLock{first: true} }},
 	{"other/jedis-lock", "UUID:milliseconds, dead or mine (jedis-lock's master)",
 		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
@@ -47,7 +47,7 @@ var others = []struct {
 	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)", tokens(func(t tokened) compat.Algorithm { return watchOnly{t} })},
 	{"other/reconnecting", "SETNX, EXPIRE; releases under WATCH by a client that reconnects unasked", tokens(func(t tokened) compat.Algorithm { return reconnecting{t} })},
 	{"other/give-up", "SETNX, EXPIRE; takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return giveUp{t} })},
-	{"other/busy-release", "the same, and renews on the connection that releases", tokens(func(t tokened) compat.Algorithm { return busyRelease{giveUp{t}} })},
+	{"other/busy-release", "SETNX, EXPIRE; renews on the connection that releases, and takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return busyRelease{giveUp{t}} })},
 	{"other/late-renew", "SETNX, EXPIRE; a renewal is on the way when it releases", tokens(func(t tokened) compat.Algorithm { return lateRenew{t} })},
 	{"other/blind-renew", "SETNX, EXPIRE; extends whatever is there", tokens(func(t tokened) compat.Algorithm { return blindRenew{t} })},
 	{"other/unchecked-renew", "SETNX, EXPIRE; does not read the reply to its renewal", tokens(func(t tokened) compat.Algorithm { return uncheckedRenew{t} })},
@@ -60,7 +60,7 @@ var others = []struct {
 	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)", tokens(func(t tokened) compat.Algorithm { return getsetOnly{t} })},
 	{"other/stale-watch", "SETNX, EXPIRE; extends under a WATCH that it leaves on the connection", tokens(func(t tokened) compat.Algorithm { return staleWatch{giveUp{t}} })},
 
-	{"tx:classic/published-3s", "the same as tx:classic/published, with leases of 3 s whatever is asked for",
+	{"tx:classic/published-3s", "SETNX, then EXPIRE, with the published TTL repair; leases of 3 s whatever is asked for",
 		func(token func() string) compat.Algorithm {
 			return shortRepair{txlock.Classic{Options: txlock.Options{Token: token}, TTLRepair: txlock.RepairPublished}}
 		}},

@@ -112,7 +112,12 @@ func (s Scenario) neighbours() string {
 func (s Scenario) runs() string {
 	var list []string
 	for _, name := range strings.Split(s.Run.Config.Algorithm, "+") {
-		list = append(list, fmt.Sprintf("`%s` (%s)", name, race.Describe(name)))
+		says := race.Describe(name)
+		if strings.HasPrefix(says, "the same") { // as the one above it in a list of them
+			list = append(list, "`"+name+"`")
+		} else {
+			list = append(list, fmt.Sprintf("`%s` (%s)", name, says))
+		}
 	}
 	return fmt.Sprintf("Run with %s on Redis %s; it happens so on %s. It breaks **%s**%s.",
 		strings.Join(list, " and "), s.Run.Config.Server, span(s.Servers), s.Expect.Violated, s.also())

@@ -25,7 +25,9 @@ import (
 //	clients 2                        default 2
 //	attempts 1                       of each client, default 1
 //	ttl 10s                          default 10s
-//	given SET {key} t=-2s            what the server ran before; t=-2s is a timestamp
+//	key lock.report = t=-2s          the key, and what is on it at first: a timestamp of two seconds ago
+//	given EXPIRE {key} 10            what else the server ran before
+//	nothing given                    for a survivor: the key is not there at first
 //	clock C2 +15s                    what a client's clock shows more than the server's
 //	holders extend write poll        what clients do beyond taking and releasing
 //	fence                            the algorithm draws fences
@@ -171,11 +173,22 @@ var settings = map[string]func(p *parser, rest string) error{
 	"attempts": func(p *parser, rest string) error { return number(rest, &p.run.Config.Attempts) },
 	"ttl":      func(p *parser, rest string) error { return duration(rest, &p.run.Config.TTL) },
 	"within":   func(p *parser, rest string) error { return duration(rest, &p.run.Config.Within) },
+	"key": func(p *parser, rest string) error {
+		name, value, ok := strings.Cut(rest, " = ")
+		p.run.Config.Key = strings.TrimSpace(name)
+		if ok {
+			p.run.Config.Given = append(p.run.Config.Given, "SET {key} "+strings.TrimSpace(value))
+		}
+		return nil
+	},
 	"given": func(p *parser, rest string) error {
 		p.run.Config.Given = append(p.run.Config.Given, rest)
 		return nil
 	},
-	"nothing": func(p *parser, rest string) error { // "nothing given"
+	"nothing": func(p *parser, rest string) error {
+		if rest != "given" {
+			return fmt.Errorf(`want "nothing given"`)
+		}
 		p.run.Config.Given = nil
 		return nil
 	},

@@ -28,7 +28,8 @@ commands tried.`
 
 const raceExamples = `  setnxlock race list
   setnxlock race show getset/double-takeover
-  setnxlock race play getset/double-takeover`
+  setnxlock race play getset/double-takeover
+  setnxlock race explore --algorithm tx:classic --server 2.4 --faults lost=1,crash`
 
 // What a race ends with, beside the statuses of all commands.
 const (
@@ -54,7 +55,7 @@ func (a *app) raceCommand() *cobra.Command {
 			return exit(statusUsage)
 		},
 	}
-	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceSiteCommand())
+	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceExploreCommand(), a.raceSiteCommand())
 	return cmd
 }
 

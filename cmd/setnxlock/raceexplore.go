@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/spf13/cobra"
+)
+
+const raceExploreHelp = `Runs a lock's real code in every order of its commands, with every accident that
+--faults allows at every place where it can happen, and looks whether a promise
+breaks: exclusion, effect, honesty, progress, report, fence ("race list --help"
+tells what they are). The search is breadth-first: what it finds is a shortest
+way to break the lock. If it finds nothing, there is nothing within the bounds:
+so many clients and attempts, accidents and jumps of time, on an embedded Redis
+of that version. Beyond them it says nothing.
+
+  --faults lost=1    one reply is lost after its command has run
+           sever=1   one request never arrives
+           cut=1     one connection breaks between two commands of one write
+           crash     clients die for good
+           restart   the server comes back empty, once; restart=2: twice
+           failover  a replica takes over that has not seen the last write
+           evict     the server drops the key
+           unreaped  keys that have expired may still be in memory`
+
+const raceExploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
+  setnxlock race explore --algorithm tx:classic --faults lost=1,crash --ticks 4
+  setnxlock race explore --algorithm getset:classic --skew 0,3s --html race.html
+  setnxlock race explore --algorithm tx:guarded --json | jq .states`
+
+const raceExploreStatus = `  0      No invariant is broken within the bounds.
+  1      One is: the shortest way to break it was printed.
+  2      Nothing broke, and not all was seen, for want of room: no proof.
+` + raceStatus + `
+  130    It was interrupted.`
+
+// An exploration is the flags of race explore.
+type exploration struct {
+	setup
+	faults     []string
+	invariants []string
+	ticks      int
+	states     int
+	megabytes  int64
+	asJSON     bool
+	html       string
+}
+
+func (a *app) raceExploreCommand() *cobra.Command {
+	var x exploration
+	cmd := &cobra.Command{
+		Use:         "explore --algorithm NAME",
+		Short:       "Try every order of a lock's commands",
+		Long:        raceExploreHelp + "\n\n" + algorithmsHelp(),
+		Example:     raceExploreExamples,
+		Annotations: alone(raceExploreStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := x.config(cmd)
+			if err != nil {
+				return err
+			}
+			return a.explore(c, x)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	x.flags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&x.faults, "faults", nil, "which accidents happen, and how often: `LIST`, as in lost=1,crash")
+	f.IntVar(&x.ticks, "ticks", 2, "how often, `N` times at most, time jumps to the next moment that makes a difference")
+	f.StringSliceVar(&x.invariants, "invariant", nil, "check only `NAME`; may be repeated")
+	f.IntVar(&x.states, "max-states", 50_000_000, "give up beyond `N` states")
+	f.Int64Var(&x.megabytes, "max-memory", 1500, "give up beyond so many `MB`")
+	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	f.StringVar(&x.html, "html", "", "write what breaks the lock as a page to `FILE`")
+	completeList(cmd, "faults", faultWords)
+	complete(cmd, "invariant", race.Invariants())
+	for _, name := range []string{"ticks", "max-states", "max-memory"} {
+		complete(cmd, name, nil)
+	}
+	return cmd
+}
+
+// config is what the flags ask for.
+func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
+	c, err := x.over(race.Config{}, cmd.Flags())
+	if err != nil {
+		return c, err
+	}
+	if c.Faults, err = faults(x.faults); err != nil {
+		return c, err
+	}
+	for _, name := range x.invariants {
+		if err := choose("invariant", name, race.Invariants()); err != nil {
+			return c, err
+		}
+		// What is needed to break them.
+		c.Effect = c.Effect || name == "effect"
+		c.Fence = c.Fence || name == "fence"
+	}
+	switch {
+	case x.states < 1:
+		return c, usage(cmd, fmt.Errorf("--max-states %d", x.states))
+	case x.megabytes < 1:
+		return c, usage(cmd, fmt.Errorf("--max-memory %d", x.megabytes))
+	}
+	c.Invariants, c.Ticks, c.MaxStates, c.MaxMemory = x.invariants, x.ticks, x.states, x.megabytes<<20
+	return c, nil
+}
+
+func (a *app) explore(c race.Config, x exploration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var last atomic.Pointer[race.Stats]
+	last.Store(&race.Stats{})
+	c.Progress = func(s race.Stats) { last.Store(&s) }
+	wipe := newStage(a.errs).explored(&last)
+	r, err := race.Explore(ctx, c)
+	wipe()
+	switch {
+	case ctx.Err() != nil && err != nil:
+		a.say("interrupted after %s states: this proves nothing", grouped(last.Load().States))
+		return exit(statusSignal + int(syscall.SIGINT))
+	case err != nil:
+		return inRace(err)
+	}
+	if err := a.found(c, r, x); err != nil {
+		return err
+	}
+	switch r.Verdict {
+	case race.Safe:
+		return nil
+	case race.Violated:
+		return exit(statusBroken)
+	}
+	return exit(statusBounded)
+}
+
+// found tells what an exploration has found.
+func (a *app) found(c race.Config, r race.Result, x exploration) error {
+	if x.html != "" && r.Trace == nil {
+		a.say("nothing broke: %s was not written", x.html)
+	} else if x.html != "" {
+		if err := a.write(x.html, func(w io.Writer) error { return race.HTML(w, *r.Trace) }); err != nil {
+			return err
+		}
+	}
+	if x.asJSON {
+		j, err := explored(c, r)
+		if err != nil {
+			return err
+		}
+		return a.printJSON(j)
+	}
+	s := newStage(a.out)
+	width := a.width()
+	where := c.Server
+	if where == "" {
+		where = "2.4"
+	}
+	return a.write("", func(w io.Writer) error {
+		fmt.Fprint(w, paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
+		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", grouped(r.States), grouped(r.Transitions), r.Depth, took(r.Elapsed))
+		switch r.Verdict {
+		case race.Safe:
+			fmt.Fprintln(w, s.good("no violation within these bounds"))
+			fmt.Fprintln(w, counts)
+		case race.Violated:
+			fmt.Fprintln(w, s.bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
+			fmt.Fprintf(w, "%s\n\n", counts)
+			fmt.Fprint(w, race.Timeline(*r.Trace, a.timelineOptions("")))
+		default:
+			fmt.Fprintf(w, "%s\n%s\n", s.bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
+			fmt.Fprint(w, paragraph("hint: ", "fewer clients, attempts, accidents or jumps of time; a higher --max-states or --max-memory", width))
+		}
+		return nil
+	})
+}
+
+// A jsonResult is an exploration as machines get it.
+type jsonResult struct {
+	Algorithm   string          `json:"algorithm"`
+	Server      string          `json:"server"`
+	Bounds      string          `json:"bounds"`
+	Verdict     string          `json:"verdict"` // "holds", "violated", "bound"
+	Bound       string          `json:"bound,omitempty"`
+	Violated    string          `json:"violated,omitempty"`
+	Steps       int             `json:"steps,omitempty"`
+	States      int             `json:"states"`
+	Transitions int             `json:"transitions"`
+	Depth       int             `json:"depth"`
+	Seconds     float64         `json:"seconds"`
+	Schedule    string          `json:"schedule,omitempty"`
+	Trace       json.RawMessage `json:"trace,omitempty"`
+}
+
+func explored(c race.Config, r race.Result) (jsonResult, error) {
+	j := jsonResult{
+		Algorithm: c.Algorithm, Server: c.Server, Bounds: r.Bounds(), Bound: r.Bound, States: r.States,
+		Transitions: r.Transitions, Depth: r.Depth, Seconds: r.Elapsed.Seconds(),
+		Verdict: map[race.Outcome]string{race.Safe: "holds", race.Violated: "violated", race.BoundReached: "bound"}[r.Verdict],
+	}
+	if j.Server == "" {
+		j.Server = "2.4"
+	}
+	if j.Verdict == "" {
+		return j, errors.New("an outcome without a word")
+	}
+	if r.Trace != nil {
+		var b strings.Builder
+		if err := r.Trace.WriteJSON(&b); err != nil {
+			return j, err
+		}
+		j.Violated, j.Steps, j.Schedule, j.Trace = r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.Schedule, json.RawMessage(b.String())
+	}
+	return j, nil
+}
+
+// explored shows on a terminal how far a search has come, until the function it
+// returns has wiped the line away. Nobody knows how many states there are: the
+// bar says that it goes on, the numbers how.
+func (s stage) explored(last *atomic.Pointer[race.Stats]) (wipe func()) {
+	if !s.live {
+		return func() {}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(80 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			at := last.Load()
+			took := time.Since(began).Seconds()
+			fmt.Fprintf(s.w, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
+				shuttle(n), grouped(at.States), grouped(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+			select {
+			case <-tick.C:
+			case <-end:
+				fmt.Fprint(s.w, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// shuttle is a bar without an end: its mark goes to and fro.
+func shuttle(n int) string {
+	const width, mark = 20, 4
+	at := n % (2 * (width - mark))
+	if at > width-mark {
+		at = 2*(width-mark) - at
+	}
+	return "[" + strings.Repeat(".", at) + strings.Repeat("#", mark) + strings.Repeat(".", width-mark-at) + "]"
+}
+
+// grouped writes a number for eyes: 1,204,337.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func took(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

@@ -26,7 +26,7 @@ func (s *story) breachText(b breach) string {
 	case notLost:
 		return fmt.Sprintf("%s is told that the lock was lost, and the key is its own", who)
 	case gaveNothing:
-		return fmt.Sprintf("%s is told that it gave the lock back, and it has removed nothing", who)
+		return fmt.Sprintf("%s is told that it gave the lock back, and it has removed nothing of its own", who)
 	case heldByNobody:
 		return fmt.Sprintf("%s is told that another holds the lock, and nobody did", who)
 	case unknownWithoutLoss:

@@ -55,6 +55,11 @@ import (
 //	-- survives --
 //	…
 //
+// The words of a schedule are those of race.ParseWords: C1 is its next command, C1-
+// loses the reply, C1.sever the request, C1.stale has a replica answer; +9s lets time
+// pass, +9s~ without anything expired being removed; redis.restart, redis.failover,
+// redis.evict and redis.clock+2000s are what happens to the server.
+//
 // A # after white space begins a comment. A file of a user's own needs the
 // algorithm and the schedule; all the rest may be left out.
 func Parse(name string, text []byte) (Scenario, error) {

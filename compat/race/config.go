@@ -43,6 +43,7 @@ type Config struct {
 	Ticks  int // how often time jumps
 
 	Extend bool // holders extend once before they release
+	Split  bool // other clients' commands may come between those of one write
 	Poll   bool // an attempt looks at the key first, as a waiting Lock does
 	Effect bool // holders write to a storage, which accepts no older fence than it has seen
 	Fence  bool // the algorithm draws fences
@@ -79,6 +80,11 @@ type Faults struct {
 	Failover     int  // a replica takes over that has not seen the last write
 	Evict        int  // the server drops the key
 	Unreaped     bool // keys that have expired may still be in memory
+
+	// Late is how often time may pass between a client's reading its clock and
+	// what it does next, or between the answer and the reading by which it
+	// learns whether its lease still lasts. 0: as often as it jumps; -1: never.
+	Late int
 }
 
 // maxClients is how many a state has room for.
@@ -121,6 +127,9 @@ func (c Config) complete() (*Config, error) {
 		if *n < 0 || *n > 7 {
 			return nil, fmt.Errorf("race: %d faults of a kind, want 0 to 7", *n)
 		}
+	}
+	if c.Faults.Late < -1 || c.Faults.Late > 7 {
+		return nil, fmt.Errorf("race: %d late clients, want -1 to 7", c.Faults.Late)
 	}
 	if c.Ticks < 0 || c.Ticks > 15 {
 		return nil, fmt.Errorf("race: %d jumps of time, want 0 to 15", c.Ticks)

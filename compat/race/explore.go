@@ -168,8 +168,9 @@ func (x *search) schedule() []Choice {
 	var choices []Choice
 	for n := len(moves) - 1; n >= 0; n-- {
 		m := moves[n]
-		choices = append(choices, m.choices(s.now, &real)...)
+		now := s.now
 		s = x.make(&s, m)
+		choices = append(choices, m.choices(now, x.words, &real)...)
 		if n > 0 || x.stuckAt >= 0 {
 			rename()
 		}
@@ -194,13 +195,14 @@ func (x *search) make(s *state, m move) (t state) {
 	case v > PassUnreaped:
 		t, _ = x.serve(s, v)
 	default:
-		t, _, _ = x.step(s, v, m.client())
+		t, _, _ = x.step(s, v, m.client(), m.ran())
 	}
 	return t
 }
 
-// choices are what a move is in a schedule.
-func (m move) choices(now int32, real *[maxClients]int) []Choice {
+// choices are what a move is in a schedule: a client's takes as many words as
+// it has commands.
+func (m move) choices(now int32, words int, real *[maxClients]int) []Choice {
 	var list []Choice
 	switch v := m.verb(); {
 	case v == Pass || v == PassUnreaped:
@@ -213,6 +215,9 @@ func (m move) choices(now int32, real *[maxClients]int) []Choice {
 	case v > PassUnreaped:
 		list = append(list, Choice{Verb: v})
 	default:
+		for ; words > 1; words-- {
+			list = append(list, Choice{Verb: Step, Client: real[m.client()]})
+		}
 		list = append(list, Choice{Verb: v, Client: real[m.client()]})
 	}
 	return list

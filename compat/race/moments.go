@@ -22,9 +22,10 @@ func stampOf(value string) int64 {
 // moment is the time to which time jumps: the next one at which something
 // begins to look different to somebody; never if there is none. That is
 //
-//	the end of a lease that a client holds, or has asked for
+//	the end of a lease that a client holds
 //	the time that the value says, by each client's clock, and the millisecond after it
 //	the first moment at which a key is dead
+//	if there is none of these, the end of a lease that a client has asked for
 //
 // Up to it nothing changes. The moment at which a TTL is just over is none:
 // the key is alive in it, as it was before.
@@ -35,12 +36,9 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 			first = int32(ms)
 		}
 	}
-	until := compat.Until(epoch, c.TTL).Sub(epoch).Milliseconds()
 	for i := range c.Clients {
 		if st[i].holds {
 			next(st[i].until - skew[i])
-		} else if st[i].phase == acquiring && st[i].asked >= 0 {
-			next(st[i].asked + until - skew[i])
 		}
 		if ct.stamp != 0 {
 			next(ct.stamp - skew[i])
@@ -53,6 +51,15 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 	}
 	for _, d := range ct.deaths {
 		next(int64(d))
+	}
+	if first != never {
+		return first
+	}
+	until := compat.Until(epoch, c.TTL).Sub(epoch).Milliseconds()
+	for i := range c.Clients {
+		if st[i].phase == acquiring && st[i].asked >= 0 {
+			next(st[i].asked + until - skew[i])
+		}
 	}
 	return first
 }

@@ -66,22 +66,31 @@ func groups(write [][]string) []request {
 	return all
 }
 
-// local reports whether the request touches nothing but its own connection, so
-// that it needs no scheduling of its own: it runs along with what stood before it.
-// multi says that the connection is in MULTI, where commands are only queued.
-func (r *request) local(multi bool) bool {
+// local says when a request touches nothing but its own connection, so that it
+// needs no scheduling of its own: it runs along with what stood before it.
+func (r *request) local() locality {
 	if r.kind != sends || len(r.cmds) != 1 {
-		return false
+		return shared
 	}
-	switch name := strings.ToUpper(r.cmds[0][0]); name {
+	switch strings.ToUpper(r.cmds[0][0]) {
 	case "MULTI", "UNWATCH", "DISCARD":
-		return true
+		return local
 	case "EXEC", "WATCH":
-		return false
-	default:
-		return multi
+		return shared
 	}
+	return queued
 }
+
+// A locality is when a request is its connection's own affair.
+type locality uint8
+
+const (
+	shared locality = iota // never
+	local                  // always
+	queued                 // if the connection is in MULTI
+)
+
+func (l locality) is(multi bool) bool { return l == local || l == queued && multi }
 
 // text is the request as a string that two share exactly if they are equal.
 func (r *request) text() string {

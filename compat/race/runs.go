@@ -22,7 +22,8 @@ type node struct {
 	input   uint32
 	shape   uint64 // equal for nodes that differ in who is called what
 	orphan  bool   // a root
-	toLearn bool   // it reads its clock to learn whether what it was given still lasts
+	local   locality
+	toLearn bool // it reads its clock to learn whether what it was given still lasts
 }
 
 // An edge leads from a node by an input to the next.
@@ -150,7 +151,7 @@ func (rs *runs) run(n, input uint32) edge {
 	next := node{stance: p.stance, kind: p.at.kind, first: p.at.first, last: p.at.last, client: from.client,
 		parent: n, input: input, toLearn: p.at.kind == readsClock && p.got}
 	if p.at.kind == sends {
-		next.req = rs.request(p.at)
+		next.req, next.local = rs.request(p.at), p.at.local()
 	}
 	id := identity{client: next.client, kind: next.kind, first: next.first, last: next.last, req: next.req,
 		issued: p.issued, stance: p.stance, past: p.memory.past.exact, now: p.memory.now.exact}

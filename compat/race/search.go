@@ -2,6 +2,7 @@ package race
 
 import (
 	"context"
+	"math/bits"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type search struct {
 	next     []state
 	base     int // number of the frontier's first state
 
+	words       int // of a schedule that the last step takes
 	transitions int
 	depth       int
 	began       time.Time
@@ -42,11 +44,15 @@ type link struct {
 	choice move // 1 + the move; 0 for the first state
 }
 
-// A move is a choice as the search keeps it: the verb; the client; which
-// clients look at their clocks before a jump of time; and its target.
+// A move is a choice as the search keeps it: the verb; the client, and the
+// commands that run before a Cut; or which clients look at their clocks before
+// a jump of time, and its target.
 type move uint32
 
-func clientMove(v Verb, client int) move { return move(v) | move(client)<<5 }
+func clientMove(v Verb, client, ran int) move {
+	return move(v) | move(client)<<5 | move(ran)<<11
+}
+
 func timeMove(v Verb, looks, until int) move {
 	return move(v) | move(looks)<<7 | move(until)<<11
 }
@@ -54,6 +60,7 @@ func timeMove(v Verb, looks, until int) move {
 func (m move) verb() Verb   { return Verb(m & 31) }
 func (m move) client() int  { return int(m >> 5 & 3) }
 func (m move) looks() int   { return int(m >> 7 & 15) }
+func (m move) ran() int     { return int(m >> 11) }
 func (m move) until() int32 { return int32(m >> 11) }
 
 func newSearch(c *Config, deaf [opAgain]bool) (*search, error) {
@@ -225,15 +232,23 @@ func (x *search) emit(t *state, b breach, parent uint32, m move) {
 // expand makes every choice that a state offers.
 func (x *search) expand(s *state, number uint32) {
 	for i := range x.c.Clients {
-		for _, v := range [...]Verb{Step, Stall, Drop, Sever, Cut} {
-			if v == Drop && !s.budget.has(ofReplies) || v == Sever && !s.budget.has(ofRequests) ||
-				v == Cut && !s.budget.has(ofCuts) || v == Stall && !s.budget.has(ofTicks) {
-				continue
+		if !x.try(s, number, Step, i, 0) {
+			continue // it can't go on at all
+		}
+		if s.budget.has(ofTicks) && s.budget.late() > 0 {
+			x.try(s, number, Stall, i, 0)
+		}
+		if s.budget.has(ofReplies) {
+			x.try(s, number, Drop, i, 0)
+		}
+		if s.budget.has(ofRequests) {
+			x.try(s, number, Sever, i, 0)
+		}
+		if s.budget.has(ofCuts) {
+			if x.c.Split {
+				x.try(s, number, Cut, i, 0)
 			}
-			if t, b, ok := x.step(s, v, i); ok {
-				x.emit(&t, b, number, clientMove(v, i))
-			} else if v == Step {
-				break // it can't go on at all
+			for ran := 1; !x.c.Split && x.try(s, number, Cut, i, ran); ran++ {
 			}
 		}
 	}
@@ -241,6 +256,15 @@ func (x *search) expand(s *state, number uint32) {
 		x.expandTime(s, number)
 	}
 	x.expandServer(s, number)
+}
+
+// try makes a client's choice, if it can be made.
+func (x *search) try(s *state, number uint32, verb Verb, i, ran int) bool {
+	t, b, ok := x.step(s, verb, i, ran)
+	if ok {
+		x.emit(&t, b, number, clientMove(verb, i, ran))
+	}
+	return ok
 }
 
 func (x *search) expandTime(s *state, number uint32) {
@@ -252,14 +276,14 @@ func (x *search) expandTime(s *state, number uint32) {
 	}
 	lookers := 0
 	for i := range x.c.Clients {
-		if x.canLook(s, i, until) {
+		if s.budget.late() > 0 && x.canLook(s, i, until) {
 			lookers |= 1 << i
 		}
 	}
 	dies := len(ct.deaths) > 0 && ct.deaths[0] <= until
 	for looks := 0; ; looks = (looks - lookers) & lookers { // every subset, the empty one first
 		for _, v := range [...]Verb{Pass, PassUnreaped} {
-			if v == PassUnreaped && !(x.c.Faults.Unreaped && dies) {
+			if bits.OnesCount(uint(looks)) > s.budget.late() || v == PassUnreaped && !(x.c.Faults.Unreaped && dies) {
 				continue
 			}
 			m := timeMove(v, looks, int(until))
@@ -276,7 +300,7 @@ func (x *search) expandServer(s *state, number uint32) {
 	try := func(ok bool, v Verb) {
 		if ok {
 			t, b := x.serve(s, v)
-			x.emit(&t, b, number, clientMove(v, 0))
+			x.emit(&t, b, number, clientMove(v, 0, 0))
 		}
 	}
 	ct := &x.trans.contents[s.content]

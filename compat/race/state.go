@@ -35,12 +35,36 @@ const (
 	ofRestart  = 13
 	ofFailover = 16
 	ofEvict    = 19
+	ofLate     = 22 // five bits
 )
+
+// unlimited late clients: their number is not counted.
+const unlimited = 31
 
 func newBudget(c *Config) budget {
 	f := &c.Faults
 	return budget(c.Ticks)<<ofTicks | budget(f.LostReplies)<<ofReplies | budget(f.LostRequests)<<ofRequests |
-		budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict
+		late(f.Late)<<ofLate | budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict
+}
+
+func late(n int) budget {
+	switch n {
+	case 0:
+		return unlimited
+	case -1:
+		return 0
+	}
+	return budget(n)
+}
+
+// late is how many may still be late.
+func (b budget) late() int { return int(b >> ofLate & 31) }
+
+func (b budget) lessLate(n int) budget {
+	if b.late() == unlimited {
+		return b
+	}
+	return b - budget(n)<<ofLate
 }
 
 func (b budget) has(kind int) bool {

@@ -27,8 +27,13 @@ func (u *turn) end() (state, breach) {
 	return u.t, u.b
 }
 
-// step is a client's choice; see world.step, which does the same on live code.
-func (x *search) step(s *state, verb Verb, i int) (t state, b breach, ok bool) {
+// step is a client's choice; see world.step, which does the same on live code,
+// but stops after each command. Here all commands of one write run together,
+// unless Config.Split says that others may come between: a server reads what a
+// client has written in one piece. ran is how many commands of a write run before
+// a Cut.
+func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breach, ok bool) {
+	x.words = 1
 	if s.ghost.mark[i].bits&stall != 0 {
 		return t, b, false
 	}
@@ -52,10 +57,18 @@ func (x *search) step(s *state, verb Verb, i int) (t state, b breach, ok bool) {
 		t, b = u.end()
 		return t, b, true
 	case sends:
-		if verb == Drop && !n.last || verb == Sever && !n.first || verb == Cut && n.first {
+		if verb == Sever && !n.first || verb == Cut && n.first && ran == 0 {
 			return t, b, false
 		}
-		u.send(i, verb)
+		if verb != Sever && !x.c.Split && !u.sendTo(i, verb, ran) {
+			return t, b, false
+		}
+		if n := u.node(i); n.kind == sends {
+			if verb == Drop && !n.last || verb == Cut && n.first {
+				return t, b, false
+			}
+			u.send(i, verb)
+		}
 	default:
 		if faulty || verb == Stall {
 			return t, b, false
@@ -70,6 +83,7 @@ func (x *search) step(s *state, verb Verb, i int) (t state, b breach, ok bool) {
 		return t, b, false
 	case verb == Stall:
 		u.t.ghost.mark[i].bits |= stall
+		u.t.budget = u.t.budget.lessLate(1)
 	case toLearn:
 		u.readClock(i)
 	}
@@ -77,15 +91,31 @@ func (x *search) step(s *state, verb Verb, i int) (t state, b breach, ok bool) {
 	return t, b, true
 }
 
+// sendTo runs the commands of a write up to where the verb wants it: the last
+// one, or the one before which it is cut. It reports false if there is no such.
+func (u *turn) sendTo(i int, verb Verb, ran int) bool {
+	for n := 0; ; n++ {
+		at := u.node(i)
+		if n > 0 && (at.kind != sends || at.first) {
+			return verb != Cut && verb != Drop // the server has closed the connection
+		}
+		if verb == Cut && n == ran || verb != Cut && at.last {
+			return true
+		}
+		if verb == Cut && at.last {
+			return false
+		}
+		u.send(i, Step)
+		u.x.words++
+	}
+}
+
 func (u *turn) node(i int) *node { return &u.x.runs.nodes[u.t.cells[i].node] }
 
 // local reports whether the client's next request runs along; see request.local.
 func (u *turn) local(i int) bool {
 	n := u.node(i)
-	if n.kind != sends {
-		return false
-	}
-	return u.x.runs.requests[n.req].local(u.x.trans.conns[u.t.cells[i].conn].Multi)
+	return n.local != shared && n.local.is(u.x.trans.conns[u.t.cells[i].conn].Multi)
 }
 
 func (u *turn) readClock(i int) {
@@ -165,7 +195,7 @@ func (x *search) canLook(s *state, i int, until int32) bool {
 		return false
 	}
 	early := x.runs.child(at, clockIs(int64(s.now)+x.judge.skew[i])).to
-	return x.runs.nodes[early].kind == sends && early != x.runs.child(at, clockIs(int64(until)+x.judge.skew[i])).to
+	return x.runs.nodes[early].kind == sends && (x.c.keepHistory || early != x.runs.child(at, clockIs(int64(until)+x.judge.skew[i])).to)
 }
 
 // pass lets time go by, after some clients have looked at their clocks.
@@ -174,6 +204,7 @@ func (x *search) pass(s *state, m move) (state, breach) {
 	for i := range x.c.Clients {
 		if m.looks()&(1<<i) != 0 {
 			u.readClock(i)
+			u.t.budget = u.t.budget.lessLate(1)
 		}
 	}
 	u.t.budget = u.t.budget.less(ofTicks)

@@ -9,7 +9,8 @@ import (
 // renamed: their code compares tokens and does nothing else with them.
 type symmetry struct {
 	x       *search
-	renames []rename // the first one changes nothing
+	renames []rename   // the first one changes nothing
+	numbers [256]uint8 // of a renaming, by packed
 	alike   [maxClients][maxClients]bool
 }
 
@@ -37,6 +38,7 @@ func newSymmetry(x *search) *symmetry {
 	var permute func(i int)
 	permute = func(i int) {
 		if i == x.c.Clients {
+			y.numbers[packed(to)] = uint8(len(y.renames))
 			y.renames = append(y.renames, rename{to: to})
 			return
 		}
@@ -72,6 +74,12 @@ func (y *symmetry) canonical(s *state) *rename {
 	for i := range n {
 		order[i] = y.order(s, i)
 	}
+	to, tied := y.places(&order, n)
+	if !tied {
+		r := &y.renames[y.numbers[packed(to)]]
+		*s = y.apply(s, r)
+		return r
+	}
 	var best state
 	var by *rename
 	for k := range y.renames {
@@ -79,16 +87,40 @@ func (y *symmetry) canonical(s *state) *rename {
 		if !y.sorts(r, &order) {
 			continue
 		}
-		if by == nil {
-			best, by = y.apply(s, r), r
-			continue
-		}
-		if t := y.apply(s, r); t.less(&best, n) {
+		if t := y.apply(s, r); by == nil || t.less(&best, n) {
 			best, by = t, r
 		}
 	}
 	*s = best
 	return by
+}
+
+// places are the clients' names in order, each within those that are alike. It
+// reports whether two of them could change places.
+func (y *symmetry) places(order *[maxClients]uint64, n int) (to [maxClients]uint8, tied bool) {
+	for i := range n {
+		first, place := true, uint8(0)
+		for k := range n {
+			if !y.alike[i][k] {
+				continue
+			}
+			if first {
+				first, place = false, place+uint8(k)
+			}
+			if k != i && order[k] < order[i] {
+				place++
+			} else if k != i && order[k] == order[i] {
+				tied = true
+			}
+		}
+		to[i] = place
+	}
+	return to, tied
+}
+
+// packed is a renaming as an index.
+func packed(to [maxClients]uint8) int {
+	return int(to[0]) | int(to[1])<<2 | int(to[2])<<4 | int(to[3])<<6
 }
 
 // sorts reports whether clients that are alike stand in order after the

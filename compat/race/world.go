@@ -39,6 +39,7 @@ type player struct {
 	dead    bool
 	last    ending // of its last operation
 	ended   bool   // there was one
+	heard   uint64 // all that it heard in this attempt
 }
 
 // newWorld starts a server and the clients. close must be called.
@@ -292,7 +293,7 @@ func (w *world) step(d *deed, c Choice) error {
 			return disabled("C%d sends no command", i+1)
 		}
 	}
-	for p.pending.local(p.conn != nil && p.conn.State().Multi) {
+	for p.pending.local().is(p.conn != nil && p.conn.State().Multi) {
 		if err := w.send(d, i, Step); err != nil {
 			return err
 		}
@@ -390,11 +391,16 @@ func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
 func (w *world) resume(d *deed, i int, got answer) {
 	p := w.players[i]
 	p.reply = got
+	p.heard = mix(p.heard, text(uint64(got.ms)<<1|truth(got.lost), replyKey(got.replies)))
+	attempt := p.attempt
 	next, ok := p.next()
 	if !ok {
 		panic("race: a client's code ended by itself")
 	}
 	p.pending = next
+	if p.attempt != attempt {
+		p.heard = 0
+	}
 	if p.closed {
 		p.closed = false
 		w.hangUp(p)

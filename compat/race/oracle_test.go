@@ -1,0 +1,273 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+)
+
+// walker explores by replaying every schedule from the beginning, on live
+// servers. It knows nothing of the search but which states there are.
+type walker struct {
+	t           *testing.T
+	c           *Config
+	seen        map[string]bool
+	breaks      map[fault]int
+	transitions int
+	trans       *transitions // to read contents with
+}
+
+// A stand is a way to a state, and what may still go wrong there.
+type stand struct {
+	path   []Choice
+	budget budget
+	prev   string
+}
+
+func (k *walker) world(path []Choice) *world {
+	w, err := newWorld(k.c)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	w.crashes = k.c.Faults.Crash
+	for _, c := range path {
+		if _, err := w.apply(c); err != nil {
+			k.t.Fatalf("%v, once made, can't be made again: %v", path, err)
+		}
+	}
+	return w
+}
+
+// key is all of a state.
+func (k *walker) key(w *world, b budget) string {
+	s := fmt.Sprintf("%q %d %v", w.s.Snapshot().Key(), b, w.ghost)
+	if k.c.Faults.Failover > 0 {
+		s += fmt.Sprintf("%q", w.before.ContentKey())
+	}
+	for _, p := range w.players {
+		conn := fmt.Sprint(p.cut)
+		if p.conn != nil {
+			conn = p.conn.State().Key()
+		}
+		s += fmt.Sprintf(" %d.%x%s", p.attempt, p.heard, conn)
+	}
+	return s
+}
+
+func (k *walker) walk() {
+	level := []stand{{budget: newBudget(k.c)}}
+	w := k.world(nil)
+	k.seen[k.key(w, level[0].budget)] = true
+	w.close()
+	for len(level) > 0 {
+		var next []stand
+		for _, s := range level {
+			for _, m := range k.macros(s) {
+				if n := k.take(s, m); n != nil {
+					next = append(next, *n)
+				}
+			}
+		}
+		level = next
+	}
+}
+
+// A macro is what the search does at once.
+type macro struct {
+	choices []Choice
+	cost    func(budget) budget
+}
+
+func free(b budget) budget { return b }
+
+func (k *walker) macros(s stand) (list []macro) {
+	spend := func(kind int) func(budget) budget {
+		return func(b budget) budget { return b.less(kind) }
+	}
+	for i := range k.c.Clients {
+		step := k.write(s, i)
+		if step == nil {
+			continue
+		}
+		last := func(v Verb) []Choice {
+			l := append([]Choice{}, step...)
+			l[len(l)-1].Verb = v
+			return l
+		}
+		list = append(list, macro{step, free})
+		if s.budget.has(ofTicks) && s.budget.late() > 0 {
+			list = append(list, macro{last(Stall), func(b budget) budget { return b.lessLate(1) }})
+		}
+		if s.budget.has(ofReplies) {
+			list = append(list, macro{last(Drop), spend(ofReplies)})
+		}
+		if s.budget.has(ofRequests) {
+			list = append(list, macro{[]Choice{{Verb: Sever, Client: i}}, spend(ofRequests)})
+		}
+		for n := 1; s.budget.has(ofCuts) && n < len(step); n++ {
+			l := append([]Choice{}, step[:n+1]...)
+			l[n].Verb = Cut
+			list = append(list, macro{l, spend(ofCuts)})
+		}
+	}
+	list = append(list, k.time(s)...)
+	for _, v := range []struct {
+		verb Verb
+		kind int
+		on   bool
+	}{{Evict, ofEvict, true}, {Restart, ofRestart, true}, {Failover, ofFailover, true}} {
+		if s.budget.has(v.kind) {
+			list = append(list, macro{[]Choice{{Verb: v.verb}}, spend(v.kind)})
+		}
+	}
+	if k.c.Faults.Unreaped {
+		list = append(list, macro{[]Choice{{Verb: Reap}}, free})
+	}
+	return list
+}
+
+// write is the steps of a client's whole next write.
+func (k *walker) write(s stand, i int) []Choice {
+	w := k.world(s.path)
+	defer w.close()
+	var list []Choice
+	for {
+		if _, err := w.apply(Choice{Client: i}); err != nil {
+			return nil
+		}
+		list = append(list, Choice{Client: i})
+		if p := w.players[i].pending; p.kind != sends || p.first {
+			return list
+		}
+	}
+}
+
+func (k *walker) time(s stand) (list []macro) {
+	if !s.budget.has(ofTicks) {
+		return nil
+	}
+	w := k.world(s.path)
+	ct := k.trans.describe(w.s.Snapshot())
+	until := k.c.moment(w.stances(), &w.judge.skew, int32(w.now), &ct)
+	by := Choice{Verb: Pass}
+	if until < 1<<20 {
+		by.By = instant(int64(until)).Sub(instant(w.now))
+	}
+	w.close()
+	if by.By == 0 {
+		return nil
+	}
+	for looks := range 1 << k.c.Clients {
+		var l []Choice
+		for i := range k.c.Clients {
+			if looks&(1<<i) != 0 {
+				l = append(l, Choice{Verb: Look, Client: i})
+			}
+		}
+		if len(l) > s.budget.late() {
+			continue
+		}
+		cost := func(b budget) budget { return b.less(ofTicks).lessLate(len(l)) }
+		list = append(list, macro{append(l[:len(l):len(l)], by), cost})
+		if k.c.Faults.Unreaped && len(ct.deaths) > 0 && ct.deaths[0] <= until {
+			lazy := by
+			lazy.Verb = PassUnreaped
+			list = append(list, macro{append(l[:len(l):len(l)], lazy), cost})
+		}
+	}
+	return list
+}
+
+// take makes the choices; it returns where they lead if that is new.
+func (k *walker) take(s stand, m macro) *stand {
+	w := k.world(s.path)
+	defer w.close()
+	was := w.s.Snapshot().ContentKey()
+	before := w.before.ContentKey()
+	var first breach
+	path := append(s.path[:len(s.path):len(s.path)], m.choices...)
+	for n, c := range m.choices {
+		d, err := w.apply(c)
+		if errors.As(err, new(errDisabled)) {
+			return nil
+		}
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		// In the midst of what the search does at once it does not look.
+		if n == len(m.choices)-1 || d.breach.how != stuck && d.breach.how != twoHold {
+			if first.how == none {
+				first = d.breach
+			}
+		}
+	}
+	if v := m.choices[0].Verb; v == Reap && was == w.s.Snapshot().ContentKey() || v == Failover && before == was {
+		return nil
+	}
+	k.transitions++
+	if first.how != none && first.how != stuck {
+		k.breaks[first.how]++
+		return nil
+	}
+	b := m.cost(s.budget)
+	key := k.key(w, b)
+	if k.seen[key] {
+		return nil
+	}
+	k.seen[key] = true
+	if first.how == stuck {
+		k.breaks[stuck]++
+		return nil
+	}
+	return &stand{path: path, budget: b}
+}
+
+// Both engines find the same states, the same number of transitions and the
+// same ways to break.
+func TestOracle(t *testing.T) {
+	f := Faults{LostReplies: 1, Crash: true}
+	for _, c := range []Config{
+		{Algorithm: "tx:classic", Attempts: 1, Ticks: 2, Faults: f, Bare: true},
+		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: f},
+		{Algorithm: "tx:classic/published", Attempts: 1, Ticks: 2, Faults: Faults{Unreaped: true}},
+		{Algorithm: "tx:renamed", Attempts: 1, Ticks: 1, Faults: Faults{Cuts: 1, LostRequests: 1, Late: -1}},
+		{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Ticks: 2, Effect: true, Fence: true},
+		{Algorithm: "tx:guarded", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1, Evict: 1}},
+		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, Extend: true, Faults: Faults{Late: 1}},
+		{Algorithm: "getset:classic", Attempts: 2, Ticks: 1, Bare: true, Faults: f},
+		{Algorithm: "getset:classic+tx:guarded", Attempts: 1, Ticks: 2},
+		{Algorithm: "broken/del-setnx", Attempts: 1, Ticks: 3, Given: []string{"SET {key} t=-2s"}, Faults: Faults{Late: 1}},
+		{Algorithm: "broken/get-del", Attempts: 1, Ticks: 2, Skew: []time.Duration{0, 3 * time.Second}},
+		{Algorithm: "broken/bare-del", Attempts: 1, Ticks: 1, Faults: f},
+		{Algorithm: "broken/multi-setnx-expire", Attempts: 1, Ticks: 2, Server: "2.6", Faults: Faults{Late: 1}},
+		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
+	} {
+		t.Run(c.line(), func(t *testing.T) {
+			t.Parallel()
+			c.NoSymmetry, c.keepHistory = true, true
+			full, err := c.complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := newSearch(full, [opAgain]bool{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.close()
+			x.all, x.exact = true, map[state]bool{}
+			if _, err := x.explore(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			k := &walker{t: t, c: full, seen: map[string]bool{}, breaks: map[fault]int{}, trans: x.trans}
+			k.walk()
+			if len(k.seen) != len(x.links) || k.transitions != x.transitions || !maps.Equal(k.breaks, x.breaks) {
+				t.Errorf("the search found %d states, %d transitions, breaks %v\nthe oracle %d, %d, %v",
+					len(x.links), x.transitions, x.breaks, len(k.seen), k.transitions, k.breaks)
+			}
+			t.Logf("%d states, %d transitions, breaks %v", len(k.seen), k.transitions, k.breaks)
+		})
+	}
+}

@@ -33,7 +33,9 @@ of that version. Beyond them it says nothing.
            restart   the server comes back empty, once; restart=2: twice
            failover  a replica takes over that has not seen the last write
            evict     the server drops the key
-           unreaped  keys that have expired may still be in memory`
+           unreaped  keys that have expired may still be in memory
+           late=1    a client stops once between reading its clock and what it
+                     does on it; late=0: never; else as often as time jumps`
 
 const raceExploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
   setnxlock race explore --algorithm tx:classic --faults lost=1,crash --ticks 4

@@ -118,7 +118,7 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 	return base, nil
 }
 
-// faults reads --faults: lost=1,cut=1,crash,restart,failover,evict.
+// faults reads --faults: lost=1,cut=1,crash,restart,failover,evict,late=1.
 func faults(words []string) (f race.Faults, err error) {
 	counts := map[string]*int{
 		"lost": &f.LostReplies, "sever": &f.LostRequests, "cut": &f.Cuts,
@@ -136,6 +136,10 @@ func faults(words []string) (f race.Faults, err error) {
 		switch count, flag := counts[name], flags[name]; {
 		case count != nil:
 			*count = n
+		case name == "late":
+			if f.Late = n; n == 0 {
+				f.Late = -1 // 0 is as often as time jumps
+			}
 		case flag != nil && !given:
 			*flag = true
 		case flag != nil:
@@ -148,5 +152,5 @@ func faults(words []string) (f race.Faults, err error) {
 }
 
 func faultWords() []string {
-	return []string{"lost", "sever", "cut", "crash", "restart", "failover", "evict", "unreaped"}
+	return []string{"lost", "sever", "cut", "crash", "restart", "failover", "evict", "unreaped", "late"}
 }

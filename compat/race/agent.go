@@ -170,8 +170,9 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 			a.work()
 		}
 	}
-	a.letGo()
-	a.end(opRelease, lock.Release(ctx))
+	if a.letGo(); !a.c.Keep {
+		a.end(opRelease, lock.Release(ctx))
+	}
 }
 
 // free looks before it tries, as Locker.Lock does between attempts.
@@ -212,8 +213,9 @@ func (a *agent) runBare(algo compat.Algorithm) {
 			a.work()
 		}
 	}
-	a.letGo()
-	a.end(opRelease, bareError(lease, algo.Release(c, a.now(), lease)))
+	if a.letGo(); !a.c.Keep {
+		a.end(opRelease, bareError(lease, algo.Release(c, a.now(), lease)))
+	}
 	c.Close()
 }
 
@@ -268,6 +270,7 @@ func (a *agent) hold(l compat.Lease) {
 	a.phase, a.holds, a.lossy, a.asked = holding, true, false, -1
 	a.fresh = false // what it does next, it may do later
 	a.until, a.fence, a.value = millis(l.Until), l.Fence, l.Value
+	a.memory.holds(l, a.id)
 }
 
 // letGo is where the client stops relying on the lock: before its release is

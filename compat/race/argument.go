@@ -23,6 +23,8 @@ func (s *story) breachText(b breach) string {
 		return fmt.Sprintf("%s is told that its lease goes on, and the key is not its own", who)
 	case stuck:
 		return fmt.Sprintf("nobody can take the lock within %s", secondsOf(s.w.c.Within))
+	case revived:
+		return fmt.Sprintf("%s brings a lock back to life that had expired", who)
 	case notLost:
 		return fmt.Sprintf("%s is told that the lock was lost, and the key is its own", who)
 	case gaveNothing:
@@ -163,6 +165,7 @@ var fixes = map[fault]string{
 	acquireLied:        "read the key back before calling it one's own",
 	extendLied:         "extend on the condition that the key holds one's own value",
 	stuck:              "make the key and its end in one command (SETEX under WATCH, or SETEX and RENAMENX), so that nothing can be left without one",
+	revived:            "set an end only under WATCH, on a value seen again: TTL answers -1 for a key that has just expired too, before 2.8",
 	notLost:            "read the key before calling it lost",
 	gaveNothing:        "look at what DEL and EXEC answer: 0 and nil are not \"released\"",
 	heldByNobody:       "ask again before calling it held",

@@ -43,6 +43,7 @@ type Config struct {
 	Ticks  int // how often time jumps
 
 	Extend bool // holders extend once before they release
+	Keep   bool // holders release nothing: their leases run out
 	Split  bool // other clients' commands may come between those of one write
 	Poll   bool // an attempt looks at the key first, as a waiting Lock does
 	Effect bool // holders write to a storage, which accepts no older fence than it has seen
@@ -50,6 +51,10 @@ type Config struct {
 
 	Invariants []string      // default: all that apply; see Invariants
 	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
+
+	// Each goes on after an invariant broke, until each of them has or there is
+	// nothing left: as if each were explored alone. Result.Breaks has them all.
+	Each bool
 
 	MaxStates int   // 0: 50 million
 	MaxMemory int64 // bytes; 0: 1.5 GB

@@ -21,6 +21,10 @@ type Result struct {
 	// Trace is a shortest way to break an invariant. nil if none is broken.
 	Trace *Trace
 
+	// Breaks are the shortest ways to break each invariant that is, if
+	// Config.Each asks for them; else Trace alone.
+	Breaks []Trace
+
 	config Config
 }
 
@@ -62,21 +66,37 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 	defer x.close()
 	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
 		Elapsed: time.Since(x.began), Runs: x.runs.ran, Commands: x.trans.ran, config: *full}
-	switch {
-	case x.broken:
-		r.Verdict, r.Bound = Violated, ""
-		t, err := replay(full, x.schedule())
-		if err != nil {
-			return r, fmt.Errorf("race: the search found what the replay does not: %w", err)
-		}
-		if want := x.breach.how.invariant(); t.Verdict.Violated != want {
-			return r, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", want, t.Verdict.Violated, t.Schedule)
-		}
-		r.Trace = &t
-	case b != "":
+	if b != "" {
 		r.Verdict = BoundReached
 	}
+	for _, w := range x.broken {
+		t, err := x.trace(w)
+		if err != nil {
+			return r, err
+		}
+		r.Verdict, r.Breaks = Violated, append(r.Breaks, t)
+	}
+	if len(r.Breaks) > 0 {
+		r.Trace = &r.Breaks[0]
+	}
 	return r, nil
+}
+
+// trace replays the way to a breach, on live code.
+func (x *search) trace(w finding) (Trace, error) {
+	c := *x.c
+	want := w.breach.how.invariant()
+	if c.Each {
+		c.Invariants = []string{want}
+	}
+	t, err := replay(&c, x.schedule(w))
+	if err != nil {
+		return t, fmt.Errorf("race: the search found what the replay does not: %w", err)
+	}
+	if t.Verdict.Violated != want {
+		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", want, t.Verdict.Violated, t.Schedule)
+	}
+	return t, nil
 }
 
 // search1 searches once; it returns nil if an operation was wrongly taken for deaf.
@@ -146,9 +166,9 @@ func (c *Config) bounds() string {
 }
 
 // schedule is the way to the breach, in choices that a world can make.
-func (x *search) schedule() []Choice {
+func (x *search) schedule(w finding) []Choice {
 	var moves []move
-	for l := x.broke; l.choice != 0; l = x.links[l.parent] {
+	for l := w.link; l.choice != 0; l = x.links[l.parent] {
 		moves = append(moves, l.choice-1)
 	}
 	s := x.first0()
@@ -171,11 +191,9 @@ func (x *search) schedule() []Choice {
 		now := s.now
 		s = x.make(&s, m)
 		choices = append(choices, m.choices(now, x.words, &real)...)
-		if n > 0 || x.stuckAt >= 0 {
-			rename()
-		}
+		rename()
 	}
-	if x.breach.how == stuck {
+	if w.breach.how == stuck {
 		for i := range x.c.Clients {
 			for k, r := range real {
 				if p := x.runs.nodes[s.cells[k].node].phase; r == i && k < x.c.Clients && p != idle && p != finished {

@@ -29,6 +29,7 @@ const (
 	acquireLied
 	extendLied
 	stuck
+	revived
 	notLost
 	gaveNothing
 	heldByNobody
@@ -44,7 +45,7 @@ func (f fault) invariant() string {
 		return "effect"
 	case removedAnothers, changedAnothers, acquireLied, extendLied:
 		return "honesty"
-	case stuck:
+	case stuck, revived:
 		return "progress"
 	case notLost, gaveNothing, heldByNobody, unknownWithoutLoss:
 		return "report"
@@ -120,8 +121,12 @@ func (j *judge) valid(st *stances, i int, now int64) bool {
 }
 
 // command judges what client i's command did to the key.
-// wrote says that it changed anything on the server.
-func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState, wrote bool) breach {
+// wrote says that it changed anything on the server, touched that a WATCH of
+// the key would have noticed.
+func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState, wrote, touched bool) breach {
+	if j.progress && after.alive && before.present && !before.alive && before.value == after.value && g.writer != uint8(i+1) {
+		return breach{how: revived, who: uint8(i)}
+	}
 	if !j.tracks {
 		return breach{}
 	}
@@ -152,7 +157,7 @@ func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after k
 			g.mark[k].bits |= saw
 		}
 	}
-	if owner := int(was) - 1; j.honesty && changed && before.alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
+	if owner := int(was) - 1; j.honesty && (changed || touched) && before.alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
 		if after.present {
 			return breach{changedAnothers, uint8(i), uint8(owner)}
 		}

@@ -257,15 +257,15 @@ func TestOracle(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.all, x.exact = true, map[state]bool{}
+			x.tally, x.exact = map[fault]int{}, map[state]bool{}
 			if _, err := x.explore(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			k := &walker{t: t, c: full, seen: map[string]bool{}, breaks: map[fault]int{}, trans: x.trans}
 			k.walk()
-			if len(k.seen) != len(x.links) || k.transitions != x.transitions || !maps.Equal(k.breaks, x.breaks) {
+			if len(k.seen) != len(x.links) || k.transitions != x.transitions || !maps.Equal(k.breaks, x.tally) {
 				t.Errorf("the search found %d states, %d transitions, breaks %v\nthe oracle %d, %d, %v",
-					len(x.links), x.transitions, x.breaks, len(k.seen), k.transitions, k.breaks)
+					len(x.links), x.transitions, x.tally, len(k.seen), k.transitions, k.breaks)
 			}
 			t.Logf("%d states, %d transitions, breaks %v", len(k.seen), k.transitions, k.breaks)
 		})

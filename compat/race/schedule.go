@@ -14,7 +14,7 @@ import (
 //
 // Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
-// extend, poll, effect and fence.
+// extend, keep, poll, effect and fence.
 func Schedule(c Config, choices []Choice) string {
 	return c.line() + " : " + Words(choices)
 }
@@ -51,6 +51,7 @@ func (c Config) line() string {
 	}
 	add(c.Bare, "bare")
 	add(c.Extend, "extend")
+	add(c.Keep, "keep")
 	add(c.Poll, "poll")
 	add(c.Effect, "effect")
 	add(c.Fence, "fence")
@@ -137,6 +138,8 @@ func (c *Config) option(f string) (err error) {
 		c.Bare = true
 	case "extend":
 		c.Extend = true
+	case "keep":
+		c.Keep = true
 	case "poll":
 		c.Poll = true
 	case "effect":

@@ -30,12 +30,14 @@ type search struct {
 	depth       int
 	began       time.Time
 
-	all     bool          // go on after a breach, for tests
-	breaks  map[fault]int // then: how often each way
-	broken  bool
-	breach  breach
-	broke   link // the parent of the breach and its choice; or the state itself
-	stuckAt int  // the state in which nobody can acquire; -1
+	broken []finding     // the first breach of each invariant, in the order found
+	tally  map[fault]int // for tests: go nowhere after a breach, and count how often there is one
+}
+
+// A finding is a broken invariant, and the way there.
+type finding struct {
+	breach breach
+	link   link
 }
 
 // A link says from which state a choice led here.
@@ -69,7 +71,7 @@ func newSearch(c *Config, deaf [opAgain]bool) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &search{c: c, judge: newJudge(c), runs: newRuns(c, r), trans: trans, probe: newProbe(c), stuckAt: -1, breaks: map[fault]int{}}
+	x := &search{c: c, judge: newJudge(c), runs: newRuns(c, r), trans: trans, probe: newProbe(c)}
 	x.names = newSymmetry(x)
 	x.runs.deaf = deaf
 	return x, nil
@@ -117,7 +119,7 @@ type bound string
 func (x *search) explore(ctx context.Context) (bound, error) {
 	x.began = time.Now()
 	x.insert(x.first(), link{})
-	for len(x.next) > 0 && !x.broken {
+	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
 		for n := range x.frontier {
 			if n&1023 == 0 {
@@ -129,7 +131,7 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 				}
 			}
 			x.expand(&x.frontier[n], uint32(x.base+n))
-			if x.broken {
+			if x.over() {
 				break
 			}
 		}
@@ -175,11 +177,7 @@ func (x *search) insert(s state, l link) {
 		return
 	}
 	x.links = append(x.links, l)
-	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) {
-		if !x.found(breach{how: stuck}, l) {
-			return
-		}
-		x.stuckAt = len(x.links) - 1
+	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
 		return
 	}
 	x.next = append(x.next, s)
@@ -205,28 +203,42 @@ func (x *search) free(content uint32, now int32) bool {
 	return v == 1
 }
 
-// found notes a breach; it reports whether it is the first and the search ends.
+// over reports whether there is nothing more to be found.
+func (x *search) over() bool {
+	return len(x.broken) > 0 && (!x.c.Each || len(x.broken) == len(x.c.Invariants))
+}
+
+// found notes a breach; it reports whether the search goes on behind it.
 func (x *search) found(b breach, l link) bool {
-	if x.all {
-		x.breaks[b.how]++
+	if x.tally != nil {
+		x.tally[b.how]++
 		return false
 	}
-	if x.broken {
-		return false
+	for _, o := range x.broken {
+		if o.breach.how.invariant() == b.how.invariant() {
+			return x.c.Each
+		}
 	}
-	x.broken, x.breach, x.broke = true, b, l
-	return true
+	x.broken = append(x.broken, finding{b, l})
+	return x.c.Each
 }
 
 // emit takes what a choice led to.
-func (x *search) emit(t *state, b breach, parent uint32, m move) {
+func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
-	if b.how != none {
-		x.found(b, link{parent, m + 1})
+	l := link{parent, m + 1}
+	on := true
+	for _, f := range b {
+		if f.how == none || !on {
+			break
+		}
+		on = x.found(f, l)
+	}
+	if !on {
 		return
 	}
 	x.names.canonical(t)
-	x.insert(*t, link{parent, m + 1})
+	x.insert(*t, l)
 }
 
 // expand makes every choice that a state offers.

@@ -5,25 +5,32 @@ type turn struct {
 	x  *search
 	t  state
 	st stances
-	b  breach
+	b  breaches
 }
+
+// breaches are those of one step, the first one first.
+type breaches [3]breach
 
 func (x *search) turn(s *state) turn {
 	return turn{x: x, t: *s, st: x.stances(s)}
 }
 
 func (u *turn) fault(b breach) {
-	if u.b.how == none {
-		u.b = b
+	if b.how == none {
+		return
+	}
+	for i := range u.b {
+		if u.b[i].how == none {
+			u.b[i] = b
+			return
+		}
 	}
 }
 
 // end tidies the state and judges it.
-func (u *turn) end() (state, breach) {
+func (u *turn) end() (state, breaches) {
 	u.x.judge.tidy(&u.t.ghost, &u.st)
-	if u.b.how == none {
-		u.b = u.x.judge.state(&u.st, int64(u.t.now))
-	}
+	u.fault(u.x.judge.state(&u.st, int64(u.t.now)))
 	return u.t, u.b
 }
 
@@ -32,7 +39,7 @@ func (u *turn) end() (state, breach) {
 // unless Config.Split says that others may come between: a server reads what a
 // client has written in one piece. ran is how many commands of a write run before
 // a Cut.
-func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breach, ok bool) {
+func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok bool) {
 	x.words = 1
 	if s.ghost.mark[i].bits&stall != 0 {
 		return t, b, false
@@ -51,8 +58,8 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breach, ok bo
 		if verb != Step {
 			return t, b, false
 		}
-		_, b := x.judge.write(&u.t.ghost, u.st[i], i)
-		u.fault(b)
+		_, stale := x.judge.write(&u.t.ghost, u.st[i], i)
+		u.fault(stale)
 		u.resume(i, inputWrote)
 		t, b = u.end()
 		return t, b, true
@@ -170,7 +177,7 @@ func (u *turn) execute(i int) (reply uint32) {
 	}
 	was, now := u.t.content, u.t.now
 	id, done := x.trans.do(was, now, req, r, conn)
-	to, reply, after := done.content, done.reply, done.conn
+	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {
 		if w := u.t.cells[k].conn; k != i && w > newConn {
 			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, w)
@@ -181,8 +188,8 @@ func (u *turn) execute(i int) (reply uint32) {
 	if to != was && x.c.Faults.Failover > 0 {
 		u.t.prev = was
 	}
-	if x.judge.tracks {
-		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was))
+	if x.judge.tracks || x.judge.progress {
+		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
 	}
 	return reply
 }
@@ -199,7 +206,7 @@ func (x *search) canLook(s *state, i int, until int32) bool {
 }
 
 // pass lets time go by, after some clients have looked at their clocks.
-func (x *search) pass(s *state, m move) (state, breach) {
+func (x *search) pass(s *state, m move) (state, breaches) {
 	u := x.turn(s)
 	for i := range x.c.Clients {
 		if m.looks()&(1<<i) != 0 {
@@ -232,7 +239,7 @@ func (u *turn) act(verb Verb, until int32) {
 }
 
 // serve is a choice of the server's.
-func (x *search) serve(s *state, verb Verb) (state, breach) {
+func (x *search) serve(s *state, verb Verb) (state, breaches) {
 	u := x.turn(s)
 	switch verb {
 	case Restart, Failover:

@@ -103,18 +103,28 @@ func (t told) end(err error, results ...string) {
 }
 
 func (t told) endLease(l compat.Lease, err error) {
-	m := &t.a.memory
-	m.past.number(uint64(l.Until.UnixNano()))
-	m.past.number(uint64(l.Fence))
-	if l.Ambiguous {
-		m.past.number(1)
-	}
-	t.end(err, l.Value, string(l.How))
+	t.a.memory.past.lease(l, t.a.id)
+	t.end(err)
+}
+
+func (f *fact) lease(l compat.Lease, client int) {
+	f.number(uint64(l.Until.UnixNano()))
+	f.number(uint64(l.Fence))
+	f.number(truth(l.Ambiguous))
+	f.text(l.Value, client)
+	f.text(string(l.How), client)
+}
+
+// holds forgets how the lock was obtained: a Lock knows its lease.
+func (m *memory) holds(l compat.Lease, client int) {
+	m.past = fact{}
+	m.past.lease(l, client)
 }
 
 func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	if t.a.asks++; t.a.asks > 1 {
 		t.a.results = append(t.a.results, result{op: opAgain})
+		t.a.memory.past = fact{}
 	}
 	l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
 	t.endLease(l, err)

@@ -25,6 +25,7 @@ type executed struct {
 	content uint32
 	reply   uint32 // inputLost if it closed the connection instead
 	conn    uint16
+	touched bool // a WATCH of the key would have noticed
 }
 
 // transitions remembers what the server did. It is asked each thing once.
@@ -153,8 +154,10 @@ func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed
 	t.ran++
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
+	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})
 	replies, err := runCommands(t.actor, r.cmds)
-	x := executed{}
+	x := executed{touched: t.watcher.Dirty()}
+	t.watcher.SetState(oldredis.ConnState{})
 	if err == nil {
 		x.reply, x.conn = t.replies.number(replies), t.connNumber(t.actor.State())
 	}

@@ -14,16 +14,17 @@ import (
 // that is resumed when it is its turn. It replays schedules, tells what
 // happened, and is the oracle of the search.
 type world struct {
-	c       *Config
-	judge   *judge
-	s       *oldredis.Server
-	probe   *probe
-	now     int64
-	players []*player
-	ghost   ghost
-	values  map[string]uint32
-	before  oldredis.Snapshot // the server's content before the last write
-	crashes bool              // whoever is not at rest may as well be dead: ask for progress everywhere
+	c        *Config
+	judge    *judge
+	s        *oldredis.Server
+	probe    *probe
+	now      int64
+	onlooker *oldredis.Conn // sees whether the key is touched
+	players  []*player
+	ghost    ghost
+	values   map[string]uint32
+	before   oldredis.Snapshot // the server's content before the last write
+	crashes  bool              // whoever is not at rest may as well be dead: ask for progress everywhere
 }
 
 // A player is a client in a world.
@@ -48,7 +49,7 @@ func newWorld(c *Config) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{c: c, judge: newJudge(c), s: s, values: map[string]uint32{"": 0}}
+	w := &world{c: c, judge: newJudge(c), s: s, values: map[string]uint32{"": 0}, onlooker: s.Dial().(*oldredis.Conn)}
 	if err := given(c, s); err != nil {
 		s.Close()
 		return nil, err
@@ -364,12 +365,15 @@ func (w *world) execute(d *deed, i int, r request) answer {
 		p.conn = w.s.Dial().(*oldredis.Conn)
 	}
 	before, content := w.key(), w.s.Snapshot()
+	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
 	replies, err := runCommands(p.conn, r.cmds)
+	touched := w.onlooker.Dirty()
+	w.onlooker.SetState(oldredis.ConnState{})
 	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
 	if wrote {
 		w.before = content
 	}
-	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote))
+	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
 	return answer{replies: replies, lost: err != nil}
 }
 

@@ -1,0 +1,188 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A Matrix says what every algorithm of this module promises on every server,
+// under every fault.
+type Matrix struct {
+	Cells   []Cell
+	States  int
+	Elapsed time.Duration
+}
+
+// A Cell is one algorithm on one server under one fault, with one number of
+// clients.
+type Cell struct {
+	Algorithm string
+	Server    string
+	Accident  string // a name of Accidents
+	Clients   int
+
+	// Refused is why the algorithm's own Check refuses the server; it is then not explored.
+	Refused string
+
+	Bounds  string
+	States  int
+	Bound   string  // not "": there was no room for more states or memory, and nothing is proved
+	Breaks  []Break // by invariant; none: it holds within the bounds
+	Elapsed time.Duration
+}
+
+// A Break is an invariant broken, by a shortest schedule.
+type Break struct {
+	Invariant string
+	Steps     int
+	Schedule  string
+	Text      string
+}
+
+// Holds reports whether every invariant holds within the bounds.
+func (c Cell) Holds() bool { return c.Refused == "" && c.Bound == "" && len(c.Breaks) == 0 }
+
+// An Accident is a column of the guarantees: what goes wrong.
+type Accident struct {
+	Name string
+	Says string
+	set  func(*Config)
+}
+
+// Accidents are the columns, in order. Time jumps in all of them, and clients
+// are interleaved in every way.
+func Accidents() []Accident { return slices.Clone(accidents) }
+
+var accidents = []Accident{
+	{"none", "nothing goes wrong but that time passes", func(*Config) {}},
+	{"crash", "clients die for good, anywhere", func(c *Config) { c.Faults.Crash = true }},
+	{"lost reply", "one answer never comes", func(c *Config) { c.Faults.LostReplies = 1 }},
+	{"lost request", "one write never arrives", func(c *Config) { c.Faults.LostRequests = 1 }},
+	{"cut", "the connection breaks once between two commands of one write", func(c *Config) { c.Faults.Cuts = 1 }},
+	{"late", "a client stops twice between reading its clock and what it does on it", func(c *Config) { c.Faults.Late = 2 }},
+	{"unreaped", "expired keys may still be in memory", func(c *Config) { c.Faults.Unreaped = true }},
+	{"skew", "one clock is 3 s fast", func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second}; c.Ticks++ }},
+	{"restart", "the server restarts empty, once", func(c *Config) { c.Faults.Restart = 1 }},
+	{"failover", "a replica takes over that lacks the last write", func(c *Config) { c.Faults.Failover = 1 }},
+	{"evict", "the server drops the key, once", func(c *Config) { c.Faults.Evict = 1 }},
+	{"pause", "a holder stops and writes late, without a fence", func(c *Config) { c.Effect = true; c.Attempts = 1 }},
+	{"pause, fenced", "a holder stops and writes late, with a fence", func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
+	{"renewal", "each holder extends once", func(c *Config) { c.Extend = true; c.Attempts = 1 }},
+}
+
+// Guaranteed are the algorithms of the matrix, in order.
+func Guaranteed() []string {
+	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin",
+		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:guarded", "tx:renamed"}
+}
+
+// Guarantees computes the matrix, on as many processors as there are. seen, if
+// not nil, is called with each cell as it is done, one at a time.
+func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, error) {
+	var m Matrix
+	began := time.Now()
+	for _, a := range Guaranteed() {
+		for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+			for _, x := range accidents {
+				for clients := 2; clients <= 3; clients++ {
+					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Accident: x.Name, Clients: clients})
+				}
+			}
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		mu    sync.Mutex
+		count int
+		wg    sync.WaitGroup
+	)
+	next := make(chan *Cell)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for c := range next {
+				if err := c.fill(ctx); err != nil {
+					cancel(fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Accident, err))
+					continue
+				}
+				mu.Lock()
+				count++
+				m.States += c.States
+				if seen != nil {
+					seen(count, len(m.Cells), *c)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range m.Cells {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- &m.Cells[i]
+	}
+	close(next)
+	wg.Wait()
+	m.Elapsed = time.Since(began)
+	return m, context.Cause(ctx)
+}
+
+// Cell returns the configuration that a cell stands for.
+func (c Cell) Config() Config {
+	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Ticks: 4, Faults: Faults{Late: -1}}
+	if c.Clients == 3 {
+		cfg.Attempts, cfg.Ticks = 1, 3
+	}
+	for _, x := range accidents {
+		if x.Name == c.Accident {
+			x.set(&cfg)
+		}
+	}
+	return cfg
+}
+
+func (c *Cell) fill(ctx context.Context) error {
+	began := time.Now()
+	defer func() { c.Elapsed = time.Since(began) }()
+	cfg := c.Config()
+	full, err := cfg.complete()
+	if err != nil {
+		return err
+	}
+	c.Bounds = full.bounds()
+	if c.Refused, err = refusal(full); c.Refused != "" || err != nil {
+		return err
+	}
+	cfg.Each = true
+	r, err := Explore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	c.States, c.Bound = r.States, r.Bound
+	for _, t := range r.Breaks {
+		at := t.Events[t.Verdict.Step-1]
+		c.Breaks = append(c.Breaks, Break{Invariant: t.Verdict.Violated, Steps: len(t.Events), Schedule: t.Schedule, Text: at.Violation.Text})
+	}
+	return nil
+}
+
+// refusal is what the algorithm's own Check says of the server.
+func refusal(c *Config) (string, error) {
+	s, err := oldredis.New(c.Server, oldredis.Options{})
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	k := compat.New(s, c.algorithm(&agent{c: c}), compat.Options{})
+	if _, err := k.TryLock(context.Background(), c.Key, c.TTL); err != nil {
+		return err.Error(), nil
+	}
+	return "", nil
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -278,8 +279,10 @@ func stateJSON(s compat.State, indent bool) jsonState {
 	return j
 }
 
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+func (a *app) printJSON(v any) error { return encodeJSON(a.out, v) }
+
+func encodeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	if j, ok := v.(jsonState); !ok || j.indent {
 		e.SetIndent("", "  ")

@@ -55,7 +55,8 @@ func (a *app) raceCommand() *cobra.Command {
 			return exit(statusUsage)
 		},
 	}
-	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceExploreCommand(), a.raceSiteCommand())
+	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceExploreCommand(),
+		a.raceGuaranteesCommand(), a.raceSiteCommand())
 	return cmd
 }
 

@@ -14,12 +14,14 @@ another lock survives it, and what each lock promises on which server, where
 each cell links to its proof. Nothing is loaded from elsewhere.`
 
 func (a *app) raceSiteCommand() *cobra.Command {
-	return &cobra.Command{
+	var without bool
+	var file string
+	cmd := &cobra.Command{
 		Use:         "site DIR",
 		Short:       "Write all races as a static web site",
 		Long:        raceSiteHelp,
 		Example:     "  setnxlock race site /tmp/races && xdg-open /tmp/races/index.html",
-		Annotations: alone("  0      It was written.\n" + raceStatus),
+		Annotations: alone("  0      It was written.\n" + raceStatus + "\n  130    It was interrupted."),
 		Args: usageErrors(func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("site needs one DIR, not %d", len(args))
@@ -29,13 +31,16 @@ func (a *app) raceSiteCommand() *cobra.Command {
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], file, without) },
 
 		DisableFlagsInUseLine: true,
 	}
+	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of minutes of computing")
+	cmd.Flags().BoolVar(&without, "no-guarantees", false, "leave out what each lock promises")
+	return cmd
 }
 
-func (a *app) site(dir string) error {
+func (a *app) site(dir, file string, without bool) error {
 	var pages []race.Page
 	for i, s := range catalogue.All() {
 		p, err := page(s)
@@ -47,11 +52,29 @@ func (a *app) site(dir string) error {
 		}
 		pages = append(pages, p)
 	}
-	if err := race.Site(dir, pages); err != nil {
+	var tables []race.SiteTable
+	if !without {
+		m, err := a.promises(file)
+		if err != nil {
+			return err
+		}
+		if tables, err = siteTables(m); err != nil {
+			return &failure{statusSoftware, err, ""}
+		}
+	}
+	if err := race.Site(dir, pages, tables...); err != nil {
 		return &failure{statusSoftware, err, ""}
 	}
 	a.say("%d races are in %s/index.html", len(pages), dir)
 	return nil
+}
+
+// promises are the guarantees, computed or from a file.
+func (a *app) promises(file string) (race.Matrix, error) {
+	if file != "" {
+		return readMatrix(file)
+	}
+	return a.matrix()
 }
 
 // page is a race as the site has it.

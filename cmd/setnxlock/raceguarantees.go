@@ -219,6 +219,9 @@ func alike(m race.Matrix, algorithm string) []column {
 		case !known:
 		case like >= 0:
 			columns[like].servers = append(columns[like].servers, server)
+			for i, f := range c.fields {
+				columns[like].fields[i] = append(columns[like].fields[i], f...)
+			}
 		default:
 			columns = append(columns, c)
 		}
@@ -226,8 +229,8 @@ func alike(m race.Matrix, algorithm string) []column {
 	return columns
 }
 
-// A field of a table is the cells of one algorithm, server and accident: with
-// two clients and with three.
+// A field of a table is the cells of one algorithm and accident: with two clients
+// and with three, on one server or on several that are alike.
 type field []race.Cell
 
 func fieldOf(m race.Matrix, algorithm, server, accident string) (f field) {
@@ -275,14 +278,12 @@ func (f field) site() (race.SiteCell, error) {
 		cell.Bounds = f[0].Refused
 		return cell, nil
 	}
-	var bounds []string
 	var worst *race.Break
 	worse := func(a, b race.Break) bool {
 		order := race.Invariants()
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Invariant), slices.Index(order, b.Invariant)), cmp.Compare(a.Steps, b.Steps)) < 0
 	}
 	for _, c := range f {
-		bounds = append(bounds, fmt.Sprintf("%s: %s states", c.Bounds, grouped(c.States)))
 		for _, b := range c.Breaks {
 			if worst == nil || worse(b, *worst) {
 				worst = &b
@@ -290,10 +291,33 @@ func (f field) site() (race.SiteCell, error) {
 		}
 	}
 	if worst == nil {
-		cell.Bounds = strings.Join(bounds, "; ")
+		cell.Bounds = f.bounds()
 		return cell, nil
 	}
 	t, err := race.ReplaySchedule(worst.Schedule)
 	cell.Trace, cell.Bounds = &t, fmt.Sprintf("%s, in %d steps", worst.Text, worst.Steps)
 	return cell, err
+}
+
+// bounds are all that a field was explored in, with as many states as the server
+// with the fewest and the one with the most made of it.
+func (f field) bounds() string {
+	var order []string
+	fewest, most := map[string]int{}, map[string]int{}
+	for _, c := range f {
+		if _, ok := most[c.Bounds]; !ok {
+			order = append(order, c.Bounds)
+			fewest[c.Bounds] = c.States
+		}
+		fewest[c.Bounds] = min(fewest[c.Bounds], c.States)
+		most[c.Bounds] = max(most[c.Bounds], c.States)
+	}
+	for i, b := range order {
+		states := grouped(most[b])
+		if fewest[b] != most[b] {
+			states = grouped(fewest[b]) + " to " + states
+		}
+		order[i] = b + ": " + states + " states"
+	}
+	return strings.Join(order, "; ")
 }

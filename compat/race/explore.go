@@ -54,18 +54,23 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	// Most releases and looks do not care what time it is. Whether that is so is
-	// checked at each of their steps, and if not, all begins again.
-	x, b, err := search1(ctx, full, [opAgain]bool{opRelease: true, opInspect: true})
+	return explore(ctx, full, newRuns(full))
+}
+
+// explore is Explore with what was found out about the clients' code before.
+func explore(ctx context.Context, c *Config, rs *runs) (Result, error) {
+	ran := rs.ran
+	x, b, err := search1(ctx, c, rs)
 	if x == nil && err == nil {
-		x, b, err = search1(ctx, full, [opAgain]bool{})
+		rs.relearn()
+		x, b, err = search1(ctx, c, rs)
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	defer x.close()
 	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
-		Elapsed: time.Since(x.began), Runs: x.runs.ran, Commands: x.trans.ran, config: *full}
+		Elapsed: time.Since(x.began), Runs: rs.ran - ran, Commands: x.trans.ran, config: *c}
 	if b != "" {
 		r.Verdict = BoundReached
 	}
@@ -100,8 +105,8 @@ func (x *search) trace(w finding) (Trace, error) {
 }
 
 // search1 searches once; it returns nil if an operation was wrongly taken for deaf.
-func search1(ctx context.Context, c *Config, deaf [opAgain]bool) (x *search, b bound, err error) {
-	x, err = newSearch(c, deaf)
+func search1(ctx context.Context, c *Config, rs *runs) (x *search, b bound, err error) {
+	x, err = newSearch(c, rs)
 	if err != nil {
 		return nil, "", err
 	}

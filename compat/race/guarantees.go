@@ -1,8 +1,10 @@
 package race
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -104,29 +106,27 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 		count int
 		wg    sync.WaitGroup
 	)
-	next := make(chan *Cell)
+	seenOne := func(c *Cell) {
+		mu.Lock()
+		defer mu.Unlock()
+		count++
+		m.States += c.States
+		if seen != nil {
+			seen(count, len(m.Cells), *c)
+		}
+	}
+	next := make(chan []*Cell)
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for c := range next {
-				if err := c.fill(ctx); err != nil {
-					cancel(fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Accident, err))
-					continue
+			for list := range next {
+				if err := fill(ctx, list, seenOne); err != nil {
+					cancel(err)
 				}
-				mu.Lock()
-				count++
-				m.States += c.States
-				if seen != nil {
-					seen(count, len(m.Cells), *c)
-				}
-				mu.Unlock()
 			}
 		})
 	}
-	for i := range m.Cells {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- &m.Cells[i]
+	for _, list := range m.alike() {
+		next <- list
 	}
 	close(next)
 	wg.Wait()
@@ -134,7 +134,38 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 	return m, context.Cause(ctx)
 }
 
-// Cell returns the configuration that a cell stands for.
+// alike groups the cells whose clients run the same code: what it was found to
+// do on one server need not be found out again on the next. The longest come first.
+func (m *Matrix) alike() [][]*Cell {
+	groups := map[string][]*Cell{}
+	for i := range m.Cells {
+		c := m.Cells[i].Config()
+		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Extend, c.Effect, c.Fence)
+		groups[key] = append(groups[key], &m.Cells[i])
+	}
+	list := slices.Collect(maps.Values(groups))
+	slices.SortFunc(list, func(a, b []*Cell) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a[0].Clients, b[0].Clients), cmp.Compare(a[0].Algorithm, b[0].Algorithm),
+			cmp.Compare(a[0].Accident, b[0].Accident))
+	})
+	return list
+}
+
+// fill computes cells whose clients run the same code.
+func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
+	var rs *runs
+	for _, c := range list {
+		began := time.Now()
+		if err := c.fill(ctx, &rs); err != nil {
+			return fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Accident, err)
+		}
+		c.Elapsed = time.Since(began)
+		seen(c)
+	}
+	return nil
+}
+
+// Config is what a cell stands for.
 func (c Cell) Config() Config {
 	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Ticks: 4, Faults: Faults{Late: -1}}
 	if c.Clients == 3 {
@@ -148,10 +179,9 @@ func (c Cell) Config() Config {
 	return cfg
 }
 
-func (c *Cell) fill(ctx context.Context) error {
-	began := time.Now()
-	defer func() { c.Elapsed = time.Since(began) }()
+func (c *Cell) fill(ctx context.Context, rs **runs) error {
 	cfg := c.Config()
+	cfg.Each = true
 	full, err := cfg.complete()
 	if err != nil {
 		return err
@@ -160,8 +190,10 @@ func (c *Cell) fill(ctx context.Context) error {
 	if c.Refused, err = refusal(full); c.Refused != "" || err != nil {
 		return err
 	}
-	cfg.Each = true
-	r, err := Explore(ctx, cfg)
+	if *rs == nil {
+		*rs = newRuns(full)
+	}
+	r, err := explore(ctx, full, *rs)
 	if err != nil {
 		return err
 	}

@@ -252,7 +252,7 @@ func TestOracle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := newSearch(full, [opAgain]bool{})
+			x, err := newSearch(full, newRuns(full))
 			if err != nil {
 				t.Fatal(err)
 			}

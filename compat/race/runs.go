@@ -74,8 +74,13 @@ type identity struct {
 	past, now   uint64
 }
 
-func newRuns(c *Config, r *replies) *runs {
-	rs := &runs{c: c, byText: map[string]uint32{}, replies: r, known: map[identity]uint32{}}
+// newRuns has run nothing yet. Most releases and looks do not care what time it
+// is: they are taken for deaf, until one is found to hear.
+func newRuns(c *Config) *runs {
+	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}}
+	if !c.keepHistory {
+		rs.deaf = [opAgain]bool{opRelease: true, opInspect: true}
+	}
 	for i := range c.Clients {
 		for k := range c.Attempts {
 			n := node{stance: stance{attempt: k, asked: -1}, kind: readsClock, client: uint8(i), orphan: true,
@@ -186,6 +191,12 @@ func truth(b bool) uint64 {
 		return 1
 	}
 	return 0
+}
+
+// relearn begins anew and takes nothing for deaf.
+func (rs *runs) relearn() {
+	*rs = *newRuns(rs.c)
+	rs.deaf = [opAgain]bool{}
 }
 
 // hears is the panic of a search that took an operation for deaf.

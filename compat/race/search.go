@@ -65,15 +65,13 @@ func (m move) looks() int   { return int(m >> 7 & 15) }
 func (m move) ran() int     { return int(m >> 11) }
 func (m move) until() int32 { return int32(m >> 11) }
 
-func newSearch(c *Config, deaf [opAgain]bool) (*search, error) {
-	r := newReplies()
-	trans, err := newTransitions(c, r)
+func newSearch(c *Config, rs *runs) (*search, error) {
+	trans, err := newTransitions(c, rs.replies)
 	if err != nil {
 		return nil, err
 	}
-	x := &search{c: c, judge: newJudge(c), runs: newRuns(c, r), trans: trans, probe: newProbe(c)}
+	x := &search{c: c, judge: newJudge(c), runs: rs, trans: trans, probe: newProbe(c)}
 	x.names = newSymmetry(x)
-	x.runs.deaf = deaf
 	return x, nil
 }
 

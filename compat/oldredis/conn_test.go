@@ -226,3 +226,25 @@ func TestBadProtocol(t *testing.T) {
 		t.Errorf("inline: got %q, want %q", got, want)
 	}
 }
+
+// A key that had expired when it was watched, was reaped by the watcher's own
+// read, and is then taken by another: EXEC aborts, in every version.
+func TestWatchOfUnreapedKeyThatIsTaken(t *testing.T) {
+	for _, v := range Versions() {
+		if v == "1.2" || v == "2.0" {
+			continue
+		}
+		s := Run(t, v)
+		c, other := s.Dial(), s.Dial()
+		do(t, other, "SETEX k 1 old")
+		s.AdvanceLazy(3 * time.Second)
+		do(t, c, "WATCH k")
+		do(t, c, "GET k")
+		do(t, other, "SETEX k 10 new")
+		do(t, c, "MULTI")
+		do(t, c, "SETEX k 10 mine")
+		if got := do(t, c, "EXEC"); got != show(nil) {
+			t.Errorf("%s: EXEC answered %v, want nil", v, got)
+		}
+	}
+}

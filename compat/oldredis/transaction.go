@@ -82,7 +82,7 @@ func watchKeys(s *Server, c *session, args []string) any {
 	}
 	db := s.spaces[c.db]
 	for _, key := range args[1:] {
-		s.watch(c, db, key, s.dead(db, key))
+		s.watch(c, db, key, s.dead(db, key) && !s.manners.expiryUnseen)
 	}
 	return replyOK
 }
@@ -124,9 +124,8 @@ func (s *Server) touch(db *space, key string) {
 		return
 	}
 	for _, w := range db.watchers[key] {
-		if w.expired {
-			// Reaped at last: what was watched was no key, and is none now.
-			w.expired = s.exists(db, key)
+		if w.expired && !s.exists(db, key) {
+			w.expired = false // reaped at last: what was watched was no key, and is none now
 			continue
 		}
 		w.session.dirty = true

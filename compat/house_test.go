@@ -42,7 +42,7 @@ func TestAlgorithmsAreTold(t *testing.T) {
 
 // Every package has one package comment, and it begins as Go's do.
 func TestPackageComments(t *testing.T) {
-	for _, dir := range []string{".", "../getsetlock", "../txlock", "server", "auto", "oldredis", "oldredis/realredis"} {
+	for _, dir := range []string{".", "../getsetlock", "../txlock", "server", "auto", "oldredis", "oldredis/realredis", "race", "race/catalogue"} {
 		var docs []string
 		name := ""
 		for _, f := range parse(t, dir) {

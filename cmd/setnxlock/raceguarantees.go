@@ -53,7 +53,7 @@ func (a *app) raceGuaranteesCommand() *cobra.Command {
 				if asJSON {
 					return encodeJSON(w, matrixJSON(m))
 				}
-				_, err := io.WriteString(w, m.Markdown(nil))
+				_, err := io.WriteString(w, m.Markdown())
 				return err
 			}); err != nil {
 				return err

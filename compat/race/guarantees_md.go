@@ -3,23 +3,53 @@ package race
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// Markdown is the matrix as docs/guarantees.md shows it: a table for each
-// algorithm, and every counterexample below. link, if not nil, makes a link of a
-// schedule.
-func (m Matrix) Markdown(link func(b Break) string) string {
+// Markdown is docs/guarantees.md: what each algorithm promises, on which
+// server, under which accident, with the bounds of the proof or a shortest
+// counterexample.
+func (m Matrix) Markdown() string {
 	var b strings.Builder
+	b.WriteString(`# Guarantees
+
+<!-- Written by: setnxlock race guarantees -o docs/guarantees.md -->
+
+What each lock promises on which server, and what breaks it, *computed*: the shipping code was run through every interleaving of its commands, on the embedded
+Redis of each version, with one kind of accident at a time. [How that works](explorer.md), and what "within bounds" does not mean.
+
+**holds** says that no invariant broke in any order of events within the bounds of its row, and in how many states (over the servers of the column). Otherwise the invariants that break are named;
+a shortest way to break each is below the table, in a line that ` + "`setnxlock race replay`" + ` takes. **refused** says that the lock itself refuses the server, by name, before it writes anything.
+
+`)
+	m.bounds(&b)
 	for _, a := range Guaranteed() {
 		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(Describe(a)))
 		m.table(&b, a)
-		m.counterexamples(&b, a, link)
+		m.counterexamples(&b, a)
 	}
-	fmt.Fprintf(&b, "%d cells, %d states.\n", len(m.Cells), m.States)
+	fmt.Fprintf(&b, "%s cells, %s states.\n", thousands(len(m.Cells)), thousands(m.States))
 	return b.String()
+}
+
+// bounds says what was explored in each row of the tables.
+func (m Matrix) bounds(b *strings.Builder) {
+	b.WriteString("## The rows\n\nTime jumps in all of them, to the next moment that matters and one unit past it, and clients crash wherever one is never chosen again.\n\n")
+	b.WriteString("| accident | what goes wrong | bounds: two clients, and three |\n|---|---|---|\n")
+	for _, x := range accidents {
+		var both []string
+		for clients := 2; clients <= 3; clients++ {
+			c := Cell{Algorithm: Guaranteed()[0], Server: "7.0", Accident: x.Name, Clients: clients}.Config()
+			if full, err := c.complete(); err == nil {
+				both = append(both, full.bounds())
+			}
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(both, "; "))
+	}
+	b.WriteString("\n")
 }
 
 func upperFirst(s string) string {
@@ -29,36 +59,45 @@ func upperFirst(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// table has a row for each group of servers that answer alike.
+// table has a row for each accident and a column for each group of servers on
+// which all accidents end alike.
 func (m Matrix) table(b *strings.Builder, algorithm string) {
-	type row struct {
+	type column struct {
 		servers []string
-		cells   []string
+		broken  []string // by accident
 	}
-	var rows []row
+	var columns []column
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
-		var cells []string
+		var broken []string
 		for _, x := range accidents {
-			cells = append(cells, m.verdict(algorithm, v, x.Name))
+			broken = append(broken, m.verdict(algorithm, v, x.Name))
 		}
-		if i := slices.IndexFunc(rows, func(r row) bool { return slices.Equal(r.cells, cells) }); i >= 0 {
-			rows[i].servers = append(rows[i].servers, v)
+		if i := slices.IndexFunc(columns, func(c column) bool { return slices.Equal(c.broken, broken) }); i >= 0 {
+			columns[i].servers = append(columns[i].servers, v)
 			continue
 		}
-		rows = append(rows, row{[]string{v}, cells})
+		columns = append(columns, column{[]string{v}, broken})
 	}
-	b.WriteString("| server |")
-	for _, x := range accidents {
-		b.WriteString(" " + x.Name + " |")
+	b.WriteString("| accident |")
+	for _, c := range columns {
+		b.WriteString(" " + strings.Join(c.servers, ", ") + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(accidents)) + "\n")
-	for _, r := range rows {
-		fmt.Fprintf(b, "| %s | %s |\n", strings.Join(r.servers, ", "), strings.Join(r.cells, " | "))
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	for i, x := range accidents {
+		fmt.Fprintf(b, "| %s |", x.Name)
+		for _, c := range columns {
+			text := c.broken[i]
+			if text == "holds" {
+				text += ", " + m.states(algorithm, c.servers, x.Name) + " states"
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
 	}
 	b.WriteString("\n")
 }
 
-// verdict is what stands in a field: for 2 and 3 clients together.
+// verdict is what two and three clients came to, together.
 func (m Matrix) verdict(algorithm, server, accident string) string {
 	var broken []string
 	for _, c := range m.Cells {
@@ -69,7 +108,7 @@ func (m Matrix) verdict(algorithm, server, accident string) string {
 			return "refused"
 		}
 		if c.Bound != "" && len(c.Breaks) == 0 {
-			broken = append(broken, "not proved")
+			broken = append(broken, "not proved: no room")
 		}
 		for _, br := range c.Breaks {
 			if !slices.Contains(broken, br.Invariant) {
@@ -84,35 +123,90 @@ func (m Matrix) verdict(algorithm, server, accident string) string {
 	return "**" + strings.Join(broken, ", ") + "**"
 }
 
-// counterexamples lists each break once: the shortest for its invariant and accident.
-func (m Matrix) counterexamples(b *strings.Builder, algorithm string, link func(Break) string) {
-	type key struct{ accident, invariant string }
-	best := map[key]Break{}
-	var order []key
+func (m Matrix) states(algorithm string, servers []string, accident string) string {
+	n := 0
 	for _, c := range m.Cells {
-		if c.Algorithm != algorithm {
-			continue
+		if c.Algorithm == algorithm && c.Accident == accident && slices.Contains(servers, c.Server) {
+			n += c.States
 		}
+	}
+	return thousands(n)
+}
+
+// counterexamples has each way to break the lock once, with the accidents in
+// which it is the shortest.
+func (m Matrix) counterexamples(b *strings.Builder, algorithm string) {
+	type way struct{ invariant, text, words string }
+	type found struct {
+		accidents []string
+		shortest  Break
+	}
+	best := map[[2]string]Break{}
+	var order [][2]string
+	for _, c := range m.Cells {
 		for _, br := range c.Breaks {
-			k := key{c.Accident, br.Invariant}
+			k := [2]string{c.Accident, br.Invariant}
 			old, ok := best[k]
-			if !ok {
+			switch {
+			case c.Algorithm != algorithm:
+			case !ok:
 				order = append(order, k)
-			}
-			if !ok || br.Steps < old.Steps {
+				best[k] = br
+			case br.Steps < old.Steps:
 				best[k] = br
 			}
 		}
 	}
+	ways := map[way]*found{}
+	var list []*found
 	for _, k := range order {
 		br := best[k]
-		line := "`" + br.Schedule + "`"
-		if link != nil {
-			line = link(br)
+		_, words, _ := strings.Cut(br.Schedule, " : ")
+		w := way{br.Invariant, br.Text, words}
+		if ways[w] == nil {
+			ways[w] = &found{shortest: br}
+			list = append(list, ways[w])
 		}
-		fmt.Fprintf(b, "- %s, %s: %s, in %d steps: %s\n", k.accident, k.invariant, br.Text, br.Steps, line)
+		ways[w].accidents = append(ways[w].accidents, k[0])
 	}
-	if len(order) > 0 {
+	for _, f := range list {
+		br := f.shortest
+		fmt.Fprintf(b, "- *%s* (%s): %s%s. %d steps: `%s`\n", br.Invariant, strings.Join(f.accidents, ", "), br.Text,
+			toldIn(algorithm, f.accidents[0], br), br.Steps, br.Schedule)
+	}
+	if len(list) > 0 {
 		b.WriteString("\n")
 	}
+}
+
+// toldIn links to the race of the catalogue that tells this story, by what was done.
+func toldIn(algorithm, accident string, b Break) string {
+	name := ""
+	switch {
+	case accident == "failover":
+		name = "any-failover"
+	case b.Invariant == "effect":
+		name = "any-paused-holder"
+	case accident == "skew" && strings.HasPrefix(algorithm, "getset"):
+		name = "getset-skewed-takeover"
+	case algorithm == "tx:classic/never" && b.Invariant == "progress":
+		name = "tx-crash-before-expire"
+	case algorithm == "tx:classic/published" && b.Invariant == "progress":
+		name = "tx-ttl-repair-revives"
+	case algorithm == "tx:classic/published":
+		name = "tx-ttl-repair"
+	case strings.HasPrefix(algorithm, "getset:classic") && strings.Contains(b.Text, "removes the lock"):
+		name = "getset-paused-release"
+	default:
+		return ""
+	}
+	return " ([" + strings.Replace(name, "-", "/", 1) + "](races/" + name + ".md))"
+}
+
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

@@ -1,0 +1,66 @@
+//go:build !race
+
+// Without the race detector: under it the matrix takes ten minutes and finds
+// the same. `make test` runs this, `make race` the other tests of the package.
+
+package race
+
+import (
+	"context"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+var updateGuarantees = flag.Bool("update-guarantees", false, "write docs/guarantees.md anew")
+
+// The guarantees that docs show are the ones that the code computes today.
+func TestGuaranteesAreNotStale(t *testing.T) {
+	m, err := Guarantees(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.Cells {
+		if c.Bound != "" {
+			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Accident, c.Clients)
+		}
+	}
+	const file = "../../docs/guarantees.md"
+	now := m.Markdown()
+	if *updateGuarantees {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(doc) == now {
+		return
+	}
+	was, is := strings.Split(string(doc), "\n"), strings.Split(now, "\n")
+	for i := range min(len(was), len(is)) {
+		if was[i] != is[i] {
+			t.Fatalf("docs/guarantees.md is stale: line %d says\n%s\nand the code now\n%s\nIf you know why, run: setnxlock race guarantees -o docs/guarantees.md", i+1, was[i], is[i])
+		}
+	}
+	t.Fatalf("docs/guarantees.md is stale: it has %d lines, want %d", len(was), len(is))
+}
+
+// The lock that this library chooses by default holds all it promises, but for
+// what no lock survives.
+func TestDefaultHolds(t *testing.T) {
+	unavoidable := map[string]bool{"restart": true, "failover": true, "evict": true, "pause": true}
+	for _, x := range Accidents() {
+		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Accident: x.Name, Clients: 2}
+		var rs *runs
+		if err := c.fill(context.Background(), &rs); err != nil {
+			t.Fatal(err)
+		}
+		if !c.Holds() && !unavoidable[x.Name] {
+			t.Errorf("tx:renamed under %q: %+v", x.Name, c.Breaks)
+		}
+	}
+}

@@ -195,7 +195,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 			_, err := io.WriteString(w, race.Mermaid(t))
 			return err
 		case "html":
-			return race.HTML(w, t)
+			return html(w, t)
 		}
 		o := a.timelineOptions(p.file)
 		o.Step = p.step
@@ -284,4 +284,14 @@ func algorithmNames() []string {
 		list = append(list, name+"\t"+race.Describe(name))
 	}
 	return list
+}
+
+// html is the page of a trace, with the ways around it where they are few
+// enough to walk.
+func html(w io.Writer, t race.Trace) error {
+	t, err := race.WithFork(t, race.ForkStates)
+	if err != nil {
+		return err
+	}
+	return race.HTML(w, t)
 }

@@ -35,7 +35,7 @@ func (a *app) raceSiteCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of minutes of computing")
+	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of a minute of computing")
 	cmd.Flags().BoolVar(&without, "no-guarantees", false, "leave out what each lock promises")
 	return cmd
 }
@@ -82,6 +82,9 @@ func page(s catalogue.Scenario) (race.Page, error) {
 	t, err := s.Trace()
 	p := race.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
 	if err != nil {
+		return p, err
+	}
+	if p.Trace, err = race.WithFork(t, race.ForkStates); err != nil {
 		return p, err
 	}
 	if s.Exercise != nil {

@@ -193,6 +193,7 @@ func (c *Config) patience() time.Duration {
 	for _, s := range c.Skew {
 		skew = max(skew, s.Abs())
 	}
+	d += time.Duration(c.margin(c.Clients-1)) * time.Millisecond
 	if _, ok := c.algorithm(&agent{c: c}).(compat.Repairer); ok {
 		d += c.TTL + time.Second
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,12 +71,13 @@ var accidents = []Accident{
 	{"cut", "the connection breaks once between two commands of one write", func(c *Config) { c.Faults.Cuts = 1 }},
 	{"late", "a client stops twice between reading its clock and what it does on it", func(c *Config) { c.Faults.Late = 2 }},
 	{"unreaped", "expired keys may still be in memory", func(c *Config) { c.Faults.Unreaped = true }},
-	{"skew", "one clock is 3 s fast", func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second}; c.Ticks++ }},
+	{"skew", "one clock is 3 s fast", func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
 	{"restart", "the server restarts empty, once", func(c *Config) { c.Faults.Restart = 1 }},
 	{"failover", "a replica takes over that lacks the last write", func(c *Config) { c.Faults.Failover = 1 }},
 	{"evict", "the server drops the key, once", func(c *Config) { c.Faults.Evict = 1 }},
 	{"pause", "a holder stops and writes late, without a fence", func(c *Config) { c.Effect = true; c.Attempts = 1 }},
 	{"pause, fenced", "a holder stops and writes late, with a fence", func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
+	{"no release", "holders release nothing, and their leases run out", func(c *Config) { c.Keep = true; c.Attempts++; c.Ticks *= 2 }},
 	{"renewal", "each holder extends once", func(c *Config) { c.Extend = true; c.Attempts = 1 }},
 }
 
@@ -140,7 +142,7 @@ func (m *Matrix) alike() [][]*Cell {
 	groups := map[string][]*Cell{}
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
-		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Extend, c.Effect, c.Fence)
+		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.Effect, c.Fence)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))
@@ -167,16 +169,30 @@ func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
 
 // Config is what a cell stands for.
 func (c Cell) Config() Config {
-	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Ticks: 4, Faults: Faults{Late: -1}}
+	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}
 	if c.Clients == 3 {
-		cfg.Attempts, cfg.Ticks = 1, 3
+		cfg.Attempts = 1
 	}
+	cfg.Ticks = lifetime(c.Algorithm) + 1
 	for _, x := range accidents {
 		if x.Name == c.Accident {
 			x.set(&cfg)
 		}
 	}
 	return cfg
+}
+
+// lifetime is how often time jumps until a lease that nobody releases is over:
+// to the end that its holder believes in, and for a TTL to the key's death;
+// for a timestamp to it, past it, and the same again for a margin.
+func lifetime(algorithm string) int {
+	switch {
+	case strings.HasSuffix(algorithm, "/margin"):
+		return 5
+	case strings.HasPrefix(algorithm, "getset:"):
+		return 3
+	}
+	return 2
 }
 
 func (c *Cell) fill(ctx context.Context, rs **runs) error {

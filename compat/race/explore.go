@@ -60,26 +60,19 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 // explore is Explore with what was found out about the clients' code before.
 func explore(ctx context.Context, c *Config, rs *runs) (Result, error) {
 	ran := rs.ran
-	x, b, err := search1(ctx, c, rs)
-	if x == nil && err == nil {
-		rs.relearn()
-		x, b, err = search1(ctx, c, rs)
-	}
+	x, b, err := examine(ctx, c, rs, false)
 	if err != nil {
 		return Result{}, err
 	}
 	defer x.close()
-	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
-		Elapsed: time.Since(x.began), Runs: rs.ran - ran, Commands: x.trans.ran, config: *c}
-	if b != "" {
-		r.Verdict = BoundReached
-	}
+	r := x.result(b)
+	r.Runs = rs.ran - ran
 	for _, w := range x.broken {
 		t, err := x.trace(w)
 		if err != nil {
 			return r, err
 		}
-		r.Verdict, r.Breaks = Violated, append(r.Breaks, t)
+		r.Breaks = append(r.Breaks, t)
 	}
 	if len(r.Breaks) > 0 {
 		r.Trace = &r.Breaks[0]
@@ -87,14 +80,41 @@ func explore(ctx context.Context, c *Config, rs *runs) (Result, error) {
 	return r, nil
 }
 
+// examine searches all there is. The search returned is to be closed.
+func examine(ctx context.Context, c *Config, rs *runs, logs bool) (*search, bound, error) {
+	x, b, err := search1(ctx, c, rs, logs)
+	if x == nil && err == nil {
+		rs.relearn()
+		x, b, err = search1(ctx, c, rs, logs)
+	}
+	return x, b, err
+}
+
+// result is what was found, without the traces.
+func (x *search) result(b bound) Result {
+	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
+		Elapsed: time.Since(x.began), Commands: x.trans.ran, config: *x.c}
+	if b != "" {
+		r.Verdict = BoundReached
+	}
+	if len(x.broken) > 0 {
+		r.Verdict = Violated
+	}
+	return r
+}
+
 // trace replays the way to a breach, on live code.
 func (x *search) trace(w finding) (Trace, error) {
-	c := *x.c
-	want := w.breach.how.invariant()
+	return retrace(x.c, w.breach.how.invariant(), x.schedule(w))
+}
+
+// retrace replays a schedule that breaks an invariant.
+func retrace(of *Config, want string, way []Choice) (Trace, error) {
+	c := *of
 	if c.Each {
 		c.Invariants = []string{want}
 	}
-	t, err := replay(&c, x.schedule(w))
+	t, err := replay(&c, way)
 	if err != nil {
 		return t, fmt.Errorf("race: the search found what the replay does not: %w", err)
 	}
@@ -105,7 +125,7 @@ func (x *search) trace(w finding) (Trace, error) {
 }
 
 // search1 searches once; it returns nil if an operation was wrongly taken for deaf.
-func search1(ctx context.Context, c *Config, rs *runs) (x *search, b bound, err error) {
+func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b bound, err error) {
 	x, err = newSearch(c, rs)
 	if err != nil {
 		return nil, "", err
@@ -120,6 +140,7 @@ func search1(ctx context.Context, c *Config, rs *runs) (x *search, b bound, err 
 			}
 		}
 	}()
+	x.trans.logs = logs
 	b, err = x.explore(ctx)
 	if err != nil {
 		x.close()

@@ -77,7 +77,12 @@ var accidents = []Accident{
 	{"evict", "the server drops the key, once", func(c *Config) { c.Faults.Evict = 1 }},
 	{"pause", "a holder stops and writes late, without a fence", func(c *Config) { c.Effect = true; c.Attempts = 1 }},
 	{"pause, fenced", "a holder stops and writes late, with a fence", func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
-	{"no release", "holders release nothing, and their leases run out", func(c *Config) { c.Keep = true; c.Attempts++; c.Ticks *= 2 }},
+	{"no release", "holders release nothing, and their leases run out", func(c *Config) {
+		c.Keep = true
+		if c.Clients == 2 { // a second takeover, and a client that was late for the first
+			c.Attempts, c.Ticks = 3, 2*lifetime(c.Algorithm)
+		}
+	}},
 	{"renewal", "each holder extends once", func(c *Config) { c.Extend = true; c.Attempts = 1 }},
 }
 
@@ -155,16 +160,23 @@ func (m *Matrix) alike() [][]*Cell {
 
 // fill computes cells whose clients run the same code.
 func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
-	var rs *runs
+	var f filler
 	for _, c := range list {
 		began := time.Now()
-		if err := c.fill(ctx, &rs); err != nil {
+		if err := f.fill(ctx, c); err != nil {
 			return fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Accident, err)
 		}
 		c.Elapsed = time.Since(began)
 		seen(c)
 	}
 	return nil
+}
+
+// A filler remembers from cell to cell what the clients' code does, and what
+// was proved under each accident.
+type filler struct {
+	rs     *runs
+	proofs map[string][]*proof
 }
 
 // Config is what a cell stands for.
@@ -195,7 +207,7 @@ func lifetime(algorithm string) int {
 	return 2
 }
 
-func (c *Cell) fill(ctx context.Context, rs **runs) error {
+func (f *filler) fill(ctx context.Context, c *Cell) error {
 	cfg := c.Config()
 	cfg.Each = true
 	full, err := cfg.complete()
@@ -206,19 +218,41 @@ func (c *Cell) fill(ctx context.Context, rs **runs) error {
 	if c.Refused, err = refusal(full); c.Refused != "" || err != nil {
 		return err
 	}
-	if *rs == nil {
-		*rs = newRuns(full)
-	}
-	r, err := explore(ctx, full, *rs)
+	p, err := f.proof(ctx, full, c.Accident)
 	if err != nil {
 		return err
 	}
-	c.States, c.Bound = r.States, r.Bound
-	for _, t := range r.Breaks {
+	c.States, c.Bound = p.result.States, p.result.Bound
+	for _, w := range p.ways {
+		t, err := retrace(full, w.invariant, w.choices)
+		if err != nil {
+			return err
+		}
 		at := t.Events[t.Verdict.Step-1]
-		c.Breaks = append(c.Breaks, Break{Invariant: t.Verdict.Violated, Steps: len(t.Events), Schedule: t.Schedule, Text: at.Violation.Text})
+		c.Breaks = append(c.Breaks, Break{Invariant: w.invariant, Steps: len(t.Events), Schedule: t.Schedule, Text: at.Violation.Text})
 	}
 	return nil
+}
+
+// proof finds one that holds for c, or searches.
+func (f *filler) proof(ctx context.Context, c *Config, accident string) (*proof, error) {
+	for _, p := range f.proofs[accident] {
+		if ok, err := p.holdsOn(c); ok || err != nil {
+			return p, err
+		}
+	}
+	if f.rs == nil {
+		f.rs = newRuns(c)
+	}
+	p, err := prove(ctx, c, f.rs)
+	if err != nil {
+		return nil, err
+	}
+	if f.proofs == nil {
+		f.proofs = map[string][]*proof{}
+	}
+	f.proofs[accident] = append(f.proofs[accident], p)
+	return p, nil
 }
 
 // refusal is what the algorithm's own Check says of the server.

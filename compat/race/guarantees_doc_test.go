@@ -55,8 +55,8 @@ func TestDefaultHolds(t *testing.T) {
 	unavoidable := map[string]bool{"restart": true, "failover": true, "evict": true, "pause": true}
 	for _, x := range Accidents() {
 		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Accident: x.Name, Clients: 2}
-		var rs *runs
-		if err := c.fill(context.Background(), &rs); err != nil {
+		var f filler
+		if err := f.fill(context.Background(), &c); err != nil {
 			t.Fatal(err)
 		}
 		if !c.Holds() && !unavoidable[x.Name] {

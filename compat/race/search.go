@@ -197,6 +197,7 @@ func (x *search) free(content uint32, now int32) bool {
 			v = 1
 		}
 		x.freed.put(uint64(content), uint64(uint32(now)), v)
+		x.trans.note(asked{what: askFree, content: content, now: now, got: v})
 	}
 	return v == 1
 }

@@ -205,7 +205,9 @@ func room[T any](list []T, n int) []T {
 
 func (y *symmetry) content(r *rename, n uint32) uint32 {
 	if r.contents = room(r.contents, int(n)); r.contents[n] == 0 {
-		r.contents[n] = 1 + y.x.trans.number(y.x.trans.contents[n].snap.Rename(r.text))
+		t := y.x.trans
+		r.contents[n] = 1 + t.number(t.contents[n].snap.Rename(r.text))
+		t.note(asked{what: askRename, content: n, rename: r, got: r.contents[n] - 1})
 	}
 	return r.contents[n] - 1
 }
@@ -229,6 +231,7 @@ func (y *symmetry) conn(r *rename, n uint16) uint16 {
 		}
 		st.Watched, st.Queue = watched, queue
 		r.conns[n] = 1 + y.x.trans.connNumber(st)
+		y.x.trans.note(asked{what: askConn, st: st, got: uint32(r.conns[n] - 1)})
 	}
 	return r.conns[n] - 1
 }

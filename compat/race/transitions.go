@@ -45,6 +45,9 @@ type transitions struct {
 	seen     table // exec or act, conn → what becomes of a watcher's connection
 	replies  *replies
 	ran      int
+
+	logs bool
+	log  []asked // every question, in order, if logs
 }
 
 func newTransitions(c *Config, r *replies) (*transitions, error) {
@@ -145,7 +148,9 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 	if !ok {
 		id = uint32(len(t.execs))
 		t.done.put(a, b, id)
-		t.execs = append(t.execs, t.run(n, now, r, conn))
+		x := t.run(n, now, r, conn)
+		t.execs = append(t.execs, x)
+		t.note(asked{what: askRun, content: n, now: now, r: r, conn: conn, ran: x})
 	}
 	return id, &t.execs[id]
 }
@@ -172,18 +177,24 @@ func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn, 
 	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
 		return uint16(v)
 	}
+	v := t.watch(n, now, r, conn, watcher)
+	t.seen.put(uint64(id), uint64(watcher), uint32(v))
+	t.note(asked{what: askWatched, content: n, now: now, r: r, conn: conn, watcher: watcher, got: uint32(v)})
+	return v
+}
+
+func (t *transitions) watch(n uint32, now int32, r *request, conn, watcher uint16) uint16 {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(t.conns[watcher])
 	runCommands(t.actor, r.cmds) //nolint:errcheck // the watcher is what counts
-	return t.watcherAfter(uint64(id), watcher)
+	return t.watcherAfter()
 }
 
-func (t *transitions) watcherAfter(id uint64, watcher uint16) uint16 {
+func (t *transitions) watcherAfter() uint16 {
 	v := t.connNumber(t.watcher.State())
 	t.actor.SetState(oldredis.ConnState{})
 	t.watcher.SetState(oldredis.ConnState{})
-	t.seen.put(id, uint64(watcher), uint32(v))
 	return v
 }
 
@@ -193,11 +204,16 @@ func (t *transitions) act(n uint32, now int32, verb Verb, until int32) uint32 {
 	if v, ok := t.acts.get(a, b); ok {
 		return v
 	}
+	v := t.acted(n, now, verb, until)
+	t.acts.put(a, b, v)
+	t.note(asked{what: askAct, content: n, now: now, verb: verb, until: until, got: v})
+	return v
+}
+
+func (t *transitions) acted(n uint32, now int32, verb Verb, until int32) uint32 {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.perform(verb, now, until)
-	v := t.number(t.s.Snapshot())
-	t.acts.put(a, b, v)
-	return v
+	return t.number(t.s.Snapshot())
 }
 
 func (t *transitions) perform(verb Verb, now, until int32) {
@@ -224,8 +240,15 @@ func (t *transitions) actWatched(n uint32, now int32, verb Verb, until int32, wa
 	if v, ok := t.seen.get(id, uint64(watcher)); ok {
 		return uint16(v)
 	}
+	v := t.watchAct(n, now, verb, until, watcher)
+	t.seen.put(id, uint64(watcher), uint32(v))
+	t.note(asked{what: askActWatched, content: n, now: now, verb: verb, until: until, watcher: watcher, got: uint32(v)})
+	return v
+}
+
+func (t *transitions) watchAct(n uint32, now int32, verb Verb, until int32, watcher uint16) uint16 {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.watcher.SetState(t.conns[watcher])
 	t.perform(verb, now, until)
-	return t.watcherAfter(id, watcher)
+	return t.watcherAfter()
 }

@@ -23,6 +23,7 @@ type search struct {
 	links    []link         // of each state, in the order of discovery
 	frontier []state
 	next     []state
+	arrivals []arrival
 	base     int // number of the frontier's first state
 
 	words       int // of a schedule that the last step takes
@@ -116,7 +117,9 @@ type bound string
 // explore walks until there is nothing new, something breaks, or a bound is reached.
 func (x *search) explore(ctx context.Context) (bound, error) {
 	x.began = time.Now()
+	x.arrivals = make([]arrival, 0, 32)
 	x.insert(x.first(), link{})
+	x.admit()
 	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
 		for n := range x.frontier {
@@ -133,6 +136,7 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 				break
 			}
 		}
+		x.admit()
 		x.base += len(x.frontier)
 		x.depth++
 		if x.c.Progress != nil {
@@ -167,13 +171,40 @@ func (x *search) reached() bound {
 // insert adds a state if it is new, and asks in it for progress.
 func (x *search) insert(s state, l link) {
 	if x.exact != nil {
-		if x.exact[s] {
-			return
+		if !x.exact[s] {
+			x.exact[s] = true
+			x.enter(s, l)
 		}
-		x.exact[s] = true
-	} else if !x.seen.add(s.print(x.c.Clients)) {
 		return
 	}
+	x.arrivals = append(x.arrivals, arrival{s, l, x.seen.print(s.print(x.c.Clients))})
+	if len(x.arrivals) == cap(x.arrivals) {
+		x.admit()
+	}
+}
+
+// An arrival is a state that was led to and has not been looked up yet. Almost
+// every look into a large set misses the processor's cache; looks that are made
+// in a row wait for their misses together.
+type arrival struct {
+	state state
+	link  link
+	print uint64
+}
+
+// admit looks up the states that have arrived, in their order, and enters the
+// new ones.
+func (x *search) admit() {
+	x.seen.fetch(x.arrivals)
+	for i := range x.arrivals {
+		if a := &x.arrivals[i]; x.seen.add(a.print) {
+			x.enter(a.state, a.link)
+		}
+	}
+	x.arrivals = x.arrivals[:0]
+}
+
+func (x *search) enter(s state, l link) {
 	x.links = append(x.links, l)
 	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
 		return
@@ -227,6 +258,9 @@ func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
 	l := link{parent, m + 1}
 	on := true
+	if b[0].how != none {
+		x.admit() // in their order: what arrived before may have broken something too
+	}
 	for _, f := range b {
 		if f.how == none || !on {
 			break

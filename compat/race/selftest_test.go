@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 )
 
 // explored explores c and fails if there was no room.
@@ -101,25 +100,6 @@ func TestStatesArePinned(t *testing.T) {
 			t.Errorf("%s: %d states, pinned at %d: if you know why, pin it anew", c.line(), r.States, c.states)
 		}
 	}
-}
-
-// BenchmarkExplore is the configuration that the explorer is measured by: every
-// order of three clients' two attempts, one lost reply, four jumps of time,
-// crashes.
-func BenchmarkExplore(b *testing.B) {
-	var states, transitions int
-	var took time.Duration
-	for b.Loop() {
-		r, err := Explore(context.Background(), Config{
-			Algorithm: "tx:classic", Clients: 3, Attempts: 2, Ticks: 4, Bare: true, Faults: Faults{LostReplies: 1, Crash: true},
-		})
-		if err != nil || r.Verdict != Safe {
-			b.Fatal(r, err)
-		}
-		states, transitions, took = states+r.States, transitions+r.Transitions, took+r.Elapsed
-	}
-	b.ReportMetric(float64(states)/took.Seconds(), "states/s")
-	b.ReportMetric(float64(transitions)/took.Seconds(), "transitions/s")
 }
 
 func ExampleExplore() {

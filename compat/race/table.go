@@ -61,15 +61,28 @@ func (t *table) insert(s slot) {
 
 // A seen is a set of 64-bit fingerprints of states.
 type seen struct {
-	slots []uint64
-	n     int
+	slots   []uint64
+	n       int
+	touched uint64 // keeps fetch's loads from being left out
+}
+
+// print is the fingerprint as the set keeps it: 0 stands for a free slot.
+func (s *seen) print(f uint64) uint64 { return max(f, 1) }
+
+// fetch brings the slots of arrivals into the cache: the loads do not depend on
+// each other, so that the processor makes them at once.
+func (s *seen) fetch(arrivals []arrival) {
+	if len(s.slots) == 0 {
+		return
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := range arrivals {
+		s.touched += s.slots[arrivals[i].print&mask]
+	}
 }
 
 // add reports whether the fingerprint is new.
 func (s *seen) add(f uint64) bool {
-	if f == 0 {
-		f = 1
-	}
 	if 8*s.n >= 5*len(s.slots) {
 		s.grow()
 	}

@@ -1,0 +1,36 @@
+package race
+
+import (
+	"context"
+	"testing"
+)
+
+// BenchmarkExplore is the measure: txlock classic, three clients of two attempts each, all
+// interleavings, one lost reply, four jumps of time, crashes. Alone and through
+// the Locker, which adds what it does about the lost reply.
+func BenchmarkExplore(b *testing.B) {
+	for _, bm := range []struct {
+		name string
+		c    Config
+	}{
+		{"alone", Config{Bare: true, Faults: Faults{LostReplies: 1, Crash: true}}},
+		{"alone-without-symmetry", Config{Bare: true, NoSymmetry: true, Faults: Faults{Crash: true}}},
+		{"locker", Config{Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			c := bm.c
+			c.Algorithm, c.Clients, c.Attempts, c.Ticks = "tx:classic", 3, 2, 4
+			states, transitions := 0, 0
+			for b.Loop() {
+				r, err := Explore(context.Background(), c)
+				if err != nil || r.Verdict != Safe {
+					b.Fatal(r, err)
+				}
+				states, transitions = states+r.States, transitions+r.Transitions
+			}
+			b.ReportMetric(float64(states)/b.Elapsed().Seconds(), "states/s")
+			b.ReportMetric(float64(transitions)/b.Elapsed().Seconds(), "transitions/s")
+			b.ReportMetric(float64(states)/float64(b.N), "states")
+		})
+	}
+}

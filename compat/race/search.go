@@ -26,7 +26,8 @@ type search struct {
 	arrivals []arrival
 	base     int // number of the frontier's first state
 
-	words       int // of a schedule that the last step takes
+	words       int  // of a schedule that the last step takes
+	learned     bool // in the last step a client read its clock to learn whether its lease still lasts
 	transitions int
 	depth       int
 	began       time.Time
@@ -280,7 +281,7 @@ func (x *search) expand(s *state, number uint32) {
 		if !x.try(s, number, Step, i, 0) {
 			continue // it can't go on at all
 		}
-		if s.budget.has(ofTicks) && s.budget.late() > 0 {
+		if x.learned && s.budget.has(ofTicks) && s.budget.late() > 0 {
 			x.try(s, number, Stall, i, 0)
 		}
 		if s.budget.has(ofReplies) {

@@ -40,7 +40,7 @@ func (u *turn) end() (state, breaches) {
 // client has written in one piece. ran is how many commands of a write run before
 // a Cut.
 func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok bool) {
-	x.words = 1
+	x.words, x.learned = 1, false
 	if s.ghost.mark[i].bits&stall != 0 {
 		return t, b, false
 	}
@@ -92,6 +92,7 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 		u.t.ghost.mark[i].bits |= stall
 		u.t.budget = u.t.budget.lessLate(1)
 	case toLearn:
+		x.learned = true
 		u.readClock(i)
 	}
 	t, b = u.end()

@@ -24,7 +24,6 @@ type walker struct {
 type stand struct {
 	path   []Choice
 	budget budget
-	prev   string
 }
 
 func (k *walker) world(path []Choice) *world {

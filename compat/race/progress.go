@@ -13,10 +13,9 @@ import (
 // A probe finds out how long the lock stays taken if all clients die now: a
 // fresh client waits for it with the shipping Locker.Lock, on a server of its own.
 type probe struct {
-	c    *Config
-	s    *oldredis.Server
-	late bool
-	end  time.Time
+	c   *Config
+	s   *oldredis.Server
+	end time.Time
 }
 
 func newProbe(c *Config) *probe {

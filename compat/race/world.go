@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -25,22 +23,6 @@ type world struct {
 	values   map[string]uint32
 	before   oldredis.Snapshot // the server's content before the last write
 	crashes  bool              // whoever is not at rest may as well be dead: ask for progress everywhere
-}
-
-// A player is a client in a world.
-type player struct {
-	agent
-	next    func() (request, bool)
-	stop    func()
-	pending request
-	reply   answer
-	conn    *oldredis.Conn // nil while none is in use
-	cut     bool           // the server has cut it
-	paused  bool
-	dead    bool
-	last    ending // of its last operation
-	ended   bool   // there was one
-	heard   uint64 // all that it heard in this attempt
 }
 
 // newWorld starts a server and the clients. close must be called.
@@ -87,31 +69,6 @@ func given(c *Config, s *oldredis.Server) error {
 		}
 	}
 	return nil
-}
-
-// play is a client's coroutine.
-func (p *player) play(yield func(request) bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, ok := r.(crashed); !ok {
-				panic(r)
-			}
-		}
-	}()
-	p.ask = func(r request) answer {
-		if !yield(r) {
-			p.leaving = true
-			panic(crashed{})
-		}
-		return p.reply
-	}
-	for k := range p.c.Attempts {
-		p.run(k)
-	}
-	p.stance = stance{phase: finished, attempt: p.c.Attempts, asked: -1}
-	for {
-		p.ask(request{kind: ends})
-	}
 }
 
 func (w *world) close() {
@@ -224,209 +181,6 @@ func (w *world) free() bool {
 	return w.probe.free(w.s.Snapshot())
 }
 
-// act is a client's choice.
-func (w *world) act(d *deed, c Choice) error {
-	p := w.players[c.Client]
-	name := fmt.Sprintf("C%d", c.Client+1)
-	switch {
-	case p.dead:
-		return disabled("%s is dead", name)
-	case c.Verb == Crash:
-		p.dead, p.holds, p.phase = true, false, finished
-		p.stop()
-		w.hangUp(p)
-		return nil
-	case c.Verb == Clock:
-		w.judge.skew[c.Client] += c.By.Milliseconds()
-		return nil
-	case c.Verb == Pause && !p.paused, c.Verb == Resume && p.paused:
-		p.paused = c.Verb == Pause
-		return nil
-	case c.Verb == Pause || c.Verb == Resume:
-		return disabled("%s is paused: %t", name, p.paused)
-	case p.paused:
-		return disabled("%s is paused", name)
-	case p.pending.kind == ends:
-		return disabled("%s has made its last attempt", name)
-	case w.ghost.mark[c.Client].bits&stall != 0:
-		return disabled("%s waits for time to pass", name)
-	}
-	return w.step(d, c)
-}
-
-// step runs a client to the next place where it can be stopped.
-func (w *world) step(d *deed, c Choice) error {
-	i := c.Client
-	p := w.players[i]
-	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut
-	if c.Verb == Look && p.pending.kind != readsClock {
-		return disabled("C%d is not about to read its clock", i+1)
-	}
-	d.phase = p.phase
-	if p.pending.kind == readsClock {
-		d.read = true
-		w.readClock(d, i)
-		d.phase = p.phase
-		if c.Verb == Look {
-			if p.pending.kind != sends {
-				return disabled("C%d sends nothing after it has read its clock", i+1)
-			}
-			return nil
-		}
-	}
-	switch p.pending.kind {
-	case works:
-		if faulty || c.Verb == Stall {
-			return disabled("C%d sends no command", i+1)
-		}
-		d.write = true
-		var b breach
-		d.taken, b = w.judge.write(&w.ghost, &p.stance, i)
-		d.fault(b)
-		w.resume(d, i, answer{})
-		return nil
-	case sends:
-		if err := w.send(d, i, c.Verb); err != nil {
-			return err
-		}
-	default:
-		if faulty || c.Verb == Stall {
-			return disabled("C%d sends no command", i+1)
-		}
-	}
-	for p.pending.local().is(p.conn != nil && p.conn.State().Multi) {
-		if err := w.send(d, i, Step); err != nil {
-			return err
-		}
-	}
-	toLearn := p.pending.kind == readsClock && p.got
-	switch {
-	case c.Verb == Stall && !toLearn:
-		return disabled("C%d is not about to read its clock for the end of its lease", i+1)
-	case c.Verb == Stall:
-		w.ghost.mark[i].bits |= stall
-	case toLearn:
-		w.readClock(d, i)
-	}
-	return nil
-}
-
-func (w *world) readClock(d *deed, i int) {
-	w.resume(d, i, answer{ms: w.now + w.judge.skew[i]})
-}
-
-// send runs the command that client i has sent, or loses it.
-func (w *world) send(d *deed, i int, verb Verb) error {
-	p := w.players[i]
-	r := p.pending
-	switch {
-	case verb == Drop && !r.last:
-		return disabled("more commands follow in the same write: C%d.cut, or drop the last one's reply", i+1)
-	case verb == Sever && !r.first:
-		return disabled("commands of the same write have run: C%d.cut", i+1)
-	case verb == Cut && r.first:
-		return disabled("it is the first command of its write: C%d.sever", i+1)
-	}
-	d.cmds = append(d.cmds, r.cmds...)
-	var got answer
-	switch {
-	case p.cut || verb == Sever || verb == Cut:
-		d.lost = "request"
-		if verb == Cut {
-			d.lost = "cut"
-		}
-		got.lost = true
-	case verb == Stale:
-		var err error
-		if got, err = w.stale(d, i, r); err != nil {
-			return err
-		}
-		d.replies = append(d.replies, got.replies...)
-	default:
-		got = w.execute(d, i, r)
-		d.replies = append(d.replies, got.replies...)
-		if verb == Drop {
-			d.lost, got = "reply", answer{lost: true}
-		} else if got.lost {
-			d.lost = "reply" // the server closes the connection on what it does not know
-		}
-	}
-	if got.lost {
-		w.hangUp(p)
-	}
-	w.resume(d, i, got)
-	return nil
-}
-
-// execute runs a command on the server.
-func (w *world) execute(d *deed, i int, r request) answer {
-	p := w.players[i]
-	if p.conn == nil {
-		p.conn = w.s.Dial().(*oldredis.Conn)
-	}
-	before, content := w.key(), w.s.Snapshot()
-	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
-	replies, err := runCommands(p.conn, r.cmds)
-	touched := w.onlooker.Dirty()
-	w.onlooker.SetState(oldredis.ConnState{})
-	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
-	if wrote {
-		w.before = content
-	}
-	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
-	return answer{replies: replies, lost: err != nil}
-}
-
-// runCommands has the server run cmds over one connection.
-func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
-	for _, cmd := range cmds {
-		args := make([]any, len(cmd)-1)
-		for n, a := range cmd[1:] {
-			args[n] = a
-		}
-		if err := c.Send(cmd[0], args...); err != nil {
-			return nil, err
-		}
-	}
-	return redis.Values(c.Do(""))
-}
-
-// resume gives client i its answer and lets it run to its next request.
-func (w *world) resume(d *deed, i int, got answer) {
-	p := w.players[i]
-	p.reply = got
-	p.heard = mix(p.heard, text(uint64(got.ms)<<1|truth(got.lost), replyKey(got.replies)))
-	attempt := p.attempt
-	next, ok := p.next()
-	if !ok {
-		panic("race: a client's code ended by itself")
-	}
-	p.pending = next
-	if p.attempt != attempt {
-		p.heard = 0
-	}
-	if p.closed {
-		p.closed = false
-		w.hangUp(p)
-	}
-	for _, r := range p.results {
-		if r.op != opAgain {
-			p.last, p.ended = r.how, true
-			d.results = append(d.results, r)
-		}
-		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r))
-	}
-	p.results = p.results[:0]
-}
-
-// hangUp ends a client's connection.
-func (w *world) hangUp(p *player) {
-	if p.conn != nil {
-		p.conn.Close()
-	}
-	p.conn, p.cut = nil, false
-}
-
 // serve is a choice of the server's or of time.
 func (w *world) serve(d *deed, c Choice) error {
 	switch c.Verb {
@@ -469,5 +223,3 @@ func (w *world) restart() {
 		}
 	}
 }
-
-func (w *world) passed() time.Duration { return time.Duration(w.now) * time.Millisecond }

@@ -1,0 +1,247 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// Each of these once cost an explorer a wrong result.
+
+// searched searches c to its end and returns the search.
+func searched(t *testing.T, c Config, change func(*search)) *search {
+	t.Helper()
+	full, err := c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, relearn := range []bool{false, true} {
+		rs := newRuns(full)
+		if relearn {
+			rs.relearn()
+		}
+		x, err := newSearch(full, rs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(x.close)
+		if change != nil {
+			change(x)
+		}
+		if !heard(func() { _, err = x.explore(context.Background()) }) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x
+		}
+	}
+	t.Fatal("an operation hears although none was taken for deaf")
+	return nil
+}
+
+func heard(f func()) (yes bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, yes = r.(hears); !yes {
+				panic(r)
+			}
+		}
+	}()
+	f()
+	return false
+}
+
+var smallConfigs = []Config{
+	{Algorithm: "tx:classic", Ticks: 3, Each: true, Faults: Faults{Crash: true, LostReplies: 1, Late: -1}},
+	{Algorithm: "tx:classic/published", Ticks: 3, Each: true, Faults: Faults{Unreaped: true, Late: 1}},
+	{Algorithm: "tx:renamed", Clients: 3, Attempts: 1, Ticks: 2, Each: true, Faults: Faults{Cuts: 1, LostRequests: 1, Late: -1}},
+	{Algorithm: "getset:classic", Attempts: 1, Ticks: 4, Each: true, Extend: true, Faults: Faults{Late: -1}},
+	{Algorithm: "getset:guarded", Ticks: 3, Each: true, Effect: true, Fence: true, Faults: Faults{Late: -1}},
+	{Algorithm: "tx:guarded", Ticks: 2, Each: true, Effect: true, Faults: Faults{Restart: 1, Failover: 1, Late: -1}},
+	{Algorithm: "broken/get-del", Clients: 3, Attempts: 1, Ticks: 2, Each: true},
+	{Algorithm: "broken/del-setnx", Clients: 3, Attempts: 1, Ticks: 3, Each: true, Faults: Faults{Late: -1}},
+	{Algorithm: "broken/bare-del", Ticks: 1, Each: true, Faults: Faults{LostReplies: 1}},
+}
+
+// A weak fingerprint takes new states for seen ones, silently: the set of the
+// states themselves is as large.
+func TestFingerprints(t *testing.T) {
+	for _, c := range smallConfigs {
+		prints := searched(t, c, nil)
+		exact := searched(t, c, func(x *search) { x.exact = map[state]bool{} })
+		if len(prints.links) != len(exact.links) || len(exact.exact) < len(exact.links) {
+			t.Errorf("%s: %d fingerprints, %d states", c.line(), len(prints.links), len(exact.exact))
+		}
+	}
+}
+
+// What is taken for one state because it will go on alike does: with clients
+// told apart, and with histories told apart, the same invariants break, and at
+// the same depth.
+func TestReductionsLoseNothing(t *testing.T) {
+	for _, c := range smallConfigs {
+		falls := func(x *search) string {
+			depth := func(l link) (n int) {
+				for ; l.choice != 0; l = x.links[l.parent] {
+					n++
+				}
+				return n
+			}
+			at := map[string]int{}
+			for _, b := range x.broken {
+				at[b.breach.how.invariant()] = depth(b.link)
+			}
+			return fmt.Sprint(at)
+		}
+		want := searched(t, c, nil)
+		apart := c
+		apart.NoSymmetry = true
+		named := searched(t, apart, nil)
+		apart = c
+		apart.keepHistory = true
+		told := searched(t, apart, nil)
+		if falls(named) != falls(want) || falls(told) != falls(want) {
+			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", c.line(), falls(want), falls(named), falls(told))
+		}
+		if len(named.links) < len(want.links) || len(told.links) < len(want.links) {
+			t.Errorf("%s: %d states; %d and %d with more told apart", c.line(), len(want.links), len(named.links), len(told.links))
+		}
+	}
+}
+
+// Without a place to stop before the clock is read, a lease that is counted
+// from the reply passes for one that is not.
+func TestLateReadingIsNeeded(t *testing.T) {
+	c := Config{Algorithm: "broken/late-lease", Ticks: 3, Invariants: []string{"exclusion"}}
+	if r := explored(t, c); r.Verdict != Violated {
+		t.Errorf("%v, want it caught", r)
+	}
+	c.Faults.Late = -1
+	if r := explored(t, c); r.Verdict != Safe {
+		t.Errorf("%v: nobody is late, and it is caught: then this test shows nothing", r)
+	}
+}
+
+// Each invariant is broken alone as well as behind another.
+func TestEachInvariantAlone(t *testing.T) {
+	c := Config{Algorithm: "broken/del-setnx", Ticks: 3, Each: true, Faults: Faults{Late: -1}}
+	all := explored(t, c)
+	found := map[string]int{}
+	for _, b := range all.Breaks {
+		found[b.Verdict.Violated] = len(b.Events)
+	}
+	for _, v := range []string{"exclusion", "honesty"} {
+		alone := c
+		alone.Invariants = []string{v}
+		r := explored(t, alone)
+		if r.Verdict != Violated || len(r.Trace.Events) != found[v] {
+			t.Errorf("%s alone: %v; with the others in %d steps", v, r, found[v])
+		}
+	}
+}
+
+// A bound that was reached proves nothing, and says so.
+func TestBoundIsNotSafe(t *testing.T) {
+	r, err := Explore(context.Background(), Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxStates: 1000})
+	if err != nil || r.Verdict != BoundReached || r.Bound != "states" || !strings.Contains(r.String(), "proves nothing") {
+		t.Errorf("%v, %v", r, err)
+	}
+	r, err = Explore(context.Background(), Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxMemory: 1 << 20})
+	if err != nil || r.Verdict != BoundReached || r.Bound != "memory" {
+		t.Errorf("%v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r, err := Explore(ctx, Config{Algorithm: "tx:classic"}); err == nil {
+		t.Errorf("cancelled, it says %v", r)
+	}
+}
+
+// moody does not do the same twice.
+type moody struct {
+	txlock.Guarded
+	mood *int
+}
+
+func (m moody) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	if *m.mood++; *m.mood%3 == 0 {
+		c.Do("PING") //nolint:errcheck
+	}
+	return m.Guarded.Acquire(c, now, key, ttl)
+}
+
+// stubborn recovers from being stopped.
+type stubborn struct{ txlock.Guarded }
+
+func (s stubborn) Release(c redis.Conn, now time.Time, l compat.Lease) (err error) {
+	defer func() { recover() }()
+	return s.Guarded.Release(c, now, l)
+}
+
+func TestUnfitCodeIsNoticed(t *testing.T) {
+	mood := 0
+	for want, make := range map[string]func(func() string) compat.Algorithm{
+		"not deterministic": func(token func() string) compat.Algorithm {
+			return moody{txlock.Guarded{Options: txlock.Options{Token: token}}, &mood}
+		},
+		"recovers from every p": func(token func() string) compat.Algorithm {
+			return stubborn{txlock.Guarded{Options: txlock.Options{Token: token}}}
+		},
+	} {
+		func() {
+			defer func() {
+				if r := fmt.Sprint(recover()); !strings.Contains(r, want) {
+					t.Errorf("%q, want %q", r, want)
+				}
+			}()
+			Explore(context.Background(), Config{New: make, Verify: true, Ticks: 1}) //nolint:errcheck
+		}()
+	}
+}
+
+// getset:classic's release looks at the time it is told: that it was taken for
+// deaf is found out.
+func TestDeafness(t *testing.T) {
+	full, err := Config{Algorithm: "getset:classic", Ticks: 3}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := newSearch(full, newRuns(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	if !heard(func() { x.explore(context.Background()) }) { //nolint:errcheck
+		t.Error("it was not")
+	}
+}
+
+// What a cell takes over from another server's proof is what a search of its
+// own finds.
+func TestProofsCarryOver(t *testing.T) {
+	var f filler
+	for _, a := range []string{"unreaped", "failover"} {
+		for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
+			c := Cell{Algorithm: "tx:classic/published", Server: v, Accident: a, Clients: 2}
+			if err := f.fill(context.Background(), &c); err != nil {
+				t.Fatal(err)
+			}
+			own := Cell{Algorithm: "tx:classic/published", Server: v, Accident: a, Clients: 2}
+			if err := new(filler).fill(context.Background(), &own); err != nil {
+				t.Fatal(err)
+			}
+			if c.States != own.States || fmt.Sprint(c.Breaks) != fmt.Sprint(own.Breaks) {
+				t.Errorf("%s on %s: %d states %v\nby itself: %d states %v", a, v, c.States, c.Breaks, own.States, own.Breaks)
+			}
+		}
+		if n := len(f.proofs[a]); n < 2 || n > 5 {
+			t.Errorf("%s: %d proofs for six servers", a, n)
+		}
+	}
+}

@@ -229,14 +229,14 @@ func (k *walker) take(s stand, m macro) *stand {
 func TestOracle(t *testing.T) {
 	f := Faults{LostReplies: 1, Crash: true}
 	for _, c := range []Config{
-		{Algorithm: "tx:classic", Attempts: 1, Ticks: 2, Faults: f, Bare: true},
-		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: f},
+		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: f, Bare: true},
+		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}},
 		{Algorithm: "tx:classic/published", Attempts: 1, Ticks: 2, Faults: Faults{Unreaped: true}},
-		{Algorithm: "tx:renamed", Attempts: 1, Ticks: 1, Faults: Faults{Cuts: 1, LostRequests: 1, Late: -1}},
+		{Algorithm: "tx:renamed", Attempts: 1, Ticks: 1, Faults: Faults{Cuts: 1, Late: -1}},
 		{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Ticks: 2, Effect: true, Fence: true},
 		{Algorithm: "tx:guarded", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1, Evict: 1}},
 		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, Extend: true, Faults: Faults{Late: 1}},
-		{Algorithm: "getset:classic", Attempts: 2, Ticks: 1, Bare: true, Faults: f},
+		{Algorithm: "getset:classic", Attempts: 2, Bare: true, Faults: Faults{LostRequests: 1, Crash: true}},
 		{Algorithm: "getset:classic+tx:guarded", Attempts: 1, Ticks: 2},
 		{Algorithm: "broken/del-setnx", Attempts: 1, Ticks: 3, Given: []string{"SET {key} t=-2s"}, Faults: Faults{Late: 1}},
 		{Algorithm: "broken/get-del", Attempts: 1, Ticks: 2, Skew: []time.Duration{0, 3 * time.Second}},

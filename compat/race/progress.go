@@ -40,7 +40,7 @@ func (p *probe) free(snap oldredis.Snapshot) (ok bool) {
 		fresh.id = 8
 	}
 	k := compat.New(p.s, unchecked{p.c.algorithm(fresh)}, compat.Options{
-		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 100 * time.Millisecond, MaxPoll: time.Second,
+		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
 	})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
 	return err == nil

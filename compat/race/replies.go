@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -31,25 +32,28 @@ func (r *replies) number(v []any) uint32 {
 }
 
 // replyKey is a string that two replies share exactly if they are equal.
-func replyKey(v any) string {
+func replyKey(v any) string { return string(appendReply(make([]byte, 0, 64), v)) }
+
+func appendReply(b []byte, v any) []byte {
 	switch v := v.(type) {
-	case []any:
-		var b strings.Builder
-		b.WriteByte('[')
-		for _, e := range v {
-			b.WriteString(replyKey(e))
-			b.WriteByte(' ')
-		}
-		b.WriteByte(']')
-		return b.String()
+	case nil:
+		return append(b, '-')
+	case int64:
+		return strconv.AppendInt(append(b, ':'), v, 10)
 	case []byte:
-		return fmt.Sprintf("b%q", v)
+		return append(strconv.AppendInt(append(b, '$'), int64(len(v)), 10), v...)
 	case string:
-		return fmt.Sprintf("s%q", v)
+		return append(strconv.AppendInt(append(b, '+'), int64(len(v)), 10), v...)
 	case redis.Error:
-		return fmt.Sprintf("e%q", string(v))
+		return append(strconv.AppendInt(append(b, '!'), int64(len(v)), 10), v...)
+	case []any:
+		b = append(b, '[')
+		for _, e := range v {
+			b = append(appendReply(b, e), ' ')
+		}
+		return append(b, ']')
 	}
-	return fmt.Sprintf("%T%v", v, v)
+	return fmt.Appendf(b, "%T%v", v, v)
 }
 
 // mapText returns v with every text in it as f has it.

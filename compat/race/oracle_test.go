@@ -228,7 +228,7 @@ func (k *walker) take(s stand, m macro) *stand {
 // same ways to break.
 func TestOracle(t *testing.T) {
 	f := Faults{LostReplies: 1, Crash: true}
-	for _, c := range []Config{
+	for n, c := range []Config{
 		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: f, Bare: true},
 		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}},
 		{Algorithm: "tx:classic/published", Attempts: 1, Ticks: 2, Faults: Faults{Unreaped: true}},
@@ -244,6 +244,9 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "broken/multi-setnx-expire", Attempts: 1, Ticks: 2, Server: "2.6", Faults: Faults{Late: 1}},
 		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
 	} {
+		if underRace && n%4 != 2 {
+			continue
+		}
 		t.Run(c.line(), func(t *testing.T) {
 			t.Parallel()
 			c.NoSymmetry, c.keepHistory = true, true

@@ -57,6 +57,14 @@ func heard(f func()) (yes bool) {
 	return false
 }
 
+// small are the configurations on which the reductions are compared.
+func small() []Config {
+	if underRace {
+		return smallConfigs[6:7]
+	}
+	return smallConfigs
+}
+
 var smallConfigs = []Config{
 	{Algorithm: "tx:classic", Ticks: 3, Each: true, Faults: Faults{Crash: true, LostReplies: 1, Late: -1}},
 	{Algorithm: "tx:classic/published", Ticks: 3, Each: true, Faults: Faults{Unreaped: true, Late: 1}},
@@ -72,7 +80,7 @@ var smallConfigs = []Config{
 // A weak fingerprint takes new states for seen ones, silently: the set of the
 // states themselves is as large.
 func TestFingerprints(t *testing.T) {
-	for _, c := range smallConfigs {
+	for _, c := range small() {
 		prints := searched(t, c, nil)
 		exact := searched(t, c, func(x *search) { x.exact = map[state]bool{} })
 		if len(prints.links) != len(exact.links) || len(exact.exact) < len(exact.links) {
@@ -85,7 +93,7 @@ func TestFingerprints(t *testing.T) {
 // told apart, and with histories told apart, the same invariants break, and at
 // the same depth.
 func TestReductionsLoseNothing(t *testing.T) {
-	for _, c := range smallConfigs {
+	for _, c := range small() {
 		falls := func(x *search) string {
 			depth := func(l link) (n int) {
 				for ; l.choice != 0; l = x.links[l.parent] {
@@ -225,6 +233,9 @@ func TestDeafness(t *testing.T) {
 // What a cell takes over from another server's proof is what a search of its
 // own finds.
 func TestProofsCarryOver(t *testing.T) {
+	if underRace {
+		t.Skip("minutes, and nothing runs at the same time")
+	}
 	var f filler
 	for _, a := range []string{"unreaped", "failover"} {
 		for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {

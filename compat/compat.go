@@ -23,6 +23,7 @@ package compat
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -84,9 +85,24 @@ type Backend interface {
 	Repair(ctx context.Context, now func() time.Time, s State, ttl time.Duration) error
 }
 
+// A Finder is a Backend that can't tell by Inspect alone whether a lease still
+// stands: of several servers some may not answer. Find returns the lease that
+// value stands for, ErrLost if it holds key no more. Adopt and ReleaseToken use it.
+type Finder interface {
+	Find(ctx context.Context, now func() time.Time, key, value string) (Lease, error)
+}
+
 // A Source hands out connections. A *redis.Pool is one.
 type Source interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
+}
+
+// A KeySource is a Source of many servers, each of which has some of the keys: a
+// cluster. GetFor returns a connection to the server that has key; every other
+// key of the same hash slot (see Aux) is there too.
+type KeySource interface {
+	Source
+	GetFor(ctx context.Context, key string) (redis.Conn, error)
 }
 
 // A Lease says that we hold Key until Until, by our own clock.
@@ -126,7 +142,35 @@ type State struct {
 	Clock  string        // whose clock decides: "server" (a TTL) or "clients" (a timestamp)
 	TTL    time.Duration // the key's TTL, or NoTTL
 
+	// Holders are all who hold it, if a lock can have more than one (readers).
+	// Value and Until are then those of the one that keeps others out longest.
+	Holders []Holder
+
 	_ struct{}
+}
+
+// A Holder is one of several who hold a key.
+type Holder struct {
+	Value string
+	Until time.Time // by our clock; zero if it is not known
+}
+
+// Holds reports whether value is on the key, dead or alive.
+func (s State) Holds(value string) bool {
+	if s.Status == StatusFree {
+		return false
+	}
+	return s.Value == value || slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.Value == value })
+}
+
+// until is the end of value's hold; zero if it is not known.
+func (s State) until(value string) time.Time {
+	for _, h := range s.Holders {
+		if h.Value == value {
+			return h.Until
+		}
+	}
+	return s.Until
 }
 
 // NoTTL is the TTL of a key that never expires.

@@ -30,6 +30,10 @@ var (
 	// have run. The lease it carries ends by itself after its TTL.
 	ErrUnknown = errors.New("setnxlock: outcome unknown")
 
+	// ErrAborted means that a release or an extension was not done, because
+	// others touched the key at every turn. The lease is what it was: ask again.
+	ErrAborted = errors.New("setnxlock: not done: others touch the key at every turn")
+
 	// ErrInvalid means that the arguments make no lock: an empty key, a ttl
 	// that the server can't keep. Nothing was sent.
 	ErrInvalid = errors.New("setnxlock: invalid argument")

@@ -145,7 +145,7 @@ func (l *Lock) learn(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.maybe = nil
-	if st.Value == maybe.Value {
+	if st.Holds(maybe.Value) {
 		l.lease = *maybe
 		l.setEnd(maybe.Until)
 	}
@@ -177,8 +177,8 @@ func (l *Lock) over() error {
 // Release gives the lock back. It works when ctx has already ended: it then
 // takes a context of its own, bounded by Options.Cleanup. It returns ErrLost if
 // the lock was not ours any more, and removes nothing then; ErrUnknown if that
-// could not be learned, and then it may be called again: it compares, and never
-// removes another client's lock. After it nothing renews the lock.
+// could not be learned, or ErrAborted, and then it may be called again: it
+// compares, and never removes another client's lock. After it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
 	if l.renewing != nil {
 		l.renewing()
@@ -206,7 +206,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	}
 	l.cancel(nil)
 	l.mu.Lock()
-	l.released = !errors.Is(err, ErrUnknown)
+	l.released = !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrAborted)
 	l.mu.Unlock()
 	l.k.see(Event{Kind: EventReleased, Key: lease.Key, Lease: lease, Took: start.Sub(l.since), Err: err})
 	return err

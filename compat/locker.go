@@ -57,7 +57,7 @@ type Locker struct {
 
 // New returns a Locker that runs a over connections from source.
 func New(source Source, a Algorithm, o Options) *Locker {
-	return NewLocker(&single{source: source, algo: a}, o)
+	return NewLocker(NewBackend(source, a), o)
 }
 
 // NewLocker returns a Locker over a Backend of its own kind.
@@ -148,6 +148,11 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
+	return k.adopt(ctx, key, token, ttl, start)
+}
+
+// adopt is Adopt of a key with its prefix.
+func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*Lock, error) {
 	l, err := k.handedOver(ctx, key, token, ttl)
 	if err != nil {
 		return nil, err
@@ -170,6 +175,10 @@ func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 	if err != nil {
 		return err
 	}
+	return k.releaseToken(ctx, key, token)
+}
+
+func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
 	l, err := k.handedOver(ctx, key, token, k.o.Timeout)
 	if err != nil {
 		return err
@@ -179,14 +188,19 @@ func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 
 // handedOver returns the lease that token stands for.
 func (k *Locker) handedOver(ctx context.Context, key, token string, ttl time.Duration) (Lease, error) {
+	if f, ok := k.backend.(Finder); ok {
+		step, done := k.step(ctx, ttl)
+		defer done()
+		return f.Find(step, k.o.Clock.Now, key, token)
+	}
 	st, err := k.inspect(ctx, key, ttl)
 	if err != nil {
 		return Lease{}, err
 	}
-	if st.Status == StatusFree || st.Value != token {
+	if !st.Holds(token) {
 		return Lease{}, fmt.Errorf("%w: %q does not hold this token", ErrLost, key)
 	}
-	until := st.Until
+	until := st.until(token)
 	if until.IsZero() { // nothing will end it: it is ours until we say otherwise
 		until = k.o.Clock.Now().Add(ttl)
 	}
@@ -260,10 +274,10 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	switch {
 	case err == nil && ctx.Err() != nil:
 		// Taken, but nobody is waiting for it any more.
-		err = k.undo(ctx, l, context.Cause(ctx))
+		err = k.giveBack(ctx, l, context.Cause(ctx))
 	case err == nil && !k.o.Clock.Now().Before(l.Until):
 		// The reply took longer than the lease lasts (any/lease-counted-from-reply).
-		err = k.undo(ctx, l, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
+		err = k.giveBack(ctx, l, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
 	case err != nil && !definite(err):
 		l, err = k.settle(ctx, l, ttl, err)
 	}
@@ -274,7 +288,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 func definite(err error) bool {
 	var u unsent
 	return errors.As(err, &u) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) ||
-		errors.Is(err, ErrForeign) || errors.Is(err, ErrUnsafeServer) || errors.Is(err, ErrInvalid)
+		errors.Is(err, ErrForeign) || errors.Is(err, ErrUnsafeServer) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrAborted)
 }
 
 // settle learns by reading the key, on another connection, whether an attempt
@@ -292,9 +306,9 @@ func (k *Locker) settle(ctx context.Context, l Lease, ttl time.Duration, why err
 	switch {
 	case err != nil:
 		return l, k.undo(ctx, l, why)
-	case st.Value != l.Value && st.Status != StatusFree && st.Status != StatusDead:
+	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
 		return l, &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
-	case st.Value != l.Value:
+	case !st.Holds(l.Value):
 		return l, fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
 	}
 	step, done := k.step(ctx, ttl)
@@ -311,14 +325,19 @@ func (k *Locker) settle(ctx context.Context, l Lease, ttl time.Duration, why err
 	return next, nil
 }
 
-// undo gives back, in a context of its own, what may have been taken, and
-// returns why; or, if that is not known to have worked, ErrUnknown too. The
-// release compares: undoing what was never done must not remove another
-// client's lock (any/release-of-unknown).
+// undo gives back what may have been taken, and returns why; or ErrUnknown if
+// it can't be told whether what the key holds is ours.
 func (k *Locker) undo(ctx context.Context, l Lease, why error) error {
 	if l.Ambiguous {
 		return &UnknownError{Lease: l, Err: why}
 	}
+	return k.giveBack(ctx, l, why)
+}
+
+// giveBack releases, in a context of its own, and returns why; or, if that is
+// not known to have worked, ErrUnknown too. The release compares: undoing what
+// was never done must not remove another client's lock (any/release-of-unknown).
+func (k *Locker) giveBack(ctx context.Context, l Lease, why error) error {
 	step, done := k.cleanup(ctx)
 	defer done()
 	err := k.backend.Release(step, k.o.Clock.Now, l)
@@ -336,16 +355,16 @@ func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease,
 		step, done := k.step(ctx, ttl)
 		next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
 		done()
-		if err == nil || definite(err) {
+		if err == nil || definite(err) || errors.Is(err, ErrUnknown) {
 			return next, err
 		}
 		st, readErr := k.inspect(ctx, l.Key, ttl)
 		switch {
 		case readErr != nil:
 			return next, err
-		case st.Value == next.Value && next.Value != l.Value:
+		case st.Holds(next.Value) && next.Value != l.Value:
 			return next, nil
-		case st.Value != l.Value:
+		case !st.Holds(l.Value):
 			return l, fmt.Errorf("%w: %q", ErrLost, l.Key)
 		case try == 2 || ctx.Err() != nil:
 			return l, err // the key holds l still: extended or not, its end is l's at the earliest
@@ -374,9 +393,9 @@ func (k *Locker) release(ctx context.Context, l Lease) error {
 		switch {
 		case readErr != nil:
 			return &UnknownError{Lease: l, Err: err}
-		case st.Value != l.Value && inTime:
+		case !st.Holds(l.Value) && inTime:
 			return nil // it got through
-		case st.Value != l.Value:
+		case !st.Holds(l.Value):
 			return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
 		}
 	}

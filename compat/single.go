@@ -21,6 +21,10 @@ type single struct {
 	checked atomic.Bool // the server was found safe, and no connection has broken since
 }
 
+// NewBackend returns the Backend of a on one server, or on the servers of a
+// KeySource: for a lock that is made of several.
+func NewBackend(source Source, a Algorithm) Backend { return &single{source: source, algo: a} }
+
 // unsent is an error that came before anything was sent: the step did not run.
 type unsent struct{ error }
 
@@ -28,11 +32,11 @@ func (e unsent) Unwrap() error { return e.error }
 
 // do runs one step over a connection of its own. Before it borrows one it asks
 // whether the context is done: redigo would kill a healthy connection for it.
-func (s *single) do(ctx context.Context, step func(redis.Conn) error) error {
+func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error) error {
 	if ctx.Err() != nil {
 		return unsent{context.Cause(ctx)}
 	}
-	c, err := s.source.GetContext(ctx)
+	c, err := s.connection(ctx, key)
 	if err != nil {
 		if c != nil {
 			c.Close()
@@ -53,12 +57,19 @@ func (s *single) do(ctx context.Context, step func(redis.Conn) error) error {
 	return err
 }
 
+func (s *single) connection(ctx context.Context, key string) (redis.Conn, error) {
+	if k, ok := s.source.(KeySource); ok {
+		return k.GetFor(ctx, key)
+	}
+	return s.source.GetContext(ctx)
+}
+
 func (s *single) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
 	if err := s.check(ctx, key); err != nil {
 		return Lease{Key: key}, unsent{err}
 	}
 	l := Lease{Key: key}
-	err := s.do(ctx, func(c redis.Conn) (err error) {
+	err := s.do(ctx, key, func(c redis.Conn) (err error) {
 		l, err = s.algo.Acquire(c, now(), key, ttl)
 		return err
 	})
@@ -67,7 +78,7 @@ func (s *single) Acquire(ctx context.Context, now func() time.Time, key string, 
 
 func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
 	next := l
-	err := s.do(ctx, func(c redis.Conn) (err error) {
+	err := s.do(ctx, l.Key, func(c redis.Conn) (err error) {
 		next, err = s.algo.Extend(c, now(), l, ttl)
 		return err
 	})
@@ -81,10 +92,10 @@ const staleAtMost = 16
 // again is do for a step that can be repeated without harm, because it only
 // reads: it goes on to the next connection as long as the one it got turns out
 // to be closed.
-func (s *single) again(ctx context.Context, step func(redis.Conn) error) error {
+func (s *single) again(ctx context.Context, key string, step func(redis.Conn) error) error {
 	var err error
 	for range staleAtMost {
-		if err = s.do(ctx, step); !closed(err) {
+		if err = s.do(ctx, key, step); !closed(err) {
 			break
 		}
 	}
@@ -99,12 +110,12 @@ func closed(err error) bool {
 }
 
 func (s *single) Release(ctx context.Context, now func() time.Time, l Lease) error {
-	return s.do(ctx, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
+	return s.do(ctx, l.Key, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
 }
 
 func (s *single) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
 	st := State{Key: key, TTL: NoTTL}
-	err := s.again(ctx, func(c redis.Conn) (err error) {
+	err := s.again(ctx, key, func(c redis.Conn) (err error) {
 		st, err = s.algo.Inspect(c, now(), key)
 		return err
 	})
@@ -116,7 +127,7 @@ func (s *single) Repair(ctx context.Context, now func() time.Time, st State, ttl
 	if !ok {
 		return ErrHeld
 	}
-	return s.do(ctx, func(c redis.Conn) error { return r.Repair(c, now(), st, ttl) })
+	return s.do(ctx, st.Key, func(c redis.Conn) error { return r.Repair(c, now(), st, ttl) })
 }
 
 // check asks the algorithm, once, whether it is safe on this server. A proxy
@@ -129,7 +140,7 @@ func (s *single) check(ctx context.Context, key string) error {
 	}
 	var err error
 	for try := 0; try < 2; try++ {
-		err = s.do(ctx, func(c redis.Conn) error { return checker.Check(c, key) })
+		err = s.do(ctx, key, func(c redis.Conn) error { return checker.Check(c, key) })
 		if err == nil {
 			s.checked.Store(true)
 			return nil
@@ -138,7 +149,7 @@ func (s *single) check(ctx context.Context, key string) error {
 		if ctx.Err() != nil || errors.As(err, new(unsent)) || errors.Is(err, ErrUnsafeServer) || errors.As(err, &e) {
 			return err
 		}
-		if s.again(ctx, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+		if s.again(ctx, key, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
 			return err
 		}
 	}

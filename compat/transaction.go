@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,8 +27,8 @@ func Pipe(c redis.Conn, cmds ...Cmd) ([]any, error) {
 	return replies, err
 }
 
-// errAborted says that EXEC did nothing because a watched key was touched.
-var errAborted = errors.New("setnxlock: EXEC aborted: a watched key has changed")
+// aborts is how often IfHolds lets an EXEC be aborted.
+const aborts = 8
 
 // Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies,
 // nil if EXEC did nothing because a watched key was touched. It looks at every
@@ -106,12 +105,12 @@ func Unwatch(c redis.Conn) {
 //	MULTI; cmds…; EXEC         nil: somebody touched the key in between
 //
 // An EXEC that aborts while the key still holds our value was aborted by a
-// renewal of ours, or by a server that counts a refused SETNX as a touch
-// (tx/renewal-aborts-release, tx/contender-aborts-release): it is tried once
-// more. The commands must not create the key: before Redis 6.0.9 a watched key
+// renewal of ours, by a repair, or by a server that counts a refused SETNX as a
+// touch (tx/renewal-aborts-release, tx/contender-aborts-release): it did not
+// run, and is tried again, a few times. The commands must not create the key: before Redis 6.0.9 a watched key
 // may expire without EXEC noticing (tx/extend-resurrects).
 func IfHolds(c redis.Conn, l Lease, cmds ...Cmd) ([]any, error) {
-	for try := 0; try < 2; try++ {
+	for range aborts {
 		value, exists, err := Watch(c, l.Key)
 		if err != nil {
 			return nil, err
@@ -125,5 +124,5 @@ func IfHolds(c redis.Conn, l Lease, cmds ...Cmd) ([]any, error) {
 			return replies, err
 		}
 	}
-	return nil, errAborted
+	return nil, ErrAborted
 }

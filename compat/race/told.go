@@ -63,10 +63,12 @@ func kindOf(err error) uint64 {
 		return 3
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
 		return 4
-	case errors.As(err, &e):
+	case errors.Is(err, compat.ErrAborted):
 		return 5
+	case errors.As(err, &e):
+		return 6
 	}
-	return 6
+	return 7
 }
 
 // told is the algorithm as the explored Locker sees it: without its Check, which

@@ -1,0 +1,106 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A handle survives its way through a string, whatever the key and the token are,
+// and one that was cut or changed anywhere is no handle.
+func FuzzHandle(f *testing.F) {
+	f.Add("nightly-report", "94213c24deadbeef94213c24deadbeef")
+	f.Add("a}b\x00 ü", "1795238718.058123456789")
+	f.Add("k", "x")
+	f.Fuzz(func(t *testing.T, key, token string) {
+		if key == "" || token == "" {
+			return
+		}
+		h := compat.Handle{Key: key, Token: token}
+		s := h.String()
+		if got, err := compat.ParseHandle(s); err != nil || got != h {
+			t.Fatalf("%q came back as %+v, %v", s, got, err)
+		}
+		for i := range s {
+			if _, err := compat.ParseHandle(s[:i]); !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("%q, cut after %d: %v", s, i, err)
+			}
+		}
+		b := []byte(s)
+		for i := range b {
+			was := b[i]
+			b[i] = 'A'
+			if was == 'A' {
+				b[i] = 'B'
+			}
+			if _, err := compat.ParseHandle(string(b)); !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("%q, changed at %d: %v", b, i, err)
+			}
+			b[i] = was
+		}
+	})
+}
+
+// A lock that is handed over stays held, is renewed by nobody until it is
+// adopted, and then is its new holder's alone.
+func TestHandOver(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{
+		"tx:renamed": txlock.Renamed{Options: txlock.Options{Fence: true}}, "getset:guarded": getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oldredis.Run(t, "2.4")
+			ctx := t.Context()
+			from := compat.New(s, a, compat.Options{Prefix: "p:", Renew: true})
+			to := compat.New(s, a, compat.Options{Prefix: "p:", Renew: true})
+			lock, err := from.TryLock(ctx, "k", 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := lock.HandOver(ctx)
+			if err != nil || h.Key != "p:k" {
+				t.Fatalf("%+v, %v", h, err)
+			}
+			if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrHandedOver) {
+				t.Errorf("the context ended with %v", cause)
+			}
+			if err := lock.Release(ctx); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("Release of a lock that was handed over: %v", err)
+			}
+			if _, err := lock.HandOver(ctx); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("a second HandOver: %v", err)
+			}
+			if _, err := to.TryLock(ctx, "k", 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("between the two holders: %v, want ErrHeld", err)
+			}
+			h, err = compat.ParseHandle(h.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := compat.New(s, a, compat.Options{Prefix: "q:"}).AdoptHandle(ctx, h, 10*time.Second); !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("adopted under another prefix: %v", err)
+			}
+			adopted, err := to.AdoptHandle(ctx, h, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if adopted.Fence() <= lock.Fence() {
+				t.Errorf("adopted with fence %d, it was %d", adopted.Fence(), lock.Fence())
+			}
+			if err := from.ReleaseHandle(ctx, adopted.Handle()); err != nil {
+				t.Errorf("ReleaseHandle: %v", err)
+			}
+			if err := adopted.Release(ctx); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("Release after ReleaseHandle: %v", err)
+			}
+			if _, err := to.AdoptHandle(ctx, h, 20*time.Second); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("adopted after the release: %v", err)
+			}
+		})
+	}
+}

@@ -1,52 +1,105 @@
-// Package realredis starts a real redis-server for the length of a test.
+// Package realredis starts real Redis servers for the length of a test.
 package realredis
 
 import (
 	"errors"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// Start runs the redis-server on the PATH on a free port of 127.0.0.1, without
-// persistence, with args as further options ("--rename-command", "EVAL", ""),
-// and ends it, by its process id, with the test. It returns the address. A
-// machine without redis-server fails the test: what was not tested must be seen
-// (Debian's package is redis-server; .ci/run installs it).
+// Start is Run, for a test that only wants the address.
 func Start(t testing.TB, args ...string) string {
 	t.Helper()
+	return Run(t, args...).Addr
+}
+
+// A Server is a redis-server that runs.
+type Server struct {
+	Addr string // 127.0.0.1:port
+
+	t     testing.TB
+	args  []string
+	p     *os.Process
+	ended chan struct{}
+}
+
+// Run runs the redis-server on the PATH on a free port of 127.0.0.1, without
+// persistence, with args as further options ("--rename-command", "EVAL", ""),
+// and ends it, by its process id, with the test. A machine without redis-server
+// fails the test: what was not tested must be seen (Debian's package is
+// redis-server; .ci/run installs it).
+func Run(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t}
+	for try := 0; ; try++ {
+		s.Addr = freeAddr(t)
+		_, port, _ := net.SplitHostPort(s.Addr)
+		s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)
+		err := s.start()
+		if err == nil {
+			t.Cleanup(s.Kill)
+			return s
+		}
+		s.Kill()
+		if try == 3 { // the port was taken between our look and its start
+			t.Fatalf("redis-server on %s: %v", s.Addr, err)
+		}
+	}
+}
+
+func (s *Server) start() error {
+	s.t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Fatal("no redis-server on the PATH: this test needs a real one (Debian: apt-get install redis-server)")
+		s.t.Fatal("no redis-server on the PATH: this test needs a real one (Debian: apt-get install redis-server)")
 	}
-	for try := 0; ; try++ {
-		addr := freeAddr(t)
-		_, port, _ := net.SplitHostPort(addr)
-		cmd := exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan struct{})
-		go func() {
-			cmd.Wait() //nolint:errcheck // killed: always an error
-			close(ended)
-		}()
-		stop := func() {
-			cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
-			<-ended
-		}
-		if err := answers(addr, ended); err == nil {
-			t.Cleanup(stop)
-			return addr
-		} else if try == 3 { // the port was taken between our look and its start
-			t.Fatalf("redis-server on %s: %v", addr, err)
-		}
-		stop()
+	cmd := exec.Command(path, s.args...)
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	s.p, s.ended = cmd.Process, ended
+	go func() {
+		cmd.Wait() //nolint:errcheck // killed: always an error
+		close(ended)
+	}()
+	return answers(s.Addr, ended)
+}
+
+// Kill ends the server at once, as kill -9 does, and waits until it has ended.
+func (s *Server) Kill() {
+	s.p.Kill() //nolint:errcheck // it may have ended by itself
+	<-s.ended
+}
+
+// Restart starts the server again, empty, on its old address.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		s.t.Fatalf("redis-server on %s, again: %v", s.Addr, err)
+	}
+}
+
+// Stop has the server stand still (SIGSTOP): it answers nothing and keeps its
+// connections, as a machine that swaps, or a network that drops, does.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends what Stop began.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.p.Signal(sig); err != nil {
+		s.t.Errorf("redis-server on %s: %v: %v", s.Addr, sig, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestInvalid(t *testing.T) {
 		if !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%T, key %q, ttl %v: %v, want ErrInvalid", c.a, c.key, c.ttl, err)
 		}
-		for _, cmd := range net.sent {
+		for _, cmd := range net.Sent() {
 			if strings.Contains("SETNX SETEX GETSET EXPIRE", cmd) && w.value(c.key) != "" {
 				t.Errorf("%T, ttl %v: %s was sent", c.a, c.ttl, cmd)
 			}
@@ -163,16 +163,16 @@ level=INFO msg="lock released" key=p:k took=0s
 // Nothing renews after a release, however the two meet.
 func TestNoRenewalAfterRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		net := &network{Source: w.server}
-		k := compat.New(net, a, compat.Options{Clock: w.clock, Renew: true})
+		net := new(network)
+		k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Renew: true})
 		l := try(t, k, "k")
 		w.clock.Add(ttl) // three renewals
 		if err := l.Release(background); err != nil {
 			t.Fatal(err)
 		}
-		sent := net.count()
+		sent := net.Count()
 		w.clock.Add(ttl)
-		if n := net.count(); n != sent {
+		if n := net.Count(); n != sent {
 			t.Errorf("%d commands were sent after the release", n-sent)
 		}
 		if w.value("k") != "" {
@@ -204,11 +204,11 @@ func TestFailedRenewalIsTriedSooner(t *testing.T) {
 	k, net := w.client(txlock.Renamed{})
 	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 		for range 3 {
-			net.lose(func(int, string) fault { return lostRequest })
+			net.Lose(func(int, string) fault { return lostRequest })
 			w.wake(ttl / 3) // a renewal is due, and fails
-			net.lose(nil)
+			net.Lose(nil)
 			w.wake(ttl / 20) // it is tried again
-			if net.count() == 0 {
+			if net.Count() == 0 {
 				t.Errorf("nothing was sent %v after a failed renewal", ttl/20)
 			}
 		}

@@ -33,7 +33,7 @@ func TestCrashWhileHolding(t *testing.T) {
 		if w.value("k") != l.Token() {
 			t.Errorf("the key holds %q, the heir's token is %q", w.value("k"), l.Token())
 		}
-		if n := net.count(); n > 120 {
+		if n := net.Count(); n > 120 {
 			t.Errorf("waiting for %v took %d commands", ttl, n)
 		}
 	})
@@ -72,13 +72,13 @@ func TestTwoTakersOfOneDeadLease(t *testing.T) {
 				two, _ := w.client(a)
 				var second *compat.Lock
 				var secondErr error
-				net.after = func(i int, _ string) {
+				net.Ran = func(i int, _ string) {
 					if i == n {
 						second, secondErr = two.TryLock(background, "k", ttl)
 					}
 				}
 				first, firstErr := one.TryLock(background, "k", ttl)
-				if net.count() < n {
+				if net.Count() < n {
 					break
 				}
 				if (firstErr == nil) == (secondErr == nil) {
@@ -114,7 +114,7 @@ func TestLoserOverwrites(t *testing.T) {
 		loser, net := w.client(a)
 		winner, _ := w.client(a)
 		var won *compat.Lock
-		net.after = func(_ int, name string) {
+		net.Ran = func(_ int, name string) {
 			if name == "GET" && won == nil {
 				won = try(t, winner, "k")
 			}
@@ -145,7 +145,7 @@ func TestStaleGetsetSetsBack(t *testing.T) {
 
 		delayed, net := w.client(a)
 		var holder *compat.Lock
-		net.after = func(_ int, cmd string) {
+		net.Ran = func(_ int, cmd string) {
 			if cmd != "GET" || holder != nil {
 				return
 			}
@@ -214,7 +214,7 @@ func TestRenewalAcrossAPause(t *testing.T) {
 		first := true
 		var holder *compat.Lock
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
-			net.lose(func(int, string) fault { // the renewal's first command is where the process stops
+			net.Lose(func(int, string) fault { // the renewal's first command is where the process stops
 				if first {
 					first = false
 					close(paused)
@@ -248,12 +248,12 @@ func TestServerGone(t *testing.T) {
 		k, net := w.client(a)
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 			w.clock.Add(ttl / 6)
-			net.lose(func(int, string) fault { return lostRequest })
+			net.Lose(func(int, string) fault { return lostRequest })
 			left := w.until(ctx.Done())
 			if left >= ttl || left < ttl/2 {
 				t.Errorf("ended %v after the server had gone, the lease was %v", left, ttl)
 			}
-			net.lose(nil)
+			net.Lose(nil)
 			return context.Cause(ctx)
 		})
 		if !errors.Is(err, compat.ErrLost) {
@@ -287,7 +287,7 @@ func TestCrashSafeVariants(t *testing.T) {
 		for n := 1; n <= 6; n++ {
 			w := newWorld(t, "2.4")
 			k, net := w.client(a)
-			net.lose(func(i int, _ string) fault {
+			net.Lose(func(i int, _ string) fault {
 				if i >= n {
 					return lostRequest // and nothing arrives any more: the client is dead
 				}
@@ -368,7 +368,7 @@ func TestTTLRepairRevives(t *testing.T) {
 		try(t, dead, "k")
 		w.clock.Add(ttl + 990*time.Millisecond)
 		k, net := w.client(txlock.Classic{TTLRepair: txlock.RepairPublished})
-		net.after = func(_ int, name string) {
+		net.Ran = func(_ int, name string) {
 			if name == "SETNX" {
 				w.server.AdvanceLazy(20 * time.Millisecond) // it expires, and is not reaped yet
 			}
@@ -396,15 +396,15 @@ func TestCancelledAtEachPoint(t *testing.T) {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithCancel(background)
-				net.lose(nil)
-				net.after = func(i int, _ string) {
+				net.Lose(nil)
+				net.Ran = func(i int, _ string) {
 					if i == n {
 						cancel()
 					}
 				}
 				l, err := k.Lock(ctx, "k", ttl)
-				net.after = nil
-				if net.count() < n { // it was over before
+				net.Ran = nil
+				if net.Count() < n { // it was over before
 					cancel()
 					if err != nil {
 						t.Fatal(err)
@@ -432,7 +432,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		var err error
 		done := inBackground(func() { _, err = k.Lock(ctx, "k", ttl) })
-		for net.count() < 6 { // it has been refused, and has looked again
+		for net.Count() < 6 { // it has been refused, and has looked again
 			w.clock.Add(50 * time.Millisecond)
 		}
 		cancel()
@@ -536,9 +536,10 @@ func TestFenceOfAResolvedAcquire(t *testing.T) {
 		if err := before.Release(background); err != nil {
 			t.Fatal(err)
 		}
-		net.lose(func(_ int, name string) fault {
-			if name == "EXEC" && net.fault != nil {
-				net.fault = nil
+		lost := false
+		net.Lose(func(_ int, name string) fault {
+			if name == "EXEC" && !lost {
+				lost = true
 				return lostReply
 			}
 			return none
@@ -561,7 +562,7 @@ func TestUnknownTakeover(t *testing.T) {
 	try(t, dead, "k")
 	w.clock.Add(ttl + time.Second)
 	k, net := w.client(getsetlock.Classic{})
-	net.lose(func(_ int, name string) fault {
+	net.Lose(func(_ int, name string) fault {
 		if name == "GETSET" {
 			return lostReply
 		}

@@ -4,17 +4,31 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
+// told are the packages of algorithms: the ones that are there.
+func told(t *testing.T) []string {
+	t.Helper()
+	dirs := []string{"../getsetlock", "../txlock"}
+	for _, dir := range []string{"setlock", "rwlock"} {
+		if _, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
 // The algorithms are told the time and given a connection: no clock, timer,
 // goroutine, channel or context stands in them, so that the engine alone waits
 // and the explorer can run them as they ship.
 func TestAlgorithmsAreTold(t *testing.T) {
-	for _, dir := range []string{"../getsetlock", "../txlock"} {
+	for _, dir := range told(t) {
 		for _, f := range parse(t, dir) {
 			ast.Inspect(f.file, func(n ast.Node) bool {
 				switch n := n.(type) {
@@ -42,7 +56,7 @@ func TestAlgorithmsAreTold(t *testing.T) {
 
 // Every package has one package comment, and it begins as Go's do.
 func TestPackageComments(t *testing.T) {
-	for _, dir := range []string{".", "../getsetlock", "../txlock", "server", "auto", "oldredis", "oldredis/realredis", "race", "race/catalogue"} {
+	for _, dir := range packages(t) {
 		var docs []string
 		name := ""
 		for _, f := range parse(t, dir) {
@@ -55,6 +69,28 @@ func TestPackageComments(t *testing.T) {
 			t.Errorf("%s has %d package comments, want one that begins with its name", dir, len(docs))
 		}
 	}
+}
+
+// packages are the directories of the module that have Go files, but for commands.
+func packages(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); path == "../cmd" || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
+			return fs.SkipDir
+		}
+		if files, _ := filepath.Glob(filepath.Join(path, "*.go")); len(files) > 0 {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	if err != nil || len(dirs) < 9 {
+		t.Fatalf("the packages of the module: %q, %v", dirs, err)
+	}
+	return dirs
 }
 
 // Imports point one way, and a program that imports a lock compiles redigo and

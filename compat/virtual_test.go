@@ -42,8 +42,8 @@ func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
 
 // skewed returns a client whose clock is ahead by skew.
 func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *network) {
-	net := &network{Source: w.server}
-	return compat.New(net, a, compat.Options{Clock: ahead{w.clock, skew, w.timers}, Rand: func() float64 { return 0 }}), net
+	net := new(network)
+	return compat.New(net.Over(w.server), a, compat.Options{Clock: ahead{w.clock, skew, w.timers}, Rand: func() float64 { return 0 }}), net
 }
 
 // ahead is a clock that runs with the mock but shows another time.

@@ -1,0 +1,210 @@
+// Package conformance is the suite that every lock of this module passes, on
+// every server it says it is safe on: that it excludes, that nobody but the
+// holder gives it back, that it ends when its holder dies and not before, that
+// it can be extended, renewed, adopted and handed over, that fences grow, and
+// that whatever single message is lost the caller is told the truth. Where a
+// lock is not safe it must refuse, by name, and write nothing.
+//
+// A lock on one server is an [Algorithm], and [Everywhere] runs it on all
+// [Servers]: the embedded Redis in each of its versions, a real redis-server, and the
+// addresses in SETNXLOCK_TEST_REDIS. A lock made of several servers or keys is a
+// [Lock], and [Run] runs one. Both serve locks that are not of this module too:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Everywhere(t, conformance.Algorithm{
+//			Name: "mine",
+//			New:  func(fence bool) compat.Algorithm { return mine.Lock{Fence: fence} },
+//			Safe: func(s conformance.Server) bool { return !s.Older("2.6.12") && s.Scripts },
+//		})
+//	}
+//
+//	func TestMain(m *testing.M) { conformance.Main(m) }
+//
+// Every key that the suite uses begins with a random prefix, and is removed.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"go.uber.org/goleak"
+)
+
+// A Lock is one kind of lock where it runs, and what may be expected of it.
+type Lock struct {
+	Name    string // for the log: "tx:renamed"
+	Server  string // for the log: "oldredis-2.4"
+	Version string // the server's, for the log; "" if there is none to tell
+
+	// New returns a client, made with o. Every Source that it uses it uses
+	// through wrap: that is where the suite loses messages.
+	New func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker
+
+	// Rival returns a client that New's must keep out. nil: New.
+	Rival func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker
+
+	// Shared says that New's clients hold a key together: readers. Rival is
+	// then the writer.
+	Shared bool
+
+	// Key makes a key that can be locked of a name. nil: the name itself.
+	Key func(name string) string
+
+	// Sources are all servers that the lock writes to.
+	Sources []compat.Source
+
+	// Keys are what a lock of key may leave there, for the suite to look for after a
+	// refusal and to remove at the end. nil: prefix+key and its fence.
+	Keys func(prefix, key string) []string
+
+	Fence     bool          // New's clients draw fences
+	Ambiguous bool          // its values are not its own: a reply that was lost may stay unknown
+	Refuses   bool          // it is not safe here, and must say so
+	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
+}
+
+// Run runs the suite over l, its checks in parallel, and logs a line with the
+// verdict.
+func Run(t *testing.T, l Lock) {
+	t.Helper()
+	if l.Rival == nil {
+		if l.Shared {
+			t.Fatalf("%s is shared, and there is no Rival that it keeps out", l.Name)
+		}
+		l.Rival = l.New
+	}
+	if l.Key == nil {
+		l.Key = func(name string) string { return name }
+	}
+	if l.Keys == nil {
+		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.FenceKey(prefix + key)} }
+	}
+	if l.TTL == 0 {
+		l.TTL = time.Second
+	}
+	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
+	t.Cleanup(func() { c.clean(t) })
+	if l.Refuses {
+		why := c.refuses(t)
+		t.Logf("%-20s Redis %-8s %-24s refused: %v", l.Server, l.Version, l.Name, why)
+		return
+	}
+	for _, check := range checks {
+		t.Run(check.name, func(t *testing.T) { t.Parallel(); check.run(c, t) })
+	}
+	t.Cleanup(func() { // after the parallel checks
+		verdict := "holds"
+		if t.Failed() {
+			verdict = "FAILS"
+		}
+		t.Logf("%-20s Redis %-8s %-24s %s", l.Server, l.Version, l.Name, verdict)
+	})
+}
+
+// Main is a TestMain: it lets the many checks that only wait for a lease to end
+// wait together, and fails if a lock left a goroutine behind.
+func Main(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "128") //nolint:errcheck // a flag that exists
+	goleak.VerifyTestMain(m)
+}
+
+// A suite is a Lock under test.
+type suite struct {
+	Lock
+	prefix string
+	keys   sync.Map // names that were used
+}
+
+func plain(s compat.Source) compat.Source { return s }
+
+func (c *suite) options() compat.Options {
+	return compat.Options{Prefix: c.prefix, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Cleanup: 5 * time.Second}
+}
+
+// client is a client of its own.
+func (c *suite) client() *compat.Locker { return c.New(plain, c.options()) }
+
+// rival is another, which the first keeps out.
+func (c *suite) rival() *compat.Locker { return c.Rival(plain, c.options()) }
+
+// take takes a key that nobody holds. Among readers it may have to wait: a
+// writer that was refused may have left word that it waits.
+func (c *suite) take(ctx context.Context, k *compat.Locker, key string, ttl time.Duration) (*compat.Lock, error) {
+	if c.Shared {
+		return k.Lock(ctx, key, ttl)
+	}
+	return k.TryLock(ctx, key, ttl)
+}
+
+func (c *suite) key(name string) string {
+	key := c.Key(name)
+	c.keys.Store(key, true)
+	return key
+}
+
+func (c *suite) clean(t *testing.T) {
+	ctx := within(t, 10*time.Second)
+	c.keys.Range(func(k, _ any) bool {
+		for _, source := range c.Sources {
+			for _, key := range c.Keys(c.prefix, k.(string)) {
+				if _, err := do(ctx, source, key, "DEL", key); err != nil {
+					t.Errorf("cleaning up: %v", err)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// do runs one command on the server of source that has key.
+func do(ctx context.Context, source compat.Source, key, name string, args ...any) (any, error) {
+	conn, err := connection(ctx, source, key)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Do(name, args...)
+}
+
+func connection(ctx context.Context, source compat.Source, key string) (redis.Conn, error) {
+	if k, ok := source.(compat.KeySource); ok {
+		return k.GetFor(ctx, key)
+	}
+	return source.GetContext(ctx)
+}
+
+// refuses: on a server where it excludes nobody the lock says so, by name, and
+// writes nothing.
+func (c *suite) refuses(t *testing.T) error {
+	ctx := within(t, 10*time.Second)
+	key := c.key("refused")
+	_, err := c.client().TryLock(ctx, key, 10*time.Second)
+	var unsafe *compat.UnsafeServerError
+	if !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Fatalf("TryLock on a server without what it needs: %v, want ErrUnsafeServer", err)
+	}
+	if unsafe.Why == "" || unsafe.Use == "" {
+		t.Errorf("refused without reason or remedy: %+v", unsafe)
+	}
+	for _, source := range c.Sources {
+		for _, written := range c.Keys(c.prefix, key) {
+			if n, err := redis.Int(do(ctx, source, written, "EXISTS", written)); err != nil || n != 0 {
+				t.Errorf("EXISTS %q after the refusal: %d, %v; want 0", written, n, err)
+			}
+		}
+	}
+	return err
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,53 @@
+package conformance_test
+
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+// TestConformance runs the suite over every lock on one key of one server.
+func TestConformance(t *testing.T) { conformance.Everywhere(t, locks()...) }
+
+func locks() []conformance.Algorithm {
+	watch := func(since string) func(conformance.Server) bool {
+		return func(s conformance.Server) bool { return s.Transactions && !s.Older(since) }
+	}
+	getset := func(name string, d getsetlock.Dialect) []conformance.Algorithm {
+		return []conformance.Algorithm{{
+			Name: "getset:classic/" + name, Ambiguous: !d.Nonce,
+			New: func(fence bool) compat.Algorithm {
+				return getsetlock.Classic{Options: getsetlock.Options{Dialect: d, Fence: fence}}
+			},
+		}, {
+			Name: "getset:guarded/" + name, Ambiguous: !d.Nonce, Safe: watch("2.2"),
+			New: func(fence bool) compat.Algorithm {
+				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Fence: fence}}
+			},
+		}}
+	}
+	tx := func(name, since string, lock func(txlock.Options) compat.Algorithm) []conformance.Algorithm {
+		return []conformance.Algorithm{{
+			Name: name, Safe: watch(since),
+			New: func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence}) },
+		}, {
+			Name: name + "/millis", Safe: watch("2.6"),
+			New: func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence, Millis: true}) },
+		}}
+	}
+	var all []conformance.Algorithm
+	for _, list := range [][]conformance.Algorithm{
+		getset("float", getsetlock.Float), getset("seconds", getsetlock.Seconds), getset("millis", getsetlock.Millis), getset("nanos", getsetlock.Nanos),
+		tx("tx:classic", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
+		tx("tx:guarded", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
+		tx("tx:renamed", "2.4", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
+	} {
+		all = append(all, list...)
+	}
+	return all
+}

@@ -1,0 +1,163 @@
+package conformance
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A Fault is what a Network does to one command.
+type Fault int
+
+const (
+	None        Fault = iota
+	LostRequest       // never arrives; the connection is gone
+	LostReply         // runs, but the connection is gone before its reply
+)
+
+// A Network can lose the n-th command sent through it, whatever servers are
+// behind. Commands are counted from 1 over all its connections. Those of one
+// pipelined write are delivered one by one, so that a loss can cut between them. The
+// zero value loses nothing.
+type Network struct {
+	// Ran, if it is not nil, is called when command n has run.
+	Ran func(n int, name string)
+
+	mu    sync.Mutex
+	sent  []string // every command that was meant to be sent
+	fault func(n int, name string) Fault
+}
+
+// Over returns source through the network.
+func (n *Network) Over(source compat.Source) compat.Source { return &cable{source, n} }
+
+// Lose makes the next commands fail as f says, counted from here. nil: none.
+func (n *Network) Lose(f func(n int, name string) Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent, n.fault = nil, f
+}
+
+// Sent are the names of the commands that were meant to be sent since Lose.
+func (n *Network) Sent() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.sent...)
+}
+
+// Count is how many there are.
+func (n *Network) Count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.sent)
+}
+
+func (n *Network) next(name string) (int, Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent = append(n.sent, name)
+	if n.fault == nil {
+		return len(n.sent), None
+	}
+	return len(n.sent), n.fault(len(n.sent), name)
+}
+
+// A cable is a Source behind a Network.
+type cable struct {
+	source compat.Source
+	net    *Network
+}
+
+func (c *cable) GetContext(ctx context.Context) (redis.Conn, error) {
+	conn, err := c.source.GetContext(ctx)
+	return &faultyConn{Conn: conn, net: c.net}, err
+}
+
+// GetFor makes a cluster a cluster behind the network too.
+func (c *cable) GetFor(ctx context.Context, key string) (redis.Conn, error) {
+	conn, err := connection(ctx, c.source, key)
+	return &faultyConn{Conn: conn, net: c.net}, err
+}
+
+type faultyConn struct {
+	redis.Conn
+	net     *Network
+	pending []compat.Cmd
+	dead    error
+}
+
+func (c *faultyConn) Err() error {
+	if c.dead != nil {
+		return c.dead
+	}
+	return c.Conn.Err()
+}
+
+func (c *faultyConn) Send(name string, args ...any) error {
+	if c.dead != nil {
+		return c.dead
+	}
+	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (c *faultyConn) Do(name string, args ...any) (any, error) {
+	if name != "" {
+		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	}
+	cmds := c.pending
+	c.pending = nil
+	var replies []any
+	for _, m := range cmds {
+		reply, err := c.deliver(m)
+		if c.dead != nil || c.Conn.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			reply = err
+		}
+		replies = append(replies, reply)
+	}
+	if name == "" {
+		return replies, nil
+	}
+	reply := replies[len(replies)-1]
+	for _, r := range replies {
+		if e, ok := r.(redis.Error); ok {
+			return reply, e
+		}
+	}
+	return reply, nil
+}
+
+func (c *faultyConn) deliver(m compat.Cmd) (any, error) {
+	if c.dead != nil {
+		return nil, c.dead
+	}
+	name := m[0].(string)
+	n, f := c.net.next(name)
+	if f == LostRequest {
+		return nil, c.die()
+	}
+	reply, err := c.Conn.Do(name, m[1:]...)
+	if c.net.Ran != nil {
+		c.net.Ran(n, name)
+	}
+	if f == LostReply {
+		return nil, c.die()
+	}
+	return reply, err
+}
+
+func (c *faultyConn) die() error {
+	c.dead = io.ErrUnexpectedEOF
+	c.Conn.Close()
+	return c.dead
+}
+
+func (c *faultyConn) Flush() error { panic("algorithms use Do") }
+
+func (c *faultyConn) Receive() (any, error) { panic("algorithms use Do") }

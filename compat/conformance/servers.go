@@ -1,0 +1,161 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// A Server is one that locks are run on.
+type Server struct {
+	Name    string // "oldredis-2.4", "real-redis-server", "at-10.0.0.1:6379"
+	Source  *redis.Pool
+	Version string // its own word; "" for a proxy, which has none to say
+
+	Transactions bool // MULTI and EXEC, and WATCH if it is not too old for it
+	Scripts      bool // EVAL
+	SetNXPX      bool // SET key value NX PX
+}
+
+// Older reports whether the server's version is before v; a proxy's is not.
+func (s Server) Older(v string) bool {
+	a, b := version(s.Version), version(v)
+	return s.Version != "" && slices.Compare(a[:], b[:]) < 0
+}
+
+func version(v string) (n [3]int) {
+	fmt.Sscanf(v, "%d.%d.%d", &n[0], &n[1], &n[2]) //nolint:errcheck // what is not there is 0
+	return n
+}
+
+// Servers are the embedded Redis in all its versions and profiles, a real
+// redis-server, one with EVAL renamed away, and those at the addresses in
+// SETNXLOCK_TEST_REDIS (a comma-separated list). They end with the test.
+func Servers(t testing.TB) []Server {
+	t.Helper()
+	var all []Server
+	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles()) {
+		s, err := oldredis.New(v, oldredis.Options{Clock: clock.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		pool := s.Pool()
+		pool.MaxIdle = idle
+		known := Server{Name: "oldredis-" + v, Source: pool, Version: info(pool)}
+		proxy := v == "twemproxy"
+		known.Transactions = !proxy
+		known.Scripts = !known.Older("2.6") && v != "noscript"
+		known.SetNXPX = !known.Older("2.6.12") && !proxy
+		all = append(all, known)
+	}
+	for name, args := range map[string][]string{
+		"real-redis-server": nil,
+		"real-without-EVAL": {"--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""},
+	} {
+		pool := Dial(t, realredis.Start(t, args...))
+		all = append(all, Server{Name: name, Source: pool, Version: info(pool), Transactions: true, Scripts: args == nil, SetNXPX: true})
+	}
+	for _, addr := range strings.Split(os.Getenv("SETNXLOCK_TEST_REDIS"), ",") {
+		if addr = strings.TrimSpace(addr); addr != "" {
+			all = append(all, at(Dial(t, addr), addr))
+		}
+	}
+	return all
+}
+
+// idle is as many connections as the suite's clients use at a time.
+const idle = 64
+
+// Dial returns a pool of connections to addr that ends with the test.
+func Dial(t testing.TB, addr string) *redis.Pool {
+	p := &redis.Pool{MaxIdle: idle, DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", addr, redis.DialReadTimeout(20*time.Second))
+	}}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// at asks a server that nobody knows what it can do.
+func at(pool *redis.Pool, addr string) Server {
+	s := Server{Name: "at-" + addr, Source: pool, Version: info(pool)}
+	s.Transactions = s.Version != ""
+	scratch := "setnxlock-test:" + compat.NewToken()
+	reply, err := redis.Int(do(context.Background(), pool, scratch, "EVAL", "return 1", 1, scratch))
+	s.Scripts = err == nil && reply == 1
+	set, err := redis.String(do(context.Background(), pool, scratch, "SET", scratch, "x", "NX", "PX", 1))
+	s.SetNXPX = err == nil && set == "OK"
+	return s
+}
+
+func info(p *redis.Pool) string {
+	c := p.Get()
+	defer c.Close()
+	text, err := redis.String(c.Do("INFO"))
+	if err != nil {
+		return ""
+	}
+	_, after, _ := strings.Cut(text, "redis_version:")
+	v, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(v)
+}
+
+// An Algorithm is a lock on one server, whichever it is.
+type Algorithm struct {
+	Name string
+	New  func(fence bool) compat.Algorithm
+
+	// Safe says where it must hold; elsewhere it must refuse. nil: everywhere.
+	Safe func(Server) bool
+
+	// Fenced says where it can draw fences. nil: where there are transactions.
+	Fenced func(Server) bool
+
+	Ambiguous bool
+	TTL       time.Duration
+}
+
+// On is the algorithm's lock on s.
+func (a Algorithm) On(s Server) Lock {
+	fence := s.Transactions
+	if a.Fenced != nil {
+		fence = a.Fenced(s)
+	}
+	return Lock{
+		Name: a.Name, Server: s.Name, Version: s.Version,
+		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			return compat.New(wrap(s.Source), a.New(fence), o)
+		},
+		Sources:   []compat.Source{s.Source},
+		Fence:     fence,
+		Ambiguous: a.Ambiguous,
+		Refuses:   a.Safe != nil && !a.Safe(s),
+		TTL:       a.TTL,
+	}
+}
+
+// Everywhere runs the suite over every one of algorithms on all Servers.
+func Everywhere(t *testing.T, algorithms ...Algorithm) {
+	t.Helper()
+	for _, s := range Servers(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, a := range algorithms {
+				t.Run(a.Name, func(t *testing.T) {
+					t.Parallel()
+					Run(t, a.On(s))
+				})
+			}
+		})
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -133,7 +132,7 @@ func (a *app) explore(c race.Config, x exploration) error {
 	wipe()
 	switch {
 	case ctx.Err() != nil && err != nil:
-		a.say("interrupted after %s states: this proves nothing", grouped(last.Load().States))
+		a.say("interrupted after %s states: this proves nothing", race.Thousands(last.Load().States))
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
 		return inRace(err)
@@ -174,7 +173,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	}
 	return a.write("", func(w io.Writer) error {
 		fmt.Fprint(w, paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
-		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", grouped(r.States), grouped(r.Transitions), r.Depth, took(r.Elapsed))
+		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", race.Thousands(r.States), race.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
 		switch r.Verdict {
 		case race.Safe:
 			fmt.Fprintln(w, s.good("no violation within these bounds"))
@@ -247,7 +246,7 @@ func (s stage) explored(last *atomic.Pointer[race.Stats]) (wipe func()) {
 			at := last.Load()
 			took := time.Since(began).Seconds()
 			fmt.Fprintf(s.w, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
-				shuttle(n), grouped(at.States), grouped(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+				shuttle(n), race.Thousands(at.States), race.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
 			select {
 			case <-tick.C:
 			case <-end:
@@ -267,15 +266,6 @@ func shuttle(n int) string {
 		at = 2*(width-mark) - at
 	}
 	return "[" + strings.Repeat(".", at) + strings.Repeat("#", mark) + strings.Repeat(".", width-mark-at) + "]"
-}
-
-// grouped writes a number for eyes: 1,204,337.
-func grouped(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 func took(d time.Duration) string {

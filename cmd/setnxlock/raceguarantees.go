@@ -313,9 +313,9 @@ func (f field) bounds() string {
 		most[c.Bounds] = max(most[c.Bounds], c.States)
 	}
 	for i, b := range order {
-		states := grouped(most[b])
+		states := race.Thousands(most[b])
 		if fewest[b] != most[b] {
-			states = grouped(fewest[b]) + " to " + states
+			states = race.Thousands(fewest[b]) + " to " + states
 		}
 		order[i] = b + ": " + states + " states"
 	}

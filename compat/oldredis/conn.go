@@ -108,7 +108,7 @@ func (c *Conn) do(ctx context.Context, timeout time.Duration, cmd string, args [
 		return nil, c.err
 	}
 	if cmd != "" {
-		c.buffer = append(c.buffer, arguments(cmd, args))
+		c.buffer = append(c.buffer, Arguments(cmd, args))
 	}
 	c.deliver()
 	if cmd == "" {
@@ -146,7 +146,7 @@ func (c *Conn) Send(cmd string, args ...any) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.buffer = append(c.buffer, arguments(cmd, args))
+	c.buffer = append(c.buffer, Arguments(cmd, args))
 	return nil
 }
 
@@ -254,8 +254,9 @@ func (c *Conn) await(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// arguments encodes a command as redigo writes it.
-func arguments(cmd string, args []any) []string {
+// Arguments encodes a command as redigo writes it: its name, and every argument
+// as text.
+func Arguments(cmd string, args []any) []string {
 	list := make([]string, 1, 1+len(args))
 	list[0] = cmd
 	for _, a := range args {

@@ -128,10 +128,17 @@ const blindTTL = `local redis=(function(r) local function blind(f) return functi
 	`if x==-2 and (c:lower()=='ttl' or c:lower()=='pttl') then return -1 end return x end end ` +
 	`return setmetatable({call=blind(r.call),pcall=blind(r.pcall)},{__index=r}) end)(redis) `
 
+// learn adds to the script cache. Snapshots share the map: it is never changed,
+// but replaced.
 func (s *Server) learn(source string) (sha string) {
 	sum := sha1.Sum([]byte(source))
 	sha = hex.EncodeToString(sum[:])
-	s.scripts[sha] = source
+	if _, known := s.scripts[sha]; !known {
+		more := make(map[string]string, len(s.scripts)+1)
+		maps.Copy(more, s.scripts)
+		more[sha] = source
+		s.scripts = more
+	}
 	return sha
 }
 
@@ -170,7 +177,7 @@ func scriptCommand(s *Server, _ *session, args []string) any {
 		}
 		return list
 	case sub == "flush":
-		clear(s.scripts)
+		s.scripts = nil
 		return replyOK
 	}
 	return redis.Error("ERR Unknown SCRIPT subcommand or wrong # of args.")

@@ -66,7 +66,7 @@ type Server struct {
 	blocking  int               // >0 while commands may not block: in EXEC
 	scripting int               // >0 while a script runs
 	watching  int               // number of watches of all sessions
-	scripts   map[string]string // by SHA-1
+	scripts   map[string]string // by SHA-1; see learn
 	full      bool
 	closed    bool
 	fault     func(conn, n int, cmd []string) Fault
@@ -119,7 +119,6 @@ func New(version string, opts Options) (*Server, error) {
 		clock:    opts.Clock,
 		hand:     opts.Start,
 		sessions: make(map[int]*session),
-		scripts:  make(map[string]string),
 	}
 	if p != nil {
 		for _, name := range p.refuse {
@@ -294,7 +293,8 @@ const (
 	Empty
 )
 
-// Restart cuts every connection and continues, with or without the contents. A
+// Restart cuts every connection, forgets every script, and continues, with or
+// without the contents. A
 // failover to a replica that has missed the last writes is a Restart and the
 // Restore of a Snapshot from before them.
 func (s *Server) Restart(c Contents) {
@@ -302,6 +302,7 @@ func (s *Server) Restart(c Contents) {
 	defer s.mu.Unlock()
 	s.begin()
 	s.cutAll()
+	s.scripts = nil
 	if c == Empty {
 		for _, db := range s.spaces {
 			s.flush(db)

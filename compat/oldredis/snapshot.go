@@ -2,6 +2,7 @@ package oldredis
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +10,8 @@ import (
 )
 
 // A Snapshot is all that a server holds at one moment: its keys, their
-// deadlines, which of them are dead and not reaped, and the time. Connections
+// deadlines, which of them are dead and not reaped, the scripts that it has
+// seen, and the time. Connections
 // are not part of it; see ConnState.
 //
 // It is made for explorers: for a few keys Snapshot and Restore cost about a
@@ -18,6 +20,7 @@ type Snapshot struct {
 	nano    int64
 	full    bool
 	entries []entry // by database and key
+	scripts map[string]string
 }
 
 // An entry is a key as a snapshot keeps it.
@@ -41,7 +44,7 @@ type Entry struct {
 
 	// Elements are a list's, in order; a set's; a hash's fields, each
 	// followed by its value; a sorted set's members, each followed by its
-	// score.
+	// score. All but a list's are sorted, by text.
 	Elements []string
 
 	// Expires is the deadline, or zero. On versions with whole seconds the
@@ -58,7 +61,7 @@ func (s *Server) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
-	snap := Snapshot{nano: s.nano, full: s.full}
+	snap := Snapshot{nano: s.nano, full: s.full, scripts: s.scripts}
 	for _, db := range s.spaces[:s.used] {
 		for _, key := range db.data.Keys() {
 			e := entry{db: db.n, key: key, dies: db.dies[key]}
@@ -106,6 +109,24 @@ func (s *Server) copyValue(db *space, e *entry) {
 	default:
 		panic("oldredis: snapshot of a " + e.kind)
 	}
+	e.sort()
+}
+
+// sort puts the elements in an order that depends on nothing but them.
+func (e *entry) sort() {
+	switch e.kind {
+	case "set":
+		slices.Sort(e.elements)
+	case "hash", "zset":
+		pairs := make([][2]string, 0, len(e.elements)/2)
+		for i := 0; i+1 < len(e.elements); i += 2 {
+			pairs = append(pairs, [2]string{e.elements[i], e.elements[i+1]})
+		}
+		slices.SortFunc(pairs, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+		for i, p := range pairs {
+			e.elements[2*i], e.elements[2*i+1] = p[0], p[1]
+		}
+	}
 }
 
 // Restore puts the server into the state of a snapshot, of this server or of
@@ -122,7 +143,7 @@ func (s *Server) Restore(snap Snapshot) {
 	}
 	s.readClock()
 	s.ticked = s.nano / int64(s.manners.cron)
-	s.full = snap.full
+	s.full, s.scripts = snap.full, snap.scripts
 	entries := snap.entries
 	if n := len(entries); n > 0 {
 		s.used = max(s.used, entries[n-1].db+1)
@@ -205,6 +226,7 @@ func (snap Snapshot) Rename(f func(string) string) Snapshot {
 		for k, el := range e.elements {
 			e.elements[k] = f(el)
 		}
+		e.sort()
 	}
 	slices.SortFunc(entries, entry.compare)
 	snap.entries = entries
@@ -229,21 +251,25 @@ func (snap Snapshot) Entries(s *Server) []Entry {
 // time included. It is binary, for maps and not for people.
 func (snap Snapshot) Key() string {
 	b := make([]byte, 0, 64+48*len(snap.entries))
-	b = strconv.AppendInt(b, snap.nano, 36)
-	if snap.full {
-		b = append(b, '!')
-	}
-	return string(appendEntries(b, snap.entries))
+	return string(snap.appendContent(strconv.AppendInt(b, snap.nano, 36)))
 }
 
 // ContentKey is Key without the time: two snapshots share it if they hold the
-// same keys with the same deadlines.
+// same keys with the same deadlines and have seen the same scripts.
 func (snap Snapshot) ContentKey() string {
-	b := make([]byte, 0, 48*len(snap.entries))
+	return string(snap.appendContent(make([]byte, 0, 48*len(snap.entries))))
+}
+
+func (snap Snapshot) appendContent(b []byte) []byte {
 	if snap.full {
 		b = append(b, '!')
 	}
-	return string(appendEntries(b, snap.entries))
+	if len(snap.scripts) > 0 {
+		for _, sha := range slices.Sorted(maps.Keys(snap.scripts)) {
+			b = append(append(b, '$'), sha...)
+		}
+	}
+	return appendEntries(b, snap.entries)
 }
 
 func appendEntries(b []byte, entries []entry) []byte {

@@ -135,6 +135,42 @@ func TestRestoredIsTheSame(t *testing.T) {
 	}
 }
 
+// TestSnapshotScripts: what a server has seen by EVAL is part of the state, and
+// gone after a restart.
+func TestSnapshotScripts(t *testing.T) {
+	s := Run(t, "7.0")
+	c := s.Dial()
+	fresh := s.Snapshot()
+	const sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db" // of "return 1"
+	has := func(want string) {
+		t.Helper()
+		if got := do(t, s.Dial(), "SCRIPT EXISTS "+sha); got != want {
+			t.Errorf("SCRIPT EXISTS -> %s, want %s", got, want)
+		}
+	}
+	if _, err := c.Do("EVAL", "return 1", 0); err != nil {
+		t.Fatal(err)
+	}
+	knows := s.Snapshot()
+	if knows.Key() == fresh.Key() || knows.ContentKey() == fresh.ContentKey() {
+		t.Error("a server that has seen a script is taken for one that has not")
+	}
+	s.Restore(fresh)
+	has("[(int) 0]")
+	s.Restore(knows)
+	has("[(int) 1]")
+	s.Restart(Keeping)
+	has("[(int) 0]")
+	if s.Snapshot().ContentKey() != fresh.ContentKey() {
+		t.Error("a restart leaves more behind than there was")
+	}
+	s.Restore(knows)
+	do(t, s.Dial(), "SCRIPT FLUSH")
+	has("[(int) 0]")
+	s.Restore(knows)
+	has("[(int) 1]")
+}
+
 func TestRename(t *testing.T) {
 	swap := strings.NewReplacer("A", "B", "B", "A").Replace
 	fill := func(a, b string) Snapshot {
@@ -143,6 +179,10 @@ func TestRename(t *testing.T) {
 		c.Do("SETEX", "tmp:"+a, 10, a)
 		c.Do("SET", "lock", b)
 		c.Do("RPUSH", "list:"+b, a, b)
+		c.Do("SADD", "set", a)
+		c.Do("ZADD", "zset", 1, a)
+		c.Do("ZADD", "zset", 2, "z")
+		c.Do("HSET", "hash", b, a)
 		return s.Snapshot()
 	}
 	one, two := fill("A", "B"), fill("B", "A")

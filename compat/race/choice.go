@@ -52,7 +52,8 @@ const (
 	PassUnreaped
 	// Reap: the server removes what has expired.
 	Reap
-	// Restart: the server restarts empty, and all connections are cut.
+	// Restart: the server restarts empty, all connections are cut, and the
+	// scripts that it knew are gone.
 	Restart
 	// Failover: as Restart, with what there was before the last write.
 	Failover

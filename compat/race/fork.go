@@ -149,7 +149,7 @@ func (f *forker) visit(j junction, last *Event) (n int, fresh bool, err error) {
 			*last = Event{Who: e.Who, Cmd: e.Cmd, Reply: e.Reply, Note: e.Note, Lost: e.Lost, Why: e.Why}
 		}
 	}
-	key := fmt.Sprint(w.identity(), j.left, state.Broken, state.Belief, state.Server.Storage)
+	key := fmt.Sprint(w.identity(true), j.left, state.Broken, state.Belief, state.Server.Storage)
 	if n, ok := f.known[key]; ok {
 		return n, false, nil
 	}
@@ -162,9 +162,13 @@ func (f *forker) visit(j junction, last *Event) (n int, fresh bool, err error) {
 }
 
 // identity is all that a world is: what the server holds and knows of its
-// connections, what each client has heard, what the invariants remember.
-func (w *world) identity() string {
-	s := fmt.Sprintf("%q %q %v", w.s.Snapshot().Key(), w.before.ContentKey(), w.ghost)
+// connections, what each client has heard, what the invariants remember; and,
+// if somebody may come back to it, what the server held before its last write.
+func (w *world) identity(before bool) string {
+	s := fmt.Sprintf("%q %v", w.s.Snapshot().Key(), w.ghost)
+	if before {
+		s += fmt.Sprintf("%q", w.before.ContentKey())
+	}
 	for _, p := range w.players {
 		conn := fmt.Sprint(p.cut)
 		if p.conn != nil {

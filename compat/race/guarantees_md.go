@@ -31,7 +31,7 @@ a shortest way to break each is below the table, in a line that ` + "`setnxlock 
 		m.table(&b, a)
 		m.counterexamples(&b, a)
 	}
-	fmt.Fprintf(&b, "%s cells, %s states.\n", thousands(len(m.Cells)), thousands(m.States))
+	fmt.Fprintf(&b, "%s cells, %s states.\n", Thousands(len(m.Cells)), Thousands(m.States))
 	return b.String()
 }
 
@@ -130,7 +130,7 @@ func (m Matrix) states(algorithm string, servers []string, accident string) stri
 			n += c.States
 		}
 	}
-	return thousands(n)
+	return Thousands(n)
 }
 
 // counterexamples has each way to break the lock once, with the accidents in
@@ -206,7 +206,8 @@ func toldIn(algorithm, accident string, b Break) string {
 	return " ([" + strings.Replace(name, "-", "/", 1) + "](races/" + name + ".md))"
 }
 
-func thousands(n int) string {
+// Thousands writes a number for eyes: 1,204,337.
+func Thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

@@ -42,18 +42,7 @@ func (k *walker) world(path []Choice) *world {
 
 // key is all of a state.
 func (k *walker) key(w *world, b budget) string {
-	s := fmt.Sprintf("%q %d %v", w.s.Snapshot().Key(), b, w.ghost)
-	if k.c.Faults.Failover > 0 {
-		s += fmt.Sprintf("%q", w.before.ContentKey())
-	}
-	for _, p := range w.players {
-		conn := fmt.Sprint(p.cut)
-		if p.conn != nil {
-			conn = p.conn.State().Key()
-		}
-		s += fmt.Sprintf(" %d.%x%s", p.attempt, p.heard, conn)
-	}
-	return s
+	return fmt.Sprint(b, w.identity(k.c.Faults.Failover > 0))
 }
 
 func (k *walker) walk() {

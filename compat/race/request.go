@@ -2,10 +2,7 @@ package race
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-
-	"github.com/gomodule/redigo/redis"
 )
 
 // A request is a place where a client waits to be scheduled: what it is about
@@ -100,39 +97,4 @@ func (r *request) text() string {
 		fmt.Fprintf(&b, "%q", cmd)
 	}
 	return b.String()
-}
-
-// words encodes a command as redigo writes it.
-func words(cmd string, args []any) []string {
-	list := make([]string, 1, 1+len(args))
-	list[0] = cmd
-	for _, a := range args {
-		list = append(list, word(a))
-	}
-	return list
-}
-
-func word(a any) string {
-	switch a := a.(type) {
-	case string:
-		return a
-	case []byte:
-		return string(a)
-	case int:
-		return strconv.Itoa(a)
-	case int64:
-		return strconv.FormatInt(a, 10)
-	case float64:
-		return strconv.FormatFloat(a, 'g', -1, 64)
-	case bool:
-		if a {
-			return "1"
-		}
-		return "0"
-	case nil:
-		return ""
-	case redis.Argument:
-		return word(a.RedisArg())
-	}
-	return fmt.Sprint(a)
 }

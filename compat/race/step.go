@@ -256,7 +256,7 @@ func (x *search) serve(s *state, verb Verb) (state, breaches) {
 		u.act(Restart, u.t.now)
 	case Failover:
 		u.t.budget = u.t.budget.less(ofFailover)
-		u.t.content = u.t.prev
+		u.t.content = x.trans.act(u.t.prev, u.t.now, Failover, u.t.now)
 		u.t.ghost.writer = u.t.ghost.prevWriter
 	case Evict:
 		u.t.budget = u.t.budget.less(ofEvict)

@@ -228,7 +228,9 @@ func (t *transitions) perform(verb Verb, now, until int32) {
 	case Evict:
 		t.s.Evict(t.c.Key)
 	case Restart:
-		t.s.FlushAll()
+		t.s.Restart(oldredis.Empty)
+	case Failover:
+		t.s.Restart(oldredis.Keeping)
 	default:
 		panic(fmt.Sprint("race: no act of the server: ", verb))
 	}

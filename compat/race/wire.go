@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // A wire is the connection that a client's code is given. Every command that
@@ -46,7 +47,7 @@ func (w *wire) Send(cmd string, args ...any) error {
 	if w.err != nil {
 		return w.err
 	}
-	w.buffer = append(w.buffer, words(cmd, args))
+	w.buffer = append(w.buffer, oldredis.Arguments(cmd, args))
 	return nil
 }
 
@@ -59,7 +60,7 @@ func (w *wire) Do(cmd string, args ...any) (any, error) {
 	write := w.buffer
 	w.buffer = nil
 	if cmd != "" {
-		write = append(write, words(cmd, args))
+		write = append(write, oldredis.Arguments(cmd, args))
 	}
 	if len(write) == 0 {
 		return nil, nil

@@ -207,8 +207,8 @@ func (w *world) serve(d *deed, c Choice) error {
 		w.s.Restart(oldredis.Empty)
 	case Failover:
 		w.restart()
-		w.s.Restart(oldredis.Keeping)
 		w.s.Restore(w.before.At(w.s.Now()))
+		w.s.Restart(oldredis.Keeping)
 		w.ghost.writer = w.ghost.prevWriter
 	}
 	w.judge.server(&w.ghost, w.key())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -70,13 +69,13 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 // pick returns the strongest lock that --algorithm allows and that is safe on
 // this server for key, by the locks' own checks. The error is the weakest
 // one's refusal: it says what even that one lacks.
-func (a *app) pick(ctx context.Context, pool *redis.Pool, key string, fence bool) (candidate, error) {
+func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candidate, error) {
 	d, err := a.dialectValue()
 	if err != nil {
 		return candidate{}, err
 	}
 	if a.algorithm == "auto" {
-		c, err := a.pickAuto(ctx, pool, fence)
+		c, err := a.pickAuto(ctx, n, fence)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 		}
@@ -87,7 +86,7 @@ func (a *app) pick(ctx context.Context, pool *redis.Pool, key string, fence bool
 		return candidate{}, err
 	}
 	for _, c := range list {
-		err = a.check(ctx, pool, c, a.prefix+key)
+		err = a.check(ctx, n, c, a.prefix+key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 			return c, nil
@@ -102,14 +101,14 @@ func (a *app) pick(ctx context.Context, pool *redis.Pool, key string, fence bool
 // check asks a lock whether it is safe here. A proxy answers what it does not
 // know by closing the connection; a server that is gone does not take the next
 // one either.
-func (a *app) check(ctx context.Context, pool *redis.Pool, c candidate, key string) error {
+func (a *app) check(ctx context.Context, n node, c candidate, key string) error {
 	checker, ok := c.Algorithm.(compat.Checker)
 	if !ok {
 		return nil
 	}
-	conn, err := pool.GetContext(ctx)
+	conn, err := n.GetContext(ctx)
 	if err != nil {
-		return a.unreachable(ctx, err)
+		return a.unreachable(ctx, n, err)
 	}
 	err = checker.Check(conn, key)
 	broken := conn.Err() != nil
@@ -118,11 +117,11 @@ func (a *app) check(ctx context.Context, pool *redis.Pool, c candidate, key stri
 		return err
 	}
 	if noRedis(err) || silent(err) {
-		return a.unreachable(ctx, err)
+		return a.unreachable(ctx, n, err)
 	}
-	again, dialErr := pool.GetContext(ctx)
+	again, dialErr := n.GetContext(ctx)
 	if dialErr != nil {
-		return a.unreachable(ctx, dialErr)
+		return a.unreachable(ctx, n, dialErr)
 	}
 	again.Close()
 	return &compat.UnsafeServerError{
@@ -132,10 +131,10 @@ func (a *app) check(ctx context.Context, pool *redis.Pool, c candidate, key stri
 }
 
 // pickAuto probes the server and takes what auto chooses for it.
-func (a *app) pickAuto(ctx context.Context, pool *redis.Pool, fence bool) (candidate, error) {
-	r, err := server.Probe(ctx, pool, server.Options{Prefix: a.prefix, Timeout: a.timeout})
+func (a *app) pickAuto(ctx context.Context, n node, fence bool) (candidate, error) {
+	r, err := server.Probe(ctx, n, server.Options{Prefix: a.prefix, Timeout: a.timeout})
 	if err != nil {
-		return candidate{}, a.probing(ctx, err)
+		return candidate{}, a.probing(ctx, n, err)
 	}
 	choice, err := a.chooseFor(r, fence)
 	if err != nil {
@@ -162,7 +161,7 @@ func (a *app) chooseFor(r server.Report, fence bool) (auto.Choice, error) {
 }
 
 // probing is the failure of a probe.
-func (a *app) probing(ctx context.Context, err error) error {
+func (a *app) probing(ctx context.Context, n node, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -171,5 +170,5 @@ func (a *app) probing(ctx context.Context, err error) error {
 	case errors.Is(err, compat.ErrUnsafeServer):
 		return err
 	}
-	return a.unreachable(ctx, err)
+	return a.unreachable(ctx, n, err)
 }

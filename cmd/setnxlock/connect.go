@@ -10,16 +10,80 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
 )
 
-// connect returns a pool of connections to the server, and makes the first one,
-// so that a server that is not there is told at once, before anything waits.
-func (a *app) connect(ctx context.Context) (*redis.Pool, error) {
-	address, err := redisURL(a.redis)
+// A place is where the keys live: one server, the master that Sentinels name, or
+// a cluster; for a quorum, several servers that know nothing of each other.
+type place struct{ nodes []node }
+
+// A node is one part of a place.
+type node struct {
+	name string // as messages call it: without the password
+	compat.Source
+	close func() error
+}
+
+// one is the place's only node. A quorum has none.
+func (p *place) one() node { return p.nodes[0] }
+
+// Close gives up all connections.
+func (p *place) Close() {
+	for _, n := range p.nodes {
+		n.close() //nolint:errcheck // nothing is asked of it any more
+	}
+}
+
+// connect opens the place that the flags name, and makes the first connection,
+// so that a server that is not there is told at once, before anything waits. Of
+// a quorum a majority must be there.
+func (a *app) connect(ctx context.Context) (*place, error) {
+	p, err := a.place()
 	if err != nil {
 		return nil, err
 	}
-	pool := &redis.Pool{
+	away := 0
+	for _, n := range p.nodes {
+		c, err := n.GetContext(ctx)
+		if err == nil {
+			c.Close()
+			continue
+		}
+		if away++; 2*away >= len(p.nodes) || ctx.Err() != nil {
+			p.Close()
+			return nil, a.unreachable(ctx, n, err)
+		}
+		a.log().Warn("a server of the quorum can't be reached", "server", n.name, "error", err)
+	}
+	return p, nil
+}
+
+// place makes the place that the flags name.
+func (a *app) place() (*place, error) {
+	var urls []string
+	for _, arg := range a.redis.list {
+		u, err := redisURL(arg)
+		if err != nil {
+			return nil, err
+		}
+		urls = append(urls, u)
+	}
+	switch {
+	case len(urls) > 1 && a.algorithm != "redlock":
+		return nil, &failure{statusUsage, errors.New("--redis names several servers"),
+			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster"}
+	}
+	p := &place{}
+	for i, u := range urls {
+		pool := a.pool(u)
+		p.nodes = append(p.nodes, node{serverName(a.redis.list[i]), pool, pool.Close})
+	}
+	return p, nil
+}
+
+// pool makes connections to the server at a URL.
+func (a *app) pool(address string) *redis.Pool {
+	return &redis.Pool{
 		MaxIdle: 2,
 		// A server's timeout, or a router between us, closes idle connections
 		// and we learn of it only by a failed renewal. Polls are closer
@@ -27,24 +91,22 @@ func (a *app) connect(ctx context.Context) (*redis.Pool, error) {
 		// refused by old proxies.)
 		IdleTimeout: time.Second,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialURLContext(ctx, address,
-				redis.DialConnectTimeout(a.timeout),
-				redis.DialTLSHandshakeTimeout(a.timeout),
-				redis.DialReadTimeout(a.timeout),
-				redis.DialWriteTimeout(a.timeout))
+			return redis.DialURLContext(ctx, address, a.dialOptions()...)
 		},
 	}
-	c, err := pool.GetContext(ctx)
-	if err != nil {
-		pool.Close()
-		return nil, a.unreachable(ctx, err)
+}
+
+func (a *app) dialOptions() []redis.DialOption {
+	return []redis.DialOption{
+		redis.DialConnectTimeout(a.timeout),
+		redis.DialTLSHandshakeTimeout(a.timeout),
+		redis.DialReadTimeout(a.timeout),
+		redis.DialWriteTimeout(a.timeout),
 	}
-	c.Close()
-	return pool, nil
 }
 
 // unreachable is the failure of a connection that could not be made.
-func (a *app) unreachable(ctx context.Context, err error) error {
+func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -54,9 +116,9 @@ func (a *app) unreachable(ctx context.Context, err error) error {
 	case errors.As(err, &refused):
 		return explain(err)
 	case noRedis(err):
-		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is no Redis: %w", serverName(a.redis), err), hint}
+		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is no Redis: %w", n.name, err), hint}
 	}
-	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", serverName(a.redis), err), hint}
+	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), hint}
 }
 
 // noRedis reports that an answer was not in Redis's protocol.
@@ -111,4 +173,22 @@ func serverName(arg string) string {
 		return net.JoinHostPort(u.Hostname(), "6379")
 	}
 	return u.Host
+}
+
+// addresses are the flag's value: what is given first replaces the default, what
+// follows is added. A comma in a password is written %2C.
+type addresses struct {
+	list  []string
+	given bool
+}
+
+func (a *addresses) Type() string   { return "address" }
+func (a *addresses) String() string { return strings.Join(a.list, ",") }
+
+func (a *addresses) Set(s string) error {
+	if !a.given {
+		a.list, a.given = nil, true
+	}
+	a.list = append(a.list, strings.Split(s, ",")...)
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -111,18 +110,19 @@ func (a *app) doctor(asJSON bool) error {
 }
 
 func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
-	pool, err := a.connect(ctx)
+	p, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
+	defer p.Close()
+	n := p.one()
 	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
-	r, err := server.Probe(ctx, pool, o)
+	r, err := server.Probe(ctx, n, o)
 	if err != nil {
-		return nil, a.probing(ctx, err)
+		return nil, a.probing(ctx, n, err)
 	}
 	d := &diagnosis{
-		Server: serverName(a.redis), Version: r.Version, Kind: r.Kind, Role: r.Role, Master: r.Master,
+		Server: n.name, Version: r.Version, Kind: r.Kind, Role: r.Role, Master: r.Master,
 		Can: abilities(r),
 	}
 	for _, w := range r.Warnings {
@@ -131,11 +131,11 @@ func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
 	for _, c := range r.Checks {
 		d.Checks = append(d.Checks, check(c))
 	}
-	if err := a.recommend(ctx, d, pool, r); err != nil {
+	if err := a.recommend(ctx, d, n, r); err != nil {
 		return nil, err
 	}
 	if r.Writable {
-		if ahead, plusMinus, err := server.Offset(ctx, pool, nil, o); err == nil {
+		if ahead, plusMinus, err := server.Offset(ctx, n, nil, o); err == nil {
 			d.Clock = &offset{ahead.Seconds(), plusMinus.Seconds()}
 			d.judgeClock(ahead, plusMinus)
 		}
@@ -283,10 +283,10 @@ func wrap(text string, width int) []string {
 }
 
 // recommend fills in the algorithm, and what makes it unsafe here.
-func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r server.Report) error {
+func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Report) error {
 	choice, err := a.chooseFor(r, true)
 	if err == nil && a.algorithm != "auto" {
-		err = a.judge(ctx, pool, r, &choice)
+		err = a.judge(ctx, n, r, &choice)
 	}
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
@@ -307,8 +307,8 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, pool *redis.Pool, r s
 }
 
 // judge puts the algorithm that was asked for in the place of the best one.
-func (a *app) judge(ctx context.Context, pool *redis.Pool, r server.Report, best *auto.Choice) error {
-	c, err := a.pick(ctx, pool, "doctor", true)
+func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Choice) error {
+	c, err := a.pick(ctx, n, "doctor", true)
 	if err != nil || c.name == best.Name {
 		return err
 	}

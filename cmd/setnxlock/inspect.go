@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -67,12 +66,12 @@ func (a *app) inspectCommand() *cobra.Command {
 
 func (a *app) inspect(key string, asJSON bool) error {
 	ctx := context.Background()
-	pool, err := a.connect(ctx)
+	p, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	s, err := a.look(ctx, pool, key)
+	defer p.Close()
+	s, err := a.look(ctx, p, key)
 	if err != nil {
 		return err
 	}
@@ -85,14 +84,14 @@ func (a *app) inspect(key string, asJSON bool) error {
 // watch prints a line for each state that differs from the one before.
 func (a *app) watch(key string, every time.Duration, asJSON bool) error {
 	ctx := context.Background()
-	pool, err := a.connect(ctx)
+	p, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer p.Close()
 	var last compat.State
 	for {
-		s, err := a.look(ctx, pool, key)
+		s, err := a.look(ctx, p, key)
 		if err != nil {
 			return err
 		}
@@ -115,14 +114,14 @@ func changed(last, s compat.State) bool {
 }
 
 // look reads the key as the algorithm does, or as whatever it looks like.
-func (a *app) look(ctx context.Context, pool *redis.Pool, key string) (compat.State, error) {
+func (a *app) look(ctx context.Context, p *place, key string) (compat.State, error) {
 	d, err := a.dialectValue()
 	if err != nil {
 		return compat.State{}, err
 	}
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if family == "getset" {
-		return compat.New(pool, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
+		return compat.New(p.one(), getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if a.algorithm != "auto" {
 		if _, err := candidates(a.algorithm, d, false); err != nil {
@@ -131,9 +130,9 @@ func (a *app) look(ctx context.Context, pool *redis.Pool, key string) (compat.St
 	}
 	// In milliseconds where the server counts in them. A proxy closes the
 	// connection on a command that it does not have.
-	s, err := compat.New(pool, txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
+	s, err := compat.New(p.one(), txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
 	if err != nil && !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrInvalid) {
-		s, err = compat.New(pool, txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
+		s, err = compat.New(p.one(), txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if err != nil || family == "tx" {
 		return s, err

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -70,23 +69,23 @@ func (a *app) releaseCommand() *cobra.Command {
 
 func (a *app) releaseByToken(key, token string) error {
 	ctx := context.Background()
-	pool, err := a.connect(ctx)
+	p, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	return a.remove(ctx, pool, key, token)
+	defer p.Close()
+	return a.remove(ctx, p, key, token)
 }
 
 // releaseByForce removes what it has shown, and nothing else.
 func (a *app) releaseByForce(key string, yes bool) error {
 	ctx := context.Background()
-	pool, err := a.connect(ctx)
+	p, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	s, err := a.look(ctx, pool, key)
+	defer p.Close()
+	s, err := a.look(ctx, p, key)
 	if err != nil {
 		return err
 	}
@@ -101,7 +100,7 @@ func (a *app) releaseByForce(key string, yes bool) error {
 			return err
 		}
 	}
-	err = a.remove(ctx, pool, key, s.Value)
+	err = a.remove(ctx, p, key, s.Value)
 	if errors.Is(err, compat.ErrLost) {
 		return &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
 	}
@@ -123,15 +122,15 @@ func (a *app) confirm(s compat.State) error {
 
 // remove deletes the key if it holds value: in one transaction where there is
 // WATCH, whatever the format, and otherwise as getsetlock.Classic does.
-func (a *app) remove(ctx context.Context, pool *redis.Pool, key, value string) error {
+func (a *app) remove(ctx context.Context, p *place, key, value string) error {
 	locks := []candidate{
 		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
 		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
 	}
 	for _, c := range locks {
-		err := a.check(ctx, pool, c, a.prefix+key)
+		err := a.check(ctx, p.one(), c, a.prefix+key)
 		if err == nil {
-			return compat.New(pool, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
+			return compat.New(p.one(), c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
 		}
 		if !errors.Is(err, compat.ErrUnsafeServer) {
 			return err
@@ -139,7 +138,7 @@ func (a *app) remove(ctx context.Context, pool *redis.Pool, key, value string) e
 	}
 	d, isTime := dialectOf(value)
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
-	err := compat.New(pool, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
+	err := compat.New(p.one(), classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", a.prefix+key, clockTime(until)), ""}
 	}

@@ -29,7 +29,7 @@ const rootExamples = `  setnxlock run nightly-report -- ./report.sh
 
 // options are the flags that every command which speaks to a server has.
 type options struct {
-	redis     string
+	redis     addresses
 	algorithm string
 	dialect   string
 	prefix    string
@@ -83,8 +83,9 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(usage)
 
 	f := root.PersistentFlags()
-	f.StringVar(&a.redis, "redis", fromEnv("SETNXLOCK_REDIS", defaultRedis),
-		"the server: `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
+	a.redis = addresses{list: strings.Split(fromEnv("SETNXLOCK_REDIS", defaultRedis), ",")}
+	f.Var(&a.redis, "redis",
+		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
 		"the lock: `NAME` is auto, getset or tx, or a variant: "+strings.Join(variants(), ", "))
 	f.StringVar(&a.dialect, "dialect", "",

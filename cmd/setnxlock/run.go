@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/spf13/cobra"
 )
@@ -139,11 +138,11 @@ func (a *app) run(key string, command []string, f runFlags) error {
 	signals := catch()
 	defer signals.stop()
 
-	lock, pool, err := a.obtain(key, f, signals)
+	lock, p, err := a.obtain(key, f, signals)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer p.Close()
 
 	child, err := start(path, command, environment(lock), a.in, a.out, a.errs)
 	if err != nil {
@@ -189,14 +188,14 @@ func plain(err error) error {
 }
 
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
-func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Lock, pool *redis.Pool, err error) {
+func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Lock, p *place, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 
-	pool, err = a.connect(ctx)
+	p, err = a.connect(ctx)
 	if err == nil {
-		lock, err = a.waitFor(ctx, pool, key, f)
+		lock, err = a.waitFor(ctx, p, key, f)
 	}
 	stop()
 	var asked *failure
@@ -206,24 +205,24 @@ func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Loc
 		}
 		err = asked
 	}
-	if err != nil && pool != nil {
-		pool.Close()
+	if err != nil && p != nil {
+		p.Close()
 	}
-	return lock, pool, err
+	return lock, p, err
 }
 
-func (a *app) waitFor(ctx context.Context, pool *redis.Pool, key string, f runFlags) (*compat.Lock, error) {
-	algorithm, err := a.pick(ctx, pool, key, !f.noFence)
+func (a *app) waitFor(ctx context.Context, p *place, key string, f runFlags) (*compat.Lock, error) {
+	algorithm, err := a.pick(ctx, p.one(), key, !f.noFence)
 	if err != nil {
 		return nil, err
 	}
 	o := a.lockOptions()
 	o.Renew = true
-	locks := compat.New(pool, algorithm.Algorithm, o)
+	locks := compat.New(p.one(), algorithm.Algorithm, o)
 	if f.wait == 0 {
 		lock, err := locks.TryLock(ctx, key, f.ttl)
 		if errors.Is(err, compat.ErrHeld) {
-			err = a.busy(ctx, pool, key, f)
+			err = a.busy(ctx, p, key, f)
 		}
 		return lock, err
 	}
@@ -234,7 +233,7 @@ func (a *app) waitFor(ctx context.Context, pool *redis.Pool, key string, f runFl
 	defer cancel()
 	lock, err := locks.Lock(waiting, key, f.ttl)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		err = a.busy(ctx, pool, key, f)
+		err = a.busy(ctx, p, key, f)
 	}
 	return lock, err
 }
@@ -242,9 +241,9 @@ func (a *app) waitFor(ctx context.Context, pool *redis.Pool, key string, f runFl
 // busy is the failure of a wait that is over. It looks once more at the key, for
 // the user to learn how long it would have taken; and a key that is no lock at
 // all is told as that, since no wait would ever end.
-func (a *app) busy(ctx context.Context, pool *redis.Pool, key string, f runFlags) error {
+func (a *app) busy(ctx context.Context, p *place, key string, f runFlags) error {
 	text := fmt.Sprintf("%q is held by another client", a.prefix+key)
-	s, err := a.look(ctx, pool, key)
+	s, err := a.look(ctx, p, key)
 	switch {
 	case errors.Is(err, compat.ErrForeign):
 		return err

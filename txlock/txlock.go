@@ -24,7 +24,6 @@
 package txlock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -85,33 +84,10 @@ func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 
 // Inspect reads the token and the TTL: one round trip.
 func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
-	pttl, unit := "TTL", time.Second
 	if o.Millis {
-		pttl, unit = "PTTL", time.Millisecond
+		return compat.InspectToken(c, now, key, time.Millisecond)
 	}
-	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{pttl, key})
-	if err != nil {
-		return s, err
-	}
-	s.Value, err = redis.String(replies[0], nil)
-	if errors.Is(err, redis.ErrNil) {
-		return s, nil
-	}
-	if err != nil {
-		return s, compat.Foreign(key, err)
-	}
-	s.TTL, err = compat.ReadTTL(replies[1], unit)
-	s.Status, s.Format, s.Clock = compat.StatusHeld, "token", "server"
-	switch {
-	case err != nil:
-		return s, err
-	case s.TTL == compat.NoTTL:
-		s.Status = compat.StatusEndless
-	default:
-		s.Until = now.Add(s.TTL)
-	}
-	return s, nil
+	return compat.InspectToken(c, now, key, time.Second)
 }
 
 // Check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX

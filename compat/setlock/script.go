@@ -1,0 +1,74 @@
+package setlock
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Script is the lock for servers that have scripts and no SET … NX PX: Redis
+// 2.6.0–2.6.11, and proxies such as twemproxy 0.2. Every step is a script of
+// one round trip.
+//
+//	EVALSHA take 1 key token ttl          1: ours; nil: held
+//	EVALSHA extend 1 key token ttl        nil: not ours any more
+//	EVALSHA release 1 key token           nil: not ours any more
+//
+// The articles' script is EXISTS, SET, EXPIRE. A script runs alone, but what it
+// has done stays done when a later command of it fails, and an EXPIRE that is
+// refused (a ttl out of range, a server's ACL or renamed command) leaves a key
+// that nothing ends (tx/crash-before-expire). So here the key is made by the
+// last command, with its TTL: EXISTS, PSETEX.
+type Script struct{ Options }
+
+var take = redis.NewScript(-1, `
+if redis.call('EXISTS', KEYS[1]) == 1 then
+	return false
+end
+local fence = KEYS[2] and redis.call('INCR', KEYS[2]) or 1
+redis.call('PSETEX', KEYS[1], ARGV[2], ARGV[1])
+return fence
+`)
+
+// Acquire makes one attempt to hold key until now+ttl.
+func (k Script) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, ms, err := k.lease(now, key, ttl)
+	if err != nil {
+		return l, err
+	}
+	return k.take(c, l, ms)
+}
+
+func (k Script) take(c redis.Conn, l compat.Lease, ms int64) (compat.Lease, error) {
+	drawn, err := redis.Int64(take.Do(c, append(k.keys(l), l.Value, ms)...))
+	if err == redis.ErrNil {
+		return l, &compat.HeldError{Key: l.Key}
+	}
+	if err == nil && k.draws(l) {
+		l.Fence = drawn
+	}
+	return l, err
+}
+
+// Extend sets the end of a lease that is still ours to now+ttl.
+func (k Script) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return Lua(k).Extend(c, now, l, ttl)
+}
+
+// Release deletes the key if it still holds our token.
+func (k Script) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	return Lua(k).Release(c, now, l)
+}
+
+// Check returns ErrUnsafeServer if the server does not let us run scripts.
+func (k Script) Check(c redis.Conn, key string) error {
+	l, err := k.take(c, scratch(key), 10000)
+	if compat.UnknownCommand(err) {
+		return compat.Refuse(c, noScripts, older(c, l.Key))
+	}
+	if err != nil {
+		return err
+	}
+	return k.checkScripts(c, k, l, "txlock.Renamed")
+}

@@ -1,0 +1,158 @@
+// Package setlock is the lock of SET: a random token and its TTL go on the key
+// in one command, and only the holder of the token takes it off. It needs Redis
+// 2.6.12; Script, which does without SET … NX PX, needs 2.6 with scripts.
+//
+//	acquire   SET key token NX PX ttl      OK: ours; nil: held
+//	extend    on the condition that the key holds our token: PEXPIRE key ttl
+//	release   on the condition that the key holds our token: DEL key
+//
+// How the condition is made to hold when the command runs is what tells the
+// variants apart, each on its own page:
+//
+//	Lua         a script compares and deletes: one round trip
+//	Watched     WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
+//	Published   GET, then DEL: not safe, for comparison only
+//	Script      as Lua, and a script acquires too: 2.6.0–2.6.11
+//
+// All write the same bytes on the same key as txlock does, so they exclude each
+// other, txlock's clients, and every other client of SET … NX PX or
+// SETNX+EXPIRE with a token. Clocks need not agree: only the server's decides.
+// Like every lock with a lease they can't stop a holder that pauses past the
+// end of it and writes on (any/paused-holder): that is what the fence is for.
+//
+// Sources: the page of SET ("a simple locking pattern"), the Redlock page
+// ("correct implementation with a single instance"); redis-py's Lock since 3.0.
+package setlock
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are the same for each variant. The zero value works.
+type Options struct {
+	// Fence draws a number from INCR in the transaction, or the script, that
+	// takes the key. It grows with every acquisition.
+	Fence bool
+
+	// Token returns the value of the next acquisition, different each time and
+	// for each client. nil: compat.NewToken.
+	Token func() string
+}
+
+// lease is the one to ask for, and its ttl in milliseconds, rounded up.
+func (o Options) lease(now time.Time, key string, ttl time.Duration) (compat.Lease, int64, error) {
+	token := compat.NewToken
+	if o.Token != nil {
+		token = o.Token
+	}
+	ms, err := compat.WholeMillis(ttl)
+	return compat.Lease{Key: key, Value: token(), Until: compat.Until(now, ttl), How: compat.Free}, ms, err
+}
+
+// set acquires with SET … NX PX, and with a fence in MULTI: one round trip. A
+// refused attempt burns a number then.
+func (o Options) set(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, ms, err := o.lease(now, key, ttl)
+	if err != nil {
+		return l, err
+	}
+	set, err := o.setAndDraw(c, &l, compat.Cmd{"SET", key, l.Value, "NX", "PX", ms})
+	if err == nil && set == nil {
+		return l, &compat.HeldError{Key: key}
+	}
+	return l, err
+}
+
+func (o Options) setAndDraw(c redis.Conn, l *compat.Lease, set compat.Cmd) (any, error) {
+	if !o.Fence {
+		return c.Do(set[0].(string), set[1:]...)
+	}
+	replies, err := compat.Exec(c, set, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+	if err != nil {
+		return nil, err
+	}
+	if replies == nil { // nothing was watched; but if EXEC says so, it did not run
+		return nil, compat.ErrAborted
+	}
+	l.Fence = replies[1].(int64)
+	return replies[0], nil
+}
+
+// draws says that l ought to have a fence and has none: it is being acquired, was
+// adopted, or its number was lost with the reply.
+func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
+
+// Inspect reads the token and the TTL: one round trip.
+func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	return compat.InspectToken(c, now, key, time.Millisecond)
+}
+
+// checkSet finds out, on a scratch key, whether SET takes a free key with a
+// TTL and leaves a held one alone. The scratch key then holds l's value.
+func (o Options) checkSet(c redis.Conn, key string) (l compat.Lease, err error) {
+	l = scratch(key)
+	replies, err := compat.Pipe(c,
+		compat.Cmd{"SET", l.Key, l.Value, "NX", "PX", 10000}, compat.Cmd{"SET", l.Key, "taken", "NX", "PX", 20000}, compat.Cmd{"PTTL", l.Key})
+	if err != nil {
+		return l, err
+	}
+	if e, refused := replies[0].(redis.Error); refused {
+		if s := string(e); compat.UnknownCommand(e) || strings.Contains(s, "wrong number of arguments") || strings.Contains(s, "syntax error") {
+			return l, compat.Refuse(c, "it has no SET … NX PX (it came with 2.6.12)", older(c, l.Key))
+		}
+		return l, e
+	}
+	ttl, err := compat.ReadTTL(replies[2], time.Millisecond)
+	switch {
+	case replies[0] != "OK" || replies[1] != nil:
+		err = compat.Refuse(c, "SET … NX sets a key that is held", older(c, l.Key))
+	case err != nil || ttl == compat.NoTTL || ttl > 10*time.Second:
+		err = compat.Refuse(c, "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", older(c, l.Key))
+	default:
+		return l, nil
+	}
+	drop(c, l)
+	return l, err
+}
+
+// older is the lock to use on a server that is too old for this one.
+func older(c redis.Conn, scratch string) string {
+	if _, _, err := compat.Watch(c, scratch); err != nil {
+		return "getsetlock.Classic"
+	}
+	compat.Unwatch(c)
+	return "txlock.Renamed"
+}
+
+// start is a time to try things out at: what is tried tells no time.
+var start time.Time
+
+// scratch is a lease to try things out with, of a key that nobody else has. It
+// draws no fence: a counter would stay.
+func scratch(key string) compat.Lease {
+	return compat.Lease{Key: compat.Aux(key, "check:"+compat.NewToken()), Value: "held", Until: start.Add(10 * time.Second), Fence: 1}
+}
+
+// drop removes a scratch key. If the connection is broken it ends by itself.
+func drop(c redis.Conn, l compat.Lease) {
+	c.Do("DEL", l.Key) //nolint:errcheck
+}
+
+// rehearse extends and releases the scratch lease l as a does it. What it can't
+// do is a refusal, with why and use.
+func rehearse(c redis.Conn, a compat.Algorithm, l compat.Lease, why, use string) error {
+	defer drop(c, l)
+	l, err := a.Extend(c, start, l, 20*time.Second)
+	if err == nil {
+		err = a.Release(c, start, l)
+	}
+	if compat.UnknownCommand(err) || errors.Is(err, compat.ErrLost) {
+		return compat.Refuse(c, why, use)
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+package setlock
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Watched is the lock of SET for servers that forbid scripts: clouds, Garnet,
+// hardened servers since CVE-2024-46981 and CVE-2025-49844. One round trip to
+// acquire, two to extend or release. Redis 2.6.12 and later.
+//
+//	SET key token NX PX ttl               OK: ours; nil: held
+//	WATCH key; GET key                    ours?
+//	MULTI; PEXPIRE key ttl; EXEC          nil: somebody was faster
+//	MULTI; DEL key; EXEC                  nil: somebody was faster
+type Watched struct{ Options }
+
+// Acquire makes one attempt to hold key until now+ttl.
+func (k Watched) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return k.set(c, now, key, ttl)
+}
+
+// Extend sets the end of a lease that is still ours to now+ttl.
+func (k Watched) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	ms, err := compat.WholeMillis(ttl)
+	if err != nil {
+		return l, err
+	}
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	cmds := []compat.Cmd{{"PEXPIRE", l.Key, ms}}
+	if k.draws(l) {
+		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+	}
+	replies, err := compat.IfHolds(c, l, cmds...)
+	if err != nil {
+		return l, err
+	}
+	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+		return l, compat.ErrLost
+	}
+	if len(replies) > 1 {
+		l.Fence = replies[1].(int64)
+	}
+	l.Until = compat.Until(now, ttl)
+	return l, nil
+}
+
+// Release deletes the key if it still holds our token.
+func (k Watched) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	replies, err := compat.IfHolds(c, l, compat.Cmd{"DEL", l.Key})
+	if err == nil && replies[0] == int64(0) {
+		return compat.ErrLost // had expired: [0] is not "released"
+	}
+	return err
+}
+
+// Check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH
+// that stops an EXEC.
+func (k Watched) Check(c redis.Conn, key string) error {
+	l, err := k.checkSet(c, key)
+	if err != nil {
+		return err
+	}
+	const use = "setlock.Lua"
+	if _, _, err = compat.Watch(c, l.Key); err == nil {
+		_, err = c.Do("PEXPIRE", l.Key, 10000)
+	}
+	var touched []any
+	if err == nil {
+		touched, err = compat.Exec(c, compat.Cmd{"GET", l.Key})
+	}
+	switch {
+	case compat.UnknownCommand(err):
+		err = compat.Refuse(c, "it does not let us use WATCH and MULTI", use)
+	case err == nil && touched != nil:
+		err = compat.Refuse(c, "EXEC runs although a watched key was touched", use)
+	case err == nil:
+		return rehearse(c, k, l, "it does not let us use WATCH and MULTI", use)
+	}
+	drop(c, l)
+	return err
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -21,7 +22,8 @@ type candidate struct {
 
 // variants are the values of --algorithm that name one lock.
 func variants() []string {
-	return []string{"getset:classic", "getset:guarded", "tx:classic", "tx:guarded", "tx:renamed"}
+	return []string{"getset:classic", "getset:guarded", "tx:classic", "tx:guarded", "tx:renamed",
+		"set:lua", "set:watch", "set:script", "set:published"}
 }
 
 // candidates are the locks that --algorithm may mean, the strongest first: of a
@@ -44,6 +46,20 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 		family, _, _ := strings.Cut(variant, ":")
 		return name == variant || name == family
 	}
+	set := func(name string, lock compat.Algorithm) { list = append(list, candidate{name: name, Algorithm: lock}) }
+	setOptions := setlock.Options{Fence: fence}
+	if matches("set:lua") {
+		set("set:lua", setlock.Lua{Options: setOptions})
+	}
+	if matches("set:watch") {
+		set("set:watch", setlock.Watched{Options: setOptions})
+	}
+	if matches("set:script") {
+		set("set:script", setlock.Script{Options: setOptions})
+	}
+	if name == "set:published" { // not safe anywhere: by its own name only
+		set("set:published", setlock.Published{Options: setOptions})
+	}
 	if matches("tx:renamed") {
 		tx("tx:renamed", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} })
 	}
@@ -61,7 +77,7 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 	}
 	if len(list) == 0 {
 		return nil, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-			"it is auto, getset or tx, or one of " + strings.Join(variants(), ", ")}
+			"it is auto, set, tx or getset, or one of " + strings.Join(variants(), ", ")}
 	}
 	return list, nil
 }
@@ -86,7 +102,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		return candidate{}, err
 	}
 	for _, c := range list {
-		err = a.check(ctx, n, c, a.prefix+key)
+		err = a.check(ctx, n, c, key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 			return c, nil

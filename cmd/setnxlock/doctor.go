@@ -308,7 +308,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 
 // judge puts the algorithm that was asked for in the place of the best one.
 func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Choice) error {
-	c, err := a.pick(ctx, n, "doctor", true)
+	c, err := a.pick(ctx, n, a.prefix+"doctor", true)
 	if err != nil || c.name == best.Name {
 		return err
 	}

@@ -66,6 +66,10 @@ func (a *app) inspectCommand() *cobra.Command {
 
 func (a *app) inspect(key string, asJSON bool) error {
 	ctx := context.Background()
+	key, err := a.onServer(key)
+	if err != nil {
+		return err
+	}
 	p, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -84,6 +88,10 @@ func (a *app) inspect(key string, asJSON bool) error {
 // watch prints a line for each state that differs from the one before.
 func (a *app) watch(key string, every time.Duration, asJSON bool) error {
 	ctx := context.Background()
+	key, err := a.onServer(key)
+	if err != nil {
+		return err
+	}
 	p, err := a.connect(ctx)
 	if err != nil {
 		return err

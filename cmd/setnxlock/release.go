@@ -18,7 +18,8 @@ import (
 const releaseHelp = `Removes the lock KEY if, and only if, it holds the token given: nobody else's lock
 is removed by mistake.
 
---token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run).
+--token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run)
+or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
 
 --force is for a lock whose holder is known to be dead. It shows what is on KEY,
 asks, and removes that: if another client has taken the lock in the meantime, it
@@ -33,6 +34,7 @@ const releaseStatus = `  0      The lock was removed; with --force, also if ther
   76     KEY does not hold this token (any more). Nothing was removed.`
 
 const releaseExamples = `  setnxlock release nightly-report --token "$SETNXLOCK_TOKEN"
+  setnxlock release --token "$SETNXLOCK_HANDLE"
   setnxlock release nightly-report --force
   setnxlock release nightly-report --force --yes   # from a script`
 
@@ -40,31 +42,55 @@ func (a *app) releaseCommand() *cobra.Command {
 	var token string
 	var force, yes bool
 	cmd := &cobra.Command{
-		Use:               "release KEY {--token TOKEN | --force}",
+		Use:               "release [KEY] {--token TOKEN | --force}",
 		Short:             "Remove a lock, by its token or by force",
 		Long:              releaseHelp,
 		Example:           releaseExamples,
 		Annotations:       map[string]string{"status": releaseStatus},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(oneKey),
+		Args:              usageErrors(cobra.MaximumNArgs(1)),
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			h, isHandle, err := tokenOrHandle(token)
 			switch {
 			case force == cmd.Flags().Changed("token"):
 				return usage(cmd, errors.New("release needs either --token or --force"))
+			case err != nil:
+				return err
+			case isHandle && len(args) == 0:
+				return a.releaseByToken(h.Key, h.Token)
+			case len(args) == 0:
+				return usage(cmd, errors.New("release needs a KEY"))
+			case isHandle && a.prefix+args[0] != h.Key:
+				return usage(cmd, fmt.Errorf("the handle is of %q, not of %q", h.Key, a.prefix+args[0]))
+			case isHandle:
+				return a.releaseByToken(h.Key, h.Token)
 			case force:
 				return a.releaseByForce(args[0], yes)
 			case token == "":
 				return usage(cmd, errors.New("the token is empty"))
 			}
-			return a.releaseByToken(args[0], token)
+			key, err := a.onServer(args[0])
+			if err != nil {
+				return err
+			}
+			return a.releaseByToken(key, token)
 		},
 	}
-	cmd.Flags().StringVar(&token, "token", "", "remove KEY if it holds `TOKEN`")
+	cmd.Flags().StringVar(&token, "token", "", "remove KEY if it holds `TOKEN`, or release the lock that a handle names")
 	cmd.Flags().BoolVar(&force, "force", false, "remove whatever lock is on KEY, after showing it")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	return cmd
+}
+
+// tokenOrHandle reads --token. No token of ours begins as a handle does.
+func tokenOrHandle(s string) (h compat.Handle, is bool, err error) {
+	if !strings.HasPrefix(s, "snx1.") {
+		return h, false, nil
+	}
+	h, err = handle(s)
+	return h, true, err
 }
 
 func (a *app) releaseByToken(key, token string) error {
@@ -80,6 +106,10 @@ func (a *app) releaseByToken(key, token string) error {
 // releaseByForce removes what it has shown, and nothing else.
 func (a *app) releaseByForce(key string, yes bool) error {
 	ctx := context.Background()
+	key, err := a.onServer(key)
+	if err != nil {
+		return err
+	}
 	p, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -128,7 +158,7 @@ func (a *app) remove(ctx context.Context, p *place, key, value string) error {
 		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
 	}
 	for _, c := range locks {
-		err := a.check(ctx, p.one(), c, a.prefix+key)
+		err := a.check(ctx, p.one(), c, key)
 		if err == nil {
 			return compat.New(p.one(), c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
 		}
@@ -140,7 +170,7 @@ func (a *app) remove(ctx context.Context, p *place, key, value string) error {
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.New(p.one(), classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
-		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", a.prefix+key, clockTime(until)), ""}
+		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -87,14 +88,14 @@ func (a *app) rootCommand() *cobra.Command {
 	f.Var(&a.redis, "redis",
 		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, getset or tx, or a variant: "+strings.Join(variants(), ", "))
+		"the lock: `NAME` is auto, a family (set, tx, getset), or a variant: "+strings.Join(variants(), ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how getset writes its timestamps, which all clients of a key must do alike: `NAME` is seconds, float (if none is given), millis or nanos; with --algorithm auto it asks for getset")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
-	complete(root, "algorithm", append([]string{"auto", "getset", "tx"}, variants()...))
+	complete(root, "algorithm", append([]string{"auto", "set", "tx", "getset"}, variants()...))
 	complete(root, "dialect", dialects())
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
@@ -131,9 +132,17 @@ func oneKey(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// lockOptions are the Locker's, as the flags have them.
+// onServer is a key as it stands on the server.
+func (a *app) onServer(key string) (string, error) {
+	if key == "" {
+		return "", &failure{statusUsage, errors.New("the key is empty"), ""}
+	}
+	return a.prefix + key, nil
+}
+
+// lockOptions are the Locker's, as the flags have them. Keys have their prefix already.
 func (a *app) lockOptions() compat.Options {
-	o := compat.Options{Prefix: a.prefix, Timeout: a.timeout}
+	o := compat.Options{Timeout: a.timeout}
 	if a.verbose {
 		o.Observer = compat.Slog(a.log())
 	}

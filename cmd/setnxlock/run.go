@@ -29,6 +29,8 @@ COMMAND finds in its environment
   SETNXLOCK_KEY    the key as it stands on the server, prefix included
   SETNXLOCK_TOKEN  what the key held when COMMAND started; a getset lock writes
                    a new one with every renewal
+  SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
+                   setnxlock run --adopt, and for a Go program's AdoptHandle
   SETNXLOCK_FENCE  a number that grows with every acquisition of the key: let what
                    COMMAND writes to refuse writes with a smaller one. It is
                    empty with --no-fence and where the server has no MULTI.
@@ -39,7 +41,9 @@ SIGKILL after the grace period. Until then another client may already hold the
 lock; --grace 0s kills at once. If setnxlock itself is killed (kill -9), nobody
 renews the lock and nobody stops COMMAND: the lock is free after the TTL.
 
-What COMMAND leaves running in the background when it ends is not under the lock.`
+What COMMAND leaves running in the background when it ends is not under the lock,
+unless it goes on under --adopt: --hand-over leaves the lock held when COMMAND has
+succeeded, for another process to adopt before the TTL is over.`
 
 const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is passed on as it is.
 ` + statusHelp + `
@@ -52,6 +56,8 @@ const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is pa
 const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
   setnxlock run --wait 1m --ttl 10s deploy -- make deploy
+  setnxlock run --hand-over deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
+  setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
   setnxlock run deploy -- sh -c 'psql -v fence="$SETNXLOCK_FENCE" -f deploy.sql'`
 
 type runFlags struct {
@@ -61,6 +67,9 @@ type runFlags struct {
 	grace      time.Duration
 	busyStatus int
 	noFence    bool
+	adopt      string
+	handle     compat.Handle // what adopt says
+	handOver   bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -79,12 +88,13 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
-		Args: usageErrors(runArgs),
+		Args: usageErrors(func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.valid(cmd); err != nil {
 				return usage(cmd, err)
 			}
-			return a.run(args[0], args[1:], f)
+			dash := cmd.ArgsLenAtDash()
+			return a.run(args[:dash], args[dash:], f)
 		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
@@ -93,20 +103,24 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
 	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
+	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has handed over as `HANDLE` instead of taking it; KEY may be left out")
+	cmd.Flags().BoolVar(&f.handOver, "hand-over", false, "when COMMAND has succeeded, leave the lock held for whoever adopts $SETNXLOCK_HANDLE within the TTL")
 	return cmd
 }
 
 // runArgs demands the "--": without it a flag of COMMAND's would be taken for
 // one of ours.
-func runArgs(cmd *cobra.Command, args []string) error {
+func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0:
 		return errors.New("run needs a KEY and a COMMAND")
 	case dash < 0:
 		return errors.New(`run needs "--" between KEY and COMMAND`)
-	case dash != 1:
-		return fmt.Errorf(`run needs one KEY before "--", not %d`, dash)
-	case len(args) == 1:
+	case dash == 0 && !adopts:
+		return errors.New(`run needs a KEY before "--"`)
+	case dash > 0 && adopts:
+		return errors.New("with --adopt the handle names the KEY")
+	case len(args) == dash:
 		return errors.New(`run needs a COMMAND after "--"`)
 	}
 	return nil
@@ -126,11 +140,16 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	if f.try {
 		f.wait = 0
 	}
-	return nil
+	if f.adopt == "" {
+		return nil
+	}
+	var err error
+	f.handle, err = handle(f.adopt)
+	return err
 }
 
 // run obtains the lock, runs the command and gives the lock back.
-func (a *app) run(key string, command []string, f runFlags) error {
+func (a *app) run(keys []string, command []string, f runFlags) error {
 	path, err := lookUp(command[0])
 	if err != nil {
 		return err // before anybody waits for a command that can't run
@@ -138,7 +157,7 @@ func (a *app) run(key string, command []string, f runFlags) error {
 	signals := catch()
 	defer signals.stop()
 
-	lock, p, err := a.obtain(key, f, signals)
+	lock, p, err := a.obtain(keys, f, signals)
 	if err != nil {
 		return err
 	}
@@ -150,6 +169,9 @@ func (a *app) run(key string, command []string, f runFlags) error {
 		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
+	if f.handOver && status == 0 && !lost {
+		return a.leave(lock)
+	}
 	err = a.giveBack(lock, signals, lost)
 	if lost || errors.Is(err, compat.ErrLost) && status == 0 {
 		return exit(statusLost)
@@ -188,14 +210,14 @@ func plain(err error) error {
 }
 
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
-func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Lock, p *place, err error) {
+func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.Lock, p *place, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 
 	p, err = a.connect(ctx)
 	if err == nil {
-		lock, err = a.waitFor(ctx, p, key, f)
+		lock, err = a.waitFor(ctx, p, keys, f)
 	}
 	stop()
 	var asked *failure
@@ -211,18 +233,20 @@ func (a *app) obtain(key string, f runFlags, signals *signals) (lock *compat.Loc
 	return lock, p, err
 }
 
-func (a *app) waitFor(ctx context.Context, p *place, key string, f runFlags) (*compat.Lock, error) {
-	algorithm, err := a.pick(ctx, p.one(), key, !f.noFence)
+func (a *app) waitFor(ctx context.Context, p *place, keys []string, f runFlags) (*compat.Lock, error) {
+	o := a.lockOptions()
+	o.Renew = true
+	if f.adopt != "" {
+		return a.adopt(ctx, p, f, o)
+	}
+	t, err := a.target(ctx, p, keys, !f.noFence, o)
 	if err != nil {
 		return nil, err
 	}
-	o := a.lockOptions()
-	o.Renew = true
-	locks := compat.New(p.one(), algorithm.Algorithm, o)
 	if f.wait == 0 {
-		lock, err := locks.TryLock(ctx, key, f.ttl)
+		lock, err := t.locks.TryLock(ctx, t.key, f.ttl)
 		if errors.Is(err, compat.ErrHeld) {
-			err = a.busy(ctx, p, key, f)
+			err = t.busy(ctx, f)
 		}
 		return lock, err
 	}
@@ -231,34 +255,38 @@ func (a *app) waitFor(ctx context.Context, p *place, key string, f runFlags) (*c
 		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
 	}
 	defer cancel()
-	lock, err := locks.Lock(waiting, key, f.ttl)
+	lock, err := t.locks.Lock(waiting, t.key, f.ttl)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		err = a.busy(ctx, p, key, f)
+		err = t.busy(ctx, f)
 	}
 	return lock, err
 }
 
-// busy is the failure of a wait that is over. It looks once more at the key, for
-// the user to learn how long it would have taken; and a key that is no lock at
-// all is told as that, since no wait would ever end.
-func (a *app) busy(ctx context.Context, p *place, key string, f runFlags) error {
-	text := fmt.Sprintf("%q is held by another client", a.prefix+key)
-	s, err := a.look(ctx, p, key)
-	switch {
-	case errors.Is(err, compat.ErrForeign):
-		return err
-	case err != nil:
-	case s.Status == compat.StatusEndless:
-		text += ", without an end"
-	case s.Status == compat.StatusForeign:
-		text += ", in another format"
-	case !s.Until.IsZero():
-		text += fmt.Sprintf(" until %s (unless it is renewed)", clockTime(s.Until))
+// adopt goes on with a lock that another process has handed over.
+func (a *app) adopt(ctx context.Context, p *place, f runFlags, o compat.Options) (*compat.Lock, error) {
+	t, err := a.named(ctx, p, f.handle.Key, !f.noFence, o)
+	if err != nil {
+		return nil, err
 	}
-	if f.wait > 0 {
-		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
+	return t.locks.AdoptHandle(ctx, f.handle, f.ttl)
+}
+
+// handle reads --adopt and --token.
+func handle(s string) (compat.Handle, error) {
+	h, err := compat.ParseHandle(s)
+	if err != nil {
+		return h, &failure{statusUsage, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.HandOver returned"}
 	}
-	return &failure{f.busyStatus, errors.New(text), "setnxlock inspect " + key + " shows what holds it"}
+	return h, nil
+}
+
+// leave leaves the lock held, for whoever adopts it.
+func (a *app) leave(lock *compat.Lock) error {
+	h, err := lock.HandOver(context.Background())
+	if err == nil {
+		a.log().Info("lock handed over", "key", h.Key, "handle", h.String(), "until", lock.Until())
+	}
+	return err
 }
 
 // environment is the child's: ours, and what it is told of the lock.
@@ -270,6 +298,7 @@ func environment(lock *compat.Lock) []string {
 	return append(os.Environ(),
 		"SETNXLOCK_KEY="+lock.Key(),
 		"SETNXLOCK_TOKEN="+lock.Token(),
+		"SETNXLOCK_HANDLE="+lock.Handle().String(),
 		"SETNXLOCK_FENCE="+fence)
 }
 

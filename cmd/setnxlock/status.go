@@ -117,5 +117,8 @@ func inCommandWords(e *compat.UnsafeServerError) string {
 		"txlock.Classic", "--algorithm tx:classic",
 		"txlock.Guarded", "--algorithm tx:guarded",
 		"txlock.Renamed", "--algorithm tx:renamed",
+		"setlock.Lua", "--algorithm set:lua",
+		"setlock.Watched", "--algorithm set:watch",
+		"setlock.Script", "--algorithm set:script",
 	).Replace(e.Error())
 }

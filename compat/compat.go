@@ -105,6 +105,15 @@ type KeySource interface {
 	GetFor(ctx context.Context, key string) (redis.Conn, error)
 }
 
+// An EraSource is a Source whose server can be replaced by one that lacks its
+// last writes: a replica that was promoted. Era grows with each replacement
+// that the Source has learnt of. The Locker asks a Checker anew in each era, and takes a key that
+// was written in one and is gone in the next for lost, not for released.
+type EraSource interface {
+	Source
+	Era() uint64
+}
+
 // A Lease says that we hold Key until Until, by our own clock.
 type Lease struct {
 	Key   string
@@ -118,6 +127,8 @@ type Lease struct {
 	// leave ours behind. Such a lease is never resolved by reading, and a
 	// release of unknown outcome is not repeated.
 	Ambiguous bool
+
+	era uint64 // the EraSource's, when the lease was asked for
 
 	_ struct{} // no positional literals
 }

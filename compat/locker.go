@@ -374,17 +374,22 @@ func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease,
 
 // release releases l. If the outcome is unknown it looks, and releases once
 // more if the key still holds l's value: it compares, so a second one never
-// removes another client's lock (any/lost-reply-to-release).
+// removes another client's lock (any/lost-reply-to-release). A key that is not ours
+// any more, in time, was released; unless nothing was sent, or a server answers
+// that may never have had it (any/failover).
 func (k *Locker) release(ctx context.Context, l Lease) error {
 	inTime := k.o.Clock.Now().Before(l.Until)
+	sent := false
 	for try := 1; ; try++ {
 		ctx, done := k.orCleanup(ctx)
 		err := k.backend.Release(ctx, k.o.Clock.Now, l)
-		if err == nil || definite(err) && !errors.As(err, new(unsent)) {
+		never := errors.As(err, new(unsent))
+		if err == nil || definite(err) && !never {
 			done()
 			return err
 		}
-		if l.Ambiguous && !errors.As(err, new(unsent)) || try == 2 {
+		sent = sent || !never
+		if l.Ambiguous && sent || try == 2 {
 			done()
 			return &UnknownError{Lease: l, Err: err}
 		}
@@ -393,12 +398,24 @@ func (k *Locker) release(ctx context.Context, l Lease) error {
 		switch {
 		case readErr != nil:
 			return &UnknownError{Lease: l, Err: err}
-		case !st.Holds(l.Value) && inTime:
-			return nil // it got through
-		case !st.Holds(l.Value):
+		case st.Holds(l.Value):
+			// it did not get through: once more
+		case !inTime:
 			return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+		case !sent || k.era() != l.era:
+			return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
+		default:
+			return nil // it got through
 		}
 	}
+}
+
+// era is that of the server which answers, if it can be replaced.
+func (k *Locker) era() uint64 {
+	if b, ok := k.backend.(interface{ era() uint64 }); ok {
+		return b.era()
+	}
+	return 0
 }
 
 // orCleanup is a step's context, or a cleanup's if ctx has ended.

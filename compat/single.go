@@ -18,7 +18,7 @@ import (
 type single struct {
 	source  Source
 	algo    Algorithm
-	checked atomic.Bool // the server was found safe, and no connection has broken since
+	checked atomic.Uint64 // 1 + the era in which the server was found safe; 0: none, or a connection has broken since
 }
 
 // NewBackend returns the Backend of a on one server, or on the servers of a
@@ -51,7 +51,7 @@ func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error
 	}
 	err = step(g)
 	if g.Err() != nil {
-		s.checked.Store(false) // the next connection may lead to another server
+		s.checked.Store(0) // the next connection may lead to another server
 	}
 	g.giveBack()
 	return err
@@ -65,21 +65,42 @@ func (s *single) connection(ctx context.Context, key string) (redis.Conn, error)
 }
 
 func (s *single) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
-	if err := s.check(ctx, key); err != nil {
-		return Lease{Key: key}, unsent{err}
-	}
 	l := Lease{Key: key}
-	err := s.do(ctx, key, func(c redis.Conn) (err error) {
+	safe, err := s.check(ctx, key)
+	if err != nil {
+		return l, unsent{err}
+	}
+	_, checked := s.algo.(Checker)
+	err = s.do(ctx, key, func(c redis.Conn) (err error) {
+		era := s.era()
+		if checked && era != safe {
+			return unsent{errReplaced} // the new one may be of another version
+		}
 		l, err = s.algo.Acquire(c, now(), key, ttl)
+		l.era = era
 		return err
 	})
 	return l, err
 }
 
+// errReplaced is a connection's end to the Locker: it asks again.
+var errReplaced = fmt.Errorf("setnxlock: the server was replaced: %w", net.ErrClosed)
+
+// era is 0 for a Source that has none.
+func (s *single) era() uint64 {
+	if e, ok := s.source.(EraSource); ok {
+		return e.Era()
+	}
+	return 0
+}
+
 func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
 	next := l
 	err := s.do(ctx, l.Key, func(c redis.Conn) (err error) {
-		next, err = s.algo.Extend(c, now(), l, ttl)
+		era := s.era()
+		if next, err = s.algo.Extend(c, now(), l, ttl); err == nil {
+			next.era = era
+		}
 		return err
 	})
 	return next, err
@@ -130,30 +151,36 @@ func (s *single) Repair(ctx context.Context, now func() time.Time, st State, ttl
 	return s.do(ctx, st.Key, func(c redis.Conn) error { return r.Repair(c, now(), st, ttl) })
 }
 
-// check asks the algorithm, once, whether it is safe on this server. A proxy
-// answers what it does not know by closing the connection: that is told from a
-// broken network by a read that works in between.
-func (s *single) check(ctx context.Context, key string) error {
+// check asks the algorithm, once in each era, whether it is safe on this
+// server, and returns the era. A proxy answers what it does not know by closing the
+// connection: that is told from a broken network by a read that works in between.
+func (s *single) check(ctx context.Context, key string) (era uint64, err error) {
 	checker, ok := s.algo.(Checker)
-	if !ok || s.checked.Load() {
-		return nil
+	era = s.era()
+	if !ok || s.checked.Load() == era+1 {
+		return era, nil
 	}
-	var err error
 	for try := 0; try < 2; try++ {
-		err = s.do(ctx, key, func(c redis.Conn) error { return checker.Check(c, key) })
+		err = s.do(ctx, key, func(c redis.Conn) error {
+			era = s.era()
+			return checker.Check(c, key)
+		})
 		if err == nil {
-			s.checked.Store(true)
-			return nil
+			s.checked.Store(era + 1)
+			return era, nil
 		}
 		var e redis.Error
 		if ctx.Err() != nil || errors.As(err, new(unsent)) || errors.Is(err, ErrUnsafeServer) || errors.As(err, &e) {
-			return err
+			return era, err
 		}
 		if s.again(ctx, key, func(c redis.Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
-			return err
+			return era, err
 		}
 	}
-	return &UnsafeServerError{
+	if errors.Is(err, net.ErrClosed) { // on our side, by a Source that found it replaced: no proxy
+		return era, err
+	}
+	return era, &UnsafeServerError{
 		Why: "it closes the connection on a command that this lock needs, as a proxy does",
 		Use: "getsetlock.Classic, which needs SETNX, GET, GETSET and DEL alone",
 	}

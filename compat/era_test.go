@@ -1,0 +1,114 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A succession is a Source of servers of which each may replace the one
+// before.
+type succession struct {
+	servers []*oldredis.Server
+	era     uint64
+	lose    string       // the command whose connection breaks,
+	instead func() error // when this has happened; its error is the connection's, which is never had if lose is ""
+}
+
+func (s *succession) Era() uint64 { return s.era }
+
+func (s *succession) GetContext(context.Context) (redis.Conn, error) {
+	if s.lose == "" && s.instead != nil {
+		happened := s.instead
+		s.instead = nil
+		if err := happened(); err != nil {
+			return nil, err
+		}
+	}
+	return &losing{s.servers[s.era].Dial(), s}, nil
+}
+
+type losing struct {
+	redis.Conn
+	s *succession
+}
+
+func (l *losing) Send(name string, args ...any) error {
+	if name == l.s.lose && l.s.instead != nil {
+		happened := l.s.instead
+		l.s.instead = nil
+		err := happened()
+		l.Conn.Close()
+		return err
+	}
+	return l.Conn.Send(name, args...)
+}
+
+// A release that broke off is a success if the key is gone in time, but not
+// on a server that may never have had the key (any/failover), and not if
+// nothing was sent at all.
+func TestReleaseThatIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose string
+		then func(*succession)
+		want error
+	}{
+		{"it got through, the same server", "MULTI", func(s *succession) { s.servers[0].Dial().Do("DEL", "k") }, nil}, //nolint:errcheck
+		{"the server was replaced", "MULTI", func(s *succession) { s.era++ }, compat.ErrLost},
+		{"and another has it there", "MULTI", func(s *succession) {
+			s.era++
+			s.servers[1].Dial().Do("SET", "k", "another's") //nolint:errcheck
+		}, compat.ErrLost},
+		{"never sent", "", func(s *succession) { s.servers[0].Dial().Do("DEL", "k") }, compat.ErrLost}, //nolint:errcheck
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
+			lock, err := compat.New(s, txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.lose = c.lose
+			s.instead = func() error { c.then(s); return net.ErrClosed }
+			if err := lock.Release(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("Release: %v, want %v", err, c.want)
+			}
+			if s.instead != nil {
+				t.Error("nothing was lost")
+			}
+		})
+	}
+}
+
+// The server that replaces another may be an older one: the algorithm is asked
+// again, before it writes.
+func TestCheckInEachEra(t *testing.T) {
+	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4"), oldredis.Run(t, "2.2"), oldredis.Run(t, "2.6")}}
+	k := compat.New(s, txlock.Renamed{}, compat.Options{})
+	if _, err := k.TryLock(t.Context(), "k", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	s.era = 1
+	if _, err := k.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("on a 2.2 that replaced a 2.4: %v, want ErrUnsafeServer", err)
+	}
+	// Replaced between the check and the acquisition: asked again.
+	s.era = 0
+	if _, err := k.TryLock(t.Context(), "other", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	s.instead = func() error { s.era = 1; return nil }
+	if _, err := k.TryLock(t.Context(), "another", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("replaced by a 2.2 after the check: %v, want ErrUnsafeServer", err)
+	}
+	if n, err := redis.Int(s.servers[1].Dial().Do("DBSIZE")); n != 0 || err != nil {
+		t.Errorf("%d keys on the server that was refused, %v", n, err)
+	}
+}

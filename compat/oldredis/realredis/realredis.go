@@ -38,11 +38,20 @@ type Server struct {
 // redis-server; .ci/run installs it).
 func Run(t testing.TB, args ...string) *Server {
 	t.Helper()
+	dir := t.TempDir()
+	return run(t, func(port string) []string {
+		return append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir}, args...)
+	})
+}
+
+// run starts a redis-server with the arguments for a port.
+func run(t testing.TB, args func(port string) []string) *Server {
+	t.Helper()
 	s := &Server{t: t}
 	for try := 0; ; try++ {
 		s.Addr = freeAddr(t)
 		_, port, _ := net.SplitHostPort(s.Addr)
-		s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)
+		s.args = args(port)
 		err := s.start()
 		if err == nil {
 			t.Cleanup(s.Kill)

@@ -1,0 +1,164 @@
+package realredis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Sentinels are a master, two replicas and three Sentinels (quorum 2) that watch
+// them, for the length of a test. They call a master down that has not answered for
+// half a second.
+type Sentinels struct {
+	Name      string    // the master's
+	Servers   []*Server // the first is the first master
+	Sentinels []*Server
+
+	t testing.TB
+}
+
+// RunSentinels runs them, and waits until each knows all the others.
+// The servers get args as further options.
+func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
+	t.Helper()
+	s := &Sentinels{Name: name, t: t}
+	for i := range 3 {
+		more := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
+		if i > 0 {
+			host, port, _ := net.SplitHostPort(s.Servers[0].Addr)
+			more = append(more, "--replicaof", host, port)
+		}
+		s.Servers = append(s.Servers, Run(t, more...))
+	}
+	s.until("the replicas are in step", func() error {
+		for _, r := range s.Servers[1:] {
+			role, err := redis.Values(Ask(r.Addr, "ROLE"))
+			if err != nil {
+				return err
+			}
+			if state, _ := redis.String(role[3], nil); state != "connected" {
+				return fmt.Errorf("%s: %s", r.Addr, state)
+			}
+		}
+		return nil
+	})
+	host, port, _ := net.SplitHostPort(s.Servers[0].Addr)
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, RunSentinel(t, fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
+sentinel down-after-milliseconds %[1]s 500
+sentinel failover-timeout %[1]s 3000
+sentinel parallel-syncs %[1]s 2
+`, name, host, port)))
+	}
+	s.until("the Sentinels know each other and the replicas", func() error {
+		for _, w := range s.Sentinels {
+			m, err := redis.StringMap(Ask(w.Addr, "SENTINEL", "master", name))
+			if err != nil {
+				return err
+			}
+			if m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master" {
+				return fmt.Errorf("%s: %s Sentinels, %s replicas, %s", w.Addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+// RunSentinel runs the redis-server on the PATH as a Sentinel of this configuration, on a
+// free port of 127.0.0.1.
+func RunSentinel(t testing.TB, conf string) *Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sentinel.conf") // it writes to it
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return run(t, func(port string) []string {
+		return []string{file, "--sentinel", "--port", port, "--bind", "127.0.0.1", "--dir", filepath.Dir(file)}
+	})
+}
+
+// Addrs are the Sentinels' addresses.
+func (s *Sentinels) Addrs() []string {
+	var addrs []string
+	for _, w := range s.Sentinels {
+		addrs = append(addrs, w.Addr)
+	}
+	return addrs
+}
+
+// Master is the server that a majority of the Sentinels names.
+func (s *Sentinels) Master() (*Server, error) {
+	votes := map[string]int{}
+	for _, w := range s.Sentinels {
+		if addr, err := redis.Strings(Ask(w.Addr, "SENTINEL", "get-master-addr-by-name", s.Name)); err == nil && len(addr) == 2 {
+			votes[net.JoinHostPort(addr[0], addr[1])]++
+		}
+	}
+	for _, server := range s.Servers {
+		if votes[server.Addr] >= 2 {
+			return server, nil
+		}
+	}
+	return nil, fmt.Errorf("the Sentinels name %v", votes)
+}
+
+// Failover has a Sentinel replace the master although it lives, and returns when it has begun.
+// A replica that has only just come back is not chosen; it asks until one is.
+func (s *Sentinels) Failover() {
+	s.t.Helper()
+	s.until("SENTINEL FAILOVER", func() error {
+		_, err := Ask(s.Sentinels[0].Addr, "SENTINEL", "failover", s.Name)
+		return err
+	})
+}
+
+// Replaced waits until a majority of the Sentinels names another server than old, and returns it.
+func (s *Sentinels) Replaced(old *Server) *Server {
+	s.t.Helper()
+	var now *Server
+	s.until("another master", func() (err error) {
+		if now, err = s.Master(); err == nil && now == old {
+			err = fmt.Errorf("%s still", old.Addr)
+		}
+		return err
+	})
+	return now
+}
+
+// until waits for what done looks for, for twenty seconds at most.
+func (s *Sentinels) until(what string, done func() error) {
+	s.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			s.t.Fatalf("waiting: %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Ask sends one command over a connection of its own, and has half a second for it.
+func Ask(addr, name string, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	c, err := redis.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return redis.DoContext(c, ctx, name, args...)
+}

@@ -1,0 +1,39 @@
+package sentinel_test
+
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// Each kind of lock, over a real Sentinel's master.
+func TestConformance(t *testing.T) {
+	s := realredis.RunSentinels(t, "m")
+	for _, a := range []struct {
+		name string
+		make func(fence bool) compat.Algorithm
+	}{
+		{"tx:renamed", func(f bool) compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: f}} }},
+		{"getset:guarded", func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: f}} }},
+		{"replicated tx:renamed", func(f bool) compat.Algorithm {
+			return sentinel.Replicated{Algorithm: txlock.Renamed{Options: txlock.Options{Fence: f}}}
+		}},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			source := sentinel.New("m", s.Addrs(), sentinel.Options{MaxIdle: 64})
+			t.Cleanup(func() { source.Close() })
+			conformance.Run(t, conformance.Lock{
+				Name: a.name, Server: "sentinel",
+				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+					return compat.New(wrap(source), a.make(true), o)
+				},
+				Sources: []compat.Source{source}, Fence: true,
+			})
+		})
+	}
+}

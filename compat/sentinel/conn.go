@@ -1,0 +1,189 @@
+package sentinel
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A conn is a connection to a server that was named master. It believes no reply
+// that came later than Recheck after that, unless the Sentinels name the same
+// server once more: a server that stood still answers, when it goes on, what
+// was asked of it before it was replaced (any/failover).
+type conn struct {
+	redis.Conn
+	s    *Source
+	m    *master
+	told time.Time // when the server last said that it is a master
+
+	mu  sync.Mutex
+	err error // not nil: it is closed
+}
+
+// dial returns a connection to m, if m says that it is a master.
+func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
+	c, err := s.o.Dial(ctx, m.addr)
+	if err != nil {
+		return nil, err
+	}
+	n := &conn{Conn: c, s: s, m: m}
+	if err := n.ask(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// fit returns nil if an idle connection still leads to the master.
+func (c *conn) fit() error {
+	c.s.mu.Lock()
+	doubted := c.m.doubted
+	c.s.mu.Unlock()
+	if c.told.After(doubted) && c.s.o.Clock.Since(c.told) < c.s.o.Recheck {
+		return nil
+	}
+	return c.ask()
+}
+
+// ask asks the server for its role, and whether it answers at all: ROLE alone
+// is answered by one that still loads its data. One that tells neither ROLE
+// (2.8.12) nor INFO is what the Sentinels say it is, until it refuses a write.
+func (c *conn) ask() error {
+	told := c.s.o.Clock.Now()
+	t := timed{c.Conn, c.s.o.Timeout}
+	replies, err := compat.Pipe(t, compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
+	if err != nil {
+		return err
+	}
+	if e, ok := replies[1].(redis.Error); ok && passing(e) {
+		return fmt.Errorf("%s: %w", c.m.addr, e)
+	}
+	role := ""
+	switch r := replies[0].(type) {
+	case redis.Error:
+		if !compat.UnknownCommand(r) {
+			return fmt.Errorf("%s: %w", c.m.addr, r)
+		}
+		info, err := redis.String(t.Do("INFO"))
+		if err != nil && !compat.UnknownCommand(err) {
+			return fmt.Errorf("%s: %w", c.m.addr, err)
+		}
+		role = field(info, "role")
+	case []any:
+		if len(r) > 0 {
+			role, _ = redis.String(r[0], nil)
+		}
+	}
+	if role != "master" && role != "" {
+		return &notMaster{c.m.addr, "is a " + role}
+	}
+	c.told = told
+	return nil
+}
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	reply, err := c.Conn.Do(name, args...)
+	return c.believe(context.Background(), name, reply, err)
+}
+
+func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	reply, err := redis.DoContext(c.Conn, ctx, name, args...)
+	return c.believe(ctx, name, reply, err)
+}
+
+func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	reply, err := redis.DoWithTimeout(c.Conn, d, name, args...)
+	return c.believe(context.Background(), name, reply, err)
+}
+
+func (c *conn) Receive() (any, error) {
+	reply, err := c.Conn.Receive()
+	return c.believe(context.Background(), "", reply, err)
+}
+
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
+	reply, err := redis.ReceiveContext(c.Conn, ctx)
+	return c.believe(ctx, "", reply, err)
+}
+
+func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	reply, err := redis.ReceiveWithTimeout(c.Conn, d)
+	return c.believe(context.Background(), "", reply, err)
+}
+
+// believe returns a reply that came from the master, and closes the connection over
+// any other.
+func (c *conn) believe(ctx context.Context, name string, reply any, err error) (any, error) {
+	if c.Err() != nil {
+		c.s.doubt(c.m)
+		return reply, err
+	}
+	if e, ok := refusal(reply, err); ok {
+		c.s.doubt(c.m)
+		return nil, c.disown("answers " + string(e))
+	}
+	if name == "" && reply == nil { // a pool's Do(""), with nothing to be answered
+		return reply, err
+	}
+	switch m, asked := c.s.master(ctx); {
+	case asked != nil:
+		return nil, c.disown("can't be told to be the master: " + asked.Error())
+	case m != c.m:
+		return nil, c.disown("was replaced by " + m.addr)
+	}
+	return reply, err
+}
+
+// disown closes the connection and says why.
+func (c *conn) disown(why string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = &notMaster{c.m.addr, why}
+	c.Conn.Close()
+	return c.err
+}
+
+func (c *conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return c.Conn.Err()
+}
+
+// refusal finds the word of a server that is no master in a reply, or in those of a
+// pipeline or an EXEC: the command was not run.
+func refusal(reply any, err error) (redis.Error, bool) {
+	if e, ok := err.(redis.Error); ok && passing(e) {
+		return e, true
+	}
+	switch r := reply.(type) {
+	case redis.Error:
+		return r, passing(r)
+	case []any:
+		for _, one := range r {
+			if e, ok := refusal(one, nil); ok {
+				return e, true
+			}
+		}
+	}
+	return "", false
+}
+
+// passing reports that a server is not the master, or not yet: another, or
+// the same a little later, is. 2.4 words MASTERDOWN differently. A Sentinel
+// that has not seen the master yet says IDONTKNOW.
+func passing(e redis.Error) bool {
+	for _, word := range []string{"READONLY", "MASTERDOWN", "LOADING", "IDONTKNOW"} {
+		if strings.HasPrefix(string(e), word) {
+			return true
+		}
+	}
+	return strings.Contains(string(e), "slave-serve-stale-data")
+}

@@ -1,0 +1,90 @@
+package sentinel
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Replicated is an Algorithm whose lease counts only when it is on the replicas
+// too: after each acquisition and extension
+//
+//	WAIT replicas timeout      how many replicas have what this connection wrote
+//
+// If fewer have it the outcome is unknown to the Locker, which asks once more,
+// and then gives the lock back. It needs Redis 3.0. A lock that all replicas have survives
+// the promotion of any of them; one that some have, that of those: Sentinel chooses by
+// replica-priority before it looks who has the most. What a
+// replica has in memory it forgets when it restarts.
+//
+// The fence it draws is in the same writes: on a successor that has them it does not
+// go back.
+type Replicated struct {
+	compat.Algorithm
+
+	// Replicas is how many must have the lease. Default: 1. Ask for all of them:
+	// with fewer, another may be promoted.
+	Replicas int
+
+	// Timeout is how long the server waits for them. Default: 100 ms; at least one.
+	Timeout time.Duration
+}
+
+var errNotReplicated = errors.New("setnxlock: too few replicas have it")
+
+// Acquire is the Algorithm's, and the replicas' word for it.
+func (r Replicated) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := r.Algorithm.Acquire(c, now, key, ttl)
+	if err == nil {
+		err = r.wait(c)
+	}
+	return l, err
+}
+
+// Extend is the Algorithm's, and the replicas' word for it.
+func (r Replicated) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, err := r.Algorithm.Extend(c, now, l, ttl)
+	if err == nil {
+		err = r.wait(c)
+	}
+	return next, err
+}
+
+// Check refuses a server without WAIT, and then asks the Algorithm.
+func (r Replicated) Check(c redis.Conn, key string) error {
+	if _, err := c.Do("WAIT", 0, 1); compat.UnknownCommand(err) {
+		return compat.Refuse(c, "it has no WAIT (it came with 3.0), so nothing tells what the replicas have", "the algorithm without sentinel.Replicated")
+	} else if err != nil {
+		return err
+	}
+	if a, ok := r.Algorithm.(compat.Checker); ok {
+		return a.Check(c, key)
+	}
+	return nil
+}
+
+// Repair is the Algorithm's.
+func (r Replicated) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	if a, ok := r.Algorithm.(compat.Repairer); ok {
+		return a.Repair(c, now, s, ttl)
+	}
+	return compat.ErrHeld
+}
+
+func (r Replicated) wait(c redis.Conn) error {
+	want, ms := max(r.Replicas, 1), int64(100)
+	if r.Timeout > 0 {
+		var err error
+		if ms, err = compat.WholeMillis(r.Timeout); err != nil { // WAIT n 0 waits for ever
+			return err
+		}
+	}
+	have, err := redis.Int(c.Do("WAIT", want, ms))
+	if err == nil && have < want {
+		err = fmt.Errorf("%w: %d of %d, after %d ms", errNotReplicated, have, want, ms)
+	}
+	return err
+}

@@ -1,0 +1,340 @@
+// Package sentinel finds the server that Redis Sentinel names the master, and
+// hands out connections to it: a compat.Source that follows a failover.
+//
+//	source := sentinel.New("mymaster", []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"}, sentinel.Options{})
+//	defer source.Close()
+//	locks := compat.New(source, txlock.Renamed{}, compat.Options{})
+//
+// A pool that asks Sentinel when it dials, as most do, goes on with the old master
+// after a switch: Sentinel leaves it a master for eight seconds and more
+// (SENTINEL FAILOVER, a server that stood still and comes back), and it gives
+// every lock to its clients that the new one gives to the others. So here
+//
+//	SENTINEL get-master-addr-by-name NAME   asked of all Sentinels at once; Agree of them must name the same server
+//	ROLE                                    asked of each connection to it; INFO before 2.8.12
+//
+// stand before every connection that is handed out, unless they were answered
+// within Recheck; and a reply that came when they were not is believed only after
+// the Sentinels have named the same server again. A refused write (READONLY),
+// a replica cut off from its master (MASTERDOWN) and a server that still loads its data
+// (LOADING) end the connection, and the Locker asks again on the next. Nothing is ever
+// read from a replica (any/read-from-replica).
+//
+// What it can't mend (any/failover): Redis acknowledges a write before its
+// replicas have it. A lock given in the last moments of a master, or by one that was
+// cut off, is missing on its successor, which gives it to another while its
+// holder's lease still runs. The holder is told by its next extension or
+// release, which finds the key gone or another's: ErrLost; and its context ends with
+// its lease at the latest. With renewal that is a third of the ttl. Fences
+// are counted on the same server, and a number that was lost is given again.
+// What lessens it: min-slaves-to-write with min-slaves-max-lag on the servers (2.8), so
+// that a master cut off from its replicas soon refuses every write; Replicated,
+// here, which takes no lock that is not on the replicas too (WAIT, 3.0); or no failover
+// at all: redlock over independent servers.
+//
+// While fewer than Agree Sentinels answer, no lock is given, extended or
+// released: whether they are dead, or we are cut off with the old master, can't be told.
+//
+// It works with every Sentinel: 2.6's, whose failover leaves the clients' connections
+// to the old master open and which answers IDONTKNOW until it has seen the master; 2.8.12's and later,
+// which close them; and with servers since 1.2, although replicas accept
+// writes before 2.6, so that there INFO alone tells them from a master.
+package sentinel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+)
+
+var (
+	// ErrNoMaster means that no server was found that the Sentinels agree on
+	// and that is a master. Nothing was sent to any.
+	ErrNoMaster = errors.New("setnxlock: no master")
+
+	// ErrNotMaster means that a connection led to a server that is not the
+	// master any more. What was sent over it may have run there, and does not count.
+	ErrNotMaster = errors.New("setnxlock: not the master")
+
+	errClosed = errors.New("setnxlock: the source is closed")
+)
+
+// Options are a Source's. The zero value is ready to use.
+type Options struct {
+	// Dial connects to a server, DialSentinel to a Sentinel: with a password,
+	// over TLS, or to another address than the one that is announced.
+	// nil: redis.DialContext(ctx, "tcp", addr).
+	Dial, DialSentinel func(ctx context.Context, addr string) (redis.Conn, error)
+
+	// Agree is how many Sentinels must name the same server. Default: a
+	// majority of those given to New. With 1, a Sentinel that is cut off
+	// together with an old master can send us there.
+	Agree int
+
+	// Recheck is how long an answer of the Sentinels counts, and a server's about
+	// its role. Until it has passed an old master can still be taken for the
+	// master. Default: 1 s. A nanosecond has them asked before and after each command.
+	Recheck time.Duration
+
+	// Patience is how long GetContext goes on asking when there is no
+	// master, as long as its context lets it. A Locker's Lock gives up if its first attempt finds
+	// none: a Patience, and a compat.Options.Timeout, longer than a failover
+	// has it wait through one. Default: 3 s.
+	Patience time.Duration
+
+	// Timeout bounds each question to a Sentinel, dialling included, and the
+	// one to a server about its role. Default: 500 ms.
+	Timeout time.Duration
+
+	// MaxIdle is how many idle connections to the master are kept. Default: 16.
+	MaxIdle int
+
+	// Clock tells how old an answer is, and runs the timer between two
+	// questions. nil: clock.New().
+	Clock clock.Clock
+}
+
+func (o Options) withDefaults(given int) Options {
+	tcp := func(ctx context.Context, addr string) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", addr) }
+	if o.Dial == nil {
+		o.Dial = tcp
+	}
+	if o.DialSentinel == nil {
+		o.DialSentinel = tcp
+	}
+	if o.Agree <= 0 {
+		o.Agree = given/2 + 1
+	}
+	if o.Recheck <= 0 {
+		o.Recheck = time.Second
+	}
+	if o.Patience <= 0 {
+		o.Patience = 3 * time.Second
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 500 * time.Millisecond
+	}
+	if o.MaxIdle <= 0 {
+		o.MaxIdle = 16
+	}
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	return o
+}
+
+// pause is how long GetContext waits between two looks for a master.
+const pause = 50 * time.Millisecond
+
+// A Source hands out connections to the master. It is a compat.EraSource, safe
+// for concurrent use, and between two questions it runs nothing.
+type Source struct {
+	name string
+	o    Options
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	asked  sync.WaitGroup // questions under way
+
+	asking chan struct{} // held by the one who asks the Sentinels
+	given  []*watcher
+	learnt map[string]*watcher // by address; asking is held
+
+	mu     sync.Mutex
+	now    *master   // nil: none was ever named
+	named  time.Time // when the question was sent by whose answers it is; zero: it is in doubt
+	era    uint64
+	closed bool
+}
+
+// A master is a server that was named, and the connections to it.
+type master struct {
+	addr string
+	pool *redis.Pool
+
+	doubted time.Time // when it last seemed to be none; s.mu is held
+}
+
+// New returns a Source of connections to the master called name. sentinels are
+// host:port; one of them is enough to learn of the others, but see Options.Agree. It
+// sends nothing yet.
+func New(name string, sentinels []string, o Options) *Source {
+	s := &Source{name: name, asking: make(chan struct{}, 1), learnt: map[string]*watcher{}}
+	for _, addr := range sentinels {
+		s.given = append(s.given, &watcher{addr: addr})
+	}
+	s.o = o.withDefaults(len(s.given))
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// GetContext returns a connection to the master. If there is none, because a
+// failover is under way, it goes on asking, for Patience or until ctx ends;
+// then it returns ErrNoMaster with the reason. A name that no Sentinel knows, and a
+// password that is refused, it returns at once.
+func (s *Source) GetContext(ctx context.Context) (redis.Conn, error) {
+	enough := s.o.Clock.Now().Add(s.o.Patience)
+	for {
+		m, err := s.master(ctx)
+		if err == nil {
+			var c redis.Conn
+			if c, err = m.pool.GetContext(ctx); err == nil {
+				return c, nil
+			}
+			s.doubt(m)
+		}
+		switch { // what passes is told in words only: it must not look like a closed connection
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %v", ErrNoMaster, context.Cause(ctx), err)
+		case final(err):
+			return nil, fmt.Errorf("%w: %w", ErrNoMaster, err)
+		case !s.o.Clock.Now().Before(enough):
+			return nil, fmt.Errorf("%w: %v", ErrNoMaster, err)
+		}
+		t := s.o.Clock.Timer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-s.ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// Master is the address of the master, as GetContext would find it now.
+func (s *Source) Master(ctx context.Context) (string, error) {
+	c, err := s.GetContext(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.addr, nil
+}
+
+// Era is how many times the Sentinels were found to name another server than
+// before, the first included. A key that was written in one era and is not there
+// in the next may never have got there.
+func (s *Source) Era() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.era
+}
+
+// Close closes the idle connections and those to the Sentinels. Connections
+// that are lent close when they are given back.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	m := s.now
+	s.mu.Unlock()
+	s.cancel()
+	s.asked.Wait()
+	s.asking <- struct{}{} // for good: who waits for it sees that s.ctx is done
+	for _, w := range s.watchers() {
+		w.hangUp()
+	}
+	if m != nil {
+		return m.pool.Close()
+	}
+	return nil
+}
+
+// trusted returns the master if the Sentinels have named it lately.
+func (s *Source) trusted() *master {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil || s.named.IsZero() || s.o.Clock.Since(s.named) >= s.o.Recheck {
+		return nil
+	}
+	return s.now
+}
+
+// doubt has the Sentinels asked again before anything is believed of m, and m about its
+// role on each of its connections.
+func (s *Source) doubt(m *master) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.doubted = s.o.Clock.Now()
+	if s.now == m {
+		s.named = time.Time{}
+	}
+}
+
+// master returns the master that the Sentinels have named lately, or name now. One
+// asks for all.
+func (s *Source) master(ctx context.Context) (*master, error) {
+	if m := s.trusted(); m != nil {
+		return m, nil
+	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-s.ctx.Done():
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if m := s.trusted(); m != nil {
+		return m, nil // by whoever asked while we waited
+	}
+	start := s.o.Clock.Now()
+	addr, err := s.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.appoint(addr, start)
+}
+
+// appoint makes the server at addr the master, by answers to a question sent at asked.
+func (s *Source) appoint(addr string, asked time.Time) (*master, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	s.named = asked
+	if s.now != nil && s.now.addr == addr {
+		return s.now, nil
+	}
+	if s.now != nil {
+		s.now.pool.Close() // those that are lent close when they are given back
+	}
+	m := &master{addr: addr}
+	m.pool = &redis.Pool{
+		MaxIdle:      s.o.MaxIdle,
+		DialContext:  func(ctx context.Context) (redis.Conn, error) { return s.dial(ctx, m) },
+		TestOnBorrow: func(c redis.Conn, _ time.Time) error { return c.(*conn).fit() },
+	}
+	s.now = m
+	s.era++
+	return m, nil
+}
+
+// hopeless is an error that will be the same the next time.
+type hopeless struct{ error }
+
+func (e hopeless) Unwrap() error { return e.error }
+
+// final reports that err will be the same the next time: it is somebody's own
+// word, not the want of one.
+func final(err error) bool {
+	var said redis.Error
+	return errors.Is(err, errClosed) || errors.Is(err, errUnknownName) || errors.As(err, new(hopeless)) ||
+		errors.As(err, &said) && !passing(said)
+}
+
+// notMaster is ErrNotMaster, and a closed connection: the Locker, which knows
+// nothing of masters, asks again on another.
+type notMaster struct{ addr, why string }
+
+func (e *notMaster) Error() string { return fmt.Sprintf("%v: %s %s", ErrNotMaster, e.addr, e.why) }
+
+func (e *notMaster) Is(target error) bool { return target == ErrNotMaster || target == net.ErrClosed }

@@ -1,0 +1,98 @@
+package multilock
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// stamp returns the keys of a set, and the lease that a getsetlock of o's would ask
+// for: one time, the same on every key.
+func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, compat.Lease, error) {
+	keys, err := Split(key)
+	if err != nil {
+		return nil, compat.Lease{Key: key}, err
+	}
+	o.Fence = false
+	l, err := getsetlock.Classic{Options: o}.Acquire(told{int64(1)}, now, key, ttl)
+	return keys, l, err
+}
+
+// write is the command, MSETNX or MSET, that puts value on all keys, and those
+// that draw their fences.
+func write(name string, keys []string, value string, fenced bool) []compat.Cmd {
+	cmd := compat.Cmd{name}
+	for _, k := range keys {
+		cmd = append(cmd, k, value)
+	}
+	if !fenced {
+		return []compat.Cmd{cmd}
+	}
+	return append([]compat.Cmd{cmd}, draw(keys)...)
+}
+
+// msetnx tries to make all keys. On 1.2 and 2.0 it would delete one that has a
+// TTL and take it, as SETNX does there: getsetlock's have none.
+func msetnx(c redis.Conn, fenced bool, keys []string, l *compat.Lease) (bool, error) {
+	cmds := write("MSETNX", keys, l.Value, fenced)
+	if !fenced {
+		won, err := redis.Bool(c.Do(cmds[0][0].(string), cmds[0][1:]...))
+		return won, apart(c, err)
+	}
+	replies, err := compat.Exec(c, cmds...)
+	if err != nil {
+		return false, apart(c, err)
+	}
+	if replies[0] != int64(1) {
+		return false, nil
+	}
+	l.Fence, err = fence(c, keys, replies[1:])
+	return true, err
+}
+
+// dead reports whether any key is there; it is ErrHeld, by the one that ends
+// last, if any of them is not dead.
+func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err error) {
+	var states []compat.State
+	for _, f := range all {
+		if f.foreign != nil {
+			return true, f.foreign
+		}
+		if !f.exists {
+			continue
+		}
+		s, err := o.Inspect(told{f.value, int64(-1)}, now, f.key)
+		if err != nil {
+			return true, err
+		}
+		states = append(states, s)
+	}
+	worst := longest(states)
+	if worst.Status == compat.StatusFree || worst.Status == compat.StatusDead {
+		return len(states) > 0, nil
+	}
+	return true, &compat.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == compat.StatusForeign}
+}
+
+// checkMSETNX asks whether MSETNX is there, and is all or nothing.
+func checkMSETNX(c redis.Conn, key string) error {
+	a := compat.Aux(key, "check:"+compat.NewToken())
+	b := compat.Aux(key, "check:"+compat.NewToken())
+	replies, err := compat.Pipe(c, compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
+	if err != nil {
+		return err
+	}
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused && compat.UnknownCommand(e) {
+			return compat.Refuse(c, "it does not let us use MSETNX", "multilock.New")
+		} else if refused {
+			return e
+		}
+	}
+	if replies[0] != int64(1) || replies[1] != int64(0) || replies[2] != nil {
+		return compat.Refuse(c, "MSETNX is not all or nothing", "multilock.New")
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package multilock_test
+
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+// A way is one of taking several keys, and the lock of single keys beside it.
+type way struct {
+	name   string
+	set    func(source compat.Source, fence bool, o compat.Options) *compat.Locker
+	single func(fence bool) compat.Algorithm
+	safe   func(conformance.Server) bool
+	vague  bool // two clients can write the same value
+}
+
+func watches(since string) func(conformance.Server) bool {
+	return func(s conformance.Server) bool { return s.Transactions && !s.Older(since) }
+}
+
+func ways() []way {
+	whole := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
+		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker { return compat.New(s, a(fence), o) }
+	}
+	inTurn := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
+		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
+			return compat.NewLocker(multilock.New(s, a(fence), multilock.Options{Clock: o.Clock, Cleanup: o.Cleanup}), o)
+		}
+	}
+	anywhere := func(conformance.Server) bool { return true }
+	transactions := func(s conformance.Server) bool { return s.Transactions }
+	guarded := func(fence bool) compat.Algorithm { return txlock.Guarded{Options: txlock.Options{Fence: fence}} }
+	millis := func(fence bool) compat.Algorithm {
+		return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
+	}
+	classic := func(fence bool) compat.Algorithm { return txlock.Classic{Options: txlock.Options{Fence: fence}} }
+	stamp := func(fence bool) compat.Algorithm {
+		return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
+	}
+	oldest := func(fence bool) compat.Algorithm {
+		return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
+	}
+	seconds := func(fence bool) getsetlock.Options {
+		return getsetlock.Options{Fence: fence, Dialect: getsetlock.Seconds}
+	}
+	return []way{
+		{"tx", whole(func(f bool) compat.Algorithm { return multilock.Tx{Options: txlock.Options{Fence: f}} }), guarded, watches("2.2"), false},
+		{"tx/millis", whole(func(f bool) compat.Algorithm {
+			return multilock.Tx{Options: txlock.Options{Fence: f, Millis: true}}
+		}), millis, watches("2.6"), false},
+		{"getset", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: getsetlock.Options{Fence: f}} }), stamp, watches("2.2"), false},
+		{"getset/seconds", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: seconds(f)} }),
+			func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: seconds(f)} }, watches("2.2"), true},
+		{"getset classic", whole(func(f bool) compat.Algorithm {
+			return multilock.GetSetClassic{Options: getsetlock.Options{Fence: f}}
+		}), oldest, transactions, false},
+		{"in turn/tx:classic", inTurn(classic), classic, watches("2.2"), false},
+		{"in turn/tx:renamed/millis", inTurn(millis), millis, watches("2.6"), false},
+		{"in turn/getset:guarded", inTurn(stamp), stamp, watches("2.2"), false},
+		{"in turn/getset:classic", inTurn(oldest), oldest, anywhere, false},
+		{"in turn/getset:classic/seconds", inTurn(func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }),
+			func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }, anywhere, true},
+	}
+}
+
+// set is what the suite locks: three keys, of which one has bytes that Join escapes.
+func set(name string) string { return multilock.Join(name, name+" (2), 100%", name+":\x00") }
+
+// on is the way's lock on s, for the suite.
+func (w way) on(s conformance.Server) conformance.Lock {
+	return conformance.Lock{
+		Name: w.name, Server: s.Name, Version: s.Version,
+		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			return w.set(wrap(s.Source), s.Transactions, o)
+		},
+		Key:       set,
+		Sources:   []compat.Source{s.Source},
+		Keys:      written,
+		Fence:     s.Transactions,
+		Ambiguous: w.vague,
+		Refuses:   !w.safe(s),
+	}
+}
+
+func written(prefix, key string) []string {
+	keys, err := multilock.Split(prefix + key)
+	if err != nil {
+		panic(err)
+	}
+	for _, k := range keys {
+		keys = append(keys, compat.FenceKey(k))
+	}
+	return keys
+}
+
+// Every way passes the suite that locks of one key pass, on every server.
+func TestConformance(t *testing.T) {
+	for _, s := range conformance.Servers(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, w := range ways() {
+				t.Run(w.name, func(t *testing.T) {
+					t.Parallel()
+					conformance.Run(t, w.on(s))
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package multilock
+
+import (
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// together is the state of a set: that of the key that keeps others out
+// longest, and as holders all values that were found, each with the end of the
+// first of its keys.
+func together(key string, keys []compat.State) compat.State {
+	st := longest(keys)
+	for _, s := range keys {
+		if s.Status != compat.StatusFree {
+			st.Holders = hold(st.Holders, compat.Holder{Value: s.Value, Until: s.Until})
+		}
+	}
+	st.Key = key
+	return st
+}
+
+// longest is the state of the key that keeps others out longest.
+func longest(keys []compat.State) compat.State {
+	st := compat.State{Status: compat.StatusFree, TTL: compat.NoTTL}
+	for _, s := range keys {
+		if rank[s.Status] > rank[st.Status] || rank[s.Status] == rank[st.Status] && later(s.Until, st.Until) {
+			st = s
+		}
+	}
+	return st
+}
+
+func hold(all []compat.Holder, h compat.Holder) []compat.Holder {
+	for i := range all {
+		if all[i].Value == h.Value {
+			all[i].Until = earliest(all[i].Until, h.Until)
+			return all
+		}
+	}
+	return append(all, h)
+}
+
+// An endless key comes first, so that a waiter sees it and repairs it.
+var rank = map[compat.Status]int{
+	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusEndless: 4,
+}
+
+// later reports whether the end a is later than b; zero, which is none, is latest.
+func later(a, b time.Time) bool {
+	return !b.IsZero() && (a.IsZero() || a.After(b))
+}
+
+// earliest is the earlier of two ends; zero is none.
+func earliest(a, b time.Time) time.Time {
+	if later(a, b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,135 @@
+package multilock
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// aborts is how often ifAllHold lets an EXEC be aborted: as often as compat.IfHolds.
+const aborts = 8
+
+// ifAllHold runs cmds in one EXEC on the condition that every key holds value
+// when they run. If some do not, it deletes those that do, and returns ErrLost:
+// a set of which a part is lost is given up. Two round trips:
+//
+//	WATCH a b; GET a; GET b    all ours?
+//	MULTI; cmds…; EXEC         nil: somebody touched a key in between: again
+//
+// The commands must not create a key: before Redis 6.0.9 a watched key may
+// expire without EXEC noticing (tx/extend-resurrects).
+func ifAllHold(c redis.Conn, keys []string, value string, cmds ...compat.Cmd) ([]any, error) {
+	for range aborts {
+		all, err := watch(c, keys)
+		if err != nil {
+			return nil, err
+		}
+		rest := holding(all, value)
+		lost := len(rest) < len(keys)
+		run := cmds
+		if lost {
+			run = []compat.Cmd{del(rest)}
+		}
+		if len(rest) == 0 {
+			compat.Unwatch(c)
+			return nil, compat.ErrLost
+		}
+		replies, err := compat.Exec(c, run...)
+		switch {
+		case err != nil:
+			return nil, err
+		case replies != nil && lost:
+			return nil, compat.ErrLost
+		case replies != nil:
+			return replies, nil
+		}
+	}
+	return nil, compat.ErrAborted
+}
+
+// A found is what a read found on a key.
+type found struct {
+	key, value string
+	exists     bool
+	foreign    error // it is no string
+}
+
+// holding are the keys that hold value.
+func holding(all []found, value string) []string {
+	var keys []string
+	for _, f := range all {
+		if f.exists && f.value == value {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+// watch starts to WATCH keys and reads them, in one write.
+func watch(c redis.Conn, keys []string) ([]found, error) {
+	cmd := compat.Cmd{"WATCH"}
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	replies, err := compat.Pipe(c, append([]compat.Cmd{cmd}, gets(keys)...)...)
+	if err != nil {
+		return nil, err
+	}
+	_, err = redis.String(replies[0], nil)
+	var all []found
+	if err == nil {
+		all, err = values(keys, replies[1:])
+	}
+	if err != nil {
+		compat.Unwatch(c)
+		return nil, apart(c, err)
+	}
+	return all, nil
+}
+
+// gets reads each of keys. It is no MGET: that answers nil for a list, as for a
+// key that is not there, and what is then written would be written over the list.
+func gets(keys []string) []compat.Cmd {
+	cmds := make([]compat.Cmd, len(keys))
+	for i, k := range keys {
+		cmds[i] = compat.Cmd{"GET", k}
+	}
+	return cmds
+}
+
+// values are what the replies to gets tell.
+func values(keys []string, replies []any) ([]found, error) {
+	all := make([]found, len(keys))
+	for i, k := range keys {
+		value, err := redis.String(replies[i], nil)
+		all[i] = found{key: k, value: value, exists: err == nil}
+		if err == nil || errors.Is(err, redis.ErrNil) {
+			continue
+		}
+		if err = compat.Foreign(k, err); !errors.Is(err, compat.ErrForeign) {
+			return nil, err
+		}
+		all[i].exists, all[i].foreign = true, err
+	}
+	return all, nil
+}
+
+// apart is a cluster's word that it can't do one command for keys of several
+// slots, as a refusal of this lock; any other error as it is.
+func apart(c redis.Conn, err error) error {
+	if e, ok := err.(redis.Error); ok && strings.HasPrefix(string(e), "CROSSSLOT") {
+		return compat.Refuse(c, "it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
+	}
+	return err
+}
+
+// del is one DEL of keys.
+func del(keys []string) compat.Cmd {
+	cmd := compat.Cmd{"DEL"}
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	return cmd
+}

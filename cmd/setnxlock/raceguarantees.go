@@ -180,7 +180,7 @@ func siteTables(m race.Matrix) ([]race.SiteTable, error) {
 		for _, c := range columns {
 			t.Columns = append(t.Columns, span(c.servers))
 		}
-		for i, accident := range race.Accidents() {
+		for i, accident := range race.AccidentsOf(algorithm) {
 			row := race.SiteRow{Name: accident.Name + ": " + accident.Says}
 			for _, c := range columns {
 				cell, err := c.fields[i].site()
@@ -209,7 +209,7 @@ func alike(m race.Matrix, algorithm string) []column {
 	var columns []column
 	for _, server := range servers() {
 		c, known := column{servers: []string{server}}, false
-		for _, accident := range race.Accidents() {
+		for _, accident := range race.AccidentsOf(algorithm) {
 			f := fieldOf(m, algorithm, server, accident.Name)
 			text, _ := f.verdict()
 			c.fields, c.text, known = append(c.fields, f), c.text+text+"|", known || len(f) > 0

@@ -281,10 +281,10 @@ func (a *agent) letGo() {
 	a.holds = false
 }
 
-// work writes to what the lock protects. The decision to write is as old as the
+// work writes to what the lock protects, unless it is a reader's. The decision to write is as old as the
 // lease: whoever stops between the two writes late.
 func (a *agent) work() {
-	if a.c.Effect {
+	if a.c.Effect && !a.c.entry(a.id).shared {
 		a.request(request{kind: works})
 	}
 }

@@ -9,6 +9,7 @@ import (
 type Choice struct {
 	Verb   Verb
 	Client int           // from 0, where the verb is a client's
+	Server int           // from 1, of several, where the verb is a server's; 0: there is only one
 	By     time.Duration // of Clock, Jump, Pass and PassUnreaped
 }
 
@@ -59,6 +60,8 @@ const (
 	Failover
 	// Evict: the server drops the key.
 	Evict
+	// Down: one server of several answers no more.
+	Down
 	// Jump: somebody sets the server's clock, and no client's. It is replayed, not
 	// explored.
 	Jump
@@ -69,10 +72,11 @@ var clientVerbs = map[string]Verb{
 	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock, "stale": Stale,
 }
 
-var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict}
+var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict, "down": Down}
 
 // String is the word of a schedule, in its one canonical form: "C1", "C1-" for
-// a lost reply, "C1.cut", "+9s", "+9s~" with nothing reaped, "redis.restart".
+// a lost reply, "C1.cut", "+9s", "+9s~" with nothing reaped, "redis.restart", and
+// "S2.restart" of one server of several.
 func (c Choice) String() string {
 	who := fmt.Sprintf("C%d", c.Client+1)
 	switch c.Verb {
@@ -92,6 +96,9 @@ func (c Choice) String() string {
 		return "+" + c.By.String() + "~"
 	}
 	for name, v := range serverVerbs {
+		if v == c.Verb && c.Server > 0 {
+			return nth(c.Server) + "." + name
+		}
 		if v == c.Verb {
 			return "redis." + name
 		}

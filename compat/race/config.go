@@ -81,9 +81,10 @@ type Faults struct {
 	LostRequests int  // the command never arrived
 	Cuts         int  // the connection broke between two commands of one write
 	Crash        bool // clients die for good, anywhere
-	Restart      int  // the server restarts empty
+	Restart      int  // the server restarts empty; of several, one
 	Failover     int  // a replica takes over that has not seen the last write
 	Evict        int  // the server drops the key
+	Down         int  // one of several servers answers no more
 	Unreaped     bool // keys that have expired may still be in memory
 
 	// Late is how often time may pass between a client's reading its clock and
@@ -136,6 +137,12 @@ func (c Config) complete() (*Config, error) {
 	if c.Faults.Late < -1 || c.Faults.Late > 7 {
 		return nil, fmt.Errorf("race: %d late clients, want -1 to 7", c.Faults.Late)
 	}
+	switch several := c.New != nil || c.servers() > 0; {
+	case c.Faults.Down > 0 && !several:
+		return nil, errors.New("race: a server that answers no more is one of several: name a lock that has several")
+	case c.Faults.Failover > 0 && c.servers() > 0:
+		return nil, errors.New("race: of several servers none has a replica")
+	}
 	if c.Ticks < 0 || c.Ticks > 15 {
 		return nil, fmt.Errorf("race: %d jumps of time, want 0 to 15", c.Ticks)
 	}
@@ -164,6 +171,9 @@ func (c Config) complete() (*Config, error) {
 		if v == "fence" && !c.Fence {
 			return nil, errors.New("race: the invariant fence needs Fence")
 		}
+		if v == "honesty" && c.form() == quorum {
+			return nil, errors.New("race: honesty is not followed over several servers: what one of them holds says little")
+		}
 	}
 	if c.Within == 0 {
 		c.Within = c.patience()
@@ -175,6 +185,9 @@ func (c Config) complete() (*Config, error) {
 // effect and fence need a storage and fences.
 func (c *Config) applicable() []string {
 	list := []string{"exclusion", "honesty", "progress", "report"}
+	if c.form() == quorum {
+		list = slices.DeleteFunc(list, func(v string) bool { return v == "honesty" })
+	}
 	if c.Effect {
 		list = append(list, "effect")
 	}
@@ -222,28 +235,38 @@ func (c *Config) algorithm(a *agent) compat.Algorithm {
 	return registry[c.runs(a.id)].make(c, a.token)
 }
 
-func (c *Config) bare(client int) bool {
-	return c.Bare || c.New == nil && registry[c.runs(client)].bare
+func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }
+
+// entry is the registry's of a client's algorithm.
+func (c *Config) entry(client int) entry {
+	if c.New != nil {
+		return entry{bare: c.Bare}
+	}
+	return registry[c.runs(client)]
 }
 
 // margin is that of a client's algorithm, in milliseconds.
-func (c *Config) margin(client int) int64 {
-	if c.New != nil {
-		return 0
+func (c *Config) margin(client int) int64 { return c.entry(client).margin.Milliseconds() }
+
+// form is that of the lock. Clients whose locks differ in it exclude nobody.
+func (c *Config) form() form {
+	var f form
+	for i := range max(c.Clients, 1) {
+		f = max(f, c.entry(i).form)
 	}
-	return registry[c.runs(client)].margin.Milliseconds()
+	return f
 }
 
 // alike reports whether two clients differ in nothing but their name.
 func (c *Config) alike(i, j int) bool {
-	return c.skew(i) == c.skew(j) && c.runs(i) == c.runs(j)
+	return i == j || c.skew(i) == c.skew(j) && c.runs(i) == c.runs(j) && !c.entry(i).apart
 }
 
 // checks reports whether an invariant is to be checked.
 func (c *Config) checks(invariant string) bool { return slices.Contains(c.Invariants, invariant) }
 
 func (f *Faults) counts() []*int {
-	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Restart, &f.Failover, &f.Evict}
+	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Restart, &f.Failover, &f.Evict, &f.Down}
 }
 
 func orString(s, or string) string {

@@ -185,6 +185,7 @@ func (c *Config) bounds() string {
 	add(f.Restart, "restart", "restarts")
 	add(f.Failover, "failover", "failovers")
 	add(f.Evict, "eviction", "evictions")
+	add(f.Down, "server that goes", "servers that go")
 	if f.Unreaped {
 		list = append(list, "expired keys unreaped")
 	}
@@ -237,7 +238,7 @@ func (x *search) make(s *state, m move) (t state) {
 	case v == Pass || v == PassUnreaped:
 		t, _ = x.pass(s, m)
 	case v > PassUnreaped:
-		t, _ = x.serve(s, v)
+		t, _ = x.serve(s, v, m.client())
 	default:
 		t, _, _ = x.step(s, v, m.client(), m.ran())
 	}
@@ -257,7 +258,7 @@ func (m move) choices(now int32, words int, real *[maxClients]int) []Choice {
 		}
 		list = append(list, Choice{Verb: v, By: time.Duration(m.until()-now) * time.Millisecond})
 	case v > PassUnreaped:
-		list = append(list, Choice{Verb: v})
+		list = append(list, Choice{Verb: v, Server: m.client()})
 	default:
 		for ; words > 1; words-- {
 			list = append(list, Choice{Verb: Step, Client: real[m.client()]})

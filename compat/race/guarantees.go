@@ -57,39 +57,62 @@ type Accident struct {
 	Name string
 	Says string
 	set  func(*Config)
+
+	// among says on how many servers it can happen: one of several, or the only
+	// one there is.
+	among number
 }
+
+type number uint8
+
+const (
+	anyNumber number = iota
+	one
+	several
+)
 
 // Accidents are the columns, in order. Time jumps in all of them, and clients
 // are interleaved in every way.
 func Accidents() []Accident { return slices.Clone(accidents) }
 
+// AccidentsOf are those that can befall an algorithm of the matrix.
+func AccidentsOf(algorithm string) []Accident {
+	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
+	return slices.DeleteFunc(Accidents(), func(x Accident) bool {
+		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0
+	})
+}
+
 var accidents = []Accident{
-	{"none", "nothing goes wrong but that time passes", func(*Config) {}},
-	{"crash", "clients die for good, anywhere", func(c *Config) { c.Faults.Crash = true }},
-	{"lost reply", "one answer never comes", func(c *Config) { c.Faults.LostReplies = 1 }},
-	{"lost request", "one write never arrives", func(c *Config) { c.Faults.LostRequests = 1 }},
-	{"cut", "the connection breaks once between two commands of one write", func(c *Config) { c.Faults.Cuts = 1 }},
-	{"late", "a client stops twice between reading its clock and what it does on it", func(c *Config) { c.Faults.Late = 2 }},
-	{"unreaped", "expired keys may still be in memory", func(c *Config) { c.Faults.Unreaped = true }},
-	{"skew", "one clock is 3 s fast", func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
-	{"restart", "the server restarts empty, once", func(c *Config) { c.Faults.Restart = 1 }},
-	{"failover", "a replica takes over that lacks the last write", func(c *Config) { c.Faults.Failover = 1 }},
-	{"evict", "the server drops the key, once", func(c *Config) { c.Faults.Evict = 1 }},
-	{"pause", "a holder stops and writes late, without a fence", func(c *Config) { c.Effect = true; c.Attempts = 1 }},
-	{"pause, fenced", "a holder stops and writes late, with a fence", func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
-	{"no release", "holders release nothing, and their leases run out", func(c *Config) {
+	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*Config) {}},
+	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *Config) { c.Faults.Crash = true }},
+	{Name: "lost reply", Says: "one answer never comes", set: func(c *Config) { c.Faults.LostReplies = 1 }},
+	{Name: "lost request", Says: "one write never arrives", set: func(c *Config) { c.Faults.LostRequests = 1 }},
+	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *Config) { c.Faults.Cuts = 1 }},
+	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *Config) { c.Faults.Late = 2 }},
+	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *Config) { c.Faults.Unreaped = true }},
+	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
+	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *Config) { c.Faults.Restart = 1 }},
+	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *Config) { c.Faults.Failover = 1 }, among: one},
+	{Name: "server down", Says: "one of several servers answers no more", set: func(c *Config) { c.Faults.Down = 1 }, among: several},
+	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *Config) { c.Faults.Evict = 1 }},
+	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Effect = true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
+	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *Config) {
 		c.Keep = true
 		if c.Clients == 2 { // a second takeover, and a client that was late for the first
 			c.Attempts, c.Ticks = 3, 2*lifetime(c.Algorithm)
 		}
 	}},
-	{"renewal", "each holder extends once", func(c *Config) { c.Extend = true; c.Attempts = 1 }},
+	{Name: "renewal", Says: "each holder extends once", set: func(c *Config) { c.Extend = true; c.Attempts = 1 }},
 }
 
-// Guaranteed are the algorithms of the matrix, in order.
+// Guaranteed are the algorithms of the matrix, in order. Of those with a plus
+// sign each client runs one, and a third client the first one too.
 func Guaranteed() []string {
 	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin",
-		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:guarded", "tx:renamed"}
+		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:guarded", "tx:renamed",
+		"set:lua", "set:watch", "set:published", "set:script"}
 }
 
 // Guarantees computes the matrix, on as many processors as there are. seen, if
@@ -99,7 +122,7 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 	began := time.Now()
 	for _, a := range Guaranteed() {
 		for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
-			for _, x := range accidents {
+			for _, x := range AccidentsOf(a) {
 				for clients := 2; clients <= 3; clients++ {
 					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Accident: x.Name, Clients: clients})
 				}
@@ -184,6 +207,9 @@ func (c Cell) Config() Config {
 	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}
 	if c.Clients == 3 {
 		cfg.Attempts = 1
+		if first, _, several := strings.Cut(c.Algorithm, "+"); several {
+			cfg.Algorithm = first + "+" + c.Algorithm
+		}
 	}
 	cfg.Ticks = lifetime(c.Algorithm) + 1
 	for _, x := range accidents {

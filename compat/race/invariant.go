@@ -12,6 +12,13 @@ func Invariants() []string {
 	return []string{"exclusion", "effect", "honesty", "progress", "report", "fence"}
 }
 
+// Two who only read may hold a lock at once. Of a lock whose holders stand in
+// several keys, or among others in one, honesty sees who removes another's value,
+// and not who changes what stands beside it; the order of acquisition is that in
+// which they are told. Over several servers honesty is not followed, and of
+// report only that nobody is refused by nobody and that nothing is unknown
+// without a loss.
+//
 // A breach is an invariant broken, and how.
 type breach struct {
 	how        fault
@@ -99,16 +106,21 @@ type judge struct {
 	exclusion, effect, honesty, progress, report, fencing bool
 	tracks                                                bool // the writer is of interest
 	ranks                                                 bool
+	form                                                  form
+	servers                                               int
+	shared                                                [maxClients]bool
 	skew                                                  [maxClients]int64
 }
 
 func newJudge(c *Config) *judge {
 	j := &judge{c: c, exclusion: c.checks("exclusion"), effect: c.checks("effect"), honesty: c.checks("honesty"),
 		progress: c.checks("progress"), report: c.checks("report"), fencing: c.checks("fence")}
+	j.form, j.servers = c.form(), c.servers()
 	j.ranks = j.effect || j.fencing
 	j.tracks = j.honesty || j.report || j.ranks
 	for i := range c.Clients {
 		j.skew[i] = c.skew(i)
+		j.shared[i] = c.entry(i).shared
 	}
 	return j
 }
@@ -212,15 +224,26 @@ func (g *ghost) leave(client int, writer uint8) uint8 {
 }
 
 // result judges how an operation of client i ended. st is the client as it
-// goes on from there.
-func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach {
+// goes on from there; stands says that the value of its lease is on the server,
+// if the lock is one of members.
+func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands bool) breach {
 	m, own := &g.mark[i], now+j.skew[i]
 	if r.op == opAgain {
 		g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
-		if j.tracks && g.writer != nobody {
+		if j.tracks && (g.writer != nobody || j.form != oneKey) {
 			m.bits |= saw
 		}
 		return breach{}
+	}
+	if r.op == opAcquire && r.how == done && j.form != oneKey {
+		// Its rank is given where it is told. A lock that excludes lets nobody
+		// else take it between that and the taking while its lease lasts.
+		if j.ranks && !j.shared[i] {
+			g.rank(i)
+		}
+		if stands {
+			m.bits |= mine
+		}
 	}
 	bits := m.bits
 	m.bits &^= mine | gave | saw
@@ -235,15 +258,15 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result) breach 
 		return at(acquireLied, j.honesty)
 	case r.how == done && r.op == opExtend && bits&mine == 0 && own < st.until:
 		return at(extendLied, j.honesty)
-	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy:
+	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy && j.form != quorum:
 		return at(gaveNothing, j.report)
-	case r.how == lost && r.op != opAcquire && bits&mine != 0 && own < r.until:
+	case r.how == lost && r.op != opAcquire && bits&mine != 0 && own < r.until && j.form != quorum:
 		return at(notLost, j.report)
 	case r.how == held && bits&saw == 0:
 		return at(heldByNobody, j.report)
 	case r.how == unknown && !r.lossy:
 		return at(unknownWithoutLoss, j.report)
-	case r.how == done && r.op == opAcquire && j.fencing:
+	case r.how == done && r.op == opAcquire && j.fencing && !j.shared[i]:
 		return at(fenceOrder, !g.fenced(m.rank, st.fence))
 	}
 	return breach{}
@@ -282,15 +305,17 @@ func (j *judge) state(st *stances, now int64) breach {
 	if !j.exclusion {
 		return breach{}
 	}
-	first := -1
+	first, alone := -1, false
 	for i := range j.c.Clients {
 		if !st[i].holds || now+j.skew[i] >= st[i].until {
 			continue
 		}
-		if first >= 0 {
+		if first >= 0 && (alone || !j.shared[i]) {
 			return breach{twoHold, uint8(first), uint8(i)}
 		}
-		first = i
+		if first < 0 || !j.shared[i] {
+			first, alone = i, !j.shared[i]
+		}
 	}
 	return breach{}
 }

@@ -1,6 +1,9 @@
 package race
 
 import (
+	"math"
+	"strconv"
+
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -19,11 +22,22 @@ func stampOf(value string) int64 {
 	return 0
 }
 
+// stampOfScore is the time that a score of a sorted set says, whatever its unit.
+func stampOfScore(score string) int64 {
+	f, err := strconv.ParseFloat(score, 64)
+	for _, unit := range []float64{1e-3, 1, 1e3, 1e6} { // of a millisecond: seconds, milliseconds, …
+		if ms := f / unit; err == nil && ms > 1e12 && ms < 1e13 {
+			return stampOf(strconv.FormatInt(int64(math.Ceil(ms)), 10))
+		}
+	}
+	return 0
+}
+
 // moment is the time to which time jumps: the next one at which something
 // begins to look different to somebody; never if there is none. That is
 //
 //	the end of a lease that a client holds
-//	the time that the value says, by each client's clock, and the millisecond after it
+//	the time that the value says, by each client's clock, and the millisecond after it; likewise the scores of sorted sets
 //	the first moment at which a key is dead
 //	if there is none of these, the end of a lease that a client has asked for
 //
@@ -47,6 +61,12 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 				next(ct.stamp + m - skew[i])
 				next(ct.stamp + m - skew[i] + 1)
 			}
+		}
+	}
+	for _, ms := range ct.scores {
+		for i := range c.Clients {
+			next(ms - skew[i])
+			next(ms - skew[i] + 1)
 		}
 	}
 	for _, d := range ct.deaths {

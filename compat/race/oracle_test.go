@@ -106,9 +106,9 @@ func (k *walker) macros(s stand) (list []macro) {
 		verb Verb
 		kind int
 		on   bool
-	}{{Evict, ofEvict, true}, {Restart, ofRestart, true}, {Failover, ofFailover, true}} {
-		if s.budget.has(v.kind) {
-			list = append(list, macro{[]Choice{{Verb: v.verb}}, spend(v.kind)})
+	}{{Evict, ofEvict, true}, {Restart, ofRestart, true}, {Failover, ofFailover, true}, {Down, ofDown, true}} {
+		for n := min(1, k.c.servers()); s.budget.has(v.kind) && n <= k.c.servers(); n++ {
+			list = append(list, macro{[]Choice{{Verb: v.verb, Server: n}}, spend(v.kind)})
 		}
 	}
 	if k.c.Faults.Unreaped {

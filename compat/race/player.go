@@ -171,6 +171,8 @@ func (w *world) send(d *deed, i int, verb Verb) error {
 		d.replies = append(d.replies, got.replies...)
 		if verb == Drop {
 			d.lost, got = "reply", answer{lost: true}
+		} else if got.lost && r.server > 0 {
+			d.lost = "request"
 		} else if got.lost {
 			d.lost = "reply" // the server closes the connection on what it does not know
 		}
@@ -185,6 +187,9 @@ func (w *world) send(d *deed, i int, verb Verb) error {
 // execute runs a command on the server.
 func (w *world) execute(d *deed, i int, r request) answer {
 	p := w.players[i]
+	if r.server > 0 && down(w.s.Snapshot().Entries(w.s))&(1<<r.server) != 0 {
+		return answer{lost: true}
+	}
 	if p.conn == nil {
 		p.conn = w.s.Dial().(*oldredis.Conn)
 	}
@@ -197,7 +202,11 @@ func (w *world) execute(d *deed, i int, r request) answer {
 	if wrote {
 		w.before = content
 	}
-	d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
+	if w.judge.form != oneKey {
+		d.fault(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
+	} else {
+		d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
+	}
 	return answer{replies: replies, lost: err != nil}
 }
 
@@ -238,7 +247,8 @@ func (w *world) resume(d *deed, i int, got answer) {
 			p.last, p.ended = r.how, true
 			d.results = append(d.results, r)
 		}
-		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r))
+		stands := w.judge.form == members && r.op == opAcquire && p.value != "" && stands(w.s.Snapshot().Entries(w.s), p.value)
+		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r, stands))
 	}
 	p.results = p.results[:0]
 }

@@ -98,7 +98,7 @@ func (p *proof) holdsOn(c *Config) (bool, error) {
 }
 
 func (c *content) like(o *content) bool {
-	return c.key == o.key && c.ends == o.ends && c.stamp == o.stamp && slices.Equal(c.deaths, o.deaths) &&
+	return c.key == o.key && c.ends == o.ends && c.stamp == o.stamp && slices.Equal(c.scores, o.scores) && slices.Equal(c.deaths, o.deaths) &&
 		c.snap.ContentKey() == o.snap.ContentKey()
 }
 

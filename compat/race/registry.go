@@ -3,9 +3,11 @@ package race
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -16,15 +18,36 @@ type entry struct {
 	bare bool   // it only makes sense without the Locker
 	says string // one line
 
+	form   form // where it keeps what it holds
+	shared bool // several may hold it at once: it is a reader's
+	apart  bool // each client's is made otherwise: none is like another
+
 	// margin is how much longer than its value says it leaves a lease alone.
 	margin time.Duration
 }
 
+// A form is where a lock keeps what it holds, and so how much of it the
+// invariants can follow.
+type form uint8
+
+const (
+	oneKey  form = iota // the key holds its holder's value
+	members             // each holder's value stands in one of several keys, or among others in one
+	quorum              // it is spread over several servers
+)
+
 // Algorithms returns the names that Config.Algorithm takes, sorted.
 func Algorithms() []string { return slices.Sorted(maps.Keys(registry)) }
 
-// Describe says what an algorithm of the registry is, in a line.
-func Describe(name string) string { return registry[name].says }
+// Describe says what an algorithm of the registry is, in a line; of several,
+// with plus signs between them, what each is.
+func Describe(name string) string {
+	var list []string
+	for _, n := range strings.Split(name, "+") {
+		list = append(list, registry[n].says)
+	}
+	return strings.Join(list, "; ")
+}
 
 var registry = map[string]entry{
 	"getset:classic": {says: "SETNX and a timestamp, taken over by GETSET, as published",
@@ -73,12 +96,32 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return txlock.Renamed{Options: tokens(c, token)}
 		}},
+	"set:lua": {says: "SET NX PX; extended and released by a script",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return setlock.Lua{Options: sets(c, token)}
+		}},
+	"set:watch": {says: "SET NX PX; extended and released under WATCH",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return setlock.Watched{Options: sets(c, token)}
+		}},
+	"set:published": {says: "SET NX PX; released by GET and DEL, as is widely copied",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return setlock.Published{Options: sets(c, token)}
+		}},
+	"set:script": {says: "a script acquires too: Redis 2.6.0 to 2.6.11",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return setlock.Script{Options: sets(c, token)}
+		}},
 }
 
 func init() { maps.Copy(registry, broken) }
 
 func stamps(c *Config, token func() string) getsetlock.Options {
 	return getsetlock.Options{Fence: c.Fence, Nonce: token}
+}
+
+func sets(c *Config, token func() string) setlock.Options {
+	return setlock.Options{Fence: c.Fence, Token: token}
 }
 
 func tokens(c *Config, token func() string) txlock.Options {

@@ -19,6 +19,8 @@ type request struct {
 	// write can be lost before it, cut between two of its commands, or its
 	// replies be lost after it; these are all the ways, each named once.
 	first, last bool
+
+	server int // of several, the one that it is for; 0: there is only one
 }
 
 type requestKind uint8
@@ -57,6 +59,9 @@ func groups(write [][]string) []request {
 	}
 	if open != nil {
 		all = append(all, request{kind: sends, cmds: open})
+	}
+	for i := range all {
+		all[i].server = addressed(all[i].cmds)
 	}
 	all[0].first = true
 	all[len(all)-1].last = true

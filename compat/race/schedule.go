@@ -229,6 +229,13 @@ func parseWord(w string) (Choice, error) {
 		}
 		return Choice{Verb: v}, nil
 	}
+	if len(w) > 3 && w[0] == 'S' && w[1] >= '1' && w[1] <= '0'+serverCount && w[2] == '.' {
+		v, ok := serverVerbs[w[3:]]
+		if !ok {
+			return Choice{}, bad
+		}
+		return Choice{Verb: v, Server: int(w[1] - '0')}, nil
+	}
 	if len(w) < 2 || w[0] != 'C' || w[1] < '1' || w[1] > '9' {
 		return Choice{}, bad
 	}

@@ -343,15 +343,24 @@ func (x *search) expandTime(s *state, number uint32) {
 }
 
 func (x *search) expandServer(s *state, number uint32) {
-	try := func(ok bool, v Verb) {
+	try := func(ok bool, v Verb, server int) {
 		if ok {
-			t, b := x.serve(s, v)
-			x.emit(&t, b, number, clientMove(v, 0, 0))
+			t, b := x.serve(s, v, server)
+			x.emit(&t, b, number, clientMove(v, server, 0))
 		}
 	}
 	ct := &x.trans.contents[s.content]
-	try(x.c.Faults.Unreaped && len(ct.deaths) > 0 && ct.deaths[0] <= s.now, Reap)
-	try(s.budget.has(ofEvict) && ct.key.present, Evict)
-	try(s.budget.has(ofRestart), Restart)
-	try(s.budget.has(ofFailover) && s.prev != s.content, Failover)
+	try(x.c.Faults.Unreaped && len(ct.deaths) > 0 && ct.deaths[0] <= s.now, Reap, 0)
+	if several := x.judge.servers; several > 0 {
+		keys, down := ct.keys, ct.down // ct moves as contents are added
+		for n := 1; n <= several; n++ {
+			try(s.budget.has(ofEvict) && keys&(1<<n) != 0, Evict, n)
+			try(s.budget.has(ofRestart), Restart, n)
+			try(s.budget.has(ofDown) && down&(1<<n) == 0, Down, n)
+		}
+		return
+	}
+	try(s.budget.has(ofEvict) && ct.key.present, Evict, 0)
+	try(s.budget.has(ofRestart), Restart, 0)
+	try(s.budget.has(ofFailover) && s.prev != s.content, Failover, 0)
 }

@@ -36,6 +36,7 @@ const (
 	ofFailover = 16
 	ofEvict    = 19
 	ofLate     = 22 // five bits
+	ofDown     = 27
 )
 
 // unlimited late clients: their number is not counted.
@@ -44,7 +45,8 @@ const unlimited = 31
 func newBudget(c *Config) budget {
 	f := &c.Faults
 	return budget(c.Ticks)<<ofTicks | budget(f.LostReplies)<<ofReplies | budget(f.LostRequests)<<ofRequests |
-		late(f.Late)<<ofLate | budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict
+		late(f.Late)<<ofLate | budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict |
+		budget(f.Down)<<ofDown
 }
 
 func late(n int) budget {

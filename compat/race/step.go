@@ -140,7 +140,8 @@ func (u *turn) resume(i int, input uint32) {
 	}
 	u.st[i] = &u.x.runs.nodes[e.to].stance
 	for _, r := range e.results {
-		u.fault(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r))
+		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.t.now, u.st[i].value)
+		u.fault(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
 	}
 }
 
@@ -189,7 +190,9 @@ func (u *turn) execute(i int) (reply uint32) {
 	if to != was && x.c.Faults.Failover > 0 {
 		u.t.prev = was
 	}
-	if x.judge.tracks || x.judge.progress {
+	if x.judge.form != oneKey {
+		u.fault(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to, now)))
+	} else if x.judge.tracks || x.judge.progress {
 		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
 	}
 	return reply
@@ -225,25 +228,24 @@ func (x *search) pass(s *state, m move) (state, breaches) {
 	return u.end()
 }
 
-// act lets the server do something by itself.
-func (u *turn) act(verb Verb, until int32) {
+// act lets the server do something by itself; see transitions.perform.
+func (u *turn) act(verb Verb, n int32) {
 	x, was, now := u.x, u.t.content, u.t.now
-	u.t.content = x.trans.act(was, now, verb, until)
+	u.t.content = x.trans.act(was, now, verb, n)
 	if u.t.content == was {
 		return // nothing was touched
 	}
 	for k := range x.c.Clients {
 		if w := u.t.cells[k].conn; w > newConn {
-			u.t.cells[k].conn = x.trans.actWatched(was, now, verb, until, w)
+			u.t.cells[k].conn = x.trans.actWatched(was, now, verb, n, w)
 		}
 	}
 }
 
-// serve is a choice of the server's.
-func (x *search) serve(s *state, verb Verb) (state, breaches) {
+// serve is a choice of the server's, or of one of several.
+func (x *search) serve(s *state, verb Verb, server int) (state, breaches) {
 	u := x.turn(s)
-	switch verb {
-	case Restart, Failover:
+	if server == 0 && (verb == Restart || verb == Failover) {
 		for i := range x.c.Clients {
 			if c := &u.t.cells[i]; c.conn != noConn {
 				c.conn = cutConn
@@ -253,16 +255,19 @@ func (x *search) serve(s *state, verb Verb) (state, breaches) {
 	switch verb {
 	case Restart:
 		u.t.budget = u.t.budget.less(ofRestart)
-		u.act(Restart, u.t.now)
+		u.act(Restart, int32(server))
 	case Failover:
 		u.t.budget = u.t.budget.less(ofFailover)
-		u.t.content = x.trans.act(u.t.prev, u.t.now, Failover, u.t.now)
+		u.t.content = x.trans.act(u.t.prev, u.t.now, Failover, 0)
 		u.t.ghost.writer = u.t.ghost.prevWriter
 	case Evict:
 		u.t.budget = u.t.budget.less(ofEvict)
-		u.act(Evict, u.t.now)
+		u.act(Evict, int32(server))
+	case Down:
+		u.t.budget = u.t.budget.less(ofDown)
+		u.act(Down, int32(server))
 	case Reap:
-		u.act(Reap, u.t.now)
+		u.act(Reap, 0)
 	}
 	x.judge.server(&u.t.ghost, x.trans.key(u.t.content, u.t.now))
 	return u.end()

@@ -2,6 +2,7 @@ package race
 
 import (
 	"errors"
+	"io"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -49,26 +50,17 @@ func anonymous(s string, client int) string {
 	})
 }
 
-// kindOf is all of an error that anybody acts upon.
-func kindOf(err error) uint64 {
-	var e redis.Error
-	switch {
-	case err == nil:
+// kindOf is all of an error that anybody acts upon: which of these it is.
+func kindOf(err error) (kinds uint64) {
+	if err == nil {
 		return 0
-	case errors.Is(err, compat.ErrForeign):
-		return 1
-	case errors.Is(err, compat.ErrHeld):
-		return 2
-	case errors.Is(err, compat.ErrLost):
-		return 3
-	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
-		return 4
-	case errors.Is(err, compat.ErrAborted):
-		return 5
-	case errors.As(err, &e):
-		return 6
 	}
-	return 7
+	for n, e := range [...]error{compat.ErrForeign, compat.ErrHeld, compat.ErrLost, compat.ErrUnsafeServer, compat.ErrInvalid,
+		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF} {
+		kinds |= truth(errors.Is(err, e)) << n
+	}
+	var e redis.Error
+	return kinds | truth(errors.As(err, &e))<<9 | 1<<10
 }
 
 // told is the algorithm as the explored Locker sees it: without its Check, which

@@ -15,7 +15,11 @@ type content struct {
 	key    keyState // alive is for the asker to find out: see transitions.key
 	ends   int32    // first ms at which the key is dead; never if it has no TTL
 	deaths []int32  // first ms at which each key is dead, in order
+	busy   bool     // there is more than fences
+	down   uint8    // which servers of several are gone, by their numbers
+	keys   uint8    // and which have the key
 	stamp  int64    // the time that the value says, in ms; 0: none
+	scores []int64  // and the scores of sorted sets
 }
 
 const never int32 = 1<<31 - 1
@@ -43,6 +47,8 @@ type transitions struct {
 	done     table // content, request, now, conn → exec
 	acts     table // content, now, verb, until → content
 	seen     table // exec or act, conn → what becomes of a watcher's connection
+	leases   map[string]uint32
+	stood    table // content, lease, now → whether its value stands
 	replies  *replies
 	ran      int
 
@@ -55,7 +61,7 @@ func newTransitions(c *Config, r *replies) (*transitions, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transitions{c: c, s: s, replies: r, byKey: map[string]uint32{}, values: map[string]uint32{"": 0}, connKeys: map[string]uint16{}}
+	t := &transitions{c: c, s: s, replies: r, byKey: map[string]uint32{}, values: map[string]uint32{"": 0}, connKeys: map[string]uint16{}, leases: map[string]uint32{}}
 	t.actor, t.watcher = s.Dial().(*oldredis.Conn), s.Dial().(*oldredis.Conn)
 	t.conns = make([]oldredis.ConnState, newConn+1)
 	t.connKeys[oldredis.ConnState{}.Key()] = newConn
@@ -82,12 +88,23 @@ func (t *transitions) number(snap oldredis.Snapshot) uint32 {
 }
 
 func (t *transitions) describe(snap oldredis.Snapshot) content {
-	ct := content{snap: snap, ends: never}
-	for _, e := range snap.Entries(t.s) {
+	entries := snap.Entries(t.s)
+	ct := content{snap: snap, ends: never, busy: t.c.busy(entries), down: down(entries)}
+	for _, e := range entries {
 		end := never
 		if !e.Expires.IsZero() {
 			end = t.death(snap, e)
 			ct.deaths = append(ct.deaths, end)
+		}
+		if e.Type == "zset" {
+			for i := 1; i < len(e.Elements); i += 2 {
+				if ms := stampOfScore(e.Elements[i]); ms != 0 {
+					ct.scores = append(ct.scores, ms)
+				}
+			}
+		}
+		if t.c.servers() > 0 && strings.HasSuffix(e.Key, ":"+t.c.Key) {
+			ct.keys |= 1 << serverOf(e.Key)
 		}
 		if e.DB != 0 || e.Key != t.c.Key {
 			continue
@@ -157,6 +174,9 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 
 func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed {
 	t.ran++
+	if r.server > 0 && t.contents[n].down&(1<<r.server) != 0 {
+		return executed{content: n, reply: inputLost}
+	}
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})
@@ -199,25 +219,26 @@ func (t *transitions) watcherAfter() uint16 {
 }
 
 // act returns what the server holds after something that no client asked for.
-func (t *transitions) act(n uint32, now int32, verb Verb, until int32) uint32 {
-	a, b := uint64(n)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(until))
+func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
+	a, b := uint64(at)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(n))
 	if v, ok := t.acts.get(a, b); ok {
 		return v
 	}
-	v := t.acted(n, now, verb, until)
+	v := t.acted(at, now, verb, n)
 	t.acts.put(a, b, v)
-	t.note(asked{what: askAct, content: n, now: now, verb: verb, until: until, got: v})
+	t.note(asked{what: askAct, content: at, now: now, verb: verb, until: n, got: v})
 	return v
 }
 
-func (t *transitions) acted(n uint32, now int32, verb Verb, until int32) uint32 {
-	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
-	t.perform(verb, now, until)
+func (t *transitions) acted(at uint32, now int32, verb Verb, n int32) uint32 {
+	t.s.Restore(t.contents[at].snap.At(instant(int64(now))))
+	t.perform(verb, now, n)
 	return t.number(t.s.Snapshot())
 }
 
-func (t *transitions) perform(verb Verb, now, until int32) {
-	passes := time.Duration(until-now) * time.Millisecond
+// perform does it. n is until when time passes, or which server of several does it.
+func (t *transitions) perform(verb Verb, now, n int32) {
+	passes := time.Duration(n-now) * time.Millisecond
 	switch verb {
 	case Pass:
 		t.s.Advance(passes)
@@ -226,8 +247,14 @@ func (t *transitions) perform(verb Verb, now, until int32) {
 	case Reap:
 		t.s.Reap()
 	case Evict:
-		t.s.Evict(t.c.Key)
+		t.s.Evict(keyOn(t.c.Key, int(n)))
+	case Down:
+		takeDown(t.s, int(n))
 	case Restart:
+		if n > 0 {
+			forget(t.s, int(n))
+			break
+		}
 		t.s.Restart(oldredis.Empty)
 	case Failover:
 		t.s.Restart(oldredis.Keeping)
@@ -237,20 +264,20 @@ func (t *transitions) perform(verb Verb, now, until int32) {
 }
 
 // actWatched is watched, for an act.
-func (t *transitions) actWatched(n uint32, now int32, verb Verb, until int32, watcher uint16) uint16 {
-	id := 1<<63 | uint64(verb)<<56 ^ mix(uint64(n)<<32|uint64(uint32(now)), uint64(uint32(until)))>>8
+func (t *transitions) actWatched(at uint32, now int32, verb Verb, n int32, watcher uint16) uint16 {
+	id := 1<<63 | uint64(verb)<<56 ^ mix(uint64(at)<<32|uint64(uint32(now)), uint64(uint32(n)))>>8
 	if v, ok := t.seen.get(id, uint64(watcher)); ok {
 		return uint16(v)
 	}
-	v := t.watchAct(n, now, verb, until, watcher)
+	v := t.watchAct(at, now, verb, n, watcher)
 	t.seen.put(id, uint64(watcher), uint32(v))
-	t.note(asked{what: askActWatched, content: n, now: now, verb: verb, until: until, watcher: watcher, got: uint32(v)})
+	t.note(asked{what: askActWatched, content: at, now: now, verb: verb, until: n, watcher: watcher, got: uint32(v)})
 	return v
 }
 
-func (t *transitions) watchAct(n uint32, now int32, verb Verb, until int32, watcher uint16) uint16 {
-	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
+func (t *transitions) watchAct(at uint32, now int32, verb Verb, n int32, watcher uint16) uint16 {
+	t.s.Restore(t.contents[at].snap.At(instant(int64(now))))
 	t.watcher.SetState(t.conns[watcher])
-	t.perform(verb, now, until)
+	t.perform(verb, now, n)
 	return t.watcherAfter()
 }

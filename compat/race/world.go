@@ -183,6 +183,9 @@ func (w *world) free() bool {
 
 // serve is a choice of the server's or of time.
 func (w *world) serve(d *deed, c Choice) error {
+	if several := w.c.servers() > 0; several != (c.Server > 0) && (c.Verb == Evict || c.Verb == Restart || c.Verb == Failover || c.Verb == Down) {
+		return disabled("of one server it is said of redis, of several of S1, S2, S3")
+	}
 	switch c.Verb {
 	case Pass, PassUnreaped:
 		if c.Verb == Pass {
@@ -199,10 +202,19 @@ func (w *world) serve(d *deed, c Choice) error {
 	case Jump:
 		w.jump(c.By)
 	case Evict:
-		if !w.s.Evict(w.c.Key) {
+		if !w.s.Evict(keyOn(w.c.Key, c.Server)) {
 			return disabled("there is no key to evict")
 		}
+	case Down:
+		if down(w.s.Snapshot().Entries(w.s))&(1<<c.Server) != 0 {
+			return disabled("%s is gone already", nth(c.Server))
+		}
+		takeDown(w.s, c.Server)
 	case Restart:
+		if c.Server > 0 {
+			forget(w.s, c.Server)
+			break
+		}
 		w.restart()
 		w.s.Restart(oldredis.Empty)
 	case Failover:

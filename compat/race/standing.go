@@ -1,0 +1,112 @@
+package race
+
+import (
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// Where the clients' values stand, for locks that are more than one key with
+// one value on it.
+
+// A standing says of each client whether the value of its lease was on the
+// server before a command and after it; and whether there was anything at all.
+type standing struct {
+	before, after [maxClients]bool
+	any           bool
+}
+
+// values is judge.command for a lock that is not one key.
+func (j *judge) values(g *ghost, st *stances, i int, now int64, s *standing) breach {
+	if !j.tracks {
+		return breach{}
+	}
+	m := &g.mark[i]
+	m.bits &^= mine
+	if s.after[i] {
+		m.bits |= mine
+	}
+	if s.before[i] && !s.after[i] {
+		m.bits |= gave
+	}
+	for k := range j.c.Clients {
+		if st[k].phase == acquiring && s.any {
+			g.mark[k].bits |= saw
+		}
+		if k != i && j.honesty && s.before[k] && !s.after[k] && j.valid(st, k, now) {
+			return breach{removedAnothers, uint8(i), uint8(k)}
+		}
+	}
+	return breach{}
+}
+
+// standing looks where the values stand before and after a command.
+func (x *search) standing(st *stances, was, to uint32, now int32) *standing {
+	s := &standing{any: x.trans.contents[was].busy || x.trans.contents[to].busy}
+	if x.judge.form == members {
+		for k := range x.c.Clients {
+			s.before[k] = x.trans.stands(was, now, st[k].value)
+			s.after[k] = x.trans.stands(to, now, st[k].value)
+		}
+	}
+	return s
+}
+
+// stands reports whether a value stands in a key that is alive.
+func (t *transitions) stands(n uint32, now int32, value string) bool {
+	if value == "" {
+		return false
+	}
+	lease, ok := t.leases[value]
+	if !ok {
+		lease = uint32(len(t.leases))
+		t.leases[value] = lease
+	}
+	a, b := uint64(n)<<32|uint64(lease), uint64(uint32(now))
+	v, ok := t.stood.get(a, b)
+	if !ok {
+		if stands(t.contents[n].snap.At(instant(int64(now))).Entries(t.s), value) {
+			v = 1
+		}
+		t.stood.put(a, b, v)
+	}
+	return v == 1
+}
+
+func stands(entries []oldredis.Entry, value string) bool {
+	for _, e := range entries {
+		if !e.Unreaped && (strings.Contains(e.Value, value) || strings.Contains(e.Key, value)) {
+			return true
+		}
+		for _, el := range e.Elements {
+			if !e.Unreaped && strings.Contains(el, value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// busy reports whether anything is there but fences and what stands for a
+// server that is down.
+func (c *Config) busy(entries []oldredis.Entry) bool {
+	for _, e := range entries {
+		if e.Key != fenceKey(c.Key) && !strings.HasSuffix(e.Key, downKey) {
+			return true
+		}
+	}
+	return false
+}
+
+// standing is the same in a world, over two of its contents.
+func (w *world) standing(before, after []oldredis.Entry) *standing {
+	s := &standing{any: w.c.busy(before) || w.c.busy(after)}
+	if w.judge.form == members {
+		for k, p := range w.players {
+			if p.value != "" {
+				s.before[k], s.after[k] = stands(before, p.value), stands(after, p.value)
+			}
+		}
+	}
+	return s
+}

@@ -65,10 +65,12 @@ type Checker interface {
 }
 
 // A Repairer is an Algorithm whose keys can be left without an end: the holder
-// died between taking the key and giving it a TTL. Repair gives s.Key an end,
-// now+ttl, on the condition that it still holds s.Value and still has none; it
-// returns ErrHeld if the key has changed. The Locker calls it when it has seen
-// the same value unchanged, without an end, for a whole ttl.
+// died between taking the key and giving it a TTL, or the end that it tells is
+// not believed. Repair gives s.Key an end, now+ttl, or removes it, on the
+// condition that it still holds s.Value and still has no end; it returns ErrHeld
+// if the key has changed. The Locker calls it when it has seen the same value
+// unchanged, as StatusEndless for a whole ttl, or for s.Watch where there is one
+// and it is longer.
 type Repairer interface {
 	Repair(c redis.Conn, now time.Time, s State, ttl time.Duration) error
 }
@@ -152,6 +154,7 @@ type State struct {
 	Until  time.Time     // when the lease ends, by our clock; zero if there is no end or it can't be read
 	Clock  string        // whose clock decides: "server" (a TTL) or "clients" (a timestamp)
 	TTL    time.Duration // the key's TTL, or NoTTL
+	Watch  time.Duration // how long the value must be seen unchanged before it may be repaired, whatever Until says; 0: if endless, for a ttl
 
 	// Holders are all who hold it, if a lock can have more than one (readers).
 	// Value and Until are then those of the one that keeps others out longest.

@@ -78,14 +78,15 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 
 // repair gives an end to a key that has stood unchanged without one for a
 // whole ttl: its holder died before it set one (tx/crash-before-expire). The
-// wait is what tells it from a holder that is about to (tx/ttl-repair).
+// wait is what tells it from a holder that is about to (tx/ttl-repair), or from
+// one whose clock shows another time than ours (getset/skewed-takeover).
 func (w *wait) repair(ctx context.Context, st State) {
 	now := w.k.o.Clock.Now()
-	if st.Status != StatusEndless || w.seen.Status != StatusEndless || st.Value != w.seen.Value {
+	if !st.watched() || !w.seen.watched() || st.Value != w.seen.Value {
 		w.seen, w.since = st, now
 		return
 	}
-	if now.Sub(w.since) < w.ttl {
+	if now.Sub(w.since) < max(w.ttl, st.Watch) {
 		return
 	}
 	step, done := w.k.step(ctx, w.ttl)
@@ -96,6 +97,9 @@ func (w *wait) repair(ctx context.Context, st State) {
 		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key, Value: st.Value}})
 	}
 }
+
+// watched reports whether s is to be repaired if it does not change.
+func (s State) watched() bool { return s.Status == StatusEndless || s.Watch > 0 }
 
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {

@@ -41,22 +41,22 @@ func (g Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 		if !g.Dialect.dead(held, now) {
 			return l, g.held(key, held)
 		}
-		return g.takeover(c, now, l)
+		return g.takeover(c, now, l, held)
 	}
 	return l, &compat.HeldError{Key: key}
 }
 
-// takeover replaces a dead value. From here on the key has our time on it, won
+// takeover replaces a dead value, held. From here on the key has our time on it, won
 // or lost, so finding it there proves nothing: the lease is ambiguous until the
 // reply is read.
-func (g Classic) takeover(c redis.Conn, now time.Time, l compat.Lease) (compat.Lease, error) {
+func (g Classic) takeover(c redis.Conn, now time.Time, l compat.Lease, held string) (compat.Lease, error) {
 	asked := l
 	asked.Ambiguous = true
 	old, err := g.getset(c, &l)
 	if err != nil && !errors.Is(err, redis.ErrNil) {
 		return asked, err
 	}
-	if err == nil && !g.Dialect.dead(old, now) {
+	if err == nil && (!g.Dialect.dead(old, now) || g.Dialect.Equal && old != held) {
 		return asked, g.held(l.Key, old) // another was faster; it will find our time (getset/loser-overwrites)
 	}
 	l.How = compat.TakenOver

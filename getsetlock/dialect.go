@@ -2,22 +2,32 @@ package getsetlock
 
 import (
 	"crypto/rand"
-	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // A Dialect is how a fleet writes the time until which a lock is held, and when
-// it takes that time for gone by.
+// it takes that time for gone by. Named has those of the clients in the field.
 type Dialect struct {
 	Name  string        // as errors and Inspect say it
 	Unit  time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
 	Float bool          // a decimal fraction of Unit follows
 
-	// Nonce makes the last digits of a Float value random, so that no two
-	// clients write alike and reading the key proves whose it is.
+	// Decimals is how many digits of the fraction a Float value has at most. 0:
+	// three, always.
+	Decimals int
+
+	// Owner is what stands beside the time: the writer's process, or a UUID.
+	Owner dialect.Owner
+
+	// Binary writes eight raw bytes, little-endian, instead of digits.
+	Binary bool
+
+	// Nonce makes what we write our own, so that no two clients write alike and
+	// reading the key proves whose it is: a Float value's last digits are random,
+	// and so is the Owner. Without either it has no effect.
 	Nonce bool
 
 	// Plus is added to what we write: many clients write "+1", as the SETNX
@@ -28,9 +38,18 @@ type Dialect struct {
 	// come (<).
 	Inclusive bool
 
+	// Whole cuts our time to the Unit before it is compared, as clients of whole
+	// seconds do: what they wrote at 10.9 s for five seconds is 15, and they
+	// believe in it until 15.9.
+	Whole bool
+
 	// Margin is how much longer than the value says we leave others' leases
 	// alone: by as much may their clocks be behind ours.
 	Margin time.Duration
+
+	// Equal makes Classic's GETSET win only if it replaced the very value that was
+	// read; otherwise any that has gone by will do. Guarded needs neither.
+	Equal bool
 }
 
 // The dialects in the field. What is written is rounded up to the dialect's
@@ -62,7 +81,7 @@ func (d Dialect) orFloat() Dialect {
 		return d
 	}
 	f := Float // a zero Dialect may still ask for its own comparison
-	f.Plus, f.Inclusive, f.Margin = d.Plus, d.Inclusive, d.Margin
+	f.Plus, f.Inclusive, f.Whole, f.Margin, f.Equal = d.Plus, d.Inclusive, d.Whole, d.Margin, d.Equal
 	return f
 }
 
@@ -74,64 +93,59 @@ func (d Dialect) unit() time.Duration {
 	return d.Unit
 }
 
-// Format writes until, Plus added and rounded up, with as many digits as a
-// time of our days has: what Parse reads, and nothing shorter.
-func (d Dialect) Format(until time.Time, nonce func() string) string {
-	until = until.Add(d.Plus)
-	unit := d.unit()
-	n := until.UnixNano()
-	if unit > 1 {
-		n = n / int64(unit) * int64(unit)
-		if n < until.UnixNano() {
-			n += int64(unit)
-		}
-	}
-	if !d.Float {
-		return fmt.Sprintf("%0*d", digits[d.Unit], n/int64(unit))
-	}
-	ms := n / int64(time.Millisecond)
-	s := fmt.Sprintf("%010d.%03d", ms/1000, ms%1000)
-	if d.Nonce && nonce != nil {
-		s += nonce()
-	}
-	return s
+// stamp is the grammar. A nonce stands behind three digits of the time.
+func (d Dialect) stamp() dialect.Stamp {
+	return dialect.Stamp{Unit: d.Unit, Float: d.Float, Decimals: d.Decimals, Owner: d.Owner, Binary: d.Binary}
 }
 
-// digits are those of a time between 2001 and 2286.
-var digits = map[time.Duration]int{time.Second: 10, time.Millisecond: 13, time.Nanosecond: 19}
+// own reports whether what we write is ours alone.
+func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 
-var integer = regexp.MustCompile(`^[0-9]+$`)
+// Format writes until, Plus added and rounded up, with as many digits as a
+// time of our days has: what Parse reads, and nothing shorter. nonce returns
+// twelve random digits; nil: what would be made of them is left out, or all
+// zeros.
+func (d Dialect) Format(until time.Time, nonce func() string) string {
+	d = d.orFloat()
+	s := d.stamp()
+	fixed := d.Float && d.Owner == "" && (d.Nonce || d.Decimals == 0)
+	if fixed {
+		s.Decimals = 3
+	}
+	owner := ""
+	switch {
+	case d.Owner != "" && nonce != nil && d.Nonce:
+		owner = d.Owner.Make(nonce())
+	case d.Owner != "":
+		owner = d.Owner.Make("000000000000")
+	}
+	value := s.Write(until.Add(d.Plus), owner)
+	if !fixed {
+		return value
+	}
+	whole := dialect.Digits(time.Second) + len(".000")
+	value += strings.Repeat("0", whole-len(value))
+	if d.Nonce && nonce != nil {
+		value += nonce()
+	}
+	return value
+}
 
 // Parse reads a value of this dialect in full. A number of another length, a
 // prefix that happens to be a number, a token: none of them is a time, and ok is
 // false. (Clients that read a prefix take live token locks for expired ones:
 // compat/token-read-as-expired.)
 func (d Dialect) Parse(value string) (until time.Time, ok bool) {
-	d = d.orFloat()
-	whole, fraction, dot := strings.Cut(value, ".")
-	if len(whole) != digits[d.Unit] || !integer.MatchString(whole) {
-		return time.Time{}, false
-	}
-	if dot && (!d.Float || !integer.MatchString(fraction) || len(fraction) > 18) {
-		return time.Time{}, false
-	}
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
-		return time.Time{}, false // 19 digits can be more than there are nanoseconds
-	}
-	switch d.Unit {
-	case time.Nanosecond:
-		return time.Unix(0, n), true
-	case time.Millisecond:
-		return time.UnixMilli(n), true
-	}
-	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
-	return time.Unix(n, nanos), true
+	until, _, ok = d.orFloat().stamp().Parse(value)
+	return until, ok
 }
 
 // past reports whether a lease that ends at until has ended at now, for us.
 func (d Dialect) past(until, now time.Time) bool {
 	until = until.Add(d.Margin)
+	if d.Whole {
+		now = time.Unix(0, now.UnixNano()/int64(d.Unit)*int64(d.Unit))
+	}
 	if d.Inclusive {
 		return !until.After(now)
 	}

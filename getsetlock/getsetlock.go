@@ -7,13 +7,19 @@
 //	GET key         a time to come: held; no key any more: ask again
 //	GETSET key T    a time gone by, or nothing: ours; else another was faster
 //
-// Two variants write the same bytes: Classic is the published one, for any
+// Three variants write the same bytes: Classic is the published one, for any
 // Redis since 1.2 and for proxies without transactions; Guarded takes over and
-// releases under WATCH (2.2), so that a loser changes nothing.
+// releases under WATCH (2.2), so that a loser changes nothing; Patient takes
+// over what it has seen unchanged for a whole lease, whatever the time. TwoKeys
+// is another protocol: the owner on one key, the deadline on a second.
 //
 // It needs clocks that agree: a client whose clock is fast by more than the
-// time left takes a lock that is held (getset/skewed-takeover). Dialect.Margin
-// makes it wait that much longer.
+// time left takes a lock that is held (getset/skewed-takeover). There are three
+// ways out: Dialect.Margin waits that much longer; a Locker whose clock is
+// server.Clock goes by the server's; Patient needs no clocks that agree.
+//
+// A fleet of another language writes in its own dialect: Named has those of the
+// clients in the field, and compat/dialect tells what each of them does.
 //
 // What can't be read in full as the dialect is held by somebody: never
 // expired, and never overwritten.
@@ -41,8 +47,8 @@ type Options struct {
 	// acquisition; a refused attempt may burn one.
 	Fence bool
 
-	// Nonce returns the digits that make a Float value our own: 12 of them,
-	// different each time. nil: random.
+	// Nonce returns the digits that make a value our own, where the Dialect has
+	// room for them: 12 of them, different each time. nil: random.
 	Nonce func() string
 }
 
@@ -58,7 +64,7 @@ func (o Options) lease(key string, now time.Time, ttl time.Duration) (compat.Lea
 		Value:     d.Format(now.Add(ttl), o.nonce),
 		Until:     compat.Until(now, ttl),
 		How:       compat.Free,
-		Ambiguous: !d.Nonce,
+		Ambiguous: !d.own(),
 	}, nil
 }
 

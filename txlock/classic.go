@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // Classic is the lock as the books have it: SETNX, then EXPIRE. Two round
@@ -44,7 +45,7 @@ const (
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: k.token(), Until: compat.Until(now, ttl), How: compat.Free}
+	l := compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	expire, err := k.expire(key, ttl)
 	if err != nil {
 		return l, err
@@ -105,10 +106,14 @@ func (k Classic) refused(c redis.Conn, key string, expire compat.Cmd) error {
 
 // Repair gives the key an end if it still holds s.Value and has no TTL.
 func (k Classic) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	if k.TTLRepair != RepairSeen || timestamp.MatchString(s.Value) {
+	return k.TTLRepair.repair(c, k.Options, s, ttl)
+}
+
+func (r TTLRepair) repair(c redis.Conn, o Options, s compat.State, ttl time.Duration) error {
+	if r != RepairSeen || isTime(s.Value) {
 		return compat.ErrHeld
 	}
-	expire, err := k.expire(s.Key, ttl)
+	expire, err := o.expire(s.Key, ttl)
 	if err != nil {
 		return err
 	}
@@ -131,7 +136,13 @@ func (k Classic) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Du
 	return err
 }
 
-// timestamp matches what timestamp locks write: seconds, milliseconds or
-// nanoseconds, alone or with an owner before or behind. A TTL on one of them
-// would end a lock that is held.
+// isTime reports whether a timestamp lock wrote value. A TTL on it would end a
+// lock that is held.
+func isTime(value string) bool {
+	_, _, binary := dialect.Stamp{Unit: time.Second, Binary: true}.Parse(value)
+	return binary || timestamp.MatchString(value)
+}
+
+// timestamp matches seconds, milliseconds or nanoseconds, alone or with an owner
+// before or behind, in more forms than are known to be written.
 var timestamp = regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)

@@ -5,6 +5,7 @@
 //	          Classic   SETNX, then EXPIRE: as published
 //	          Guarded   SETEX under WATCH: crash-safe
 //	          Renamed   SETEX to another name, RENAMENX: crash-safe, one round trip, 2.4
+//	          (Fleet is Guarded in the words of another language's client: see Named)
 //	extend    WATCH key; GET key        ours?
 //	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
 //	release   WATCH key; GET key        ours?
@@ -44,6 +45,11 @@ type Options struct {
 	// Token returns the value of the next acquisition, different each time and
 	// for each client. nil: compat.NewToken.
 	Token func() string
+
+	// Form makes the value of an acquisition of key at now from its token, for
+	// clients that read more in it than that it is not theirs (see Named). nil:
+	// the token itself.
+	Form func(key string, now time.Time, token string) string
 }
 
 // Extend sets the end of a lease that is still ours to now+ttl: two round trips.
@@ -121,11 +127,18 @@ func (o Options) Check(c redis.Conn, key string) error {
 	return nil
 }
 
-func (o Options) token() string {
+// value is what an acquisition of key at now writes.
+func (o Options) value(key string, now time.Time) string {
+	token := ""
 	if o.Token != nil {
-		return o.Token()
+		token = o.Token()
+	} else {
+		token = compat.NewToken()
 	}
-	return compat.NewToken()
+	if o.Form != nil {
+		return o.Form(key, now, token)
+	}
+	return token
 }
 
 // setex is the command that makes key with value and a TTL.

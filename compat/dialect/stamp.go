@@ -1,0 +1,191 @@
+package dialect
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Stamp is a way to write a time on a key: the grammar of the T kinds. What
+// it reads it reads in full; a number of another length, or one that only
+// begins a value, is no time. (Clients that read a prefix take live tokens for
+// expired locks: compat/token-read-as-expired.)
+type Stamp struct {
+	Unit     time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
+	Float    bool          // a decimal fraction of Unit may follow, and is read with any number of digits up to 18
+	Decimals int           // of them are written at most; those at the end that are 0 are left out, but for the first
+	Owner    Owner         // what stands beside the time
+	Binary   bool          // eight raw bytes, little-endian
+}
+
+// Owner says where an owner stands beside a time.
+type Owner string
+
+const (
+	OwnerNone      Owner = ""
+	OwnerPID       Owner = "-PID"
+	OwnerPIDThread Owner = "-PID-THREAD"
+	OwnerColonPID  Owner = ":PID"
+	OwnerUUID      Owner = "UUID:"
+)
+
+// beyond is the first second with more digits than a Stamp reads.
+const beyond = 1e10
+
+// Digits is how many digits a time of our days, from 2001 to 2286, has when it
+// counts units; 0 for a unit that nobody counts in. Only numbers of that length
+// are read, so that none is read in two units.
+func Digits(unit time.Duration) int {
+	switch unit {
+	case time.Second:
+		return 10
+	case time.Millisecond:
+		return 13
+	case time.Nanosecond:
+		return 19
+	}
+	return 0
+}
+
+// Parse reads a value in full. owner is what stands beside the time, without
+// the signs that part them.
+func (s Stamp) Parse(value string) (until time.Time, owner string, ok bool) {
+	if s.Binary {
+		until, ok = parseBinary(value)
+		return until, "", ok
+	}
+	number, owner, ok := s.Owner.cut(value)
+	if !ok {
+		return time.Time{}, "", false
+	}
+	until, ok = s.parse(number)
+	return until, owner, ok
+}
+
+func (s Stamp) parse(number string) (time.Time, bool) {
+	whole, fraction, dot := strings.Cut(number, ".")
+	if len(whole) != Digits(s.Unit) || !digits(whole) {
+		return time.Time{}, false
+	}
+	if dot && (!s.Float || !digits(fraction) || len(fraction) > 18) {
+		return time.Time{}, false
+	}
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return time.Time{}, false // 19 digits can be more than there are nanoseconds
+	}
+	switch s.Unit {
+	case time.Nanosecond:
+		return time.Unix(0, n), true
+	case time.Millisecond:
+		return time.UnixMilli(n), true
+	}
+	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
+	return time.Unix(n, nanos), true
+}
+
+func parseBinary(value string) (time.Time, bool) {
+	if len(value) != 8 {
+		return time.Time{}, false
+	}
+	n := binary.LittleEndian.Uint64([]byte(value))
+	if n >= beyond {
+		return time.Time{}, false // eight letters are a text, not a time
+	}
+	return time.Unix(int64(n), 0), true
+}
+
+// Grain is what is rounded up to: the shortest time that the Stamp writes.
+func (s Stamp) Grain() time.Duration {
+	grain := s.Unit
+	if s.Float {
+		for range min(s.Decimals, 9) {
+			grain /= 10
+		}
+	}
+	return max(grain, 1)
+}
+
+// Write writes until, rounded up to the grain: a lease is never shorter on the
+// key than in its holder's belief. owner stands beside it if the Stamp has one:
+// see Owner.Make.
+func (s Stamp) Write(until time.Time, owner string) string {
+	n, grain := until.UnixNano(), int64(s.Grain())
+	if up := n / grain * grain; up < n {
+		n = up + grain
+	} else {
+		n = up
+	}
+	if s.Binary {
+		return string(binary.LittleEndian.AppendUint64(nil, uint64(n/int64(s.Unit))))
+	}
+	number := pad(n/int64(s.Unit), Digits(s.Unit))
+	if s.Float {
+		fraction := strings.TrimRight(pad(n%int64(s.Unit), 9), "0")
+		number += "." + fraction + strings.Repeat("0", max(0, 1-len(fraction)))
+	}
+	return s.Owner.join(number, owner)
+}
+
+func pad(n int64, width int) string {
+	d := strconv.FormatInt(n, 10)
+	return strings.Repeat("0", max(0, width-len(d))) + d
+}
+
+// Make makes an owner of random decimal digits, a dozen or more: in the fleet's form, and nobody else's.
+func (o Owner) Make(random string) string {
+	switch o {
+	case OwnerPID, OwnerColonPID:
+		return "1" + random
+	case OwnerPIDThread:
+		return "1" + random[:4] + "-1" + random[4:]
+	case OwnerUUID:
+		return uuid(random)
+	}
+	return ""
+}
+
+func (o Owner) join(number, owner string) string {
+	switch o {
+	case OwnerPID, OwnerPIDThread:
+		return number + "-" + owner
+	case OwnerColonPID:
+		return number + ":" + owner
+	case OwnerUUID:
+		return owner + ":" + number
+	}
+	return number
+}
+
+// cut parts a number from its owner. The two forms with dashes were written by
+// two versions of one client, each of which reads the other's.
+func (o Owner) cut(value string) (number, owner string, ok bool) {
+	switch o {
+	case OwnerNone:
+		return value, "", true
+	case OwnerPID, OwnerPIDThread:
+		number, owner, ok = strings.Cut(value, "-")
+		pid, thread, two := strings.Cut(owner, "-")
+		return number, owner, ok && id(pid) && (!two || id(thread))
+	case OwnerColonPID:
+		number, owner, ok = strings.Cut(value, ":")
+		return number, owner, ok && id(owner)
+	case OwnerUUID:
+		owner, number, ok = strings.Cut(value, ":")
+		return number, owner, ok && isUUID(owner)
+	}
+	return "", "", false
+}
+
+// id is a process or a thread.
+func id(s string) bool { return digits(s) && len(s) <= 20 }
+
+func digits(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

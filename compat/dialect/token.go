@@ -1,0 +1,178 @@
+package dialect
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Token is a way to write an owner on a key: the grammar of the K kinds.
+type Token string
+
+const (
+	TokenHex      Token = "32 hexadecimal digits"
+	TokenUUID     Token = "a UUID"
+	TokenHostPID  Token = "host:pid"
+	TokenBeaker   Token = "machine-pid-thread"      // Beaker: six hexadecimal digits of the host name's MD5 first
+	TokenShedLock Token = "ADDED:time@host"         // ShedLock
+	TokenSpring   Token = "host, key, thread, time" // Spring Integration: binary, each text behind its length, then ms
+	TokenFlag     Token = "a flag"                  // "1", "true", "locked" or nothing: the same for every holder
+	TokenMillis   Token = "milliseconds"            // a time that serves as a token: nobody reads it
+	TokenText     Token = "the caller's text"       // anything
+)
+
+// Read reports whether value is a token of this form, in full, and who it says
+// holds the lock, as far as it says.
+func (t Token) Read(value string) (owner string, ok bool) {
+	switch t {
+	case TokenHex:
+		return value, len(value) == 32 && hexadecimal(value)
+	case TokenUUID:
+		return value, isUUID(value)
+	case TokenHostPID:
+		host, pid, ok := strings.Cut(value, ":")
+		return value, ok && host != "" && !strings.ContainsAny(host, " \t\r\n") && digits(pid) && len(pid) <= 7
+	case TokenBeaker:
+		machine, rest, _ := strings.Cut(value, "-")
+		pid, thread, _ := strings.Cut(rest, "-")
+		return value, len(machine) == 6 && hexadecimal(machine) && id(pid) && id(thread)
+	case TokenShedLock:
+		added, ok := strings.CutPrefix(value, "ADDED:")
+		at, host, two := strings.Cut(added, "@")
+		return host, ok && two && host != "" && iso(at)
+	case TokenSpring:
+		return readSpring(value)
+	case TokenFlag:
+		return "", value == "1" || value == "true" || value == "locked" || value == ""
+	case TokenMillis:
+		_, _, ok := Stamp{Unit: time.Millisecond}.Parse(value)
+		return "", ok
+	}
+	return value, value != ""
+}
+
+// Write writes a token that no other client and no other acquisition of ours
+// writes, in this form: random is 32 hexadecimal digits. A flag, and a time
+// that nobody reads, are no tokens: a release could not tell its own from its
+// successor's. Their clients only ask whether the key is there, so what we write
+// instead is random as it stands.
+func (t Token) Write(key string, now time.Time, random string) string {
+	host, pid := here()
+	if t != TokenHex && t != TokenText {
+		random = even(random)
+	}
+	switch t {
+	case TokenUUID:
+		return uuid(random)
+	case TokenHostPID: // the process is not enough: two of its goroutines are two clients
+		return host + "-" + random + ":" + pid
+	case TokenBeaker:
+		return random[:6] + "-" + pid + "-" + decimal(random[6:])
+	case TokenShedLock:
+		return "ADDED:" + now.UTC().Format("2006-01-02T15:04:05.000Z") + "@" + host + "-" + random
+	case TokenSpring:
+		return writeSpring(host, key, "setnxlock-"+random, now)
+	}
+	return random
+}
+
+// even makes 32 hexadecimal digits of a token that is anything else.
+func even(random string) string {
+	if len(random) == 32 && hexadecimal(random) {
+		return random
+	}
+	sum := sha256.Sum256([]byte(random))
+	return hex.EncodeToString(sum[:16])
+}
+
+// uuid makes one of version 4 of digits, which are random.
+func uuid(random string) string {
+	for len(random) < 32 {
+		random += random
+	}
+	r := []byte(random[:32])
+	r[12], r[16] = '4', '8'
+	return string(r[:8]) + "-" + string(r[8:12]) + "-" + string(r[12:16]) + "-" + string(r[16:20]) + "-" + string(r[20:])
+}
+
+func isUUID(s string) bool {
+	parts := strings.Split(s, "-")
+	if len(s) != 36 || len(parts) != 5 {
+		return false
+	}
+	for i, n := range []int{8, 4, 4, 4, 12} {
+		if len(parts[i]) != n || !hexadecimal(parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func hexadecimal(s string) bool {
+	_, err := hex.DecodeString(s + strings.Repeat("0", len(s)%2))
+	return err == nil && s != ""
+}
+
+// decimal is a number of the first sixteen hexadecimal digits: a thread, as its system counts them.
+func decimal(random string) string {
+	n, _ := strconv.ParseUint(random[:min(16, len(random))], 16, 64)
+	return strconv.FormatUint(n, 10)
+}
+
+// iso reports whether s is a time as Java prints an Instant or a date without a zone.
+func iso(s string) bool {
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00"} {
+		if _, err := time.Parse(layout, s); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func writeSpring(host, key, thread string, at time.Time) string {
+	var b []byte
+	for _, text := range []string{host, key, thread} {
+		text = text[:min(len(text), 127)] // the length is one signed byte
+		b = append(append(b, byte(len(text))), text...)
+	}
+	return string(binary.BigEndian.AppendUint64(b, uint64(at.UnixMilli())))
+}
+
+func readSpring(value string) (owner string, ok bool) {
+	var texts []string
+	rest := value
+	for range 3 {
+		if rest == "" || rest[0] > 127 || len(rest) < 1+int(rest[0]) {
+			return "", false
+		}
+		texts = append(texts, rest[1:1+int(rest[0])])
+		rest = rest[1+int(rest[0]):]
+	}
+	if len(rest) != 8 {
+		return "", false
+	}
+	ms := binary.BigEndian.Uint64([]byte(rest))
+	return texts[0] + " " + texts[2], ms < beyond*1000
+}
+
+// here is this process.
+var here = sync.OnceValues(func() (host, pid string) {
+	host, err := os.Hostname()
+	if err != nil || host == "" || strings.ContainsAny(host, ": \t\r\n") {
+		host = "localhost"
+	}
+	return host, strconv.Itoa(os.Getpid())
+})
+
+// Random returns 32 random hexadecimal digits.
+func Random() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}

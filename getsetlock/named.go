@@ -1,0 +1,49 @@
+package getsetlock
+
+import (
+	"fmt"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// Named returns the dialect of a client in the field: "redis-py-2.9",
+// "jedis-lock", "redis-mutex", … With it Classic and Guarded write and read what
+// that client does, and take over when it does; they release by comparing, where
+// most clients simply delete, which looks the same to them. The error is
+// ErrInvalid: no client has that name (the near ones are told), or it writes no
+// time.
+//
+// The client's own name for the key is dialect.Format.Key's:
+//
+//	f, err := dialect.Lookup("npm-redis-lock-0.0")
+//	err = locks.Do(ctx, f.Key("report"), …)         // lock.report
+//
+// Values without an owner can be another client's: such leases are Ambiguous. A
+// fleet that reads floats reads ours with any number of digits, too: set Nonce,
+// and each value is our own.
+func Named(name string) (Dialect, error) {
+	f, err := dialect.Lookup(name)
+	switch {
+	case err != nil:
+		return Dialect{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+	case f.Kind == dialect.TwoKeys:
+		return Dialect{}, fmt.Errorf("%w: %s has its time on a second key: use getsetlock.TwoKeys", compat.ErrInvalid, f.Name)
+	case !f.Kind.Timed():
+		return Dialect{}, fmt.Errorf("%w: %s writes a token, not a time: use txlock.Named", compat.ErrInvalid, f.Name)
+	}
+	return Dialect{
+		Name:      f.Name,
+		Unit:      f.Stamp.Unit,
+		Float:     f.Stamp.Float,
+		Decimals:  f.Stamp.Decimals,
+		Owner:     f.Stamp.Owner,
+		Binary:    f.Stamp.Binary,
+		Nonce:     f.Stamp.Owner != dialect.OwnerNone,
+		Plus:      f.Plus,
+		Inclusive: f.Inclusive,
+		Whole:     !f.Stamp.Float,
+		Margin:    f.Grace,
+		Equal:     f.Win == dialect.WinEqual,
+	}, nil
+}

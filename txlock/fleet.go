@@ -1,0 +1,55 @@
+package txlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// A Fleet is Guarded among clients of another language. It writes what they
+// write and, unlike most of them, never leaves a key without an end, nor deletes
+// one that is not its own; to them that looks the same. The keys that they leave
+// without an end it repairs, if they do. For the commands as they send them, use
+// Classic with the same Options and TTLRepair.
+type Fleet struct {
+	Guarded
+	TTLRepair
+}
+
+// Named returns the lock of a client in the field: "redis-py-2.10",
+// "redis-in-action", "Beaker", … The error is ErrInvalid: no client has that
+// name (the near ones are told), or it writes a time, not a token.
+//
+// The client's own name for the key is dialect.Format.Key's. Where it counts in
+// milliseconds, so does the lock (Redis 2.6); set Options.Millis to false for an
+// older server: clients never read each other's TTLs. Clients that write the same
+// flag for every holder ("1") only ask whether the key is there; a
+// release could not tell its own flag from its successor's, so what stands on
+// the key for them is a random token.
+func Named(name string) (Fleet, error) {
+	f, err := dialect.Lookup(name)
+	switch {
+	case err != nil:
+		return Fleet{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+	case f.Kind == dialect.TwoKeys:
+		return Fleet{}, fmt.Errorf("%w: %s has its deadline on a second key: use getsetlock.TwoKeys", compat.ErrInvalid, f.Name)
+	case f.Kind.Timed():
+		return Fleet{}, fmt.Errorf("%w: %s writes a time, not a token: use getsetlock.Named", compat.ErrInvalid, f.Name)
+	}
+	fleet := Fleet{TTLRepair: RepairNever}
+	fleet.Millis = f.TTL == dialect.TTLMillis
+	fleet.Form = f.Token.Write
+	if f.Repair {
+		// Not RepairPublished: its fleet can't tell that we look twice (tx/ttl-repair).
+		fleet.TTLRepair = RepairSeen
+	}
+	return fleet, nil
+}
+
+// Repair gives the key an end if it still holds s.Value and has no TTL.
+func (f Fleet) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	return f.TTLRepair.repair(c, f.Options, s, ttl)
+}

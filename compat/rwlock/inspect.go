@@ -1,0 +1,96 @@
+package rwlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Inspect reads who holds the key and who waits: one round trip. To a reader it
+// is held as well while it has to give way to a writer that waits.
+func (r Read) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	v, err := r.look(c, now, key, true)
+	if err != nil {
+		return compat.State{Key: key, TTL: compat.NoTTL}, err
+	}
+	s := r.state(v, key)
+	if until, yes := v.shutOut(r.Prefer); yes && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
+		s.Status, s.Until = compat.StatusHeld, until
+	}
+	return s, nil
+}
+
+// Inspect reads who holds the key and who waits: one round trip. To a writer it
+// is held as well while readers have their turn.
+func (w Write) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	v, err := w.look(c, now, key, true)
+	if err != nil {
+		return compat.State{Key: key, TTL: compat.NoTTL}, err
+	}
+	s := w.state(v, key)
+	if w.theirTurn(v) && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
+		s.Status, s.Until, s.Format = compat.StatusHeld, now.Add(v.turn), "the readers' turn"+waiters(v)
+	}
+	return s, nil
+}
+
+// state is what everybody sees of the key.
+func (o Options) state(v view, key string) compat.State {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL, Format: waiters(v)}
+	if len(s.Format) > 0 {
+		s.Format = s.Format[len(", "):]
+	}
+	living := 0
+	for _, e := range v.readers {
+		s.Holders = append(s.Holders, compat.Holder{Value: e.token, Until: v.ours(e.until)})
+		if v.live(e) {
+			living++
+		}
+	}
+	if len(s.Holders) > 0 {
+		s.Value, s.Until = s.Holders[0].Value, s.Holders[0].Until
+		s.Status, s.Clock = compat.StatusDead, "clients"
+		if o.ServerClock {
+			s.Clock = "server"
+		}
+		s.Format = count(living, "reader") + waiters(v)
+	}
+	if living > 0 {
+		s.Status = compat.StatusHeld
+	}
+	if !v.held {
+		return s
+	}
+	s.Status, s.Value, s.Format, s.Clock, s.TTL = compat.StatusHeld, v.writer, "writer"+waiters(v), "server", v.ttl
+	s.Until = time.Time{}
+	if v.ttl == compat.NoTTL {
+		s.Status = compat.StatusEndless
+	} else {
+		s.Until = v.ours(v.now).Add(v.ttl)
+	}
+	s.Holders = append([]compat.Holder{{Value: v.writer, Until: s.Until}}, s.Holders...)
+	return s
+}
+
+// waiters says how many writers wait, after what they wait for.
+func waiters(v view) string {
+	n := 0
+	for _, e := range v.waiting {
+		if v.live(e) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return ", " + count(n, "writer") + " waiting"
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,150 @@
+package rwlock
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Write is the writer's lock: it excludes readers and other writers. Two round
+// trips to acquire, extend or release; a refusal that says that a writer waits
+// costs two more. Its leases are in whole seconds, or in milliseconds with
+// Options.Millis.
+type Write struct{ Options }
+
+// Acquire makes one attempt to hold key alone until now+ttl. A refused one keeps
+// new readers out, unless the preference is ReadersFirst, for ttl or until the
+// readers that are in have to be out, whichever is longer, and a second more: so
+// long it counts as waiting, and no longer if it has died or given up.
+func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
+	setex, err := w.setex(key, l.Value, ttl)
+	if err != nil {
+		return l, err
+	}
+	done, err := w.lockInner(c, now, key)
+	if err != nil {
+		return l, err
+	}
+	defer done()
+
+	v, err := w.look(c, now, key, false, key, readersOf(key))
+	if err != nil {
+		return l, err
+	}
+	_, reading := v.reading()
+	if v.held || reading || w.theirTurn(v) {
+		compat.Unwatch(c)
+		return l, w.refused(c, v, l, ttl)
+	}
+	// All readers that are left are dead, and none of them has been extended
+	// since they were read: EXEC would not run.
+	cmds := []compat.Cmd{setex, {"DEL", readersOf(key)}}
+	if w.Prefer != ReadersFirst {
+		// One writer waits less: which one does not matter.
+		cmds = append(cmds, compat.Cmd{"ZREMRANGEBYRANK", waitingOf(key), 0, 0})
+	}
+	replies, err := compat.Exec(c, append(cmds, w.draw(l)...)...)
+	if err != nil {
+		return l, err
+	}
+	if replies == nil { // somebody came in since our look
+		return l, w.refused(c, v, l, ttl)
+	}
+	if len(v.readers) > 0 {
+		l.How = compat.TakenOver
+	}
+	return w.drawn(l, replies), nil
+}
+
+// theirTurn reports whether the readers have a turn before the next writer.
+func (w Write) theirTurn(v view) bool { return w.Prefer == Fair && v.turn != compat.NoTTL }
+
+// refused is the error for a writer that may not come in. It leaves word that it
+// waits: nothing but fairness depends on that, so whether it arrives does not
+// matter.
+func (w Write) refused(c redis.Conn, v view, l compat.Lease, ttl time.Duration) error {
+	for _, e := range v.readers {
+		if v.live(e) && w.mine(reader, e.token) {
+			return ErrUpgrade
+		}
+	}
+	patience := v.now.Add(ttl)
+	held := &compat.HeldError{Key: l.Key}
+	r, reading := v.reading()
+	switch {
+	case v.held:
+		held = v.writes(l.Key)
+	case reading:
+		held.Value, held.Until = r.token, v.ours(r.until)
+		if r.until.After(patience) {
+			patience = r.until
+		}
+	case w.theirTurn(v):
+		held.Until = v.ours(v.now).Add(v.turn)
+	}
+	if w.Prefer != ReadersFirst {
+		compat.Exec(c, compat.Cmd{"ZREMRANGEBYSCORE", waitingOf(l.Key), "-inf", at(v.now)}, //nolint:errcheck
+			compat.Cmd{"ZADD", waitingOf(l.Key), at(patience.Add(time.Second)), l.Value},
+			compat.Cmd{"EXPIRE", waitingOf(l.Key), int64(keep / time.Second)})
+	}
+	return held
+}
+
+// Extend sets the end of a lease that is still ours to now+ttl.
+func (w Write) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	expire, err := w.expire(l.Key, ttl)
+	if err != nil {
+		return l, err
+	}
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	replies, err := compat.IfHolds(c, l, append([]compat.Cmd{expire}, w.draw(l)...)...)
+	if err != nil {
+		return l, err
+	}
+	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+		return l, compat.ErrLost
+	}
+	l = w.drawn(l, replies)
+	l.Until = compat.Until(now, ttl)
+	return l, nil
+}
+
+// Release deletes the key if it still holds our token. If readers were refused
+// meanwhile, and the lock is fair, it is their turn.
+func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	cmds := []compat.Cmd{{"DEL", l.Key}}
+	if w.Prefer == Fair {
+		// SUNIONSTORE of one set is a RENAME that does not mind if there is none.
+		cmds = append(cmds, compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)},
+			compat.Cmd{"EXPIRE", turnOf(l.Key), 1}, compat.Cmd{"DEL", dueOf(l.Key)})
+	}
+	replies, err := compat.IfHolds(c, l, cmds...)
+	if err == nil && replies[0] == int64(0) {
+		return compat.ErrLost // had expired: [0] is not "released"
+	}
+	return err
+}
+
+// setex is the command that makes key with value and a TTL.
+func (o Options) setex(key, value string, ttl time.Duration) (compat.Cmd, error) {
+	if o.Millis {
+		ms, err := compat.WholeMillis(ttl)
+		return compat.Cmd{"PSETEX", key, ms, value}, err
+	}
+	s, err := compat.WholeSeconds(ttl)
+	return compat.Cmd{"SETEX", key, s, value}, err
+}
+
+// expire is the command that sets key's TTL.
+func (o Options) expire(key string, ttl time.Duration) (compat.Cmd, error) {
+	if o.Millis {
+		ms, err := compat.WholeMillis(ttl)
+		return compat.Cmd{"PEXPIRE", key, ms}, err
+	}
+	s, err := compat.WholeSeconds(ttl)
+	return compat.Cmd{"EXPIRE", key, s}, err
+}

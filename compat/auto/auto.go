@@ -1,14 +1,24 @@
 // Package auto chooses the safest lock of this module that a server supports,
 // and says why in a sentence.
 //
-//	TTLs hold, WATCH, RENAMENX keeps the TTL   txlock.Renamed        Redis 2.4
+//	SET NX PX, scripts                         setlock.Lua           Redis 2.6.12
+//	SET NX PX, WATCH                           setlock.Watched       2.6.12 that forbids scripts
+//	TTLs hold, WATCH, RENAMENX keeps the TTL   txlock.Renamed        2.4
 //	TTLs hold, WATCH, SETEX                    txlock.Guarded        2.2
+//	scripts, no transactions                   setlock.Script        twemproxy 0.2
 //	WATCH                                      getsetlock.Guarded    to join a fleet of timestamp locks
-//	SETNX and GETSET                           getsetlock.Classic    1.2, 2.0, proxies
+//	SETNX and GETSET                           getsetlock.Classic    1.2, 2.0, other proxies
+//
+// Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
+// txlock.Renamed and not setlock.Script. It needs no more round trips to acquire, and
+// its ends are in the AOF as moments; a script is logged as it was sent, so that after a
+// restart each lease would begin anew.
 //
 // The choice is one server's: clients that share keys must all make the same
-// kind of choice, tokens or timestamps. Where servers differ, name the lock
-// instead.
+// kind of choice, tokens or timestamps. All of txlock and setlock write the same
+// tokens, so a fleet that meets a server by way of a proxy here and without one
+// there, or is updated client by client, still excludes itself. Where one
+// choice would be of tokens and another of timestamps, name the lock instead.
 package auto
 
 import (
@@ -17,6 +27,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -58,14 +69,22 @@ func Choose(r server.Report, o Options) (Choice, error) {
 		return Choice{}, err
 	}
 	joins := o.Dialect != getsetlock.Dialect{}
+	set := r.SetNXPX && r.Millis && !joins
+	scripts := r.Eval && r.Millis && !joins
 	tokens := r.SetnxRespectsTTL && r.ExpireAgain && r.Watch && r.Multi && r.Setex && !joins
 
 	var c Choice
 	switch {
+	case set && scripts:
+		c = setLua(r, o)
+	case set && r.Watch && r.Multi:
+		c = setWatched(r, o)
 	case tokens && r.RenamenxKeepsTTL && r.RenamenxRefuses:
 		c = renamed(r, o)
 	case tokens:
 		c = guarded(r, o)
+	case scripts:
+		c = setScript(r, o)
 	case !r.Setnx || !r.Getset:
 		return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
 	case r.Watch && r.Multi:
@@ -81,11 +100,16 @@ func Choose(r server.Report, o Options) (Choice, error) {
 // what was chosen. Scratch keys begin with o.Prefix, as the locks' own do.
 // Errors are server.Probe's and Choose's.
 func New(ctx context.Context, source compat.Source, o compat.Options) (*compat.Locker, Choice, error) {
+	return NewWith(ctx, source, Options{}, o)
+}
+
+// NewWith is New of a lock that can do what want asks for.
+func NewWith(ctx context.Context, source compat.Source, want Options, o compat.Options) (*compat.Locker, Choice, error) {
 	r, err := server.Probe(ctx, source, server.Options{Prefix: o.Prefix})
 	if err != nil {
 		return nil, Choice{}, err
 	}
-	c, err := Choose(r, Options{})
+	c, err := Choose(r, want)
 	if err != nil {
 		return nil, Choice{}, err
 	}
@@ -112,6 +136,38 @@ func refuse(r server.Report, why, use string) error {
 	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
+func setOptions(o Options) setlock.Options { return setlock.Options{Fence: o.Fence} }
+
+func setLua(r server.Report, o Options) Choice {
+	return Choice{
+		Algorithm: setlock.Lua{Options: setOptions(o)},
+		Name:      "set:lua",
+		Why:       "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each",
+		Safe:      true,
+		Risks:     tokenRisks(r),
+	}
+}
+
+func setWatched(r server.Report, o Options) Choice {
+	return Choice{
+		Algorithm: setlock.Watched{Options: setOptions(o)},
+		Name:      "set:watch",
+		Why:       "SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it",
+		Safe:      true,
+		Risks:     watchRisks(r),
+	}
+}
+
+func setScript(r server.Report, o Options) Choice {
+	return Choice{
+		Algorithm: setlock.Script{Options: setOptions(o)},
+		Name:      "set:script",
+		Why:       "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs",
+		Safe:      true,
+		Risks:     tokenRisks(r),
+	}
+}
+
 func txOptions(r server.Report, o Options) txlock.Options {
 	return txlock.Options{Millis: r.Millis, Fence: o.Fence}
 }
@@ -122,7 +178,7 @@ func renamed(r server.Report, o Options) Choice {
 		Name:      "tx:renamed",
 		Why:       "RENAMENX carries the TTL and is refused by a held key, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it",
 		Safe:      true,
-		Risks:     tokenRisks(r),
+		Risks:     watchRisks(r),
 	}
 }
 
@@ -132,7 +188,7 @@ func guarded(r server.Report, o Options) Choice {
 		Name:      "tx:guarded",
 		Why:       "a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end",
 		Safe:      true,
-		Risks:     tokenRisks(r),
+		Risks:     watchRisks(r),
 	}
 }
 
@@ -169,7 +225,7 @@ func lacks(r server.Report) string {
 	case !r.ExpireAgain:
 		return "EXPIRE does not move an end that was set before, so that no lock could be extended"
 	case !r.Multi || !r.Watch:
-		return "nothing can be released safely without MULTI and WATCH"
+		return "nothing can be released safely without MULTI and WATCH, or scripts"
 	case !r.Setex:
 		return "there is no SETEX, so that a lock could be left without an end"
 	}

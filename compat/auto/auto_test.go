@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -21,12 +22,18 @@ import (
 // a fleet of timestamp locks.
 func choices(version string) (alone, joining string) {
 	switch {
-	case version == "1.2", version == "2.0", version == "twemproxy":
+	case version == "1.2", version == "2.0":
 		return "getset:classic", "getset:classic"
+	case version == "twemproxy":
+		return "set:script", "getset:classic"
 	case strings.HasPrefix(version, "2.2"):
 		return "tx:guarded", "getset:guarded"
+	case version == "2.4", version == "2.6":
+		return "tx:renamed", "getset:guarded"
+	case version == "noscript":
+		return "set:watch", "getset:guarded"
 	}
-	return "tx:renamed", "getset:guarded"
+	return "set:lua", "getset:guarded"
 }
 
 // On every server, with and without fence, what is chosen passes its own check
@@ -100,7 +107,7 @@ func sentences(t *testing.T, c auto.Choice) {
 }
 
 func TestMillis(t *testing.T) {
-	for v, want := range map[string]bool{"2.4": false, "2.6": true, "7.0": true} {
+	for v, want := range map[string]bool{"2.4": false, "2.6": true} {
 		_, c, err := auto.New(t.Context(), oldredis.Run(t, v), compat.Options{})
 		if err != nil {
 			t.Fatal(v, err)
@@ -111,26 +118,81 @@ func TestMillis(t *testing.T) {
 	}
 }
 
+// What NewWith asks for reaches the lock, or is refused.
+func TestNewWith(t *testing.T) {
+	for _, v := range append(oldredis.Versions(), "noscript") {
+		locks, c, err := auto.NewWith(t.Context(), oldredis.Run(t, v), auto.Options{Fence: true}, compat.Options{})
+		if err != nil {
+			t.Fatal(v, err)
+		}
+		lock, err := locks.TryLock(t.Context(), "k", 10*time.Second)
+		if err != nil || lock.Fence() == 0 {
+			t.Errorf("%s: %s: %v without a fence", v, c.Name, err)
+		}
+	}
+	if _, _, err := auto.NewWith(t.Context(), oldredis.Run(t, "twemproxy"), auto.Options{Fence: true}, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("a fence through twemproxy: %v", err)
+	}
+}
+
+// Every choice of tokens excludes every other: clients of one server may have
+// been told different things about it, by a proxy or by an older version of auto.
+func TestTokensMix(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	all := []compat.Algorithm{setlock.Lua{}, setlock.Watched{}, setlock.Script{}, txlock.Renamed{}, txlock.Guarded{Options: txlock.Options{Millis: true}}}
+	for _, holder := range all {
+		lock, err := compat.New(s, holder, compat.Options{}).TryLock(t.Context(), "k", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range all {
+			locks := compat.New(s, other, compat.Options{})
+			if _, err := locks.TryLock(t.Context(), "k", 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%T beside %T: %v", other, holder, err)
+			}
+			if lock, err = locks.Adopt(t.Context(), "k", lock.Token(), 10*time.Second); err != nil {
+				t.Fatalf("%T adopts from %T: %v", other, holder, err)
+			}
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("%T: %v", holder, err)
+		}
+	}
+}
+
 // Commands that are refused lead to a lock that does without them.
 func TestRefusedCommands(t *testing.T) {
-	for refused, want := range map[string]string{
-		"RENAMENX": "tx:guarded",
-		"PTTL":     "tx:renamed",
-		"EVAL":     "tx:renamed",
-		"WATCH":    "getset:classic",
-		"MULTI":    "getset:classic",
-		"SETEX":    "getset:guarded",
-		"GETSET":   "tx:renamed",
+	for _, test := range []struct {
+		version string
+		refused []string
+		want    string
+	}{
+		{"7.0", []string{"EVAL"}, "set:watch"},
+		{"7.0", []string{"EVALSHA"}, "set:watch"},
+		{"7.0", []string{"RENAMENX"}, "set:lua"},
+		{"7.0", []string{"WATCH"}, "set:lua"},
+		{"7.0", []string{"MULTI"}, "set:lua"},
+		{"7.0", []string{"EVAL", "WATCH"}, "getset:classic"},
+		{"7.0", []string{"EVAL", "PTTL"}, "tx:renamed"},
+		{"2.6", []string{"EVAL"}, "tx:renamed"},
+		{"2.6", []string{"RENAMENX"}, "tx:guarded"},
+		{"2.6", []string{"PTTL"}, "tx:renamed"},
+		{"2.6", []string{"WATCH"}, "set:script"},
+		{"2.6", []string{"SETEX"}, "set:script"},
+		{"2.6", []string{"GETSET"}, "tx:renamed"},
+		{"2.4", []string{"WATCH"}, "getset:classic"},
+		{"2.4", []string{"MULTI"}, "getset:classic"},
+		{"2.4", []string{"SETEX"}, "getset:guarded"},
 	} {
 		for _, forbid := range []bool{false, true} {
-			o := oldredis.Options{Refuse: []string{refused}}
+			o := oldredis.Options{Refuse: test.refused}
 			if forbid {
-				o = oldredis.Options{Forbid: []string{refused}}
+				o = oldredis.Options{Forbid: test.refused}
 			}
-			s := oldredis.MustNew("7.0", o)
+			s := oldredis.MustNew(test.version, o)
 			_, c, err := auto.New(t.Context(), s, compat.Options{})
-			if err != nil || c.Name != want {
-				t.Errorf("without %s (forbidden: %v): %s, %v; wanted %s", refused, forbid, c.Name, err, want)
+			if err != nil || c.Name != test.want {
+				t.Errorf("%s without %s (forbidden: %v): %s, %v; wanted %s", test.version, test.refused, forbid, c.Name, err, test.want)
 			} else {
 				sentences(t, c)
 				works(t, s, c.Algorithm, false)
@@ -152,8 +214,8 @@ func TestUnsafe(t *testing.T) {
 		{func(r *server.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
 		{func(r *server.Report) { r.Role = "replica" }, "its master"},
 		{func(r *server.Report) { r.Writable = false }, "it again when it accepts them"},
-		{func(r *server.Report) { r.Watch, r.Getset = false, false }, "another server"},
-		{func(r *server.Report) { r.SetnxRespectsTTL, r.Setnx = false, false }, "another server"},
+		{func(r *server.Report) { r.Eval, r.Watch, r.Getset = false, false, false }, "another server"},
+		{func(r *server.Report) { r.Millis, r.SetnxRespectsTTL, r.Setnx = false, false, false }, "another server"},
 	} {
 		r := good
 		test.change(&r)
@@ -172,7 +234,7 @@ func TestEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := auto.Choose(r, auto.Options{}); err != nil || c.Safe || c.Name != "tx:renamed" {
+	if c, err := auto.Choose(r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
 	if c, err := auto.Choose(r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {

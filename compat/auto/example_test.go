@@ -48,6 +48,6 @@ func ExampleChoose() {
 	// Output:
 	// 1.2 getset:classic <nil>
 	// 2.2 tx:guarded <nil>
-	// 7.0 tx:renamed <nil>
+	// 7.0 set:lua <nil>
 	// twemproxy  setnxlock: not safe on this server: it has no MULTI, so the fence and the lock can't be had together; use no fence
 }

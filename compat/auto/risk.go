@@ -18,6 +18,11 @@ func tokenRisks(r server.Report) []string {
 	return risks
 }
 
+// watchRisks are those of tokens that are compared under WATCH.
+func watchRisks(r server.Report) []string {
+	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor given back before its end")
+}
+
 func timestampRisks(r server.Report, o Options) []string {
 	agree := "the clients' clocks must agree to less than a lease has left when it is given back or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
 	if o.Dialect.Margin > 0 {
@@ -45,7 +50,7 @@ func serverRisks(r server.Report, c *Choice) []string {
 		case server.WarnEvictionAll:
 			c.Safe = false
 		case server.WarnEvictionVolatile:
-			if !strings.HasPrefix(c.Name, "tx:") {
+			if strings.HasPrefix(c.Name, "getset:") {
 				continue // its keys have no TTL
 			}
 			c.Safe = false

@@ -177,9 +177,12 @@ func (p *probe) setNXPX() bool {
 	return p.r.SetNXPX
 }
 
-// eval gives the script a key, as a lock's has one: proxies want it.
+// eval gives the script a key, as a lock's has one: proxies want it. Once a
+// script has run it is known by its hash, which is how a lock calls it.
 func (p *probe) eval() bool {
-	p.r.Eval = p.ask(compat.Cmd{"EVAL", "return 1", 1, p.a})[0] == int64(1)
+	const script, sha1 = "return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+	r := p.ask(compat.Cmd{"EVAL", script, 1, p.a}, compat.Cmd{"EVALSHA", sha1, 1, p.a})
+	p.r.Eval = r[0] == int64(1) && r[1] == int64(1)
 	return p.r.Eval
 }
 

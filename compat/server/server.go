@@ -79,7 +79,7 @@ type Report struct {
 	Watch              bool // a touched key aborts EXEC (2.2)
 	Millis             bool // PSETEX, PEXPIRE and PTTL (2.6)
 	SetNXPX            bool // SET key value NX PX (2.6.12)
-	Eval               bool // scripts (2.6)
+	Eval               bool // scripts, by EVAL and EVALSHA (2.6)
 	Time               bool // TIME (2.6)
 	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
 	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do

@@ -20,6 +20,10 @@
 // Like every lock with a lease they can't stop a holder that pauses past the
 // end of it and writes on (any/paused-holder): that is what the fence is for.
 //
+// Before Redis 5.0 the AOF and the replicas get SET … PX and the scripts as they were
+// sent: after a restart from the AOF each lease begins anew, so that a dead
+// holder's lock may last for one more ttl. It never ends early by that.
+//
 // Sources: the page of SET ("a simple locking pattern"), the Redlock page
 // ("correct implementation with a single instance"); redis-py's Lock since 3.0.
 package setlock

@@ -15,6 +15,10 @@ import (
 //	WATCH key; GET key                    ours?
 //	MULTI; PEXPIRE key ttl; EXEC          nil: somebody was faster
 //	MULTI; DEL key; EXEC                  nil: somebody was faster
+//
+// A server over its maxmemory queues nothing in a MULTI since Redis 5.0: until
+// it has room again, a lock can then neither be extended nor given back, and
+// ends with its TTL. A script is let through: where there are scripts, use Lua.
 type Watched struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.

@@ -1,0 +1,536 @@
+package setlock_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+)
+
+const ttl = 10 * time.Second
+
+func options(token string) setlock.Options {
+	return setlock.Options{Token: func() string { return token }}
+}
+
+// variant is one of the four, made with options.
+type variant struct {
+	name    string
+	version string // the oldest embedded one that it works on
+	make    func(setlock.Options) compat.Algorithm
+}
+
+var variants = []variant{
+	{"lua", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }},
+	{"watched", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }},
+	{"published", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} }},
+	{"script", "2.6", func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }},
+}
+
+// A hash or the text of a script, by what it does.
+var sent = regexp.MustCompile(`(?s)EVALSHA [0-9a-f]{40}|EVAL \n.*?\n [12] `)
+
+// wire is what went over the wire, with a name for each script.
+func wire(t *testing.T, got *oldredis.Transcript) string {
+	t.Helper()
+	return sent.ReplaceAllStringFunc(got.String(), func(s string) string {
+		if sha, ok := strings.CutPrefix(s, "EVALSHA "); ok {
+			name := setlock.Scripts()[sha]
+			if name == "" {
+				t.Fatalf("%s is no script of ours", sha)
+			}
+			return "EVALSHA " + name
+		}
+		for _, name := range []string{"PEXPIRE", "DEL", "PSETEX"} {
+			if strings.Contains(s, "'"+name+"'") {
+				return "EVAL <" + name + ">" + s[len(s)-3:]
+			}
+		}
+		return s
+	})
+}
+
+// Each way to acquire, as it goes over the wire of a server that knows the scripts.
+func TestAcquire(t *testing.T) {
+	fenced := options("me")
+	fenced.Fence = true
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"lua", setlock.Lua{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
+		{"watched", setlock.Watched{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
+		{"published", setlock.Published{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
+		{"script", setlock.Script{Options: options("me")}, "EVALSHA take 1 k me 10000 → 1\n"},
+		{"lua with a fence", setlock.Lua{Options: fenced}, "EVALSHA take 2 k {k}:fence me 10000 → 1\n"},
+		{"script with a fence", setlock.Script{Options: fenced}, "EVALSHA take 2 k {k}:fence me 10000 → 1\n"},
+		{"watched with a fence", setlock.Watched{Options: fenced}, `MULTI → OK
+SET k me NX PX 10000 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [OK 1]
+`},
+	} {
+		s := oldredis.Run(t, "2.6.12")
+		conn := s.Dial()
+		knows(t, conn, s, setlock.Script{})
+		got := s.Record()
+		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if wire(t, got) != c.want {
+			t.Errorf("%s went over the wire as\n%swant\n%s", c.name, wire(t, got), c.want)
+		}
+	}
+}
+
+// knows makes s know the scripts, by way of a lock of another key.
+func knows(t *testing.T, c redis.Conn, s *oldredis.Server, a compat.Algorithm) {
+	t.Helper()
+	knowsAt(t, c, s.Now(), a)
+}
+
+func knowsAt(t *testing.T, c redis.Conn, now time.Time, a compat.Algorithm) {
+	t.Helper()
+	l, err := a.Acquire(c, now, "another", ttl)
+	if err == nil {
+		l, err = a.Extend(c, now, l, ttl)
+	}
+	if err == nil {
+		err = a.Release(c, now, l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExtendAndRelease(t *testing.T) {
+	want := map[string]string{
+		"lua": "EVALSHA extend 1 k me 20000 → 0\nEVALSHA release 1 k me → 1\n",
+		"watched": `WATCH k → OK
+GET k → me
+MULTI → OK
+PEXPIRE k 20000 → QUEUED
+EXEC → [1]
+WATCH k → OK
+GET k → me
+MULTI → OK
+DEL k → QUEUED
+EXEC → [1]
+`,
+		"published": "GET k → me\nPEXPIRE k 20000 → 1\nGET k → me\nDEL k → 1\n",
+	}
+	want["script"] = want["lua"]
+	for _, v := range variants {
+		s := oldredis.Run(t, v.version)
+		c, a := s.Dial(), v.make(options("me"))
+		knows(t, c, s, a)
+		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		if err != nil {
+			t.Fatalf("%s: %v", v.name, err)
+		}
+		got := s.Record()
+		if l, err = a.Extend(c, s.Now(), l, 2*ttl); err != nil {
+			t.Fatalf("%s: %v", v.name, err)
+		}
+		if err := a.Release(c, s.Now(), l); err != nil {
+			t.Fatalf("%s: %v", v.name, err)
+		}
+		if wire(t, got) != want[v.name] {
+			t.Errorf("%s went over the wire as\n%swant\n%s", v.name, wire(t, got), want[v.name])
+		}
+	}
+}
+
+// A server that has forgotten a script, here after SCRIPT FLUSH, gets it again,
+// and the lock notices nothing.
+func TestForgottenScripts(t *testing.T) {
+	for _, a := range []compat.Algorithm{setlock.Lua{Options: options("me")}, setlock.Script{Options: options("me")}} {
+		s := oldredis.Run(t, "2.6.12")
+		c := s.Dial()
+		knows(t, c, s, a)
+		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
+			t.Fatal(err)
+		}
+		got := s.Record()
+		if l, err = a.Extend(c, s.Now(), l, 2*ttl); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Release(c, s.Now(), l); err != nil {
+			t.Fatal(err)
+		}
+		if want := `EVALSHA extend 1 k me 20000 → NOSCRIPT No matching script. Please use EVAL.
+EVAL <PEXPIRE> 1 k me 20000 → 0
+EVALSHA release 1 k me → NOSCRIPT No matching script. Please use EVAL.
+EVAL <DEL> 1 k me → 1
+`; wire(t, got) != want {
+			t.Errorf("%T went over the wire as\n%swant\n%s", a, wire(t, got), want)
+		}
+	}
+}
+
+// What is not ours is neither taken, nor extended, nor released, nor written to:
+// another's lock, no lock at all, a list.
+func TestNotOurs(t *testing.T) {
+	for _, v := range variants {
+		for _, fence := range []bool{false, true} {
+			s := oldredis.Run(t, v.version)
+			c := s.Dial()
+			o := options("me")
+			o.Fence = fence
+			a := v.make(o)
+			mine := compat.Lease{Key: "k", Value: "me", Until: s.Now().Add(ttl)}
+			lost := func(what string, want error) {
+				t.Helper()
+				if _, err := a.Extend(c, s.Now(), mine, ttl); !errors.Is(err, want) {
+					t.Errorf("%s: Extend of %s: %v, want %v", v.name, what, err, want)
+				}
+				if err := a.Release(c, s.Now(), mine); !errors.Is(err, want) {
+					t.Errorf("%s: Release of %s: %v, want %v", v.name, what, err, want)
+				}
+			}
+			lost("nothing", compat.ErrLost)
+			for _, cmd := range []compat.Cmd{{"SETEX", "k", 5, "another"}, {"SET", "k", "another"}, {"RPUSH", "k", "another"}} {
+				do(t, c, "DEL", "k")
+				do(t, c, cmd[0].(string), cmd[1:]...)
+				before, _ := redis.Int(c.Do("PTTL", "k"))
+				kind := do(t, c, "TYPE", "k")
+				if _, err := a.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+					t.Errorf("%s: Acquire beside %v: %v", v.name, cmd, err)
+				}
+				if kind == "list" {
+					lost("a list", compat.ErrForeign)
+					if _, err := a.Inspect(c, s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+						t.Errorf("%s: Inspect of a list: %v", v.name, err)
+					}
+				} else {
+					lost("another's", compat.ErrLost)
+				}
+				if after, _ := redis.Int(c.Do("PTTL", "k")); after != before || do(t, c, "TYPE", "k") != kind {
+					t.Errorf("%s: %v was written to", v.name, cmd)
+				}
+			}
+		}
+	}
+}
+
+func do(t *testing.T, c redis.Conn, name string, args ...any) any {
+	t.Helper()
+	reply, err := c.Do(name, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return reply
+}
+
+// A lease that has run out by our clock is not extended, whatever the key holds,
+// and a ttl shorter than a millisecond is none; a longer one is rounded up.
+func TestTimes(t *testing.T) {
+	for _, v := range variants {
+		s := oldredis.Run(t, v.version)
+		c, a := s.Dial(), v.make(options("me"))
+		if _, err := a.Acquire(c, s.Now(), "k", time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%s: Acquire for less than a millisecond: %v", v.name, err)
+		}
+		now := s.Now()
+		l, err := a.Acquire(c, now, "k", 1500*time.Microsecond)
+		if err != nil || l.Until.After(now.Add(1500*time.Microsecond)) {
+			t.Fatalf("%s: %+v, %v", v.name, l, err)
+		}
+		if left, _ := redis.Int(c.Do("PTTL", "k")); left != 2 {
+			t.Errorf("%s: 1.5 ms are %d", v.name, left)
+		}
+		l.Until = now.Add(ttl)
+		if _, err := a.Extend(c, now, l, time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%s: Extend for less than a millisecond: %v", v.name, err)
+		}
+		if _, err := a.Extend(c, l.Until, l, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: Extend at the end: %v", v.name, err)
+		}
+		s.Advance(3 * time.Millisecond)
+		if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
+			t.Errorf("%s: after its end: %+v, %v", v.name, st, err)
+		}
+	}
+}
+
+// Fences grow; a lease that has lost its number draws a new one when it is
+// extended, and one that has it keeps it.
+func TestFences(t *testing.T) {
+	for _, v := range variants {
+		s := oldredis.Run(t, v.version)
+		c := s.Dial()
+		a := v.make(setlock.Options{Fence: true})
+		last := int64(0)
+		grown := func(what string, l compat.Lease, err error) {
+			t.Helper()
+			if err != nil || l.Fence <= last {
+				t.Fatalf("%s: %s: fence %d after %d, %v", v.name, what, l.Fence, last, err)
+			}
+			last = l.Fence
+		}
+		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		grown("Acquire", l, err)
+		if l, err = a.Extend(c, s.Now(), l, ttl); err != nil || l.Fence != last {
+			t.Errorf("%s: Extend: fence %d, was %d, %v", v.name, l.Fence, last, err)
+		}
+		l.Fence = 0
+		l, err = a.Extend(c, s.Now(), l, ttl)
+		grown("Extend without a number", l, err)
+		if err := a.Release(c, s.Now(), l); err != nil {
+			t.Fatal(err)
+		}
+		l, err = a.Acquire(c, s.Now(), "k", ttl)
+		grown("a second Acquire", l, err)
+	}
+}
+
+// With scripts a refused attempt burns no number, and a counter that can't
+// count leaves the key free: it is asked before the key is made.
+func TestScriptedFence(t *testing.T) {
+	for _, v := range variants {
+		if v.name != "lua" && v.name != "script" {
+			continue
+		}
+		s := oldredis.Run(t, v.version)
+		c := s.Dial()
+		a := v.make(setlock.Options{Fence: true})
+		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := a.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%s: %v", v.name, err)
+			}
+		}
+		if n, _ := redis.Int64(c.Do("GET", compat.FenceKey("k"))); n != l.Fence {
+			t.Errorf("%s: refused attempts brought the counter from %d to %d", v.name, l.Fence, n)
+		}
+		do(t, c, "SET", compat.FenceKey("other"), "no number")
+		if _, err := a.Acquire(c, s.Now(), "other", ttl); err == nil {
+			t.Errorf("%s: acquired without a fence", v.name)
+		}
+		if n, _ := redis.Int(c.Do("EXISTS", "other")); n != 0 {
+			t.Errorf("%s: the key was made although there is no fence", v.name)
+		}
+	}
+}
+
+// Published's race: between its GET and its DEL the lease ends, another takes
+// the key, and loses it. Lua and Watched leave it alone.
+func TestCompareThenDel(t *testing.T) {
+	for _, v := range variants {
+		s := oldredis.Run(t, v.version)
+		a := v.make(options("me"))
+		c, other := s.Dial(), s.Dial()
+		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paused := afterGet{c, func() {
+			s.Advance(ttl + time.Second)
+			do(t, other, "SET", "k", "another")
+		}}
+		err = a.Release(paused, s.Now(), l)
+		held, _ := redis.String(other.Do("GET", "k"))
+		switch v.name {
+		case "published":
+			if err != nil || held != "" {
+				t.Errorf("published: %v, the key holds %q: has it been mended?", err, held)
+			}
+		case "watched":
+			if !errors.Is(err, compat.ErrLost) || held != "another" {
+				t.Errorf("watched: %v, the key holds %q", err, held)
+			}
+		default: // there is no moment between: it compares and deletes in one
+			if err != nil || held != "" {
+				t.Errorf("%s: %v, the key holds %q", v.name, err, held)
+			}
+		}
+	}
+}
+
+// afterGet lets time pass and others act after a GET of the client's, alone or in a pipe.
+type afterGet struct {
+	redis.Conn
+	pause func()
+}
+
+func (a afterGet) Do(name string, args ...any) (any, error) {
+	reply, err := a.Conn.Do(name, args...)
+	if name == "GET" || name == "" {
+		if held, _ := redis.String(a.Conn.Do("GET", "k")); held == "me" {
+			a.pause()
+		}
+	}
+	return reply, err
+}
+
+// Every variant refuses a server that lacks what it needs, says why and what
+// to use, and leaves nothing behind; on all others it is content.
+func TestCheck(t *testing.T) {
+	px := "SET … NX PX (it came with 2.6.12); use "
+	for _, c := range []struct {
+		a       compat.Checker
+		version string
+		without string // a command that the server does not let us use
+		why     string // "": safe
+	}{
+		{setlock.Lua{}, "1.2", "", px + "getsetlock.Classic"}, {setlock.Lua{}, "2.0", "", px + "getsetlock.Classic"},
+		{setlock.Lua{}, "2.2.5", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6.12", "", ""},
+		{setlock.Lua{}, "noscript", "", "scripts (they came with 2.6); use setlock.Watched"}, {setlock.Lua{}, "7.0", "EVALSHA", "use setlock.Watched"},
+		{setlock.Lua{}, "5.0", "", ""}, {setlock.Lua{Options: setlock.Options{Fence: true}}, "7.0", "", ""},
+		{setlock.Watched{}, "2.4", "", px + "txlock.Renamed"}, {setlock.Watched{}, "2.6.12", "", ""}, {setlock.Watched{}, "noscript", "", ""},
+		{setlock.Watched{}, "7.0", "WATCH", "WATCH and MULTI; use setlock.Lua"}, {setlock.Watched{}, "7.0", "MULTI", "WATCH and MULTI; use setlock.Lua"},
+		{setlock.Published{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Published{}, "noscript", "", ""},
+		{setlock.Script{}, "2.0", "", "use getsetlock.Classic"}, {setlock.Script{}, "2.4", "", "scripts (they came with 2.6); use txlock.Renamed"},
+		{setlock.Script{}, "2.6", "", ""}, {setlock.Script{}, "7.0", "", ""}, {setlock.Script{}, "twemproxy", "", ""}, {setlock.Script{}, "noscript", "", "use txlock.Renamed"},
+		{setlock.Script{Options: setlock.Options{Fence: true}}, "2.6", "", ""},
+	} {
+		for _, forbid := range []bool{false, true} {
+			o := oldredis.Options{}
+			if c.without != "" && forbid {
+				o.Forbid = []string{c.without}
+			} else if c.without != "" {
+				o.Refuse = []string{c.without}
+			}
+			s := oldredis.MustNew(c.version, o)
+			err := c.a.Check(s.Dial(), "k")
+			if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("%T on %s without %q: %v, want %q", c.a, c.version, c.without, err, c.why)
+			}
+			if c.version != "twemproxy" { // which has no KEYS
+				if left, err := redis.Strings(s.Dial().Do("KEYS", "*")); err != nil || len(left) != 0 {
+					t.Errorf("%T on %s left %q behind, %v", c.a, c.version, left, err)
+				}
+			}
+			s.Close()
+		}
+	}
+}
+
+// A server, or a proxy, that takes SET's options and does something else with
+// them is found out by what it does.
+func TestCheckIsByBehaviour(t *testing.T) {
+	for _, c := range []struct {
+		ignores string
+		why     string
+	}{
+		{"NX", "SET … NX sets a key that is held"},
+		{"PX", "SET … PX does not give the key its TTL"},
+	} {
+		s := oldredis.Run(t, "7.0")
+		for _, v := range variants[:3] {
+			err := v.make(setlock.Options{}).(compat.Checker).Check(ignorant{s.Dial(), c.ignores}, "k")
+			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)
+			}
+		}
+		if left, err := redis.Strings(s.Dial().Do("KEYS", "*")); err != nil || len(left) != 0 {
+			t.Errorf("%q were left behind, %v", left, err)
+		}
+	}
+}
+
+// ignorant is a connection to a server that accepts an option of SET and ignores it.
+type ignorant struct {
+	redis.Conn
+	option string
+}
+
+func (i ignorant) Send(name string, args ...any) error {
+	if name == "SET" && i.option == "NX" {
+		args = []any{args[0], args[1], args[3], args[4]}
+	}
+	if name == "SET" && i.option == "PX" {
+		args = args[:3]
+	}
+	return i.Conn.Send(name, args...)
+}
+
+// A server over its maxmemory gives nothing away, and a script still lets the
+// holder extend and release. A transaction does not since Redis 5.0, where
+// nothing may be queued then: it says so, and works when there is room again.
+func TestFullServer(t *testing.T) {
+	for _, v := range []string{"2.6.12", "2.8", "3.0", "5.0", "7.0"} {
+		s := oldredis.Run(t, v)
+		full(t, s.Dial(), v, s.SetMaxMemoryReached)
+	}
+	c, err := redis.Dial("tcp", realredis.Start(t, "--maxmemory-policy", "noeviction"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	full(t, c, "real", func(full bool) {
+		bytes := 0
+		if full {
+			bytes = 1
+		}
+		do(t, c, "CONFIG", "SET", "maxmemory", bytes)
+	})
+}
+
+func full(t *testing.T, c redis.Conn, version string, set func(full bool)) {
+	now := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+	for _, v := range variants {
+		a := v.make(setlock.Options{})
+		knowsAt(t, c, now, a)
+		l, err := a.Acquire(c, now, "k", ttl)
+		if err != nil {
+			t.Fatalf("%s on %s: %v", v.name, version, err)
+		}
+		set(true)
+		_, err = a.Acquire(c, now, "other", ttl)
+		if e, refused := err.(redis.Error); !refused || !strings.HasPrefix(string(e), "OOM") && !strings.Contains(string(e), ": OOM") && !strings.Contains(string(e), "not allowed when used memory") {
+			t.Errorf("%s on a full %s: Acquire: %v", v.name, version, err)
+		}
+		if err := a.(compat.Checker).Check(c, "k"); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
+			t.Errorf("%s on a full %s: Check: %v; it will be safe again", v.name, version, err)
+		}
+		_, extended := a.Extend(c, now, l, ttl)
+		released := a.Release(c, now, l)
+		if stuck := v.name == "watched" && strings.Contains("5.0 7.0 real", version); !stuck && (extended != nil || released != nil) {
+			t.Errorf("%s on a full %s: %v, %v", v.name, version, extended, released)
+		} else if stuck {
+			for _, err := range []error{extended, released} {
+				if err == nil || errors.Is(err, compat.ErrLost) {
+					t.Errorf("%s on a full %s: %v; want the server's refusal", v.name, version, err)
+				}
+			}
+		}
+		set(false)
+		if released != nil {
+			if err := a.Release(c, now, l); err != nil {
+				t.Errorf("%s on %s with room again: %v", v.name, version, err)
+			}
+		}
+	}
+}
+
+// A fence is drawn in a MULTI, which a server may refuse to run: nothing is
+// taken then.
+func TestAbortedExec(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	c := s.Dial()
+	do(t, c, "WATCH", "w")
+	do(t, c, "SET", "w", "touched")
+	a := setlock.Watched{Options: setlock.Options{Fence: true}}
+	if _, err := a.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrAborted) {
+		t.Errorf("under another's WATCH: %v, want ErrAborted", err)
+	}
+	if n, _ := redis.Int(c.Do("EXISTS", "k")); n != 0 {
+		t.Error("the key was made")
+	}
+}

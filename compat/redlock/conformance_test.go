@@ -1,0 +1,78 @@
+package redlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+// A member is a server of a quorum: its version, and the algorithm it has.
+type member struct {
+	version string
+	algo    compat.Algorithm
+}
+
+// fleet is one of each age.
+var fleet = []member{
+	{"2.0", getsetlock.Classic{}},
+	{"2.2", txlock.Guarded{}},
+	{"2.4", txlock.Renamed{}},
+	{"2.6", txlock.Renamed{Options: txlock.Options{Millis: true}}},
+	{"7.0", setlock.Lua{}},
+}
+
+// TestConformance runs the suite over quorums of embedded servers of several
+// ages and over five real servers.
+func TestConformance(t *testing.T) {
+	modern := make([]member, 5)
+	for i := range modern {
+		modern[i] = member{"real", setlock.Lua{}}
+	}
+	for name, members := range map[string][]member{
+		"of-five-ages": fleet,
+		"of-three":     {fleet[4], fleet[2], fleet[2]},
+		"of-two":       {fleet[4], fleet[3]},
+		"of-one":       {fleet[4]},
+		"of-five-real": modern,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sources []compat.Source
+			for _, m := range members {
+				if m.version == "real" {
+					sources = append(sources, conformance.Dial(t, realredis.Start(t)))
+					continue
+				}
+				s, err := oldredis.New(m.version, oldredis.Options{Clock: clock.New()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				pool := s.Pool()
+				pool.MaxIdle = 64
+				sources = append(sources, pool)
+			}
+			conformance.Run(t, conformance.Lock{
+				Name: "redlock", Server: name, Sources: sources,
+				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+					var servers []compat.Backend
+					for i, m := range members {
+						servers = append(servers, compat.NewBackend(wrap(sources[i]), m.algo))
+					}
+					return compat.NewLocker(redlock.New(servers, redlock.Options{Timeout: 5 * time.Second}), o)
+				},
+			})
+		})
+	}
+}

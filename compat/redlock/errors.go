@@ -1,0 +1,203 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// An Error is what the servers said when too few of them agreed. errors.Is and
+// errors.As see what it amounts to as a whole (ErrHeld, ErrLost, ErrUnsafeServer,
+// …) and the errors of connections; what single servers said of the lock is in
+// Servers alone, because a key that is held on one of five is not held.
+type Error struct {
+	Step    string // "acquire", "extend", "release", "inspect", "find" or "repair"
+	Key     string
+	Got     int           // servers that did it
+	Need    int           // servers that it takes
+	Of      int           // servers there are
+	Servers []ServerError // those that did not, by position
+
+	kind error // nil: too few servers answered
+}
+
+// A ServerError is what one server said.
+type ServerError struct {
+	Server int    // its position in New's list
+	Name   string // as in Options.Names
+	Err    error
+}
+
+func (e ServerError) Error() string { return fmt.Sprintf("%s: %v", e.Name, e.Err) }
+func (e ServerError) Unwrap() error { return e.Err }
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.kind != nil {
+		fmt.Fprintf(&b, "%v: ", e.kind)
+	} else {
+		b.WriteString("setnxlock: ")
+	}
+	fmt.Fprintf(&b, "%s %q: %d of %d servers, %d are needed", e.Step, e.Key, e.Got, e.Of, e.Need)
+	for i, s := range e.Servers {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		b.WriteString(sep + s.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns what e amounts to and the errors that say nothing of the lock.
+func (e *Error) Unwrap() []error {
+	var all []error
+	if e.kind != nil {
+		all = append(all, e.kind)
+	}
+	for _, s := range e.Servers {
+		if !ofLock(s.Err) {
+			all = append(all, s.Err)
+		}
+	}
+	return all
+}
+
+// ofLock reports that err is one of compat's own.
+func ofLock(err error) bool {
+	return slices.ContainsFunc([]error{
+		compat.ErrHeld, compat.ErrLost, compat.ErrForeign, compat.ErrUnsafeServer, compat.ErrUnknown, compat.ErrAborted, compat.ErrInvalid,
+	}, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// failed is the error of a step on q that amounts to kind.
+func failed[T any](q *Quorum, step, key string, answers []answer[T], kind error) *Error {
+	e := &Error{Step: step, Key: key, Need: q.need, Of: len(q.servers), kind: kind}
+	for i, a := range answers {
+		switch {
+		case a.err != nil:
+			// Without its mark: one server's "not done" must not be taken for the whole's.
+			why, _ := compat.Settled(a.err)
+			e.Servers = append(e.Servers, ServerError{i, q.servers[i].name, why})
+		case a.asked:
+			e.Got++
+		}
+	}
+	return e
+}
+
+// elected returns nil if votes are a majority, and otherwise what the refusal
+// amounts to.
+func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
+	held := &compat.HeldError{Key: key}
+	var ends []time.Time
+	var unsafe, invalid error
+	values := make([]part, len(votes))
+	granted, refused, foreign, notString := 0, 0, 0, 0
+	for i, v := range votes {
+		var h *compat.HeldError
+		why, _ := compat.Settled(v.err)
+		switch {
+		case v.err == nil:
+			granted++
+		case errors.Is(why, compat.ErrUnsafeServer):
+			unsafe = ServerError{i, q.servers[i].name, why}
+		case errors.Is(why, compat.ErrInvalid):
+			invalid = ServerError{i, q.servers[i].name, why}
+		case errors.As(why, &h):
+			refused++
+			ends = append(ends, h.Until)
+			if h.Foreign {
+				foreign++
+			}
+			if h.Value != "" {
+				values[i].values = []string{h.Value}
+			}
+		case errors.Is(why, compat.ErrHeld), errors.Is(why, compat.ErrLost):
+			refused++
+			ends = append(ends, time.Time{})
+		case errors.Is(why, compat.ErrForeign):
+			refused, notString = refused+1, notString+1
+		}
+	}
+	spare := len(votes) - q.need // servers that can be done without
+	var kind error
+	switch {
+	case unsafe != nil:
+		kind = unsafe
+	case invalid != nil:
+		kind = invalid
+	case granted >= q.need:
+		return nil
+	case notString > spare:
+		kind = compat.ErrForeign
+	case granted+refused >= q.need:
+		held.Until = freeAt(q.need-granted, ends)
+		held.Foreign = foreign+notString > spare
+		held.Value = format(values)
+		if strings.Trim(held.Value, ",") == "" {
+			held.Value = ""
+		}
+		kind = held
+	default:
+		return compat.NotDone(failed(q, "acquire", key, votes, nil))
+	}
+	return failed(q, "acquire", key, votes, kind)
+}
+
+// freeAt is when n of the servers held until ends will be free by themselves;
+// zero if that is not known.
+func freeAt(n int, ends []time.Time) time.Time {
+	known := slices.DeleteFunc(slices.Clone(ends), time.Time.IsZero)
+	if n < 1 || n > len(known) {
+		return time.Time{}
+	}
+	slices.SortFunc(known, time.Time.Compare)
+	return known[n-1]
+}
+
+// hopeless reports that no majority is left to be had.
+func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
+	missed := 0
+	for _, v := range votes {
+		if v.came && v.err != nil {
+			missed++
+		}
+	}
+	return missed > len(votes)-q.need
+}
+
+// twins looks, in the first attempt in which a server granted and another
+// refused, whether the refusal is by what was granted: two servers in the list are
+// one. That is safe, for it never votes twice, but a list of two then never
+// has a majority, and one of five tolerates less than it seems to.
+func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
+	granted := make(map[string]int)
+	for i, v := range votes {
+		if v.err == nil && !v.value.Ambiguous {
+			granted[v.value.Value] = i
+		}
+	}
+	if len(granted) == 0 || q.looked.Swap(true) {
+		return nil
+	}
+	seen := ask(ctx, q, round[string]{
+		limit: q.limit(0),
+		only:  func(i int) bool { return errors.Is(votes[i].err, compat.ErrHeld) },
+		step: func(ctx context.Context, s *server, i int) (string, error) {
+			st, err := s.Inspect(ctx, now, key)
+			return st.Value, err
+		},
+	})
+	for i, a := range seen {
+		if j, ok := granted[a.value]; a.asked && ok {
+			return fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[min(i, j)].name, q.servers[max(i, j)].name)
+		}
+	}
+	return nil
+}

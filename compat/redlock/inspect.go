@@ -1,0 +1,167 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Inspect reads the key on every server. The State is what an attempt would
+// meet:
+//
+//   - free, or dead, if a majority could be had now, whatever stands on the rest;
+//   - held until as many servers will be free by themselves as that takes;
+//     endless if some of them will not, foreign if what is there is no lock.
+//
+// Value is a lease's Value if one holder has all the servers; Holders are the
+// votes, one for each server that has one, by position, with that server's value: fewer
+// than all, or with ends far apart, they show a split or something left behind.
+//
+// It is an *Error if so few servers answered that it can't be told.
+func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	if q.invalid != nil {
+		return s, q.invalid
+	}
+	seen := q.read(ctx, now, key)
+	if len(seen) == 1 {
+		return seen[0].value, seen[0].err
+	}
+	var ends []time.Time
+	parts := make([]part, len(seen))
+	came, free, foreign, notString := 0, 0, 0, 0
+	clocks := make(map[string]bool)
+	for i, a := range seen {
+		switch {
+		case errors.Is(a.err, compat.ErrForeign):
+			came, foreign, notString = came+1, foreign+1, notString+1
+			continue
+		case a.err != nil:
+			continue
+		}
+		came++
+		st := a.value
+		if st.Status == compat.StatusFree {
+			free++
+			continue
+		}
+		parts[i].values = []string{st.Value}
+		clocks[st.Clock] = true
+		s.Holders = append(s.Holders, compat.Holder{Value: st.Value, Until: st.Until})
+		switch st.Status {
+		case compat.StatusDead:
+			free++
+		case compat.StatusForeign:
+			foreign++
+		default:
+			ends = append(ends, st.Until)
+		}
+	}
+	spare := len(seen) - q.need
+	switch {
+	case notString > spare:
+		return s, failed(q, "inspect", key, seen, compat.ErrForeign)
+	case came < q.need:
+		return s, failed(q, "inspect", key, seen, nil)
+	case free >= q.need && len(s.Holders) == 0:
+		return s, nil
+	case free >= q.need:
+		s.Status = compat.StatusDead
+	case foreign > spare:
+		s.Status = compat.StatusForeign
+	default:
+		s.Status = compat.StatusHeld
+		if s.Until = freeAt(q.need-free, ends); s.Until.IsZero() {
+			s.Status = compat.StatusEndless
+		}
+	}
+	s.Value = format(parts)
+	s.Format = fmt.Sprintf("votes of %d of %d servers", len(s.Holders), len(seen))
+	s.Clock = strings.Join(slices.Sorted(maps.Keys(clocks)), " and ")
+	return s, nil
+}
+
+func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []answer[compat.State] {
+	return ask(ctx, q, round[compat.State]{
+		limit: q.limit(0),
+		step: func(ctx context.Context, s *server, _ int) (compat.State, error) {
+			return s.Inspect(ctx, now, key)
+		},
+	})
+}
+
+// Find returns the lease that value, a lease's Value, stands for: until the
+// moment at which it will not be on a majority any more. It returns ErrLost if
+// it is on none now, and an *Error if too few servers answered to tell.
+func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
+	parts, err := q.parts(value)
+	if err != nil {
+		return l, err
+	}
+	seen := q.read(ctx, now, key)
+	var ends []time.Time
+	silent := 0
+	for i, a := range seen {
+		p := &parts[i]
+		switch {
+		case !p.held():
+		case a.err != nil && !errors.Is(a.err, compat.ErrForeign):
+			silent++
+			p.doubt = true
+		default:
+			v, until := p.in(a.value)
+			if v == "" {
+				*p = part{}
+				continue
+			}
+			*p = part{values: []string{v}, ambiguous: p.ambiguous, doubt: true}
+			if until.IsZero() { // nothing ends it but us
+				until = now().Add(endless)
+			}
+			ends = append(ends, until)
+		}
+	}
+	switch {
+	case len(ends) >= q.need:
+		slices.SortFunc(ends, time.Time.Compare)
+		l.Until = ends[len(ends)-q.need]
+		l.Value = format(parts)
+		return l, nil
+	case len(ends)+silent < q.need:
+		return l, failed(q, "find", key, seen, compat.ErrLost)
+	}
+	return l, compat.NotDone(failed(q, "find", key, seen, nil))
+}
+
+// endless is how long a key without an end is taken to last when it is found.
+const endless = time.Minute
+
+// Repair gives an end to the key on each server that s, of Inspect, saw with
+// its value and that has none.
+func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
+	parts, err := q.parts(s.Value)
+	if err != nil {
+		return err
+	}
+	answers := ask(ctx, q, round[none]{
+		limit: q.limit(ttl),
+		only:  func(i int) bool { return parts[i].held() },
+		step: func(ctx context.Context, server *server, i int) (none, error) {
+			st := compat.State{Key: s.Key, Value: parts[i].values[0], Status: compat.StatusEndless, TTL: compat.NoTTL}
+			return none{}, server.Repair(ctx, now, st, ttl)
+		},
+	})
+	for _, a := range answers {
+		if a.asked && a.err == nil {
+			return nil
+		}
+	}
+	return failed(q, "repair", s.Key, answers, compat.ErrHeld)
+}

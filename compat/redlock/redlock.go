@@ -1,0 +1,355 @@
+// Package redlock is a lock over several independent servers: who has the key
+// on a majority of them has the lock. Each server may be of another age and have
+// the algorithm that suits it; a 2.0 with getsetlock, a 2.4 with txlock and a
+// 7.0 with setlock make one quorum.
+//
+//	acquire   on all at once, each by its own algorithm
+//	          a majority, before Until: ours
+//	          else: release what was taken or may have been; ErrHeld
+//	extend    on all that we hold, at once     a majority: Until moves
+//	release   on all that we hold or may hold, at once
+//
+//	Until = before the first request + ttl - drift
+//
+// Which is the validity of the article, ttl − elapsed − drift, as a moment.
+//
+//	quorum := redlock.New([]compat.Backend{
+//		compat.NewBackend(old, getsetlock.Guarded{}),
+//		compat.NewBackend(older, txlock.Renamed{}),
+//		compat.NewBackend(modern, setlock.Lua{}),
+//	}, redlock.Options{})
+//	locks := compat.NewLocker(quorum, compat.Options{})
+//
+// Of 2n+1 servers n may be down. An even number tolerates no more than the odd
+// one below it, and both servers of a pair are needed. All clients must be
+// given the same servers, in the same order: a lock's token says by position
+// what is on which. A server that was listed twice refuses its second vote; that
+// is noticed, and is ErrInvalid.
+//
+// # What it does not promise
+//
+// It protects from the loss of a minority of servers, and from nothing else that
+// breaks a lock on one of them:
+//
+//   - A server that restarts without its keys has forgotten its vote, and gives
+//     it again: with one more, two clients have a majority each
+//     (any/restart-forgets; the same by eviction, any/evicted, or by a replica
+//     that takes over, any/failover). Let it stay down for the longest ttl in use,
+//     or have it write with appendfsync always.
+//   - A holder that pauses past Until and writes on does harm (any/paused-holder),
+//     and so does a clock that jumps, a server's or the holder's
+//     (any/server-clock-jump): time is what the proof rests on.
+//   - There is no fence: Lease.Fence is 0 (unless there is one server). Each
+//     server has a counter of its own, and no function f of a majority's numbers
+//     grows with every acquisition, because two acquisitions can be told apart only by
+//     the servers that they have in common. Write 1:2 for "server 1 said 2"; of five
+//     servers, by the counters of 1, 1, 3 and 3 alone, f must have
+//     f(1:1 2:1 3:3) < f(1:2 4:1 5:1) < f(1:9 2:9 3:1) < f(3:2 4:1 5:1) < f(1:1 2:1 3:3).
+//   - A request can arrive after the release that was sent because nobody had
+//     heard of it (any/late-request). What it leaves blocks one server, for a ttl.
+//
+// Where two holders would do damage rather than double the work, let the
+// resource itself check a number that it, or a consensus system, has given out.
+//
+// Sources: "Distributed Locks with Redis" (redis.io, 2014); Martin Kleppmann,
+// "How to do distributed locking" (2016); Salvatore Sanfilippo, "Is Redlock
+// safe?" (2016).
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are a Quorum's. The zero value is ready to use.
+type Options struct {
+	// Timeout bounds what a server may take for one step, connecting and, at
+	// first, checking included. It is lost time for every step as long as a server
+	// hangs (one that refuses connections costs nothing), and it is taken off
+	// the lease, so it must be small against the ttl; but a server that is
+	// slower than it has no vote. Default: a fifth of the ttl, 250 ms at most.
+	Timeout time.Duration
+
+	// Drift is taken off a lease of ttl, for clocks that run at different rates.
+	// nil: compat.Drift, a hundredth and 2 ms.
+	Drift func(ttl time.Duration) time.Duration
+
+	// Names are what errors call the servers. Default: "servers[0]" and so on.
+	Names []string
+
+	// Sequential asks one server after the other, beginning with
+	// servers[First]. It then starts no goroutine, sets no timer and looks at no clock but
+	// the one it is told: what is sent depends on the answers alone. It is
+	// for compat/race and for tests; Timeout has no effect, and a server
+	// that hangs holds up the others.
+	Sequential bool
+	First      int
+
+	// Clock runs the timers. nil: clock.New().
+	Clock clock.Clock
+}
+
+// A Quorum is a compat.Backend, for compat.NewLocker. It is safe for concurrent
+// use.
+type Quorum struct {
+	servers []*server
+	need    int
+	o       Options
+	invalid error // why it is none
+
+	looked atomic.Bool // whether the servers are distinct; see twins
+
+	mu    sync.Mutex
+	moved map[string]moved // see remember
+}
+
+// New returns the quorum of servers: an Algorithm and its connections each, by
+// compat.NewBackend. What is no quorum (no server, one that is there twice) says so
+// at its first step, with ErrInvalid.
+func New(servers []compat.Backend, o Options) *Quorum {
+	if o.Drift == nil {
+		o.Drift = compat.Drift
+	}
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[string]moved)}
+	if len(servers) == 0 {
+		q.invalid = fmt.Errorf("%w: a quorum of no servers", compat.ErrInvalid)
+	}
+	for i, b := range servers {
+		s := &server{Backend: b, name: fmt.Sprintf("servers[%d]", i)}
+		if i < len(o.Names) {
+			s.name = o.Names[i]
+		}
+		for _, other := range q.servers {
+			if b == other.Backend {
+				q.invalid = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, other.name, s.name)
+			}
+		}
+		q.servers = append(q.servers, s)
+	}
+	return q
+}
+
+// Acquire asks every server for key until now+ttl. A majority that was had
+// before the lease's Until makes the lock; otherwise what was taken, or may have
+// been, is given back, and the error is an *Error with every server's own:
+//
+//   - ErrHeld if as many servers answered as it takes: others have the rest. Two
+//     clients that split the votes both get it, and a Locker has them ask again
+//     after pauses of random length.
+//   - ErrUnsafeServer if the algorithm of any server excludes nobody there, and
+//     ErrInvalid if any can't keep the ttl. Nothing was written on those.
+//   - ErrForeign if the key is no string on so many that no majority is left.
+//   - none of these if too few servers answered.
+//
+// It is an ErrUnknown as well only if what may be left behind, on servers that
+// can't be reached any more, keeps others from a majority.
+func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
+	if q.invalid != nil {
+		return l, q.invalid
+	}
+	l.Until = now().Add(ttl - q.o.Drift(ttl))
+	votes := ask(ctx, q, round[compat.Lease]{
+		limit: q.limit(ttl),
+		step: func(ctx context.Context, s *server, _ int) (compat.Lease, error) {
+			return s.take(ctx, now, key, ttl)
+		},
+		late: func(ctx context.Context, s *server, part compat.Lease, err error) {
+			if mayHold(part, err) {
+				s.giveBack(ctx, now, part) //nolint:errcheck // the attempt is over: what is left ends with its ttl
+			}
+		},
+		hopeless: q.hopeless,
+	})
+	err := q.elected(key, votes)
+	if err == nil {
+		err = q.twins(ctx, now, key, votes)
+	}
+	if err == nil && !now().Before(l.Until) {
+		err = fmt.Errorf("%w: %q: the servers took longer to answer than the lease lasts", compat.ErrLost, key)
+	}
+	if err != nil {
+		return l, q.undo(ctx, now, l, votes, err)
+	}
+	parts := make([]part, len(votes))
+	for i, v := range votes {
+		parts[i] = partOf(v.value, v.err)
+		if v.err == nil && v.value.How == compat.TakenOver {
+			l.How = compat.TakenOver
+		}
+	}
+	l.Value = format(parts)
+	if len(votes) == 1 {
+		l.Fence = votes[0].value.Fence
+	}
+	return l, nil
+}
+
+// undo gives back what an attempt that failed because of why has taken, or may
+// have taken.
+func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) error {
+	answers := ask(context.WithoutCancel(ctx), q, round[none]{
+		limit: q.limit(0),
+		only:  func(i int) bool { return mayHold(votes[i].value, votes[i].err) },
+		step: func(ctx context.Context, s *server, i int) (none, error) {
+			return none{}, s.giveBack(ctx, now, votes[i].value)
+		},
+	})
+	left := 0
+	parts := make([]part, len(votes))
+	for i, v := range votes {
+		if v.err != nil && !open(v.err) || answers[i].asked && gone(answers[i].err) {
+			continue
+		}
+		left++
+		parts[i] = partOf(v.value, v.err)
+		parts[i].doubt = true
+	}
+	if left < q.need {
+		return why
+	}
+	l.Value = format(parts)
+	if errors.Is(why, compat.ErrHeld) { // by us, as far as anybody can tell
+		why = failed(q, "acquire", l.Key, votes, nil)
+	}
+	why, _ = compat.Settled(why)
+	return &compat.UnknownError{Lease: l, Err: why}
+}
+
+// Extend asks the servers on which we hold the key to hold it until now+ttl.
+// With a majority of them the lease's end moves. It returns ErrLost if no
+// majority is ours any more, having released what still was. If too few
+// answered, nothing is lost yet: it is an *Error, within an ErrUnknown if the
+// extension may have reached a majority for all that, and the old end stands.
+// Only where that would be later than the new one, which some servers already
+// have, the lock is lost as well.
+//
+// A server that refused the acquisition, or has lost its part since, is not
+// asked for it again: a lock that outlives the restarts of a majority, one
+// after the other, is lost.
+func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	start := now()
+	if !start.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	parts, err := q.parts(l.Value)
+	if err != nil {
+		return l, err
+	}
+	answers := ask(ctx, q, round[compat.Lease]{
+		limit: q.limit(ttl),
+		only:  func(i int) bool { return parts[i].held() },
+		step: func(ctx context.Context, s *server, i int) (compat.Lease, error) {
+			return s.prolong(ctx, now, q.lease(l, parts[i]), parts[i], ttl)
+		},
+	})
+	next := l
+	next.Until = start.Add(ttl - q.o.Drift(ttl))
+	t := tally{}
+	for i, a := range answers {
+		if a.asked {
+			parts[i] = parts[i].after(a.value, a.err)
+		}
+		t.add(a.asked, a.err)
+	}
+	next.Value = format(parts)
+	switch {
+	case t.done >= q.need && now().Before(next.Until):
+		q.forget(l.Value)
+		if len(parts) == 1 {
+			next.Fence = answers[0].value.Fence
+		}
+		return next, nil
+	case len(parts)-t.lost < q.need,
+		next.Until.Before(l.Until) && t.done+t.unknown > 0,
+		!now().Before(l.Until):
+		q.Release(context.WithoutCancel(ctx), now, next) //nolint:errcheck // what is left ends with its ttl
+		q.forget(l.Value)
+		return l, failed(q, "extend", l.Key, answers, compat.ErrLost)
+	}
+	q.remember(l, next.Value)
+	err = failed(q, "extend", l.Key, answers, nil)
+	if t.done+t.unknown >= q.need {
+		return l, &compat.UnknownError{Lease: l, Err: err}
+	}
+	return l, compat.NotDone(err)
+}
+
+// Release gives the key back on every server that holds our part or may hold
+// it. It is done when others can have a majority, whatever servers that can't be
+// reached still hold: that ends with its ttl. It returns ErrLost if no majority
+// was ours any more; then too the rest is given back. If others can't have a
+// majority yet it is ErrUnknown: release again, or wait for the ttl.
+func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
+	parts, err := q.parts(l.Value)
+	if err != nil {
+		return err
+	}
+	answers := ask(ctx, q, round[none]{
+		limit: q.limit(0),
+		only:  func(i int) bool { return parts[i].held() },
+		step: func(ctx context.Context, s *server, i int) (none, error) {
+			return none{}, s.drop(ctx, now, q.lease(l, parts[i]), parts[i])
+		},
+	})
+	t := tally{}
+	for _, a := range answers {
+		t.add(a.asked, a.err)
+	}
+	switch {
+	case len(parts)-t.lost < q.need:
+		q.forget(l.Value)
+		return failed(q, "release", l.Key, answers, compat.ErrLost)
+	case t.done+t.lost >= q.need:
+		q.forget(l.Value)
+		return nil
+	}
+	return &compat.UnknownError{Lease: l, Err: failed(q, "release", l.Key, answers, nil)}
+}
+
+// limit bounds a step for a lease of ttl; 0: one that is for none.
+func (q *Quorum) limit(ttl time.Duration) time.Duration {
+	const most = 250 * time.Millisecond
+	switch {
+	case q.o.Timeout > 0:
+		return q.o.Timeout
+	case ttl > 0:
+		return min(ttl/5, most)
+	}
+	return most
+}
+
+// lease is our lease on one server.
+func (q *Quorum) lease(l compat.Lease, p part) compat.Lease {
+	l.Value, l.Ambiguous = p.values[0], p.ambiguous
+	if len(q.servers) > 1 {
+		l.Fence = 1 // so that none is drawn, which nobody would see
+	}
+	return l
+}
+
+// A tally counts what became of the parts of a lease.
+type tally struct{ done, lost, undone, unknown int }
+
+func (t *tally) add(asked bool, err error) {
+	switch {
+	case !asked || isLost(err):
+		t.lost++
+	case err == nil:
+		t.done++
+	case open(err):
+		t.unknown++
+	default:
+		t.undone++
+	}
+}

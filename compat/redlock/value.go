@@ -1,0 +1,206 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A part is what proves a lease ours on one server. The zero part is that of a
+// server on which it is not.
+type part struct {
+	values    []string // what the key holds, or the values of which it holds one; latest first
+	doubt     bool     // it holds one of them or none, with an end of its own: look before use
+	ambiguous bool     // others may write the same: a release is not repeated
+}
+
+// valuesAtMost is how many values a part has at most. It takes that many
+// extensions one after the other of which nobody knows whether they ran, on a
+// server that could be read before each.
+const valuesAtMost = 4
+
+func (p part) held() bool { return len(p.values) > 0 }
+
+// partOf is the part that an acquisition of l left behind when it ended with err.
+func partOf(l compat.Lease, err error) part {
+	if !mayHold(l, err) {
+		return part{}
+	}
+	return part{values: []string{l.Value}, doubt: err != nil, ambiguous: l.Ambiguous}
+}
+
+// after is p after an extension that asked for next and ended with err.
+func (p part) after(next compat.Lease, err error) part {
+	switch {
+	case err == nil:
+		return part{values: []string{next.Value}, ambiguous: next.Ambiguous}
+	case isLost(err):
+		return part{}
+	case open(err) && next.Value != "" && !slices.Contains(p.values, next.Value):
+		p.values = append([]string{next.Value}, p.values[:min(len(p.values), valuesAtMost-1)]...)
+	}
+	p.doubt, p.ambiguous = true, p.ambiguous || next.Ambiguous
+	return p
+}
+
+// in returns which of p's values st has, "" if none, and until when.
+func (p part) in(st compat.State) (value string, until time.Time) {
+	if st.Status != compat.StatusHeld && st.Status != compat.StatusEndless {
+		return "", time.Time{}
+	}
+	for _, v := range p.values {
+		if !st.Holds(v) {
+			continue
+		}
+		for _, h := range st.Holders {
+			if h.Value == v {
+				return v, h.Until
+			}
+		}
+		return v, st.Until
+	}
+	return "", time.Time{}
+}
+
+// A lease's Value is its parts in one string: by position, with commas between;
+// nothing for a server on which we hold nothing. '~' marks doubt, '!' ambiguity,
+// and '|' stands between values of which the key holds one. Where all servers hold the
+// same it is said once, after '*'.
+//
+//	4c…,9e…,,~a0…,1700000000.123456789012
+const special = `%,|~!* `
+
+// format writes parts.
+func format(parts []part) string {
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		for _, v := range p.values {
+			if texts[i] != "" {
+				texts[i] += "|"
+			}
+			texts[i] += escape(v)
+		}
+		if p.held() && p.ambiguous {
+			texts[i] = "!" + texts[i]
+		}
+		if p.held() && p.doubt {
+			texts[i] = "~" + texts[i]
+		}
+	}
+	if len(texts) > 1 && texts[0] != "" && len(slices.Compact(slices.Clone(texts))) == 1 {
+		return "*" + texts[0]
+	}
+	return strings.Join(texts, ",")
+}
+
+// parse reads what format wrote for n servers.
+func parse(value string, n int) ([]part, error) {
+	texts := strings.Split(value, ",")
+	if same, ok := strings.CutPrefix(value, "*"); ok {
+		texts = slices.Repeat([]string{same}, n)
+	}
+	if len(texts) != n {
+		return nil, fmt.Errorf("a token of %d servers for a quorum of %d", len(texts), n)
+	}
+	parts := make([]part, n)
+	for i, text := range texts {
+		p := &parts[i]
+		text, p.doubt = strings.CutPrefix(text, "~")
+		text, p.ambiguous = strings.CutPrefix(text, "!")
+		if text == "" {
+			*p = part{}
+			continue
+		}
+		for _, v := range strings.Split(text, "|") {
+			v, ok := unescape(v)
+			if !ok || v == "" {
+				return nil, fmt.Errorf("%.20q is no token of a quorum", value)
+			}
+			p.values = append(p.values, v)
+		}
+	}
+	return parts, nil
+}
+
+// escape keeps printable characters as they are, but for the special ones.
+func escape(v string) string {
+	var b strings.Builder
+	for i := range len(v) {
+		if c := v[i]; c < ' ' || c > '~' || strings.IndexByte(special, c) >= 0 {
+			fmt.Fprintf(&b, "%%%02x", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func unescape(v string) (string, bool) {
+	head, rest, found := strings.Cut(v, "%")
+	var b strings.Builder
+	b.WriteString(head)
+	for found {
+		if len(rest) < 2 {
+			return "", false
+		}
+		c, err := strconv.ParseUint(rest[:2], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		head, rest, found = strings.Cut(rest[2:], "%")
+		b.WriteString(head)
+	}
+	return b.String(), true
+}
+
+// parts reads the parts of a lease by its Value.
+func (q *Quorum) parts(value string) ([]part, error) {
+	if q.invalid != nil {
+		return nil, q.invalid
+	}
+	parts, err := parse(q.latest(value), len(q.servers))
+	if err != nil { // it can't be ours, whoever asks
+		return nil, fmt.Errorf("%w: %w: %v", compat.ErrLost, compat.ErrInvalid, err)
+	}
+	return parts, nil
+}
+
+// moved is what a lease's parts became.
+type moved struct {
+	value string
+	until time.Time
+}
+
+// remember notes that l's parts are those of value since an extension that did
+// not reach a majority: some servers have new values (getsetlock's), while whoever has
+// the lease keeps its old Value. Of leases that have ended it forgets.
+func (q *Quorum) remember(l compat.Lease, value string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.moved[l.Value] = moved{value, l.Until}
+	for v, m := range q.moved {
+		if m.until.Add(time.Minute).Before(l.Until) {
+			delete(q.moved, v)
+		}
+	}
+}
+
+func (q *Quorum) forget(value string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.moved, value)
+}
+
+func (q *Quorum) latest(value string) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if m, ok := q.moved[value]; ok {
+		return m.value
+	}
+	return value
+}

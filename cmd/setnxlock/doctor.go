@@ -164,8 +164,8 @@ func abilities(r server.Report) []ability {
 		{"RENAMENX", r.RenamenxKeepsTTL && r.RenamenxRefuses, "the TTL travels with the name", "2.4"},
 		{"PSETEX, PEXPIRE, PTTL", r.Millis, "milliseconds", "2.6"},
 		{"TIME", r.Time, "its clock can be read", "2.6"},
-		{"EVAL", r.Eval, "scripts (not needed here)", "2.6"},
-		{"SET NX PX", r.SetNXPX, "(not needed here)", "2.6.12"},
+		{"EVAL", r.Eval, "compare and delete in one", "2.6"},
+		{"SET NX PX", r.SetNXPX, "value and TTL on a free key", "2.6.12"},
 	}
 }
 
@@ -300,7 +300,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	if choice.Name == "getset:classic" {
 		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover")
 	}
-	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && strings.HasPrefix(choice.Name, "tx:") {
+	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && !strings.HasPrefix(choice.Name, "getset:") {
 		d.Unsafe = append(d.Unsafe, "it may drop held locks when its memory is full: set maxmemory-policy noeviction")
 	}
 	return nil

@@ -1,0 +1,303 @@
+package sentinel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// The masters of these tests are replaced while many clients hold and want
+// locks. Each hold is recorded, and what each replica was sent by its master; then
+//
+//   - two hold a key at a time only on two masters, the old and the new;
+//   - and only if the old one's lock, or its last extension, never reached the new one (any/failover);
+//   - and it was given, or extended, at most Recheck after the new one's;
+//   - and its holder is told that it is lost, or has given it back by then.
+const (
+	recheck = 100 * time.Millisecond
+	ttl     = 2 * time.Second
+)
+
+// A hold is what one client believes of one lock.
+type hold struct {
+	kind, key, token string
+	client           int
+	brief            bool
+	server           string    // the master that gave it, or extended it last
+	asked, extended  time.Time // when it was asked for, first and last
+	start, end       time.Time // end: its lease's, or when it was given back
+	err              error     // how it ended
+}
+
+func (h hold) String() string {
+	const ms = "05.000"
+	return fmt.Sprintf("client %d: %s %.8s on %s, asked %s, last %s, held %s to %s: %v", h.client, h.key, h.token, h.server,
+		h.asked.Format(ms), h.extended.Format(ms), h.start.Format(ms), h.end.Format(ms), h.err)
+}
+
+// A failover is a test under way.
+type failover struct {
+	t     *testing.T
+	s     *realredis.Sentinels
+	old   string
+	stop  context.CancelFunc
+	ctx   context.Context
+	ended sync.WaitGroup
+	brief []int // the clients that take turns
+
+	mu       sync.Mutex
+	holds    []hold
+	received map[string]map[string]time.Time // by server and token: when the lease ends that its master sent it
+}
+
+func TestFailover(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*failover, *realredis.Server)
+	}{
+		// The old master lives on as a master for eight seconds and more.
+		{"on command", func(f *failover, _ *realredis.Server) { f.s.Failover() }},
+		{"killed", func(f *failover, m *realredis.Server) { m.Kill() }},
+		// It comes back as a master, and answers what it was asked before.
+		{"stood still", func(f *failover, m *realredis.Server) {
+			m.Stop()
+			f.s.Replaced(m)
+			m.Continue()
+			if role, err := redis.Values(realredis.Ask(m.Addr, "ROLE")); err != nil || fmt.Sprintf("%s", role[0]) != "master" {
+				t.Errorf("the old master came back as %s, %v: it was to believe itself one", role, err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := begin(t)
+			f.progress(3, "")
+			master := f.s.Servers[0]
+			c.do(f, master)
+			now := f.s.Replaced(master)
+			f.progress(10, now.Addr)
+			f.end()
+			f.judge(now.Addr)
+		})
+	}
+}
+
+// begin starts the servers and the clients: six that take turns at one key,
+// and two that want to hold another for good, for each kind of lock. Each has a Source of its own, as a
+// process of its own has.
+func begin(t *testing.T) *failover {
+	f := &failover{t: t, s: realredis.RunSentinels(t, "m"), received: map[string]map[string]time.Time{}}
+	f.old = f.s.Servers[0].Addr
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	t.Cleanup(f.end)
+	for _, replica := range f.s.Servers[1:] {
+		f.listen(replica.Addr)
+	}
+	client := 0
+	for kind, a := range map[string]compat.Algorithm{
+		"renamed":    txlock.Renamed{},
+		"replicated": sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2, Timeout: 50 * time.Millisecond},
+	} {
+		for n := range 8 {
+			client++
+			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second}
+			if n == 0 {
+				o.Timeout = time.Minute // waits for the server that stands still
+			}
+			c := client
+			if n < 6 && kind == "renamed" { // the replicated want both replicas, and one is gone
+				f.brief = append(f.brief, c)
+			}
+			f.ended.Go(func() { f.client(c, kind, a, o, n < 6) })
+		}
+	}
+	return f
+}
+
+// client takes and gives back a lock, again and again.
+func (f *failover) client(n int, kind string, a compat.Algorithm, o compat.Options, brief bool) {
+	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
+	defer source.Close()
+	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time
+	o.Observer = compat.ObserverFunc(func(e compat.Event) {
+		if e.Kind == compat.EventAcquired || e.Kind == compat.EventExtended {
+			server.Store(source.Named())
+		}
+	})
+	o.Renew = !brief
+	k := compat.New(source, a, o)
+	key := kind + "-for-good"
+	if brief {
+		key = kind + "-in-turns"
+	}
+	for f.ctx.Err() == nil {
+		lock, err := k.Lock(f.ctx, key, ttl)
+		if err != nil {
+			if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrForeign) || errors.Is(err, compat.ErrInvalid) {
+				f.t.Errorf("client %d: %v", n, err)
+				return
+			}
+			continue // no master for now, or nobody knows
+		}
+		h := hold{kind: kind, key: key, token: lock.Token(), client: n, brief: brief, asked: asked(lock), start: time.Now()}
+		if brief {
+			for range 5 { // some time passes inside
+				if _, err := k.Inspect(lock.Context(), key); err != nil {
+					break
+				}
+			}
+		} else {
+			select {
+			case <-lock.Context().Done():
+			case <-f.ctx.Done():
+			}
+		}
+		h.end = time.Now()
+		h.err = errors.Join(context.Cause(lock.Context()), lock.Release(context.WithoutCancel(f.ctx))) // no renewal follows
+		h.server, h.extended = server.Load().(string), asked(lock)
+		if h.end.After(lock.Until()) {
+			h.end = lock.Until()
+		}
+		f.mu.Lock()
+		f.holds = append(f.holds, h)
+		f.mu.Unlock()
+	}
+}
+
+// asked is when the lock was last asked for, by the client's clock.
+func asked(l *compat.Lock) time.Time { return l.Until().Add(compat.Drift(ttl) - ttl) }
+
+// What a 7.0 sends to its replicas for SETEX, RENAMENX and EXPIRE.
+var (
+	set      = regexp.MustCompile(`"SET" "[^"]+" "([0-9a-z]+)" "PXAT" "(\d+)"`)
+	renamenx = regexp.MustCompile(`"RENAMENX" "[^"]*:([0-9a-z]+)" "([^"]+)"`)
+	expire   = regexp.MustCompile(`"PEXPIREAT" "([^"]+)" "(\d+)"`)
+)
+
+// listen notes what the replica at addr gets from its master, until it is promoted: then it
+// ends its clients' connections.
+func (f *failover) listen(addr string) {
+	c, err := redis.Dial("tcp", addr)
+	if err == nil {
+		_, err = c.Do("MONITOR")
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ends, written, on := map[string]time.Time{}, map[string]time.Time{}, map[string]string{}
+	f.received[addr] = ends // the lease of each token that got onto its key
+	f.ended.Go(func() {
+		defer c.Close()
+		defer context.AfterFunc(f.ctx, func() { c.Close() })()
+		for {
+			line, err := redis.String(c.Receive())
+			if err != nil {
+				return
+			}
+			if m := set.FindStringSubmatch(line); m != nil {
+				written[m[1]] = millis(m[2])
+			}
+			f.mu.Lock()
+			if m := renamenx.FindStringSubmatch(line); m != nil {
+				on[m[2]], ends[m[1]] = m[1], written[m[1]]
+			}
+			if m := expire.FindStringSubmatch(line); m != nil {
+				ends[on[m[1]]] = millis(m[2])
+			}
+			f.mu.Unlock()
+		}
+	})
+}
+
+func millis(s string) time.Time {
+	ms, _ := strconv.ParseInt(s, 10, 64) // digits, says the pattern
+	return time.UnixMilli(ms)
+}
+
+// progress waits until each client that takes turns has had n holds on server, or
+// anywhere.
+func (f *failover) progress(n int, server string) {
+	f.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for {
+		had := map[int]int{}
+		f.mu.Lock()
+		for _, h := range f.holds {
+			if h.brief && h.kind == "renamed" && (server == "" || h.server == server) {
+				had[h.client]++
+			}
+		}
+		f.mu.Unlock()
+		waiting := 0
+		for _, client := range f.brief {
+			if had[client] < n {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			return
+		}
+		select {
+		case <-deadline:
+			f.t.Fatalf("holds by client on %q: %v, want %d each", server, had, n)
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *failover) end() {
+	f.stop()
+	f.ended.Wait()
+}
+
+// judge looks at each two holds of one key that overlap.
+func (f *failover) judge(now string) {
+	onNew, together, longest := 0, 0, time.Duration(0)
+	for _, n := range f.holds {
+		if n.server == now {
+			onNew++
+		}
+		if n.server != now && n.server != f.old {
+			f.t.Errorf("given by a replica: %v", n)
+		}
+		for _, o := range f.holds {
+			if o.key != n.key || o.asked.After(n.asked) || !o.end.After(n.start) || !n.end.After(o.start) || o.token == n.token {
+				continue
+			}
+			together++
+			if o.server == n.server {
+				f.t.Errorf("two hold one key of one master:\n%v\n%v", o, n)
+				continue
+			}
+			if o.server == now { // asked first, on the new one
+				o, n = n, o
+			}
+			switch {
+			case f.received[now][o.token].After(n.start):
+				f.t.Errorf("the new master had the lock, until %v, and gave it away:\n%v\n%v", f.received[now][o.token], o, n)
+			case o.kind == "replicated":
+				f.t.Errorf("a lock that all replicas had was given away:\n%v\n%v", o, n)
+			case o.extended.Sub(n.asked) > recheck:
+				f.t.Errorf("given by the old master %v after the new one's:\n%v\n%v", o.extended.Sub(n.asked), o, n)
+			case o.err == nil && o.end.Sub(n.asked) > recheck:
+				f.t.Errorf("never told that it was lost:\n%v\n%v", o, n)
+			}
+			longest = max(longest, min(o.end.Sub(n.start), n.end.Sub(n.start)))
+		}
+	}
+	f.t.Logf("%d holds, %d of them by the new master; any/failover %d times, for %v at most", len(f.holds), onNew, together, longest)
+}

@@ -160,6 +160,15 @@ func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 	return v.ours(w.until), yes
 }
 
+// comeIn are the commands for a client that comes in while writers wait: their
+// word counts again until the last client has gone.
+func (v view) comeIn(key string) []compat.Cmd {
+	if len(v.waiting) == 0 {
+		return nil
+	}
+	return []compat.Cmd{{"EXPIRE", waitingOf(key), int64(keep / time.Second)}}
+}
+
 // ours is a time of the clock that scores are counted by, by our own.
 func (v view) ours(t time.Time) time.Time { return t.Add(-v.ahead) }
 

@@ -44,7 +44,8 @@ func (r Read) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration
 		{"ZADD", readersOf(key), at(v.now.Add(ttl)), l.Value},
 		{"EXPIRE", readersOf(key), int64(keep / time.Second)},
 	}
-	replies, err := compat.Exec(c, append(cmds, r.draw(l)...)...)
+	cmds = append(append(cmds, v.comeIn(key)...), r.draw(l)...)
+	replies, err := compat.Exec(c, cmds...)
 	if err != nil {
 		return l, err
 	}
@@ -120,14 +121,26 @@ func (r Read) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Durat
 	return l, compat.ErrAborted
 }
 
-// Release takes the reader out of the set: one round trip. It may come late, and
-// twice: nobody else ever writes its token.
+// Release takes the reader out of the set: one round trip, and one more for the
+// last reader before a writer that waits. It may come late, and twice: nobody
+// else ever writes its token.
 func (r Read) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	removed, err := redis.Int(c.Do("ZREM", readersOf(l.Key), l.Value))
-	if err == nil && removed == 0 {
+	set, waiting := readersOf(l.Key), waitingOf(l.Key)
+	replies, err := compat.Pipe(c, compat.Cmd{"ZREM", set, l.Value}, compat.Cmd{"ZCARD", set}, compat.Cmd{"EXISTS", waiting})
+	if err != nil {
+		return err
+	}
+	removed, err := redis.Int(replies[0], nil)
+	if err != nil {
+		return compat.Foreign(set, err)
+	}
+	if replies[1] == int64(0) && replies[2] == int64(1) {
+		c.Do("EXPIRE", waiting, grace) //nolint:errcheck // fairness; without it new readers wait longer for nobody
+	}
+	if removed == 0 {
 		return compat.ErrLost
 	}
-	return compat.Foreign(readersOf(l.Key), err)
+	return nil
 }
 
 // valid returns ErrInvalid for a ttl that no reader can have.

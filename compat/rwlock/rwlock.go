@@ -126,6 +126,12 @@ var (
 // others set: a shorter one would end the leases of those who asked for more.
 const keep = 24 * time.Hour
 
+// In seconds. A waiter looks twice a second, if compat.Options does not say otherwise.
+const (
+	turn  = 1 // how long readers that were refused have, after a writer has gone, before the next
+	grace = 1 // how long the word of a writer that waits counts when nobody is in the way any more
+)
+
 // The keys beside the key, all in its slot.
 func readersOf(key string) string { return compat.Aux(key, "readers") } // tokens, scored by the ends of their leases
 func waitingOf(key string) string { return compat.Aux(key, "waiting") } // writers that were refused, by the ends of their patience

@@ -13,10 +13,10 @@ import (
 // Options.Millis.
 type Write struct{ Options }
 
-// Acquire makes one attempt to hold key alone until now+ttl. A refused one keeps
-// new readers out, unless the preference is ReadersFirst, for ttl or until the
-// readers that are in have to be out, whichever is longer, and a second more: so
-// long it counts as waiting, and no longer if it has died or given up.
+// Acquire makes one attempt to hold key alone until now+ttl. A refused one counts
+// as waiting, and keeps new readers out, unless the preference is ReadersFirst:
+// for ttl, or until the readers that are in have to be out, whichever is longer.
+// If it has died or given up, that ends a second after the last of them has gone.
 func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := w.setex(key, l.Value, ttl)
@@ -40,9 +40,9 @@ func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 	}
 	// All readers that are left are dead, and none of them has been extended
 	// since they were read: EXEC would not run.
-	cmds := []compat.Cmd{setex, {"DEL", readersOf(key)}}
-	if w.Prefer != ReadersFirst {
-		// One writer waits less: which one does not matter.
+	cmds := append([]compat.Cmd{setex, {"DEL", readersOf(key)}}, v.comeIn(key)...)
+	if len(v.waiting) > 0 {
+		// One writer less waits. Which of them it was does not matter.
 		cmds = append(cmds, compat.Cmd{"ZREMRANGEBYRANK", waitingOf(key), 0, 0})
 	}
 	replies, err := compat.Exec(c, append(cmds, w.draw(l)...)...)
@@ -117,10 +117,13 @@ func (w Write) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Dura
 // meanwhile, and the lock is fair, it is their turn.
 func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	cmds := []compat.Cmd{{"DEL", l.Key}}
-	if w.Prefer == Fair {
+	switch w.Prefer {
+	case WritersFirst:
+		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), grace})
+	case Fair:
 		// SUNIONSTORE of one set is a RENAME that does not mind if there is none.
-		cmds = append(cmds, compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)},
-			compat.Cmd{"EXPIRE", turnOf(l.Key), 1}, compat.Cmd{"DEL", dueOf(l.Key)})
+		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), turn + grace},
+			compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)}, compat.Cmd{"EXPIRE", turnOf(l.Key), turn}, compat.Cmd{"DEL", dueOf(l.Key)})
 	}
 	replies, err := compat.IfHolds(c, l, cmds...)
 	if err == nil && replies[0] == int64(0) {

@@ -85,6 +85,9 @@ func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 		"k": "{k}:fence", "a b": "{a b}:fence", "{tag}k": "{tag}k:fence", "x{tag}y": "x{tag}y:fence",
 		"a}b": "", "{": "", "}": "", "{}": "", "{}k": "", "a{b": "", "{a": "", "}{": "", "{{a}}": "{{a}}:fence", "ключ": "{ключ}:fence",
 	} {
+		if got, want := compat.Slot(key), slot(key); got != want {
+			t.Errorf("Slot(%q) is %d, the server says %d", key, got, want)
+		}
 		aux := compat.FenceKey(key)
 		if slot(aux) != slot(key) {
 			t.Errorf("%q and its fence %q are in slots %d and %d", key, aux, slot(key), slot(aux))

@@ -21,6 +21,9 @@ type guard struct {
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
 	multi    bool     // the server may be in MULTI
 	watching bool     // the server may hold a WATCH
+
+	notNow redis.Error // a cluster's refusal to run one of the commands
+	ran    bool        // one that can change something ran, or may have
 }
 
 func (g *guard) Send(name string, args ...any) error {
@@ -90,8 +93,12 @@ func (g *guard) note(name string, reply any, err error) {
 }
 
 func (g *guard) track(name string, reply any, err error) {
-	_, refused := reply.(redis.Error)
+	e, refused := reply.(redis.Error)
 	ok := err == nil && !refused
+	if err == nil && refused {
+		err = e
+	}
+	g.judge(name, reply, err)
 	switch strings.ToUpper(name) {
 	case "WATCH":
 		g.watching = true
@@ -105,14 +112,31 @@ func (g *guard) track(name string, reply any, err error) {
 		g.watching = g.watching && !ok
 	case "DISCARD":
 		// "DISCARD without MULTI" is as good an answer as OK.
-		e, _ := reply.(redis.Error)
-		if err != nil {
-			e, _ = err.(redis.Error)
-		}
-		if ok || strings.Contains(string(e), "without MULTI") {
+		if ok || strings.Contains(err.Error(), "without MULTI") {
 			g.multi = false
 			g.watching = g.watching && !ok
 		}
+	}
+}
+
+// judge notes whether the command can have changed anything: a step of which
+// a cluster refused every command that writes did not run.
+func (g *guard) judge(name string, reply any, err error) {
+	if e, refused := notNow(err); refused {
+		g.notNow = e
+		return
+	}
+	switch strings.ToUpper(name) {
+	case "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
+		return
+	case "EXEC":
+		e, _ := err.(redis.Error)
+		if err == nil && reply == nil || strings.HasPrefix(string(e), "EXECABORT") {
+			return
+		}
+	}
+	if !g.multi || reply != "QUEUED" {
+		g.ran = true
 	}
 }
 

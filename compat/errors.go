@@ -147,3 +147,18 @@ func UnknownCommand(err error) bool {
 	}
 	return false
 }
+
+// notNow returns the word of a cluster's server that it did not run a command,
+// and that another server, or this one later, will: it moves the slot, or nobody
+// serves it now. A Source of a cluster has followed what can be followed.
+func notNow(err error) (redis.Error, bool) {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	switch word, _, _ := strings.Cut(string(e), " "); word {
+	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
+		return e, true
+	}
+	return "", false
+}

@@ -107,7 +107,8 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 // wraps ctx.Err(), and what was taken has been given back, or is ErrUnknown
 // as well. Errors that waiting does not cure (ErrUnsafeServer, ErrForeign
 // for a key that is no string, a server that can't be reached at the first
-// attempt or for a whole ttl) end the wait.
+// attempt or for a whole ttl) end the wait. A cluster that moves the key's slot,
+// or elects who serves it, is waited for: for a whole ttl.
 //
 // ctx bounds the waiting, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {

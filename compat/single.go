@@ -54,6 +54,18 @@ func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error
 		s.checked.Store(0) // the next connection may lead to another server
 	}
 	g.giveBack()
+	return g.verdict(err)
+}
+
+// verdict is a step's error after what a cluster answered in it. That a server
+// was found unsafe while it was moving the slot says nothing about it.
+func (g *guard) verdict(err error) error {
+	if g.notNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = g.notNow
+	}
+	if _, refused := notNow(err); refused && !g.ran {
+		return unsent{err}
+	}
 	return err
 }
 

@@ -10,18 +10,18 @@ import (
 // {key}:name, or key:name if key has a hash tag of its own.
 func Aux(key, name string) string {
 	aux := key + ":" + name
-	if slot(aux) == slot(key) {
+	if Slot(aux) == Slot(key) {
 		return aux // key has a tag of its own
 	}
 	aux = "{" + key + "}:" + name
-	if slot(aux) == slot(key) {
+	if Slot(aux) == Slot(key) {
 		return aux
 	}
 	// key has a brace in a place where it can't be wrapped ("a}b"): search
 	// for a tag that falls into its slot. One in 16384 does.
 	for n := 0; ; n++ {
 		tag := "{" + strconv.Itoa(n) + "}:"
-		if slot(tag) == slot(key) {
+		if Slot(tag) == Slot(key) {
 			return tag + key + ":" + name
 		}
 	}
@@ -31,9 +31,9 @@ func Aux(key, name string) string {
 // never have a TTL: before 2.2 an INCR would start it again at 1.
 func FenceKey(key string) string { return Aux(key, "fence") }
 
-// slot is the cluster's: CRC16 (XMODEM) of the hash tag, if there is one that
+// Slot is the hash slot of key in a cluster: CRC16 (XMODEM) of the hash tag, if there is one that
 // is not empty, else of the whole key, modulo 16384.
-func slot(key string) uint16 {
+func Slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
 			key = tag
@@ -50,5 +50,5 @@ func slot(key string) uint16 {
 			}
 		}
 	}
-	return crc % 16384
+	return int(crc % 16384)
 }

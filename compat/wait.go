@@ -26,6 +26,7 @@ type wait struct {
 // with err, and otherwise the error that ends the wait.
 func (w *wait) after(ctx context.Context, err error, n int) error {
 	var held *HeldError
+	_, passes := notNow(err)
 	switch {
 	case ctx.Err() != nil:
 		return w.gaveUp(ctx, err)
@@ -40,7 +41,7 @@ func (w *wait) after(ctx context.Context, err error, n int) error {
 		return err
 	case errors.Is(err, ErrLost):
 		return nil // taken, and run out before the reply came: ask again
-	case n == 1 || w.failing(err):
+	case n == 1 && !passes || w.failing(err):
 		return err
 	}
 	return w.sleep(ctx, time.Time{})

@@ -55,7 +55,8 @@ type failover struct {
 	stop  context.CancelFunc
 	ctx   context.Context
 	ended sync.WaitGroup
-	brief []int // the clients that take turns
+	n     int   // clients so far
+	brief []int // those that take turns
 
 	mu       sync.Mutex
 	holds    []hold
@@ -87,6 +88,7 @@ func TestFailover(t *testing.T) {
 			master := f.s.Servers[0]
 			c.do(f, master)
 			now := f.s.Replaced(master)
+			f.clients(2, 1) // who know of no other
 			f.progress(10, now.Addr)
 			f.end()
 			f.judge(now.Addr)
@@ -94,9 +96,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// begin starts the servers and the clients: six that take turns at one key,
-// and two that want to hold another for good, for each kind of lock. Each has a Source of its own, as a
-// process of its own has.
+// begin starts the servers and the clients.
 func begin(t *testing.T) *failover {
 	f := &failover{t: t, s: realredis.RunSentinels(t, "m"), received: map[string]map[string]time.Time{}}
 	f.old = f.s.Servers[0].Addr
@@ -105,29 +105,32 @@ func begin(t *testing.T) *failover {
 	for _, replica := range f.s.Servers[1:] {
 		f.listen(replica.Addr)
 	}
-	client := 0
+	f.clients(4, 2)
+	return f
+}
+
+// clients adds clients that take turns at one key, and some that want to hold
+// another for good, for each kind of lock. Each has a Source of its own, as a process
+// of its own has.
+func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
 		"replicated": sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2, Timeout: 50 * time.Millisecond},
 	} {
-		for n := range 8 {
-			client++
-			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second}
-			if n == 0 {
-				o.Timeout = time.Minute // waits for the server that stands still
+		for i := range inTurns + forGood {
+			f.n++
+			n := f.n
+			if i < inTurns && kind == "renamed" { // the replicated want both replicas, and one is gone
+				f.brief = append(f.brief, n)
 			}
-			c := client
-			if n < 6 && kind == "renamed" { // the replicated want both replicas, and one is gone
-				f.brief = append(f.brief, c)
-			}
-			f.ended.Go(func() { f.client(c, kind, a, o, n < 6) })
+			f.ended.Go(func() { f.client(n, kind, a, i < inTurns) })
 		}
 	}
-	return f
 }
 
 // client takes and gives back a lock, again and again.
-func (f *failover) client(n int, kind string, a compat.Algorithm, o compat.Options, brief bool) {
+func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
+	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
 	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
 	defer source.Close()
 	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time
@@ -136,7 +139,6 @@ func (f *failover) client(n int, kind string, a compat.Algorithm, o compat.Optio
 			server.Store(source.Named())
 		}
 	})
-	o.Renew = !brief
 	k := compat.New(source, a, o)
 	key := kind + "-for-good"
 	if brief {

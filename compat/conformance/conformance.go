@@ -10,7 +10,7 @@
 // addresses in SETNXLOCK_TEST_REDIS. A lock made of several servers or keys is a
 // [Lock], and [Run] runs one. Both serve locks that are not of this module too:
 //
-//	func TestConformance(t *testing.T) {
+//	func TestConformance(t testing.TB) {
 //		conformance.Everywhere(t, conformance.Algorithm{
 //			Name: "mine",
 //			New:  func(fence bool) compat.Algorithm { return mine.Lock{Fence: fence} },
@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -73,22 +74,10 @@ type Lock struct {
 // verdict.
 func Run(t *testing.T, l Lock) {
 	t.Helper()
-	if l.Rival == nil {
-		if l.Shared {
-			t.Fatalf("%s is shared, and there is no Rival that it keeps out", l.Name)
-		}
-		l.Rival = l.New
+	c, err := newSuite(l)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if l.Key == nil {
-		l.Key = func(name string) string { return name }
-	}
-	if l.Keys == nil {
-		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.FenceKey(prefix + key)} }
-	}
-	if l.TTL == 0 {
-		l.TTL = time.Second
-	}
-	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
 	t.Cleanup(func() { c.clean(t) })
 	if l.Refuses {
 		why := c.refuses(t)
@@ -96,6 +85,9 @@ func Run(t *testing.T, l Lock) {
 		return
 	}
 	for _, check := range checks {
+		if check.only != nil && !check.only(l) {
+			continue
+		}
 		t.Run(check.name, func(t *testing.T) { t.Parallel(); check.run(c, t) })
 	}
 	t.Cleanup(func() { // after the parallel checks
@@ -120,6 +112,25 @@ type suite struct {
 	Lock
 	prefix string
 	keys   sync.Map // names that were used
+}
+
+func newSuite(l Lock) (*suite, error) {
+	if l.Rival == nil {
+		if l.Shared {
+			return nil, fmt.Errorf("%s is shared, and there is no Rival that it keeps out", l.Name)
+		}
+		l.Rival = l.New
+	}
+	if l.Key == nil {
+		l.Key = func(name string) string { return name }
+	}
+	if l.Keys == nil {
+		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.FenceKey(prefix + key)} }
+	}
+	if l.TTL == 0 {
+		l.TTL = time.Second
+	}
+	return &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}, nil
 }
 
 func plain(s compat.Source) compat.Source { return s }
@@ -149,7 +160,7 @@ func (c *suite) key(name string) string {
 	return key
 }
 
-func (c *suite) clean(t *testing.T) {
+func (c *suite) clean(t testing.TB) {
 	ctx := within(t, 10*time.Second)
 	c.keys.Range(func(k, _ any) bool {
 		for _, source := range c.Sources {
@@ -182,7 +193,7 @@ func connection(ctx context.Context, source compat.Source, key string) (redis.Co
 
 // refuses: on a server where it excludes nobody the lock says so, by name, and
 // writes nothing.
-func (c *suite) refuses(t *testing.T) error {
+func (c *suite) refuses(t testing.TB) error {
 	ctx := within(t, 10*time.Second)
 	key := c.key("refused")
 	_, err := c.client().TryLock(ctx, key, 10*time.Second)
@@ -203,7 +214,7 @@ func (c *suite) refuses(t *testing.T) error {
 	return err
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
+func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx

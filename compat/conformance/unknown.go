@@ -13,7 +13,7 @@ import (
 // unknown: whatever single message of acquire, extend or release is lost, the
 // caller learns the truth or that it is unknown, and afterwards the key is
 // free, or ours, as it was told.
-func (c *suite) unknown(t *testing.T) {
+func (c *suite) unknown(t testing.TB) {
 	busy <- struct{}{}
 	defer func() { <-busy }()
 	ctx := within(t, 60*time.Second)
@@ -46,7 +46,7 @@ func (c *suite) unknown(t *testing.T) {
 
 // told runs acquire, extend and release over k and checks what each tells
 // against what stands on the server.
-func (c *suite) told(t *testing.T, ctx context.Context, k *compat.Locker, key string) {
+func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
 	inspect := func() compat.State {
 		st, err := c.client().Inspect(ctx, key)
 		if err != nil {
@@ -73,6 +73,9 @@ func (c *suite) told(t *testing.T, ctx context.Context, k *compat.Locker, key st
 	}
 	if st := inspect(); !st.Holds(lock.Token()) {
 		t.Errorf("held by the token %q, but the key is %+v", lock.Token(), st)
+	}
+	if c.Fence && lock.Fence() == 0 {
+		t.Error("held without a fence, although the lock draws them")
 	}
 	if err := lock.Extend(ctx, 30*time.Second); errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend: %v, although nobody took it", err)

@@ -1,0 +1,206 @@
+package conformance
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+)
+
+// broken are locks with a fault each, and the check that must find it.
+var broken = []struct {
+	name  string
+	check string
+	lock  compat.Algorithm
+	says  string // what the check must say
+}{
+	{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps"},
+	{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release"},
+	{"lets others see nothing", "holder only", blind{fenced()}, "want held by"},
+	{"ends early", "expiry", endsEarly{fenced()}, "within the lease"},
+	{"does not extend", "extension", noExtend{fenced()}, "after the extension"},
+	{"does not renew", "renewal", noExtend{fenced()}, "its deadline"},
+	{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is"},
+	{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is"},
+	{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7"},
+	{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token"},
+	{"lets others take what it hands over", "hand-over", takesHeld{fenced()}, "between the two holders"},
+}
+
+func fenced() setlock.Lua { return setlock.Lua{Options: setlock.Options{Fence: true}} }
+
+type (
+	takesHeld  struct{ setlock.Lua }
+	bareDel    struct{ setlock.Lua }
+	endsEarly  struct{ setlock.Lua }
+	noExtend   struct{ setlock.Lua }
+	lostIsHeld struct{ setlock.Lua }
+	lostIsWon  struct{ setlock.Lua }
+	sameFence  struct{ setlock.Lua }
+	anybodys   struct{ setlock.Lua }
+	blind      struct{ setlock.Lua }
+)
+
+func (a takesHeld) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: compat.NewToken(), Until: compat.Until(now, ttl), Fence: 1}
+	_, err := c.Do("SET", key, l.Value, "PX", ttl.Milliseconds())
+	return l, err
+}
+
+func (a bareDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	_, err := c.Do("DEL", l.Key)
+	return err
+}
+
+func (a endsEarly) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return a.Lua.Acquire(c, now, key, ttl/4)
+}
+
+func (a noExtend) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	l.Until = compat.Until(now, ttl)
+	return l, nil
+}
+
+func (a lostIsHeld) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := a.Lua.Acquire(c, now, key, ttl)
+	if c.Err() != nil {
+		err = compat.ErrHeld
+	}
+	return l, err
+}
+
+func (a lostIsWon) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := a.Lua.Acquire(c, now, key, ttl)
+	if c.Err() != nil {
+		err = nil
+	}
+	return l, err
+}
+
+func (a sameFence) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := a.Lua.Acquire(c, now, key, ttl)
+	l.Fence = 7
+	return l, err
+}
+
+func (a anybodys) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	st, err := a.Lua.Inspect(c, now, key)
+	st.Holders = append(st.Holders, compat.Holder{Value: nobodys, Until: now.Add(time.Minute)})
+	return st, err
+}
+
+func (a anybodys) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	l.Until = compat.Until(now, ttl)
+	return l, nil
+}
+
+func (a blind) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	return compat.State{Key: key, Status: compat.StatusFree}, nil
+}
+
+// Each check finds the fault that it is there for.
+func TestBrokenLocks(t *testing.T) {
+	for _, b := range broken {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }}), b.check)
+			if !strings.Contains(said, b.says) {
+				t.Errorf("a lock that %s: the suite says %q, want %q", b.name, said, b.says)
+			}
+		})
+	}
+}
+
+// A lock that is not what it is said to be is found out too.
+func TestFalseClaims(t *testing.T) {
+	lua := func(bool) compat.Algorithm { return setlock.Lua{} }
+	l := on(t, "7.0", Algorithm{Name: "set:lua", New: lua, Safe: func(Server) bool { return false }})
+	if said := run(t, l, "refuses"); !strings.Contains(said, "want ErrUnsafeServer") {
+		t.Errorf("a lock that works where it is said to refuse: %q", said)
+	}
+	l = on(t, "noscript", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return writesFirst{} }, Safe: func(Server) bool { return false }})
+	if said := run(t, l, "refuses"); !strings.Contains(said, "EXISTS") {
+		t.Errorf("a lock that writes before it refuses: %q", said)
+	}
+	l = on(t, "7.0", Algorithm{Name: "set:lua", New: lua})
+	l.New = func(_ func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+		return compat.New(l.Sources[0], setlock.Lua{}, o)
+	}
+	if said := run(t, l, "unknown"); !strings.Contains(said, "through wrap") {
+		t.Errorf("a lock whose messages can't be lost: %q", said)
+	}
+	if _, err := newSuite(Lock{Name: "readers", Shared: true}); err == nil {
+		t.Error("readers without a writer to keep out")
+	}
+}
+
+// writesFirst refuses, but has written by then.
+type writesFirst struct{ setlock.Lua }
+
+func (w writesFirst) Check(c redis.Conn, key string) error {
+	c.Do("SET", key, "x") //nolint:errcheck
+	return w.Lua.Check(c, key)
+}
+
+func on(t *testing.T, version string, a Algorithm) Lock {
+	t.Helper()
+	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return a.On(Server{Name: version, Source: s.Pool(), Version: version, Transactions: true})
+}
+
+// run runs one check of the suite and returns what it complains of.
+func run(t *testing.T, l Lock, name string) string {
+	t.Helper()
+	c, err := newSuite(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(c *suite, t testing.TB) { c.refuses(t) } //nolint:errcheck
+	for _, known := range checks {
+		if known.name == name {
+			check = known.run
+		}
+	}
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		check(c, r)
+	}()
+	<-done
+	return r.said.String()
+}
+
+// recorder is a test that notes what fails, and does not fail.
+type recorder struct {
+	testing.TB
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (r *recorder) Error(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintln(&r.said, args...)
+}
+
+func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Fatal(args ...any) {
+	r.Error(args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }

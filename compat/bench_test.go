@@ -9,6 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -22,6 +23,9 @@ var benchmarked = []struct {
 	{"tx:classic", txlock.Classic{}},
 	{"tx:guarded", txlock.Guarded{}},
 	{"tx:renamed", txlock.Renamed{}},
+	{"set:lua", setlock.Lua{}},
+	{"set:watch", setlock.Watched{}},
+	{"set:script", setlock.Script{}},
 }
 
 // BenchmarkPair is an acquisition and a release on a real server; "pings" is

@@ -390,7 +390,7 @@ func TestCancelledAtEachPoint(t *testing.T) {
 	for name, a := range algorithms {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; ; n++ {
-				w := newWorld(t, "2.4")
+				w := newWorld(t, from(name, "2.4"))
 				k, net := w.client(a)
 				if _, err := k.Inspect(background, "k"); err != nil {
 					t.Fatal(err)
@@ -506,10 +506,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 func TestWrongType(t *testing.T) {
 	for _, v := range []string{"2.2", "7.0"} {
 		for name, a := range safe {
-			if name == "tx:renamed" && v == "2.2" {
-				continue
-			}
-			w := newWorld(t, v)
+			w := newWorld(t, from(name, v))
 			w.do("LPUSH", "k", "x")
 			k, _ := w.client(a)
 			var err error

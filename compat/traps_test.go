@@ -315,7 +315,7 @@ func TestProxyIsRefusedByReason(t *testing.T) {
 // or by a restart, does not fail a lock.
 func TestStaleConnections(t *testing.T) {
 	for name, a := range safe {
-		s := oldredis.Run(t, "2.4")
+		s := oldredis.Run(t, from(name, "2.4"))
 		p := s.Pool()
 		p.MaxIdle = 8
 		k := compat.New(p, a, compat.Options{})

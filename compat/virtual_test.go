@@ -3,6 +3,7 @@ package compat_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -132,15 +134,35 @@ var safe = map[string]compat.Algorithm{
 	"tx:classic":     txlock.Classic{},
 	"tx:guarded":     txlock.Guarded{},
 	"tx:renamed":     txlock.Renamed{},
+	"set:lua":        setlock.Lua{},
+	"set:watch":      setlock.Watched{},
+	"set:script":     setlock.Script{},
+}
+
+// since is the first embedded version that a safe variant is safe on.
+func since(name string) string {
+	switch name {
+	case "tx:renamed":
+		return "2.4"
+	case "set:script":
+		return "2.6"
+	case "set:lua", "set:watch":
+		return "2.6.12"
+	}
+	return "2.2.5"
+}
+
+// from is v, or the first version that the safe variant is safe on if that is newer.
+func from(name, v string) string {
+	versions := oldredis.Versions()
+	return versions[max(slices.Index(versions, v), slices.Index(versions, since(name)))]
 }
 
 // everywhere runs f for each of the safe variants on each version that has it.
 func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
 	for name, a := range safe {
-		for _, v := range oldredis.Versions() {
-			if v == "1.2" || v == "2.0" || name == "tx:renamed" && (v == "2.2.5" || v == "2.2") {
-				continue
-			}
+		versions := oldredis.Versions()
+		for _, v := range versions[slices.Index(versions, since(name)):] {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
 				f(t, newWorld(t, v), a)

@@ -11,26 +11,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 func TestMain(m *testing.M) { conformance.Main(m) }
-
-// A member is a server of a quorum: its version, and the algorithm it has.
-type member struct {
-	version string
-	algo    compat.Algorithm
-}
-
-// fleet is one of each age.
-var fleet = []member{
-	{"2.0", getsetlock.Classic{}},
-	{"2.2", txlock.Guarded{}},
-	{"2.4", txlock.Renamed{}},
-	{"2.6", txlock.Renamed{Options: txlock.Options{Millis: true}}},
-	{"7.0", setlock.Lua{}},
-}
 
 // TestConformance runs the suite over quorums of embedded servers of several
 // ages and over five real servers.

@@ -175,7 +175,8 @@ func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
 // twins looks, in the first attempt in which a server granted and another
 // refused, whether the refusal is by what was granted: two servers in the list are
 // one. That is safe, for it never votes twice, but a list of two then never
-// has a majority, and one of five tolerates less than it seems to.
+// has a majority, and one of five tolerates less than it seems to. (Later, or with
+// a token that is used twice, it may be what an earlier attempt left behind.)
 func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
 	granted := make(map[string]int)
 	for i, v := range votes {
@@ -183,7 +184,7 @@ func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, vo
 			granted[v.value.Value] = i
 		}
 	}
-	if len(granted) == 0 || q.looked.Swap(true) {
+	if len(granted) == 0 || q.o.Sequential || q.looked.Swap(true) {
 		return nil
 	}
 	seen := ask(ctx, q, round[string]{

@@ -53,6 +53,7 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		}
 		parts[i].values = []string{st.Value}
 		clocks[st.Clock] = true
+		s.Watch = max(s.Watch, st.Watch)
 		s.Holders = append(s.Holders, compat.Holder{Value: st.Value, Until: st.Until})
 		switch st.Status {
 		case compat.StatusDead:
@@ -143,8 +144,8 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 // endless is how long a key without an end is taken to last when it is found.
 const endless = time.Minute
 
-// Repair gives an end to the key on each server that s, of Inspect, saw with
-// its value and that has none.
+// Repair gives an end to the key, or removes it, on each server that still has
+// the value that s, of Inspect, saw there, as that server's algorithm does.
 func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
 	parts, err := q.parts(s.Value)
 	if err != nil {
@@ -154,7 +155,7 @@ func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.Stat
 		limit: q.limit(ttl),
 		only:  func(i int) bool { return parts[i].held() },
 		step: func(ctx context.Context, server *server, i int) (none, error) {
-			st := compat.State{Key: s.Key, Value: parts[i].values[0], Status: compat.StatusEndless, TTL: compat.NoTTL}
+			st := compat.State{Key: s.Key, Value: parts[i].values[0], Status: compat.StatusEndless, TTL: compat.NoTTL, Watch: s.Watch}
 			return none{}, server.Repair(ctx, now, st, ttl)
 		},
 	})

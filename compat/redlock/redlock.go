@@ -58,7 +58,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -151,8 +150,8 @@ func New(servers []compat.Backend, o Options) *Quorum {
 //   - ErrForeign if the key is no string on so many that no majority is left.
 //   - none of these if too few servers answered.
 //
-// It is an ErrUnknown as well only if what may be left behind, on servers that
-// can't be reached any more, keeps others from a majority.
+// The outcome is unknown (to a Locker ErrUnknown) only if what may be left
+// behind, on servers that can't be reached any more, keeps others from a majority.
 func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
 	if q.invalid != nil {
@@ -172,14 +171,14 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 		hopeless: q.hopeless,
 	})
 	err := q.elected(key, votes)
-	if err == nil {
-		err = q.twins(ctx, now, key, votes)
+	if twins := q.twins(ctx, now, key, votes); twins != nil {
+		err = twins
 	}
 	if err == nil && !now().Before(l.Until) {
 		err = fmt.Errorf("%w: %q: the servers took longer to answer than the lease lasts", compat.ErrLost, key)
 	}
 	if err != nil {
-		return l, q.undo(ctx, now, l, votes, err)
+		return q.undo(ctx, now, l, votes, err)
 	}
 	parts := make([]part, len(votes))
 	for i, v := range votes {
@@ -197,7 +196,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 
 // undo gives back what an attempt that failed because of why has taken, or may
 // have taken.
-func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) error {
+func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) (compat.Lease, error) {
 	answers := ask(context.WithoutCancel(ctx), q, round[none]{
 		limit: q.limit(0),
 		only:  func(i int) bool { return mayHold(votes[i].value, votes[i].err) },
@@ -216,14 +215,11 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease,
 		parts[i].doubt = true
 	}
 	if left < q.need {
-		return why
+		return l, why
 	}
+	// Others are kept out, if by anybody then by us.
 	l.Value = format(parts)
-	if errors.Is(why, compat.ErrHeld) { // by us, as far as anybody can tell
-		why = failed(q, "acquire", l.Key, votes, nil)
-	}
-	why, _ = compat.Settled(why)
-	return &compat.UnknownError{Lease: l, Err: why}
+	return l, failed(q, "acquire", l.Key, votes, nil)
 }
 
 // Extend asks the servers on which we hold the key to hold it until now+ttl.
@@ -289,7 +285,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 // it. It is done when others can have a majority, whatever servers that can't be
 // reached still hold: that ends with its ttl. It returns ErrLost if no majority
 // was ours any more; then too the rest is given back. If others can't have a
-// majority yet it is ErrUnknown: release again, or wait for the ttl.
+// majority yet the outcome is unknown: release again, or wait for the ttl.
 func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
 	parts, err := q.parts(l.Value)
 	if err != nil {
@@ -314,7 +310,7 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		q.forget(l.Value)
 		return nil
 	}
-	return &compat.UnknownError{Lease: l, Err: failed(q, "release", l.Key, answers, nil)}
+	return failed(q, "release", l.Key, answers, nil)
 }
 
 // limit bounds a step for a lease of ttl; 0: one that is for none.

@@ -1,0 +1,508 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// The lock needs a majority of the servers, and no more.
+func TestMajority(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		for down := range n + 1 {
+			w := newWorld(t, slices.Repeat([]member{{"7.0", setlock.Lua{}}}, n))
+			q, wires := w.quorum(redlock.Options{})
+			for i := range down {
+				wires[i].cut()
+			}
+			l, err := q.Acquire(background, w.clock.Now, "job", ttl)
+			if want := n-down > n/2; (err == nil) != want {
+				t.Errorf("%d of %d servers down: %v, want a lock: %v", down, n, err, want)
+			}
+			if err == nil {
+				w.wantHeld("job", strings.Repeat("-", down)+strings.Repeat("x", n-down))
+				err = q.Release(background, w.clock.Now, l)
+				if err != nil {
+					t.Errorf("%d of %d servers down: Release: %v", down, n, err)
+				}
+			}
+			w.wantHeld("job", strings.Repeat("-", n))
+		}
+	}
+}
+
+// A lock of one server of each age is one lock, which each algorithm's own
+// clients are kept from on its server.
+func TestFleet(t *testing.T) {
+	w := newWorld(t, fleet)
+	q, _ := w.quorum(redlock.Options{})
+	start := w.clock.Now()
+	l := w.acquire(q, "job")
+	if want := start.Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+		t.Errorf("Until %v, want %v", l.Until, want)
+	}
+	if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
+		t.Errorf("Value %q, want what the servers hold: %q", got, want)
+	}
+	for i, m := range fleet {
+		if _, err := compat.New(w.servers[i], m.algo, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a client of server %d alone: %v, want ErrHeld", i, err)
+		}
+	}
+	other, _ := w.quorum(redlock.Options{})
+	_, err := other.Acquire(background, w.clock.Now, "job", ttl)
+	var held *compat.HeldError
+	if !errors.As(err, &held) || held.Key != "job" {
+		t.Errorf("another client: %v, want a HeldError", err)
+	}
+	var all *redlock.Error
+	if !errors.As(err, &all) || len(all.Servers) != 5 || all.Got != 0 || all.Need != 3 {
+		t.Errorf("another client: %v, want an Error with the words of five servers", err)
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "-----")
+}
+
+// When servers say until when they are held, a waiter hears when a majority
+// will be free.
+func TestHeldUntil(t *testing.T) {
+	w := newWorld(t, stamps)
+	q, _ := w.quorum(redlock.Options{})
+	start := w.clock.Now()
+	for i, d := range []time.Duration{50, 20, 40} { // one holder each
+		one := compat.NewBackend(w.servers[i], getsetlock.Guarded{})
+		if _, err := one.Acquire(background, w.clock.Now, "job", d*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := q.Acquire(background, w.clock.Now, "job", ttl)
+	var held *compat.HeldError
+	if !errors.As(err, &held) || held.Until.Sub(start).Round(time.Second) != 20*time.Second {
+		t.Errorf("two servers free, one after 20 s: %v, want held until then", err)
+	}
+	w.wantHeld("job", "xxx--")
+	st, err := q.Inspect(background, w.clock.Now, "job")
+	if err != nil || st.Status != compat.StatusHeld || len(st.Holders) != 3 || st.Until.Sub(start).Round(time.Second) != 20*time.Second {
+		t.Errorf("Inspect: %+v, %v; want held for 20 s, three votes", st, err)
+	}
+	w.clock.Add(21 * time.Second)
+	st, err = q.Inspect(background, w.clock.Now, "job")
+	if err != nil || st.Status != compat.StatusDead {
+		t.Errorf("Inspect, 20 s later: %+v, %v; want dead", st, err)
+	}
+	l := w.acquire(q, "job")
+	if l.How != compat.TakenOver {
+		t.Errorf("obtained as %q, want taken over", l.How)
+	}
+}
+
+// Too few servers is neither held nor lost: the error has what each of them
+// said, and waiting is for the caller to decide.
+func TestTooFewServers(t *testing.T) {
+	w := newWorld(t, fleet)
+	q, wires := w.quorum(redlock.Options{Names: []string{"amsterdam", "berlin"}})
+	w.acquire(q, "held on the rest")
+	for _, i := range []int{0, 2, 3} {
+		wires[i].cut()
+	}
+	for key, marks := range map[string]string{"free": "-----", "held on the rest": "xxxxx"} {
+		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		_, err := k.TryLock(background, key, ttl)
+		for _, not := range []error{compat.ErrHeld, compat.ErrLost, compat.ErrUnknown} {
+			if errors.Is(err, not) {
+				t.Errorf("%s: %v is %v", key, err, not)
+			}
+		}
+		var all *redlock.Error
+		if !errors.As(err, &all) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("%s: %v, want an Error of refused connections", key, err)
+		}
+		refused := 0
+		for _, s := range all.Servers {
+			if errors.Is(s.Err, syscall.ECONNREFUSED) {
+				refused++
+			}
+		}
+		if refused != 3 || all.Servers[0].Name != "amsterdam" || !strings.Contains(err.Error(), "amsterdam") {
+			t.Errorf("%s: %v, want three refused connections by name", key, err)
+		}
+		w.wantHeld(key, marks)
+		if _, err := k.Inspect(background, key); !errors.As(err, &all) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Inspect: %v, want an Error", err)
+		}
+	}
+}
+
+// An algorithm that excludes nobody on its server refuses the whole lock, by
+// name; a ttl that one server can't keep does so too. What the others gave is
+// given back.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, []member{fleet[4], {"2.0", txlock.Classic{}}, fleet[3]})
+	q, _ := w.quorum(redlock.Options{})
+	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", ttl)
+	var unsafe *compat.UnsafeServerError
+	if !errors.Is(err, compat.ErrUnsafeServer) || !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Version, "2.0") ||
+		!strings.Contains(err.Error(), "servers[1]") {
+		t.Errorf("with txlock on a 2.0: %v, want ErrUnsafeServer and which", err)
+	}
+	w.wantHeld("job", "---")
+
+	w = newWorld(t, fleet)
+	q, _ = w.quorum(redlock.Options{})
+	_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", 500*time.Millisecond)
+	if !errors.Is(err, compat.ErrInvalid) || !strings.Contains(err.Error(), "servers[1]") {
+		t.Errorf("half a second on a 2.2: %v, want ErrInvalid and which", err)
+	}
+	w.wantHeld("job", "-----")
+}
+
+// Keys that are no locks on so many servers that no majority is left end the
+// wait; on a minority they are votes that are missing.
+func TestForeign(t *testing.T) {
+	w := newWorld(t, []member{fleet[3], fleet[3], fleet[3], fleet[1], fleet[1]})
+	q, _ := w.quorum(redlock.Options{})
+	w.do(3, "LPUSH", "job", "x")
+	l := w.acquire(q, "job")
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w = newWorld(t, stamps)
+	q, _ = w.quorum(redlock.Options{})
+	for i := range 3 {
+		w.do(i, "LPUSH", "job", "x")
+	}
+	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", ttl)
+	if !errors.Is(err, compat.ErrForeign) || errors.Is(err, compat.ErrHeld) {
+		t.Errorf("three of five are lists: %v, want ErrForeign", err)
+	}
+	if _, err := q.Inspect(background, w.clock.Now, "job"); !errors.Is(err, compat.ErrForeign) {
+		t.Errorf("Inspect: %v, want ErrForeign", err)
+	}
+}
+
+// What is no quorum is ErrInvalid: no servers, a Backend twice, and a server
+// that is there twice by another name.
+func TestNoQuorum(t *testing.T) {
+	w := newWorld(t, fleet[3:])
+	a, b := compat.NewBackend(w.servers[0], fleet[3].algo), compat.NewBackend(w.servers[1], fleet[4].algo)
+	again := compat.NewBackend(w.servers[0], txlock.Guarded{})
+	for name, servers := range map[string][]compat.Backend{"none": nil, "twice": {a, b, a}, "by another name": {a, b, again}, "one as two": {a, again}} {
+		q := redlock.New(servers, redlock.Options{Clock: w.clock})
+		if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+		w.wantHeld("job", "--")
+	}
+}
+
+// A request or a reply that is lost at one server costs nothing: its part is
+// looked for there.
+func TestLostAtOne(t *testing.T) {
+	for _, f := range []fate{lost, unanswered} {
+		w := newWorld(t, fleet[2:])
+		q, wires := w.quorum(redlock.Options{})
+		first := true
+		wires[0].set(func(w *wire) {
+			w.fate = func(write string) fate {
+				if first && strings.Contains(write, "RENAMENX") {
+					first = false
+					return f
+				}
+				return arrives
+			}
+		})
+		wires[0].cut() // the check is not what is to be lost
+		q.Acquire(background, w.clock.Now, "warm", ttl)
+		wires[0].set(func(w *wire) { w.down = nil })
+		l := w.acquire(q, "job")
+		w.wantHeld("job", "xxx")
+		if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
+			t.Errorf("Value %q, want %q", got, want)
+		}
+	}
+}
+
+// A server that dies with our request may have run it. A minority of those
+// changes nothing: the lock was had or not, and what may be there is given back if
+// the server comes back in time.
+func TestUnknownMinority(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm") // the checks are done
+	dies := func(i int) {
+		wires[i].set(func(w *wire) {
+			w.fate = func(string) fate { w.down = syscall.ECONNREFUSED; return unanswered }
+		})
+	}
+	dies(0)
+	dies(1)
+	l := w.acquire(q, "job")
+	w.wantHeld("job", "xxxxx")
+	if strings.Count(l.Value, "~") != 2 {
+		t.Errorf("Value %q, want two parts in doubt", l.Value)
+	}
+	wires[0].mend()
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Errorf("Release with one still away: %v", err)
+	}
+	w.wantHeld("job", "-x---")
+
+	w.acquire(q, "warm again")
+	w.do(2, "SET", "taken", "x")
+	w.do(3, "SET", "taken", "x")
+	dies(0)
+	_, err := q.Acquire(background, w.clock.Now, "taken", ttl)
+	if err == nil || errors.Is(err, compat.ErrUnknown) {
+		t.Errorf("one granted, two taken, one unknown, one away: %v, want a definite error", err)
+	}
+	w.wantHeld("taken", "x-xx-")
+}
+
+// If a majority may hold what we can't take back, others may be kept out by it:
+// that is unknown, and the error has the lease.
+func TestUnknownMajority(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	for _, x := range wires[:2] {
+		x.set(func(w *wire) {
+			w.fate = func(string) fate { w.down = syscall.ECONNREFUSED; return unanswered }
+		})
+	}
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+	_, err := k.TryLock(background, "job", ttl)
+	var unknown *compat.UnknownError
+	if !errors.As(err, &unknown) || errors.Is(err, compat.ErrHeld) || !errors.As(err, new(*redlock.Error)) {
+		t.Fatalf("two of three unknown: %v, want ErrUnknown", err)
+	}
+	w.wantHeld("job", "xx-")
+	for _, x := range wires {
+		x.mend()
+	}
+	if err := k.ReleaseToken(background, "job", unknown.Lease.Value); err != nil {
+		t.Errorf("ReleaseToken of the lease that is unknown: %v", err)
+	}
+	w.wantHeld("job", "---")
+}
+
+// A value that others may write too does not prove a part ours: what is unknown
+// then is left to its end.
+func TestUnknownAmbiguous(t *testing.T) {
+	seconds := getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
+	w := newWorld(t, slices.Repeat([]member{{"2.4", seconds}}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	wires[0].on("SETNX", unanswered)
+	l := w.acquire(q, "job")
+	w.wantHeld("job", "xxx")
+	if !strings.HasPrefix(l.Value, ",!") {
+		t.Errorf("Value %q, want nothing for the first server", l.Value)
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "x--")
+}
+
+// A server that hangs holds a step up for the timeout and no longer, is not
+// taken for a cancellation, and is released like any of unknown outcome.
+func TestHanging(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	wires[1].on("SET", runsAndHangs)
+	var l compat.Lease
+	var err error
+	start := w.clock.Now()
+	w.in(func() { l, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+		step{func() bool { return wires[1].hangs() && w.held("job") == "xxx" }, 250 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := start.Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+		t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "---")
+
+	wires[0].on("SET", hangs)
+	wires[1].on("SET", hangs)
+	w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+		step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" }, 250 * time.Millisecond})
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
+		t.Errorf("two of three hang: %v, want that there was no answer in time", err)
+	}
+	w.wantHeld("job", "---")
+}
+
+// The lease is counted from before the first request, whatever the answers take;
+// if they take longer than it lasts there is none (any/lease-counted-from-reply).
+func TestSlowerThanTheLease(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{Sequential: true})
+	slow := func(d time.Duration) {
+		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) { w.clock.Add(d) } })
+	}
+	slow(2 * time.Second)
+	start := w.clock.Now()
+	l := w.acquire(q, "job")
+	if left := l.Until.Sub(w.clock.Now()); left != l.Until.Sub(start)-4*time.Second { // the check and the lock
+		t.Errorf("%v are left of %v", left, ttl)
+	}
+	slow(ttl)
+	if _, err := q.Acquire(background, w.clock.Now, "late", ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("answers after the lease's end: %v, want ErrLost", err)
+	}
+	w.wantHeld("late", "---")
+}
+
+// A Dial that heeds no context holds nobody up, and what comes of it too late is
+// given back; a server in which too many are stuck is not asked.
+func TestStuck(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	free, dialling := make(chan struct{}), make(chan struct{}, 100)
+	wires[2].set(func(w *wire) { w.dial = func(context.Context) { dialling <- struct{}{}; <-free } })
+	for n := range 20 {
+		key := fmt.Sprint("job", n)
+		var l compat.Lease
+		var err error
+		var steps []step
+		if n < 16 {
+			steps = append(steps, step{func() bool { return len(dialling) == n+1 && w.held(key) == "xx-" }, 400 * time.Millisecond})
+		}
+		w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) }, steps...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(l.Value, ",") {
+			t.Errorf("Value %q, want nothing for the last server", l.Value)
+		}
+	}
+	close(free)
+	eventually(t, func() bool { // each of the sixteen takes its part, too late, and gives it back
+		for n := range 16 {
+			if key := fmt.Sprint("job", n); !wires[2].ran("SET", key) || w.held(key) != "xx-" {
+				return false
+			}
+		}
+		return true
+	})
+	wires[2].mend()
+	w.acquire(q, "after")
+	w.wantHeld("after", "xxx")
+}
+
+// Whoever cancels gets his own word back, and no keys are left.
+func TestCancelled(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	wires[1].on("SET", hangs)
+	ctx, cancel := context.WithCancel(background)
+	var err error
+	w.in(func() {
+		_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(ctx, "job", ttl)
+	}, step{func() bool {
+		if wires[1].hangs() && w.held("job") == "x-x" {
+			cancel()
+			return true
+		}
+		return false
+	}, 0})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) {
+		t.Errorf("Lock, cancelled: %v, want that and no more", err)
+	}
+	w.wantHeld("job", "---")
+}
+
+// Clients that split the votes all come through in the end: they give back what
+// they have and pause for random times.
+func TestSplitVotes(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	var wg sync.WaitGroup
+	for n := range 3 {
+		q, _ := w.quorum(redlock.Options{Sequential: true, First: n})
+		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		wg.Go(func() {
+			for range 20 {
+				lock, err := k.Lock(background, "job", time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := lock.Release(background); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	start := w.clock.Now()
+	for w.clock.Since(start) < 50*time.Second { // less than one lease: nobody waits for an end
+		select {
+		case <-done:
+			return
+		default:
+			w.clock.Add(5 * time.Millisecond)
+		}
+	}
+	t.Error("after 50 seconds they still wait for each other")
+	<-done
+}
+
+// One server after the other, from the first on, and no further than a majority
+// can be had: the same answers, the same messages.
+func TestSequential(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{Sequential: true, First: 3})
+	l := w.acquire(q, "job")
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	for _, i := range []int{3, 4, 0} {
+		w.do(i, "SET", "taken", "x")
+	}
+	before := len(wires[1].writes())
+	_, err := q.Acquire(background, w.clock.Now, "taken", ttl)
+	if !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) {
+		t.Errorf("three are taken: %v, want ErrHeld", err)
+	}
+	if n := len(wires[1].writes()); n != before {
+		t.Errorf("%q was sent although no majority was left to be had", wires[1].writes()[before:])
+	}
+}
+
+// The number of one server is a fence; those of several are not, and none is
+// shown.
+func TestFence(t *testing.T) {
+	for n, want := range map[int]int64{1: 1, 3: 0} {
+		w := newWorld(t, slices.Repeat([]member{{"7.0", setlock.Lua{Options: setlock.Options{Fence: true}}}}, n))
+		q, _ := w.quorum(redlock.Options{})
+		l := w.acquire(q, "job")
+		if l.Fence != want {
+			t.Errorf("%d servers: fence %d, want %d", n, l.Fence, want)
+		}
+		if l, err := q.Extend(background, w.clock.Now, l, ttl); err != nil || l.Fence != want {
+			t.Errorf("%d servers, extended: fence %d, %v; want %d", n, l.Fence, err, want)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A member is a server of a quorum: its version, and the algorithm it has.
+type member struct {
+	version string
+	algo    compat.Algorithm
+}
+
+// fleet is one of each age.
+var fleet = []member{
+	{"2.0", getsetlock.Classic{}},
+	{"2.2", txlock.Guarded{}},
+	{"2.4", txlock.Renamed{}},
+	{"2.6", txlock.Renamed{Options: txlock.Options{Millis: true}}},
+	{"7.0", setlock.Lua{}},
+}
+
+// stamps is a fleet whose values change with each extension.
+var stamps = []member{
+	{"2.4", getsetlock.Guarded{}}, {"2.4", getsetlock.Guarded{}}, {"2.4", getsetlock.Guarded{}},
+	{"2.4", getsetlock.Guarded{}}, {"2.4", getsetlock.Guarded{}},
+}
+
+var background = context.Background()
+
+const ttl = 10 * time.Second
+
+// A world is the servers of a fleet and the wires to them, on one mock clock.
+type world struct {
+	t       *testing.T
+	clock   *clock.Mock
+	members []member
+	servers []*oldredis.Server
+}
+
+func newWorld(t *testing.T, members []member) *world {
+	w := &world{t: t, clock: clock.NewMock(), members: members}
+	w.clock.Set(time.Date(2014, 9, 23, 12, 0, 0, 0, time.UTC))
+	for _, m := range members {
+		s, err := oldredis.New(m.version, oldredis.Options{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		w.servers = append(w.servers, s)
+	}
+	return w
+}
+
+// quorum is a client's own, with wires of its own.
+func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
+	o.Clock = w.clock
+	var servers []compat.Backend
+	var wires []*wire
+	for i, m := range w.members {
+		wires = append(wires, &wire{Source: w.servers[i]})
+		servers = append(servers, compat.NewBackend(wires[i], m.algo))
+	}
+	return redlock.New(servers, o), wires
+}
+
+func (w *world) acquire(q *redlock.Quorum, key string) compat.Lease {
+	w.t.Helper()
+	l, err := q.Acquire(background, w.clock.Now, key, ttl)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+// values is what each server holds, by position, "" for nothing.
+func (w *world) values(key string) []string {
+	w.t.Helper()
+	values := make([]string, len(w.servers))
+	for i, s := range w.servers {
+		c := s.Dial()
+		v, err := redis.String(c.Do("GET", key))
+		c.Close()
+		if err != nil && err != redis.ErrNil {
+			w.t.Fatal(err)
+		}
+		values[i] = v
+	}
+	return values
+}
+
+// held is a mark for each server: x for one that holds key, - for one that does not.
+func (w *world) held(key string) string {
+	w.t.Helper()
+	marks := ""
+	for _, v := range w.values(key) {
+		marks += map[bool]string{true: "-", false: "x"}[v == ""]
+	}
+	return marks
+}
+
+func (w *world) wantHeld(key, marks string) {
+	w.t.Helper()
+	if got := w.held(key); got != marks {
+		w.t.Errorf("%q is on %s, want %s", key, got, marks)
+	}
+}
+
+// do sends one command of an onlooker to the i-th server.
+func (w *world) do(i int, name string, args ...any) {
+	w.t.Helper()
+	c := w.servers[i].Dial()
+	defer c.Close()
+	if _, err := c.Do(name, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// in runs f beside the test and, once ready says so, lets d pass; then it waits
+// for f.
+func (w *world) in(f func(), steps ...step) {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	for _, s := range steps {
+		eventually(w.t, s.when)
+		w.clock.Add(s.pass)
+	}
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		w.t.Fatal("it does not end")
+	}
+}
+
+// A step of time: as soon as something is so.
+type step struct {
+	when func() bool
+	pass time.Duration
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it never came to be")
+		}
+	}
+}
+
+// A fate is what becomes of one write.
+type fate int
+
+const (
+	arrives    fate = iota
+	lost            // it never arrives, and the connection is gone
+	unanswered      // it runs, and the connection is gone
+	hangs           // it never arrives, and nobody says so
+	runsAndHangs
+)
+
+// A wire is a Source that can be cut.
+type wire struct {
+	compat.Source
+
+	mu      sync.Mutex
+	down    error                   // no connection can be had
+	fate    func(write string) fate // of a write, by the names of its commands
+	dial    func(context.Context)   // called before each connection
+	sent    []string                // every write, with the arguments of its last command
+	hanging int                     // writes that hang
+}
+
+func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
+	w.mu.Lock()
+	down, dial := w.down, w.dial
+	w.mu.Unlock()
+	if dial != nil { // which does not heed ctx
+		dial(ctx)
+		ctx = context.WithoutCancel(ctx)
+	}
+	if down != nil {
+		return nil, down
+	}
+	c, err := w.Source.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, wire: w}, nil
+}
+
+func (w *wire) set(f func(w *wire)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w)
+}
+
+// cut has no connection be had, as after a kill.
+func (w *wire) cut() { w.set(func(w *wire) { w.down = syscall.ECONNREFUSED }) }
+
+func (w *wire) mend() { w.set(func(w *wire) { w.down, w.fate, w.dial = nil, nil, nil }) }
+
+// on gives a fate to each write that has the command name.
+func (w *wire) on(name string, f fate) {
+	w.set(func(w *wire) {
+		w.fate = func(write string) fate {
+			if strings.Contains(" "+write+" ", " "+name+" ") {
+				return f
+			}
+			return arrives
+		}
+	})
+}
+
+func (w *wire) hangs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hanging > 0
+}
+
+func (w *wire) writes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.sent...)
+}
+
+// ran reports that a write of command name on key was sent.
+func (w *wire) ran(name, key string) bool {
+	return slices.ContainsFunc(w.writes(), func(write string) bool {
+		return strings.HasPrefix(write, name+" ["+key+" ")
+	})
+}
+
+// A conn is a connection over a wire.
+type conn struct {
+	redis.Conn
+	wire *wire
+	sent []string
+	dead error
+}
+
+func (c *conn) Err() error {
+	if c.dead != nil {
+		return c.dead
+	}
+	return c.Conn.Err()
+}
+
+func (c *conn) Send(name string, args ...any) error {
+	if c.dead != nil {
+		return c.dead
+	}
+	c.sent = append(c.sent, name)
+	return c.Conn.Send(name, args...)
+}
+
+func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	if c.dead != nil {
+		return nil, c.dead
+	}
+	write := strings.TrimSpace(strings.Join(append(c.sent, name), " "))
+	c.sent = nil
+	f := arrives
+	c.wire.set(func(w *wire) {
+		w.sent = append(w.sent, strings.TrimSpace(fmt.Sprint(write, " ", args)))
+		if w.fate != nil {
+			f = w.fate(write)
+		}
+	})
+	if f == lost {
+		return nil, c.die(io.ErrUnexpectedEOF)
+	}
+	if f == hangs {
+		return nil, c.hang(ctx)
+	}
+	reply, err := redis.DoContext(c.Conn, ctx, name, args...)
+	switch f {
+	case unanswered:
+		return nil, c.die(io.ErrUnexpectedEOF)
+	case runsAndHangs:
+		return nil, c.hang(ctx)
+	}
+	return reply, err
+}
+
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) { panic("algorithms use Do") }
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	return c.DoContext(background, name, args...)
+}
+
+func (c *conn) hang(ctx context.Context) error {
+	c.wire.set(func(w *wire) { w.hanging++ })
+	<-ctx.Done()
+	c.wire.set(func(w *wire) { w.hanging-- })
+	return c.die(ctx.Err())
+}
+
+func (c *conn) die(err error) error {
+	c.dead = err
+	c.Conn.Close()
+	return err
+}

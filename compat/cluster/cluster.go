@@ -1,0 +1,380 @@
+// Package cluster is the locks on a Redis Cluster, 3.0 and later: a
+// [compat.KeySource] that knows which server has a key, and whose connections
+// follow a key that moves.
+//
+//	source := cluster.New([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, cluster.Options{})
+//	defer source.Close()
+//	locks := compat.New(source, txlock.Renamed{}, compat.Options{})
+//
+// What the servers say, and what is done about it:
+//
+//	MOVED 3999 host:port       another has the slot: learn the map anew, ask there
+//	ASK 3999 host:port         the slot is being moved, and the key may be there
+//	                           already: ASKING and the command, this once
+//	TRYAGAIN                   it is being moved, and the keys of one command are
+//	                           apart: an error; the Locker waits and asks again
+//	CLUSTERDOWN                nobody serves the slot now: likewise
+//
+// A command that was answered so did not run, and is followed without harm.
+// One write of several commands is followed only if they then still run in the
+// order in which they were given; otherwise the answer stands as an error.
+//
+// A transaction under a WATCH is never followed: the WATCH stands on the old
+// server, and what it guarded has gone. It is answered as one that a touched
+// key has aborted, with a nil, and the algorithm looks again (cluster/watch-left-behind). A
+// transaction of several keys is not followed into a slot that is being moved:
+// Redis 3.0 would run it there although one of them has stayed behind, and a
+// fence would begin again at 1 (cluster/keys-apart); it is answered TRYAGAIN, as later
+// servers answer it.
+//
+// All commands go to masters, reads too: a replica may not yet know of a lock,
+// or not yet know that it ended (any/read-from-replica). A master that dies
+// takes with it what it had not yet sent to its replica: a lock can be lost
+// without a word, and taken by another (any/failover). The map tells that a
+// master was replaced ([Source.Era]), and the Locker then takes a key that is
+// gone for lost. Its holder learns of it at its next extension, before the lease ends.
+//
+// Source: the Redis Cluster specification, "Redirection and resharding"; what
+// servers of 3.0.7, 5.0.14 and 7.0.15 answered.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are a Source's. The zero value is ready to use.
+type Options struct {
+	// Dial connects to the server at addr, a host:port as the servers announce
+	// it: translate it here if they are behind a NAT. Password, TLS and time
+	// limits are Dial's too. nil: redis.DialContext, with Timeout.
+	Dial func(ctx context.Context, addr string) (redis.Conn, error)
+
+	// Timeout bounds connecting, each write and each reply, where Dial is nil.
+	// Default: 5 s. A step of a Locker has limits of its own besides.
+	Timeout time.Duration
+
+	// MaxIdle is how many connections to each server are kept for the next use.
+	// Default: 16.
+	MaxIdle int
+
+	// IdleTimeout is how long they are kept. Default: 4 min.
+	IdleTimeout time.Duration
+}
+
+// A Source hands out connections to the masters of a cluster, and follows them
+// where they go. It is safe for concurrent use. It starts no goroutine: whoever
+// finds the map of the cluster wrong learns it anew, one at a time.
+type Source struct {
+	seeds []string
+	o     Options
+	turn  chan struct{} // held by the one that learns the map
+
+	mu       sync.Mutex
+	slots    *slotMap // nil: not learnt yet
+	number   uint64   // grows with each map
+	tries    uint64   // grows with each attempt to learn one
+	failure  error    // what the last of them ended with
+	stale    bool     // somebody found the map wrong
+	era      uint64
+	moving   map[int]bool    // slots for which a server has said ASK
+	suspects map[string]bool // servers that did not answer, or not well, since the map was learnt
+	pools    map[string]*redis.Pool
+	closed   bool
+}
+
+// New returns a Source of the cluster to which the servers at addrs belong: one
+// that answers is enough. It connects to none of them before it is used.
+func New(addrs []string, o Options) *Source {
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.MaxIdle <= 0 {
+		o.MaxIdle = 16
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 4 * time.Minute
+	}
+	if o.Dial == nil {
+		timeout := o.Timeout
+		o.Dial = func(ctx context.Context, addr string) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", addr,
+				redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
+		}
+	}
+	return &Source{
+		seeds: slices.Clone(addrs), o: o, turn: make(chan struct{}, 1),
+		moving: map[int]bool{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},
+	}
+}
+
+// ErrClosed is what a Source that was closed answers.
+var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
+
+// GetFor returns a connection to the master that has key. It is meant for key
+// and the keys of its slot (compat.Aux); one to another slot's is followed, at
+// the price of a round trip.
+func (s *Source) GetFor(ctx context.Context, key string) (redis.Conn, error) {
+	return s.get(ctx, compat.Slot(key))
+}
+
+// GetContext returns a connection to some master, for what has no key. The
+// first key that is used on it takes it to that key's server.
+func (s *Source) GetContext(ctx context.Context) (redis.Conn, error) { return s.get(ctx, noSlot) }
+
+const noSlot = -1
+
+func (s *Source) get(ctx context.Context, slot int) (redis.Conn, error) {
+	c := &conn{s: s, slot: slot}
+	addr, err := s.master(ctx, c)
+	if err == nil {
+		c.home, err = c.leg(ctx, addr)
+	}
+	if err == nil {
+		return c, nil
+	}
+	// The master is gone, or its pool was closed behind our back by another's
+	// new map: whose slot is it now?
+	if addr != "" && ctx.Err() == nil && s.learn(ctx, c.number, "") == nil {
+		if addr, err = s.master(ctx, c); err == nil {
+			c.home, err = c.leg(ctx, addr)
+		}
+	}
+	c.err = err
+	return c, err
+}
+
+// master is the address of the one that has c's slot, by the map as it is now.
+// A map that was found wrong is learnt anew first, by one caller: the others go on
+// with the old one, and are redirected.
+func (s *Source) master(ctx context.Context, c *conn) (string, error) {
+	s.mu.Lock()
+	known, stale, number := s.slots != nil, s.stale, s.number
+	s.mu.Unlock()
+	var err error
+	switch {
+	case !known:
+		err = s.learn(ctx, number, "")
+	case stale:
+		select {
+		case s.turn <- struct{}{}:
+			if s.has(number) {
+				err = s.learnNow(ctx, "")
+			}
+			<-s.turn
+		default:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return "", ErrClosed
+	case s.slots == nil:
+		return "", err
+	}
+	c.number = s.number // an old map is better than none: err is told by the server it leads to
+	return s.slots.master(c.slot), nil
+}
+
+// Era grows with each map in which a server that had slots has none any more:
+// its replica was promoted, and lacks what had not reached it.
+func (s *Source) Era() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.era
+}
+
+// Close closes all idle connections, and those in use when they are given back.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	var errs []error
+	for addr, p := range s.pools {
+		errs = append(errs, p.Close())
+		delete(s.pools, addr)
+	}
+	return errors.Join(errs...)
+}
+
+// borrow takes a connection to addr from its pool.
+func (s *Source) borrow(ctx context.Context, addr string) (redis.Conn, error) {
+	p, err := s.pool(addr)
+	if err != nil {
+		return nil, err
+	}
+	return p.GetContext(ctx)
+}
+
+func (s *Source) pool(addr string) (*redis.Pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	p := s.pools[addr]
+	if p == nil {
+		p = &redis.Pool{
+			MaxIdle: s.o.MaxIdle, IdleTimeout: s.o.IdleTimeout,
+			DialContext: func(ctx context.Context) (redis.Conn, error) { return s.o.Dial(ctx, addr) },
+		}
+		s.pools[addr] = p
+	}
+	return p, nil
+}
+
+// suspect has the map learnt anew, from somebody else if possible: addr did not
+// answer, or said that it can't serve. number is that of the map which led there:
+// the many who find the same map wrong have it learnt once.
+func (s *Source) suspect(addr string, number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.number == number {
+		s.stale = true
+		s.suspects[addr] = true
+	}
+}
+
+// moved is the word of the server at from that addr has slot. When it returns,
+// the map has been learnt since (and so Era knows whether from was replaced), and
+// leads elsewhere than to from.
+func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string) {
+	err := s.learn(ctx, c.number, addr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.number == c.number {
+		s.era++ // it can't be told, so it is to be feared
+	}
+	c.number = s.number
+	delete(s.moving, slot)
+	if s.slots != nil && s.slots.master(slot) == from {
+		s.slots.set(slot, addr)
+	}
+}
+
+// ask notes that slot is being moved.
+func (s *Source) ask(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moving[slot] = true
+}
+
+func (s *Source) isMoving(slot int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moving[slot]
+}
+
+// learn learns the map anew unless somebody has done so since it had number; of
+// many who ask at the same time one does it, and the others wait for it.
+func (s *Source) learn(ctx context.Context, number uint64, first string) error {
+	s.mu.Lock()
+	tries := s.tries
+	s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !s.has(number) {
+		return nil
+	}
+	s.mu.Lock()
+	tried, failure := s.tries != tries, s.failure
+	s.mu.Unlock()
+	if tried { // while we waited, and it did not help
+		return failure
+	}
+	return s.learnNow(ctx, first)
+}
+
+// has reports whether the map is still the one with that number.
+func (s *Source) has(number uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.number == number
+}
+
+// learnNow asks one server after the other for the map: first, then those that have
+// given no cause for suspicion. s.turn is held.
+func (s *Source) learnNow(ctx context.Context, first string) error {
+	var errs []error
+	for _, addr := range s.candidates(first) {
+		m, err := s.slotMap(ctx, addr)
+		if err == nil {
+			s.install(m)
+			return nil
+		}
+		if ctx.Err() != nil { // says nothing about the cluster: the next one tries for itself
+			return context.Cause(ctx)
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+	}
+	err := fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", errors.Join(errs...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries++
+	s.failure = err
+	return err
+}
+
+func (s *Source) install(m *slotMap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots != nil && s.slots.replaced(m) {
+		s.era++
+	}
+	s.slots, s.stale = m, false
+	s.number++
+	s.tries++
+	s.failure = nil
+	clear(s.moving)
+	clear(s.suspects)
+	for addr, p := range s.pools {
+		if !slices.Contains(m.masters, addr) {
+			p.Close() //nolint:errcheck // idle connections to a server that is no master
+			delete(s.pools, addr)
+		}
+	}
+}
+
+// candidates are the servers to ask for the map, in the order to ask them.
+func (s *Source) candidates(first string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var trusted, suspected []string
+	seen := map[string]bool{"": true, first: true}
+	add := func(addrs []string) {
+		addrs = slices.Clone(addrs)
+		rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+		for _, a := range addrs {
+			switch {
+			case seen[a]:
+			case s.suspects[a]:
+				suspected = append(suspected, a)
+			default:
+				trusted = append(trusted, a)
+			}
+			seen[a] = true
+		}
+	}
+	if first != "" {
+		trusted = append(trusted, first)
+	}
+	if s.slots != nil {
+		add(s.slots.masters)
+		add(s.slots.replicas)
+	}
+	add(s.seeds)
+	return append(trusted, suspected...)
+}

@@ -1,0 +1,87 @@
+package cluster_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+// An algorithm is one of the module's, on one key.
+type algorithm struct {
+	name string
+	new  func(fence bool) compat.Algorithm
+}
+
+func algorithms() []algorithm {
+	return []algorithm{
+		{"getset:classic", func(fence bool) compat.Algorithm {
+			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
+		}},
+		{"getset:guarded", func(fence bool) compat.Algorithm {
+			return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
+		}},
+		{"tx:classic", func(fence bool) compat.Algorithm {
+			return txlock.Classic{Options: txlock.Options{Fence: fence}}
+		}},
+		{"tx:guarded", func(fence bool) compat.Algorithm {
+			return txlock.Guarded{Options: txlock.Options{Fence: fence, Millis: true}}
+		}},
+		{"tx:renamed", func(fence bool) compat.Algorithm {
+			return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
+		}},
+		{"set:lua", func(fence bool) compat.Algorithm {
+			return setlock.Lua{Options: setlock.Options{Fence: fence}}
+		}},
+		{"set:watch", func(fence bool) compat.Algorithm {
+			return setlock.Watched{Options: setlock.Options{Fence: fence}}
+		}},
+	}
+}
+
+// tag returns a hash tag whose slot is the n-th node's of a new cluster.
+func tag(n int) string {
+	for i := 0; ; i++ {
+		t := fmt.Sprintf("{%d}", i)
+		if compat.Slot(t)*3/16384 == n {
+			return t
+		}
+	}
+}
+
+// TestConformance runs the suite over every lock on a real cluster, with keys
+// on each of its masters.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	nodes := realredis.RunCluster(t)
+	source := cluster.New(nodes.Addrs()[3:], cluster.Options{MaxIdle: 64}) // replicas tell the map too
+	t.Cleanup(func() { source.Close() })
+	tags := []string{tag(0), tag(1), tag(2)}
+	for _, a := range algorithms() {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, conformance.Lock{
+				Name: a.name, Server: "cluster",
+				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+					return compat.New(wrap(source), a.new(true), o)
+				},
+				Key: func(name string) string {
+					h := fnv.New32()
+					h.Write([]byte(name))
+					return tags[h.Sum32()%3] + name
+				},
+				Sources: []compat.Source{source},
+				Fence:   true,
+			})
+		})
+	}
+}

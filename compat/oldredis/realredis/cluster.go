@@ -1,0 +1,184 @@
+package realredis
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Cluster is a Redis Cluster of six servers: three masters, each with a
+// replica, which takes over about two seconds after its master has died.
+type Cluster struct {
+	Nodes []*Server // at first 0 to 2 are masters, and i+3 is the replica of i
+
+	t   testing.TB
+	ids []string
+}
+
+const (
+	clusterMasters = 3
+	clusterSlots   = 16384
+)
+
+// RunCluster runs a cluster, with args as further options for each server, and
+// returns when all six agree that it is whole and the replicas are in step. It
+// ends with the test.
+func RunCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	var bus []string
+	for range 2 * clusterMasters {
+		_, port, _ := net.SplitHostPort(freeAddr(t))
+		bus = append(bus, port)
+		c.Nodes = append(c.Nodes, Run(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "1000",
+			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
+			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+		}, args...)...))
+		id, err := redis.String(c.try(len(c.Nodes)-1, "CLUSTER", "MYID"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ids = append(c.ids, id)
+	}
+	for i := range clusterMasters {
+		c.Do(i, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		c.Do(i, "CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1)
+	}
+	for i, n := range c.Nodes[1:] {
+		host, port, _ := net.SplitHostPort(n.Addr)
+		c.Do(0, "CLUSTER", "MEET", host, port, bus[i+1])
+	}
+	for i := range clusterMasters {
+		replica := i + clusterMasters
+		c.until("a replica knows its master", func() error {
+			_, err := c.try(replica, "CLUSTER", "REPLICATE", c.ids[i])
+			return err
+		})
+	}
+	for i := range c.Nodes {
+		c.until("a node finds the cluster whole", func() error { return c.whole(i) })
+	}
+	return c
+}
+
+// whole returns nil if node i finds all slots served, with a replica for each,
+// and, if it is a replica, is in step.
+func (c *Cluster) whole(i int) error {
+	info, err := redis.String(c.try(i, "CLUSTER", "INFO"))
+	if err != nil || !strings.Contains(info, "cluster_state:ok") {
+		return fmt.Errorf("CLUSTER INFO: %.60q, %v", info, err)
+	}
+	ranges, err := redis.Values(c.try(i, "CLUSTER", "SLOTS"))
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		if fields, err := redis.Values(r, nil); err != nil || len(fields) != 4 {
+			return fmt.Errorf("a range without its replica: %v, %v", fields, err)
+		}
+	}
+	info, err = redis.String(c.try(i, "INFO", "replication"))
+	if err != nil || strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
+		return fmt.Errorf("INFO replication: %.60q, %v", info, err)
+	}
+	return nil
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	return addrs
+}
+
+// Do runs one command on node i, which must not refuse it.
+func (c *Cluster) Do(i int, name string, args ...any) any {
+	c.t.Helper()
+	reply, err := c.try(i, name, args...)
+	if err != nil {
+		c.t.Fatalf("node %d: %s %v: %v", i, name, args, err)
+	}
+	return reply
+}
+
+func (c *Cluster) try(i int, name string, args ...any) (any, error) {
+	conn, err := redis.Dial("tcp", c.Nodes[i].Addr, redis.DialReadTimeout(5*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Do(name, args...)
+}
+
+// BeginMove starts to move slot: keys that node from has not are asked for at
+// node to.
+func (c *Cluster) BeginMove(slot, from, to int) {
+	c.t.Helper()
+	c.Do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
+	c.Do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+}
+
+// MoveKeys moves the keys of slot that are there now, in no order.
+func (c *Cluster) MoveKeys(slot, from, to int) {
+	c.t.Helper()
+	keys, err := redis.Strings(c.Do(from, "CLUSTER", "GETKEYSINSLOT", slot, 1000), nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, key := range keys {
+		c.MoveKey(key, from, to)
+	}
+}
+
+// MoveKey moves one key, if it is there.
+func (c *Cluster) MoveKey(key string, from, to int) {
+	c.t.Helper()
+	host, port, _ := net.SplitHostPort(c.Nodes[to].Addr)
+	c.Do(from, "MIGRATE", host, port, key, 0, 5000)
+}
+
+// EndMove gives slot to node to, when its last key has been moved; the new
+// owner is told first, so that there is always one.
+func (c *Cluster) EndMove(slot, from, to int) {
+	c.t.Helper()
+	c.until("the slot is empty", func() error {
+		c.MoveKeys(slot, from, to) // a key that was there when the move began may have been made anew
+		if _, err := c.try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
+			return err
+		}
+		_, err := c.try(from, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+		return err
+	})
+}
+
+// IsMaster reports whether node i, by its own word, is a master.
+func (c *Cluster) IsMaster(i int) bool {
+	info, err := redis.String(c.try(i, "INFO", "replication"))
+	return err == nil && strings.Contains(info, "role:master")
+}
+
+// until tries f again until it returns nil, for thirty seconds at most.
+func (c *Cluster) until(what string, f func() error) {
+	c.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			c.t.Fatalf("not within thirty seconds: %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 // free, three for a takeover, two for a refusal, an extension or a release.
 //
 //	MSETNX lock:owner:K O lock:expire:K T       1: ours
-//	WATCH both; MGET both                       a time to come: UNWATCH, held
+//	WATCH both; GET both                        a time to come: UNWATCH, held
 //	MULTI; MSET both; EXEC                      nil: another was faster, and nothing was written
 //
 // The gem deletes both keys and asks again, between which a third may step in;

@@ -1,0 +1,244 @@
+package getsetlock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+func twoKeys(fence bool) getsetlock.TwoKeys {
+	return getsetlock.TwoKeys{Fence: fence, Owner: func() string { return "me:1" }}
+}
+
+// The protocol on the wire: a refusal, a takeover of a lease that ended a minute
+// ago, an extension, a release, and a key that is free.
+func TestTwoKeysOnTheWire(t *testing.T) {
+	for _, c := range []struct {
+		fence bool
+		want  string
+	}{
+		{false, `
+MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → 0
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → other:2
+GET lock:expire:k → 1330862460
+UNWATCH → OK
+MSETNX lock:owner:k me:1 lock:expire:k 1330862531 → 0
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → other:2
+GET lock:expire:k → 1330862460
+MULTI → OK
+MSET lock:owner:k me:1 lock:expire:k 1330862531 → QUEUED
+EXEC → [OK]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → me:1
+GET lock:expire:k → 1330862531
+MULTI → OK
+SET lock:expire:k 1330862541 → QUEUED
+EXEC → [OK]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → me:1
+GET lock:expire:k → 1330862541
+MULTI → OK
+DEL lock:owner:k lock:expire:k → QUEUED
+EXEC → [2]
+MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → 1
+`}, {true, `
+MULTI → OK
+MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [0 1]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → other:2
+GET lock:expire:k → 1330862460
+UNWATCH → OK
+MULTI → OK
+MSETNX lock:owner:k me:1 lock:expire:k 1330862531 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [0 2]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → other:2
+GET lock:expire:k → 1330862460
+MULTI → OK
+MSET lock:owner:k me:1 lock:expire:k 1330862531 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [OK 3]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → me:1
+GET lock:expire:k → 1330862531
+MULTI → OK
+SET lock:expire:k 1330862541 → QUEUED
+EXEC → [OK]
+WATCH lock:owner:k lock:expire:k → OK
+GET lock:owner:k → me:1
+GET lock:expire:k → 1330862541
+MULTI → OK
+DEL lock:owner:k lock:expire:k → QUEUED
+EXEC → [2]
+MULTI → OK
+MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [1 4]
+`}} {
+		s := oldredis.Run(t, "2.2")
+		conn := s.Dial()
+		conn.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
+		got, a := s.Record(), twoKeys(c.fence)
+
+		_, err := a.Acquire(conn, half, "k", ttl)
+		var held *compat.HeldError
+		if !errors.As(err, &held) || held.Value != "other:2" || !held.Until.Equal(noon.Add(time.Minute)) || held.Foreign {
+			t.Errorf("refused with %#v", err)
+		}
+		later := half.Add(2 * time.Minute)
+		l, err := a.Acquire(conn, later, "k", ttl)
+		if err != nil || l.How != compat.TakenOver || l.Value != "me:1" || l.Ambiguous {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		if l, err = a.Extend(conn, later, l, 2*ttl); err != nil || !l.Until.Equal(compat.Until(later, 2*ttl)) {
+			t.Fatalf("Extend: %+v, %v", l, err)
+		}
+		if err := a.Release(conn, later, l); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != compat.Free || (l.Fence != 0) != c.fence {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		if got.String() != c.want[1:] {
+			t.Errorf("with a fence %v, over the wire went\n%swant\n%s", c.fence, got, c.want[1:])
+		}
+	}
+}
+
+// What stands on the pair, and what an attempt makes of it. Half a pair is
+// somebody's: this protocol never leaves one, so we can't tell what it is.
+func TestTwoKeysStates(t *testing.T) {
+	for _, c := range []struct {
+		what, owner, deadline string
+		status                compat.Status
+		taken, foreign        bool
+	}{
+		{"nothing", "", "", compat.StatusFree, true, false},
+		{"live", "other:2", "1330862460", compat.StatusHeld, false, false},
+		{"in its last second", "other:2", "1330862400", compat.StatusHeld, false, false},
+		{"dead", "other:2", "1330862399", compat.StatusDead, true, false},
+		{"no deadline", "other:2", "", compat.StatusForeign, false, true},
+		{"no owner", "", "1330862399", compat.StatusForeign, false, true},
+		{"milliseconds", "other:2", "1330862399000", compat.StatusForeign, false, true},
+		{"a fraction", "other:2", "1330862399.5", compat.StatusForeign, false, true},
+		{"a token for a deadline", "other:2", "me", compat.StatusForeign, false, true},
+	} {
+		s := oldredis.Run(t, "2.4")
+		conn := s.Dial()
+		if c.owner != "" {
+			conn.Do("SET", "lock:owner:k", c.owner) //nolint:errcheck
+		}
+		if c.deadline != "" {
+			conn.Do("SET", "lock:expire:k", c.deadline) //nolint:errcheck
+		}
+		st, err := twoKeys(false).Inspect(conn, half, "k")
+		if err != nil || st.Status != c.status || st.Value != c.owner {
+			t.Errorf("%s: Inspect: %+v, %v; want %s", c.what, st, err, c.status)
+		}
+		_, err = twoKeys(false).Acquire(conn, half, "k", ttl)
+		if (err == nil) != c.taken || !c.taken && !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) != c.foreign {
+			t.Errorf("%s: %v; want it taken %v, foreign %v", c.what, err, c.taken, c.foreign)
+		}
+		owner, _ := redis.String(conn.Do("GET", "lock:owner:k"))
+		deadline, _ := redis.String(conn.Do("GET", "lock:expire:k"))
+		if !c.taken && (owner != c.owner || deadline != c.deadline) {
+			t.Errorf("%s: refused, and yet it left %q, %q", c.what, owner, deadline)
+		}
+	}
+}
+
+// A key that is no string is refused, by name, and left as it is.
+func TestTwoKeysForeignType(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	conn := s.Dial()
+	conn.Do("RPUSH", "lock:expire:k", "x") //nolint:errcheck
+	if _, err := twoKeys(false).Acquire(conn, half, "k", ttl); !errors.Is(err, compat.ErrForeign) {
+		t.Errorf("Acquire: %v, want ErrForeign", err)
+	}
+	if _, err := twoKeys(false).Inspect(conn, half, "k"); !errors.Is(err, compat.ErrForeign) {
+		t.Errorf("Inspect: %v, want ErrForeign", err)
+	}
+}
+
+// Whoever takes over between our look and our EXEC has it, and we have changed
+// nothing; our own extension in between is no reason to give up.
+func TestTwoKeysOvertaken(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	conn, other := s.Dial(), s.Dial()
+	conn.Do("MSET", "lock:owner:k", "dead:2", "lock:expire:k", "1330862300") //nolint:errcheck
+	slow := beforeMulti{conn, func() {
+		other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
+	}}
+	if _, err := twoKeys(false).Acquire(slow, half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("Acquire: %v, want ErrHeld", err)
+	}
+	if owner, _ := redis.String(other.Do("GET", "lock:owner:k")); owner != "other:2" {
+		t.Errorf("held by %q, want the one who was faster", owner)
+	}
+	other.Do("MSET", "lock:owner:k", "me:1", "lock:expire:k", "1330862411") //nolint:errcheck
+	l := compat.Lease{Key: "k", Value: "me:1", Until: half.Add(ttl)}
+	n := 0
+	slow.other = func() {
+		if n++; n == 1 {
+			other.Do("SET", "lock:expire:k", "1330862412") //nolint:errcheck
+		}
+	}
+	if err := twoKeys(false).Release(slow, half, l); err != nil || n != 2 {
+		t.Errorf("Release beside an extension: %v after %d transactions, want success at the second", err, n)
+	}
+	if err := twoKeys(false).Release(conn, half, l); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("second Release: %v, want ErrLost", err)
+	}
+	if _, err := twoKeys(false).Extend(conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("Extend of what is gone: %v, want ErrLost", err)
+	}
+	if _, err := twoKeys(false).Extend(conn, half.Add(ttl), l, ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("Extend after Until: %v, want ErrLost", err)
+	}
+	if _, err := twoKeys(false).Acquire(conn, half, "k", time.Second-1); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("a ttl below a second: %v, want ErrInvalid", err)
+	}
+}
+
+// beforeMulti lets another act before each MULTI.
+type beforeMulti struct {
+	redis.Conn
+	other func()
+}
+
+func (c beforeMulti) Send(name string, args ...any) error {
+	if name == "MULTI" {
+		c.other()
+	}
+	return c.Conn.Send(name, args...)
+}
+
+// Our owner reads as the gem's: a host and a process; and no two are alike.
+func TestTwoKeysOwner(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	seen := map[string]bool{}
+	for _, key := range []string{"a", "b", "c"} {
+		l, err := getsetlock.TwoKeys{}.Acquire(s.Dial(), half, key, ttl)
+		if err != nil || seen[l.Value] {
+			t.Fatalf("%q, %v", l.Value, err)
+		}
+		seen[l.Value] = true
+		if _, ok := dialect.TokenHostPID.Read(l.Value); !ok {
+			t.Errorf("%q is no host:pid", l.Value)
+		}
+	}
+	if err := (getsetlock.TwoKeys{}).Check(oldredis.Run(t, "2.0").Dial(), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("on 2.0: %v, want ErrUnsafeServer", err)
+	}
+}

@@ -1,0 +1,141 @@
+package txlock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// tokens are the formats whose value is an owner.
+func tokens() []dialect.Format {
+	var list []dialect.Format
+	for _, f := range dialect.All() {
+		if !f.Kind.Timed() && f.Kind != dialect.TwoKeys {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Each client's dialect: the value that it reads, its unit, and a key that is
+// never without an end. As Classic it sends what the client does.
+func TestNamed(t *testing.T) {
+	for _, f := range tokens() {
+		fleet, err := txlock.Named(f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setex, expire := "SETEX k 10 ", "EXPIRE k 10 → 1\n"
+		if f.TTL == dialect.TTLMillis {
+			setex, expire = "PSETEX k 10000 ", "PEXPIRE k 10000 → 1\n"
+		}
+		for _, a := range []compat.Algorithm{fleet, txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}} {
+			s := oldredis.Run(t, "2.6")
+			c := s.Dial()
+			got := s.Record()
+			l, err := a.Acquire(c, s.Now(), "k", ttl)
+			want := "WATCH k → OK\nGET k → nil\nMULTI → OK\n" + setex + l.Value + " → QUEUED\nEXEC → [OK]\n"
+			if _, ok := a.(txlock.Classic); ok {
+				want = "SETNX k " + l.Value + " → 1\n" + expire + "GET k → " + l.Value + "\n"
+			}
+			if err != nil || strings.ReplaceAll(got.String(), "\"", "") != want {
+				t.Errorf("%s as %T: %v, over the wire went\n%swant\n%s", f.Name, a, err, got, want)
+			}
+			if _, ok := f.Token.Read(l.Value); !ok && f.Token != dialect.TokenFlag && f.Token != dialect.TokenMillis || l.Ambiguous {
+				t.Errorf("%s: wrote %q, which is not %s; ambiguous %v", f.Name, l.Value, f.Token, l.Ambiguous)
+			}
+			if second, err := a.Acquire(s.Dial(), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) || second.Value == l.Value {
+				t.Errorf("%s: a second client: %q, %v; want ErrHeld and a value of its own", f.Name, second.Value, err)
+			}
+			if err := a.Release(c, s.Now(), l); err != nil {
+				t.Errorf("%s: %v", f.Name, err)
+			}
+		}
+	}
+}
+
+// redis-py and this module write the same: each takes the other's lock for what
+// it is.
+func TestNamedIsPlain(t *testing.T) {
+	for _, name := range []string{"redis-py-2.10", "redis-py-3"} {
+		fleet, err := txlock.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := oldredis.Run(t, "2.6")
+		theirs, err1 := fleet.Acquire(s.Dial(), s.Now(), "theirs", ttl)
+		ours, err2 := txlock.Renamed{}.Acquire(s.Dial(), s.Now(), "ours", ttl)
+		if err1 != nil || err2 != nil || !python(theirs.Value) || !python(ours.Value) {
+			t.Errorf("%s: %q and %q, %v, %v; want 32 hexadecimal digits", name, theirs.Value, ours.Value, err1, err2)
+		}
+	}
+}
+
+func python(v string) bool { _, ok := dialect.TokenHex.Read(v); return ok }
+
+// An endless key is repaired in fleets that do so, and left alone in others,
+// whose clients may mean it: redis-py with timeout=None never ends. A timestamp
+// lock has no end either, and is nobody's to repair.
+func TestFleetRepair(t *testing.T) {
+	for name, repairs := range map[string]bool{"redis-in-action": true, "redis-py-2.10": false, "Beaker": false, "laravel-5.5": false} {
+		for _, value := range []string{"fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", "1795238718", "\x3e\x2b\x01\x6b\x00\x00\x00\x00"} {
+			fleet, err := txlock.Named(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fleet.Millis = false
+			s := oldredis.Run(t, "2.4")
+			c := s.Dial()
+			c.Do("SET", "k", value) //nolint:errcheck
+			st, err := fleet.Inspect(c, s.Now(), "k")
+			if err != nil || st.Status != compat.StatusEndless {
+				t.Fatalf("%s: %+v, %v", name, st, err)
+			}
+			err = fleet.Repair(c, s.Now(), st, ttl)
+			left, _ := redis.Int(c.Do("TTL", "k"))
+			if want := repairs && len(value) == 36; (err == nil) != want || (left == 10) != want {
+				t.Errorf("%s, %q: %v, TTL %d; want it repaired: %v", name, value, err, left, want)
+			}
+		}
+	}
+}
+
+func TestNamedErrors(t *testing.T) {
+	for name, want := range map[string]string{
+		"redis-py-2.11": "redis-py-2.10", "redis-py-2.9": "getsetlock.Named", "mlanett-redis-lock": "getsetlock.TwoKeys",
+	} {
+		if _, err := txlock.Named(name); !errors.Is(err, compat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want ErrInvalid with %q", name, err, want)
+		}
+	}
+}
+
+// Every value of every other fleet is held, and untouched.
+func TestFleetLeavesStrangers(t *testing.T) {
+	for _, f := range tokens() {
+		fleet, err := txlock.Named(f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := oldredis.Run(t, "2.6")
+		c := s.Dial()
+		for _, other := range dialect.All() {
+			for _, v := range other.Examples {
+				c.Do("SET", "k", v) //nolint:errcheck
+				if _, err := fleet.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+					t.Errorf("%s on %q: %v, want ErrHeld", f.Name, v, err)
+				}
+				got, _ := redis.String(c.Do("GET", "k"))
+				if left, _ := redis.Int(c.Do("TTL", "k")); got != v || left > 0 {
+					t.Errorf("%s on %q left %q with TTL %d", f.Name, v, got, left)
+				}
+			}
+		}
+	}
+}

@@ -49,8 +49,9 @@ func (r Read) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration
 	if err != nil {
 		return l, err
 	}
-	if replies == nil {
-		return l, &compat.HeldError{Key: key} // a writer came in since our GET
+	if replies == nil { // a writer came in since our GET
+		r.waits(c, key, ttl)
+		return l, &compat.HeldError{Key: key}
 	}
 	return r.drawn(l, replies), nil
 }
@@ -73,7 +74,7 @@ func (r Read) refusal(v view, key string) error {
 // or comes first, leaves readers a turn. Nothing but fairness depends on it:
 // whether it arrives does not matter.
 func (r Read) waits(c redis.Conn, key string, ttl time.Duration) {
-	if r.Prefer != Fair {
+	if r.Prefer == WritersFirst {
 		return
 	}
 	seconds, _ := compat.WholeSeconds(ttl + time.Second)

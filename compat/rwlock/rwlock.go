@@ -105,8 +105,9 @@ const (
 	// that follow each other without a pause starve the readers.
 	WritersFirst Preference = "writers first"
 
-	// ReadersFirst lets readers in as long as no writer holds the lock. Readers
-	// that overlap without a gap starve the writers.
+	// ReadersFirst lets readers in whenever no writer holds the lock, and
+	// those that were refused before the next writer. Readers that overlap
+	// without a gap starve the writers.
 	ReadersFirst Preference = "readers first"
 )
 

@@ -59,7 +59,7 @@ func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 }
 
 // theirTurn reports whether the readers have a turn before the next writer.
-func (w Write) theirTurn(v view) bool { return w.Prefer == Fair && v.turn != compat.NoTTL }
+func (w Write) theirTurn(v view) bool { return w.Prefer != WritersFirst && v.turn != compat.NoTTL }
 
 // refused is the error for a writer that may not come in. It leaves word that it
 // waits: nothing but fairness depends on that, so whether it arrives does not
@@ -113,17 +113,17 @@ func (w Write) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Dura
 	return l, nil
 }
 
-// Release deletes the key if it still holds our token. If readers were refused
-// meanwhile, and the lock is fair, it is their turn.
+// Release deletes the key if it still holds our token. Readers that were
+// refused meanwhile have their turn then, unless writers go first.
 func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	cmds := []compat.Cmd{{"DEL", l.Key}}
-	switch w.Prefer {
-	case WritersFirst:
-		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), grace})
-	case Fair:
+	if w.Prefer != ReadersFirst {
+		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), turn + grace})
+	}
+	if w.Prefer != WritersFirst {
 		// SUNIONSTORE of one set is a RENAME that does not mind if there is none.
-		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), turn + grace},
-			compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)}, compat.Cmd{"EXPIRE", turnOf(l.Key), turn}, compat.Cmd{"DEL", dueOf(l.Key)})
+		cmds = append(cmds, compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)},
+			compat.Cmd{"EXPIRE", turnOf(l.Key), turn}, compat.Cmd{"DEL", dueOf(l.Key)})
 	}
 	replies, err := compat.IfHolds(c, l, cmds...)
 	if err == nil && replies[0] == int64(0) {

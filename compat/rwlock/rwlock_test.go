@@ -1,0 +1,728 @@
+package rwlock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+const ttl = 10 * time.Second
+
+// everywhere runs f on each version that the lock is safe on.
+func everywhere(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
+	for _, v := range oldredis.Versions() {
+		if v == "1.2" || v == "2.0" {
+			continue
+		}
+		t.Run(v, func(t *testing.T) { f(t, oldredis.Run(t, v)) })
+	}
+}
+
+func named(token string) rwlock.Options {
+	return rwlock.Options{Token: func() string { return token }}
+}
+
+func acquire(t *testing.T, s *oldredis.Server, a compat.Algorithm, ttl time.Duration) compat.Lease {
+	t.Helper()
+	l, err := a.Acquire(s.Dial(), s.Now(), "k", ttl)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return l
+}
+
+func refused(t *testing.T, s *oldredis.Server, a compat.Algorithm, want error) error {
+	t.Helper()
+	_, err := a.Acquire(s.Dial(), s.Now(), "k", ttl)
+	if !errors.Is(err, want) {
+		t.Errorf("%T: %v, want %v", a, err, want)
+	}
+	return err
+}
+
+func release(t *testing.T, s *oldredis.Server, a compat.Algorithm, l compat.Lease, want error) {
+	t.Helper()
+	if err := a.Release(s.Dial(), s.Now(), l); !errors.Is(err, want) {
+		t.Errorf("Release: %v, want %v", err, want)
+	}
+}
+
+func do(t *testing.T, s *oldredis.Server, name string, args ...any) any {
+	t.Helper()
+	reply, err := s.Dial().Do(name, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return reply
+}
+
+// Each step, as it goes over the wire.
+func TestWire(t *testing.T) {
+	plain, other := named("me"), named("other")
+	first, wfirst := plain, plain
+	first.Prefer, wfirst.Prefer = rwlock.ReadersFirst, rwlock.WritersFirst
+	full := rwlock.Options{Token: plain.Token, Fence: true, Millis: true, ServerClock: true}
+	over := plain
+	over.Inner = txlock.Guarded{Options: txlock.Options{Token: func() string { return "in" }}}
+	read := func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} }
+	write := func(o rwlock.Options) compat.Algorithm { return rwlock.Write{Options: o} }
+	for _, c := range []struct {
+		name   string
+		before compat.Algorithm // holds it
+		a      compat.Algorithm
+		step   string
+		want   string
+	}{
+		{"a reader comes in", nil, read(plain), "acquire", `
+WATCH k → OK
+GET k → nil
+TTL k → -1
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+MULTI → OK
+ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
+ZADD {k}:readers 1330837577000 r:me → QUEUED
+EXPIRE {k}:readers 86400 → QUEUED
+EXEC → [0 1 1]
+`}, {"by the server's clock, with a number", nil, read(full), "acquire", `
+WATCH k → OK
+GET k → nil
+PTTL k → -1
+PTTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TIME → [1330837567 0]
+MULTI → OK
+ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
+ZADD {k}:readers 1330837577000 r:me → QUEUED
+EXPIRE {k}:readers 86400 → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [0 1 1 1]
+`}, {"a reader is extended", nil, read(plain), "extend", `
+WATCH k → OK
+GET k → nil
+ZSCORE {k}:readers r:me → 1330837577000
+MULTI → OK
+ZADD {k}:readers 1330837587000 r:me → QUEUED
+EXPIRE {k}:readers 86400 → QUEUED
+EXEC → [0 1]
+`}, {"a reader goes", nil, read(plain), "release", `
+ZREM {k}:readers r:me → 1
+ZCARD {k}:readers → 0
+EXISTS {k}:waiting → 0
+`}, {"a reader is refused", write(other), read(plain), "refused", `
+WATCH k → OK
+GET k → w:other
+TTL k → 10
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+UNWATCH → OK
+MULTI → OK
+SADD {k}:due readers → QUEUED
+EXPIRE {k}:due 11 → QUEUED
+EXEC → [1 1]
+`}, {"a writer comes in", nil, write(plain), "acquire", `
+WATCH k {k}:readers → OK
+GET k → nil
+TTL k → -1
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+MULTI → OK
+SETEX k 10 w:me → QUEUED
+DEL {k}:readers → QUEUED
+EXEC → [OK 0]
+`}, {"with a number", nil, write(full), "acquire", `
+WATCH k {k}:readers → OK
+GET k → nil
+PTTL k → -1
+PTTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TIME → [1330837567 0]
+MULTI → OK
+PSETEX k 10000 w:me → QUEUED
+DEL {k}:readers → QUEUED
+INCR {k}:fence → QUEUED
+EXEC → [OK 0 1]
+`}, {"a writer is extended", nil, write(plain), "extend", `
+WATCH k → OK
+GET k → w:me
+MULTI → OK
+EXPIRE k 20 → QUEUED
+EXEC → [1]
+`}, {"a writer goes", nil, write(plain), "release", `
+WATCH k → OK
+GET k → w:me
+MULTI → OK
+DEL k → QUEUED
+EXPIRE {k}:waiting 2 → QUEUED
+SUNIONSTORE {k}:turn {k}:due → QUEUED
+EXPIRE {k}:turn 1 → QUEUED
+DEL {k}:due → QUEUED
+EXEC → [1 0 0 0 0]
+`}, {"a writer goes, readers first", nil, write(first), "release", `
+WATCH k → OK
+GET k → w:me
+MULTI → OK
+DEL k → QUEUED
+SUNIONSTORE {k}:turn {k}:due → QUEUED
+EXPIRE {k}:turn 1 → QUEUED
+DEL {k}:due → QUEUED
+EXEC → [1 0 0 0]
+`}, {"a writer goes, writers first", nil, write(wfirst), "release", `
+WATCH k → OK
+GET k → w:me
+MULTI → OK
+DEL k → QUEUED
+EXPIRE {k}:waiting 2 → QUEUED
+EXEC → [1 0]
+`}, {"a writer is refused", read(other), write(plain), "refused", `
+WATCH k {k}:readers → OK
+GET k → nil
+TTL k → -1
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → [r:other 1330837577000]
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+UNWATCH → OK
+MULTI → OK
+ZREMRANGEBYSCORE {k}:waiting -inf 1330837567000 → QUEUED
+ZADD {k}:waiting 1330837578000 w:me → QUEUED
+EXPIRE {k}:waiting 86400 → QUEUED
+EXEC → [0 1 1]
+`}, {"a writer is refused, readers first", read(other), write(first), "refused", `
+WATCH k {k}:readers → OK
+GET k → nil
+TTL k → -1
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → [r:other 1330837577000]
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+UNWATCH → OK
+`}, {"under an inner lock", nil, read(over), "acquire", `
+WATCH {k}:mutex → OK
+GET {k}:mutex → nil
+MULTI → OK
+SETEX {k}:mutex 5 in → QUEUED
+EXEC → [OK]
+WATCH k → OK
+GET k → nil
+TTL k → -1
+TTL {k}:turn → -1
+ZREVRANGE {k}:readers 0 0 WITHSCORES → []
+ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+MULTI → OK
+ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
+ZADD {k}:readers 1330837577000 r:me → QUEUED
+EXPIRE {k}:readers 86400 → QUEUED
+EXEC → [0 1 1]
+WATCH {k}:mutex → OK
+GET {k}:mutex → in
+MULTI → OK
+DEL {k}:mutex → QUEUED
+EXEC → [1]
+`}} {
+		s := oldredis.Run(t, "2.6")
+		s.Advance(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC).Sub(s.Now()))
+		if c.before != nil {
+			acquire(t, s, c.before, ttl)
+		}
+		var l compat.Lease
+		if c.step == "extend" || c.step == "release" {
+			l = acquire(t, s, c.a, ttl)
+		}
+		conn, got := s.Dial(), s.Record()
+		var err, want error
+		switch c.step {
+		case "acquire":
+			_, err = c.a.Acquire(conn, s.Now(), "k", ttl)
+		case "refused":
+			_, err = c.a.Acquire(conn, s.Now(), "k", ttl)
+			want = compat.ErrHeld
+		case "extend":
+			_, err = c.a.Extend(conn, s.Now(), l, 2*ttl)
+		case "release":
+			err = c.a.Release(conn, s.Now(), l)
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", c.name, err, want)
+		}
+		if got.String() != c.want[1:] {
+			t.Errorf("%s: went over the wire as\n%swant\n%s", c.name, got, c.want[1:])
+		}
+	}
+}
+
+// Readers hold together; a writer keeps everybody out, and is kept out by each.
+func TestWhoExcludesWhom(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{Options: rwlock.Options{Prefer: rwlock.ReadersFirst}}, rwlock.Write{Options: rwlock.Options{Prefer: rwlock.ReadersFirst}}
+		a, b := acquire(t, s, read, ttl), acquire(t, s, read, 2*ttl)
+		var held *compat.HeldError
+		if err := refused(t, s, write, compat.ErrHeld); !errors.As(err, &held) || held.Value != b.Value || !held.Until.Equal(s.Now().Add(2*ttl)) {
+			t.Errorf("refused with %+v, want the reader that stays longest, %q, and its end", held, b.Value)
+		}
+		release(t, s, read, a, nil)
+		refused(t, s, write, compat.ErrHeld)
+		release(t, s, read, b, nil)
+		w := acquire(t, s, write, ttl)
+		if err := refused(t, s, write, compat.ErrHeld); !errors.As(err, &held) || held.Value != w.Value || held.Until.Before(s.Now()) {
+			t.Errorf("refused with %+v, want the writer %q and its end", held, w.Value)
+		}
+		refused(t, s, read, compat.ErrHeld)
+		release(t, s, read, a, compat.ErrLost)
+		release(t, s, write, compat.Lease{Key: "k", Value: a.Value}, compat.ErrLost)
+		refused(t, s, read, compat.ErrHeld)
+		release(t, s, write, w, nil)
+		release(t, s, write, w, compat.ErrLost)
+		acquire(t, s, read, ttl)
+	})
+}
+
+// A reader that dies is in the way until its lease has ended, and no longer;
+// one that lives beside it is not disturbed.
+func TestReaderThatDied(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		acquire(t, s, read, ttl) // and dies
+		lives := acquire(t, s, read, 3*ttl)
+		s.Advance(ttl + time.Second)
+		refused(t, s, write, compat.ErrHeld)
+		lives, err := read.Extend(s.Dial(), s.Now(), lives, ttl)
+		if err != nil {
+			t.Fatalf("the living reader beside the dead one: %v", err)
+		}
+		s.Advance(ttl - time.Millisecond)
+		refused(t, s, write, compat.ErrHeld)
+		s.Advance(time.Millisecond)
+		l := acquire(t, s, write, ttl)
+		if l.How != compat.TakenOver {
+			t.Errorf("a writer after readers that died: %q, want taken over", l.How)
+		}
+		if n := do(t, s, "EXISTS", "{k}:readers"); n != int64(0) {
+			t.Errorf("the writer left the dead readers in the set")
+		}
+		// Its lease ran out: it learns that, and disturbs nobody.
+		release(t, s, read, lives, compat.ErrLost)
+		lives.Until = s.Now().Add(time.Minute) // by a clock that has stopped
+		if _, err := read.Extend(s.Dial(), s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension beside a writer: %v, want ErrLost", err)
+		}
+		release(t, s, write, l, nil)
+		if _, err := read.Extend(s.Dial(), s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension after a writer has been: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A writer that dies is in the way until its key expires.
+func TestWriterThatDied(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		l := acquire(t, s, write, ttl)
+		s.Advance(ttl - time.Millisecond)
+		refused(t, s, read, compat.ErrHeld)
+		refused(t, s, rwlock.Write{Options: rwlock.Options{Prefer: rwlock.ReadersFirst}}, compat.ErrHeld)
+		s.Advance(1001 * time.Millisecond) // whole seconds are ended up to one later
+		acquire(t, s, read, ttl)
+		release(t, s, write, l, compat.ErrLost)
+		l.Until = s.Now().Add(time.Minute)
+		if _, err := write.Extend(s.Dial(), s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension of an expired writer: %v, want ErrLost", err)
+		}
+	})
+}
+
+// An extension sets the end, it does not add to it; and the loss of the lease
+// by one's own clock needs no server.
+func TestExtend(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for _, a := range []compat.Algorithm{rwlock.Read{}, rwlock.Write{}} {
+			l := acquire(t, s, a, 3*ttl)
+			next, err := a.Extend(s.Dial(), s.Now(), l, ttl)
+			if err != nil {
+				t.Fatalf("%T: %v", a, err)
+			}
+			st, err := a.Inspect(s.Dial(), s.Now(), "k")
+			if err != nil || st.Until.After(s.Now().Add(ttl+time.Second)) || st.Value != l.Value {
+				t.Errorf("%T: %+v, %v, after an extension to %v", a, st, err, ttl)
+			}
+			if want := compat.Until(s.Now(), ttl); !next.Until.Equal(want) {
+				t.Errorf("%T: Until %v, want %v", a, next.Until, want)
+			}
+			got := s.Record()
+			if _, err := a.Extend(s.Dial(), next.Until, next, ttl); !errors.Is(err, compat.ErrLost) || got.String() != "" {
+				t.Errorf("%T: an extension at its end: %v and %q, want ErrLost and nothing sent", a, err, got)
+			}
+			release(t, s, a, next, nil)
+		}
+	})
+}
+
+// between is a connection on which others act once, just before the transaction
+// that follows the look at the sets, or at one member.
+type between struct {
+	redis.Conn
+	act    func()
+	looked bool
+}
+
+func (b *between) Send(name string, args ...any) error {
+	b.looked = b.looked || name == "ZREVRANGE" || name == "ZSCORE"
+	if act := b.act; name == "MULTI" && b.looked && act != nil {
+		b.act = nil
+		act()
+	}
+	return b.Conn.Send(name, args...)
+}
+
+// Whoever comes in between a look and the transaction is noticed by it.
+func TestBetweenLookAndExec(t *testing.T) {
+	first := rwlock.Options{Prefer: rwlock.ReadersFirst}
+	read, write := rwlock.Read{Options: first}, rwlock.Write{Options: first}
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		var l compat.Lease
+		c := &between{Conn: s.Dial(), act: func() { l = acquire(t, s, write, ttl) }}
+		if _, err := read.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
+		}
+		release(t, s, write, l, nil)
+		s.Advance(2 * time.Second) // that reader's turn
+		c.act = func() { l = acquire(t, s, read, ttl) }
+		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
+		}
+		release(t, s, read, l, nil)
+		c.act = func() { l = acquire(t, s, write, ttl) }
+		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a writer that another was faster than: %v, want ErrHeld", err)
+		}
+		release(t, s, write, l, nil)
+
+		// A dead reader that is extended by a slow clock of its own, while a
+		// writer is about to sweep it: one of the two, not both.
+		slow := acquire(t, s, read, ttl)
+		told := s.Now()
+		s.Advance(ttl)
+		c.act = func() {
+			if _, err := read.Extend(s.Dial(), told, slow, ttl); err != nil {
+				t.Errorf("the extension that was first: %v", err)
+			}
+		}
+		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a writer whose reader came back: %v, want ErrHeld", err)
+		}
+		slow.Until = s.Now().Add(time.Minute)
+		s.Advance(2 * ttl)
+		c.act = func() { l = acquire(t, s, write, ttl) }
+		if _, err := read.Extend(c, told, slow, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension that the writer was faster than: %v, want ErrLost", err)
+		}
+		if n := do(t, s, "EXISTS", "{k}:readers"); n != int64(0) {
+			t.Error("the swept reader is back beside the writer (rw/extend-resurrects)")
+		}
+	})
+}
+
+// Readers don't abort each other, come they or go, however many they are.
+func TestReadersDontAbortReaders(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read := rwlock.Read{}
+		other := acquire(t, s, read, ttl)
+		churn := func() {
+			release(t, s, read, other, nil)
+			other = acquire(t, s, read, ttl)
+		}
+		l, err := read.Acquire(&between{Conn: s.Dial(), act: churn}, s.Now(), "k", ttl)
+		if err != nil {
+			t.Fatalf("acquire beside a reader that comes and goes: %v", err)
+		}
+		got := s.Record()
+		if _, err := read.Extend(&between{Conn: s.Dial(), act: churn}, s.Now(), l, ttl); err != nil {
+			t.Errorf("extend beside a reader that comes and goes: %v", err)
+		}
+		if n := strings.Count(got.String(), "ZSCORE"); n != 1 {
+			t.Errorf("the extension looked %d times, want once", n)
+		}
+	})
+}
+
+// A writer whose clock is fast takes a living reader for dead; a margin covers
+// what the clocks differ by, and the server's clock does without theirs.
+func TestSkewedSweep(t *testing.T) {
+	const fast = 5 * time.Second
+	for _, c := range []struct {
+		name   string
+		o      rwlock.Options
+		sweeps bool
+	}{
+		{"clients' clocks", rwlock.Options{}, true},
+		{"a margin", rwlock.Options{Margin: fast}, false},
+		{"the server's clock", rwlock.Options{ServerClock: true}, false},
+	} {
+		s := oldredis.Run(t, "2.6")
+		l := acquire(t, s, rwlock.Read{Options: c.o}, ttl)
+		s.Advance(ttl - fast)
+		if !s.Now().Before(l.Until) {
+			t.Fatal("the lease is over, nothing is shown")
+		}
+		_, err := rwlock.Write{Options: c.o}.Acquire(s.Dial(), s.Now().Add(fast), "k", ttl)
+		if swept := err == nil; swept != c.sweeps {
+			t.Errorf("by %s: a writer that is fast by %v: %v", c.name, fast, err)
+		}
+		s.Advance(fast)
+		if _, err := (rwlock.Write{Options: c.o}).Acquire(s.Dial(), s.Now().Add(c.o.Margin), "k", ttl); !c.sweeps && err != nil {
+			t.Errorf("by %s: a writer after the lease: %v", c.name, err)
+		}
+	}
+}
+
+// A reader does not sweep what may be alive by another's clock, and does sweep
+// what has long been dead: the set does not grow where nobody writes.
+func TestReadersSweep(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for range 5 {
+			acquire(t, s, rwlock.Read{}, ttl) // and dies
+		}
+		s.Advance(ttl + 59*time.Second)
+		acquire(t, s, rwlock.Read{}, ttl)
+		if n := do(t, s, "ZCARD", "{k}:readers"); n != int64(6) {
+			t.Errorf("%v members, want 6: five that have been dead for less than a minute", n)
+		}
+		s.Advance(time.Second)
+		acquire(t, s, rwlock.Read{}, ttl)
+		if n := do(t, s, "ZCARD", "{k}:readers"); n != int64(2) {
+			t.Errorf("%v members, want the 2 living", n)
+		}
+	})
+}
+
+// Nothing stays: neither of a lock that was given back, nor, after a day, of a
+// fleet that crashed at the worst moment.
+func TestNothingStays(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		release(t, s, read, acquire(t, s, read, ttl), nil)
+		release(t, s, write, acquire(t, s, write, ttl), nil)
+		if n := do(t, s, "DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys after both were given back: %v", n, do(t, s, "KEYS", "*"))
+		}
+		acquire(t, s, read, ttl)
+		refused(t, s, write, compat.ErrHeld)
+		refused(t, s, read, compat.ErrHeld)
+		s.Advance(2 * ttl)
+		acquire(t, s, write, ttl)
+		refused(t, s, read, compat.ErrHeld)
+		refused(t, s, write, compat.ErrHeld)
+		s.Advance(24*time.Hour + time.Second)
+		if n := do(t, s, "DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys a day after a crash: %v", n, do(t, s, "KEYS", "*"))
+		}
+	})
+}
+
+// Fences grow through readers and writers alike, and a lease that is adopted
+// draws a new one.
+func TestFence(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		o := rwlock.Options{Fence: true}
+		last := int64(0)
+		for _, a := range []compat.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}, rwlock.Read{Options: o}} {
+			l := acquire(t, s, a, ttl)
+			adopted := l
+			adopted.Fence = 0
+			next, err := a.Extend(s.Dial(), s.Now(), adopted, ttl)
+			if err != nil || l.Fence <= last || next.Fence <= l.Fence {
+				t.Errorf("%T: fences %d, %d after %d, %v", a, l.Fence, next.Fence, last, err)
+			}
+			if again, err := a.Extend(s.Dial(), s.Now(), next, ttl); err != nil || again.Fence != next.Fence {
+				t.Errorf("%T: fence %d after an extension, was %d, %v", a, again.Fence, next.Fence, err)
+			}
+			last = next.Fence
+			release(t, s, a, next, nil)
+		}
+	})
+}
+
+// A client that would wait for itself is told so, at once and by the Locker too.
+func TestUpgrade(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		as := func(name string) rwlock.Options { return rwlock.Options{Client: name, Prefer: rwlock.ReadersFirst} }
+		acquire(t, s, rwlock.Read{Options: as("a:b")}, 2*ttl)
+		l := acquire(t, s, rwlock.Read{Options: as("a")}, ttl)
+		before := do(t, s, "KEYS", "*")
+		err := refused(t, s, rwlock.Write{Options: as("a")}, rwlock.ErrUpgrade)
+		if errors.Is(err, compat.ErrHeld) || !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%v, want an error that nobody waits for", err)
+		}
+		if after := do(t, s, "KEYS", "*"); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("a refused upgrade left %s, before %s", after, before)
+		}
+		m := clock.NewMock()
+		m.Set(s.Now())
+		if _, err := compat.New(s, rwlock.Write{Options: as("a")}, compat.Options{Clock: m}).Lock(t.Context(), "k", ttl); !errors.Is(err, rwlock.ErrUpgrade) {
+			t.Errorf("Lock: %v, want ErrUpgrade", err)
+		}
+		for _, another := range []string{"", "b", "a:"} {
+			if err := refused(t, s, rwlock.Write{Options: as(another)}, compat.ErrHeld); errors.Is(err, rwlock.ErrUpgrade) {
+				t.Errorf("%q is taken for a: %v", another, err)
+			}
+		}
+		release(t, s, rwlock.Read{Options: as("a")}, l, nil)
+		refused(t, s, rwlock.Write{Options: as("a")}, compat.ErrHeld) // by a:b
+
+		s.Advance(2 * ttl)
+		acquire(t, s, rwlock.Write{Options: as("a")}, ttl)
+		refused(t, s, rwlock.Read{Options: as("a")}, rwlock.ErrDowngrade)
+		refused(t, s, rwlock.Read{Options: as("b")}, compat.ErrHeld)
+	})
+}
+
+// What the arguments can't make is refused before anything is sent.
+func TestInvalid(t *testing.T) {
+	for _, c := range []struct {
+		a   compat.Algorithm
+		ttl time.Duration
+	}{
+		{rwlock.Read{}, 500 * time.Microsecond}, {rwlock.Read{}, 24*time.Hour + 1}, {rwlock.Write{}, 999 * time.Millisecond},
+		{rwlock.Write{Options: rwlock.Options{Millis: true}}, 500 * time.Microsecond},
+	} {
+		s := oldredis.Run(t, "2.6")
+		got := s.Record()
+		_, err := c.a.Acquire(s.Dial(), s.Now(), "k", c.ttl)
+		_, extending := c.a.Extend(s.Dial(), s.Now(), compat.Lease{Key: "k", Value: "v", Until: s.Now().Add(ttl)}, c.ttl)
+		if !errors.Is(err, compat.ErrInvalid) || !errors.Is(extending, compat.ErrInvalid) || got.String() != "" {
+			t.Errorf("%T for %v: %v, %v; sent %q", c.a, c.ttl, err, extending, got)
+		}
+	}
+}
+
+// Keys of another kind are left as they are, and named.
+func TestForeign(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		for _, key := range []string{"k", "{k}:readers"} {
+			do(t, s, "RPUSH", key, "x")
+			c := s.Dial()
+			for _, a := range []compat.Algorithm{read, write} {
+				refused(t, s, a, compat.ErrForeign)
+				if _, err := a.Inspect(c, s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+					t.Errorf("%T: Inspect: %v, want ErrForeign", a, err)
+				}
+			}
+			l := compat.Lease{Key: "k", Value: "r:x", Until: s.Now().Add(ttl)}
+			if _, err := read.Extend(c, s.Now(), l, ttl); !errors.Is(err, compat.ErrForeign) {
+				t.Errorf("Extend with a list at %s: %v, want ErrForeign", key, err)
+			}
+			if n := do(t, s, "LLEN", key); n != int64(1) {
+				t.Errorf("the list at %s has changed", key)
+			}
+			do(t, s, "DEL", key)
+		}
+	})
+}
+
+// A plain lock on the key is a writer to readers and writers.
+func TestPlainLockOnTheKey(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		plain := acquire(t, s, txlock.Guarded{}, ttl)
+		refused(t, s, rwlock.Read{}, compat.ErrHeld)
+		refused(t, s, rwlock.Write{}, compat.ErrHeld)
+		release(t, s, txlock.Guarded{}, plain, nil)
+	})
+}
+
+// Inspect shows who holds the key and who waits, each in its own way.
+func TestInspect(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		see := func(a compat.Algorithm, status compat.Status, format string, holders ...string) compat.State {
+			t.Helper()
+			st, err := a.Inspect(s.Dial(), s.Now(), "k")
+			var got []string
+			for _, h := range st.Holders {
+				got = append(got, h.Value)
+			}
+			if err != nil || st.Status != status || st.Format != format || fmt.Sprint(got) != fmt.Sprint(holders) {
+				t.Errorf("%T sees %s, %q, %v, %v; want %s, %q, %v", a, st.Status, st.Format, got, err, status, format, holders)
+			}
+			return st
+		}
+		see(read, compat.StatusFree, "")
+		see(write, compat.StatusFree, "")
+		a, b := acquire(t, s, read, 2*ttl), acquire(t, s, read, ttl)
+		st := see(read, compat.StatusHeld, "2 readers", a.Value, b.Value)
+		if st.Value != a.Value || !st.Until.Equal(s.Now().Add(2*ttl)) || st.Clock != "clients" || !st.Holds(b.Value) {
+			t.Errorf("%+v, want %q until its end", st, a.Value)
+		}
+		refused(t, s, write, compat.ErrHeld)
+		see(write, compat.StatusHeld, "2 readers, 1 writer waiting", a.Value, b.Value)
+		release(t, s, read, a, nil)
+		release(t, s, read, b, nil)
+		see(write, compat.StatusFree, "1 writer waiting")
+		see(read, compat.StatusHeld, "1 writer waiting")
+		l := acquire(t, s, write, ttl)
+		st = see(read, compat.StatusHeld, "writer", l.Value)
+		if st.Clock != "server" || st.TTL <= 0 {
+			t.Errorf("%+v, want a TTL of the server's", st)
+		}
+		refused(t, s, read, compat.ErrHeld)
+		release(t, s, write, l, nil)
+		see(write, compat.StatusHeld, "the readers' turn")
+		see(read, compat.StatusFree, "")
+		b = acquire(t, s, read, ttl)
+		s.Advance(ttl)
+		see(write, compat.StatusDead, "0 readers", b.Value)
+		do(t, s, "SET", "k", "by hand")
+		see(write, compat.StatusEndless, "writer", "by hand", b.Value)
+	})
+}
+
+// The inner lock is held around an acquisition and not after it, whatever
+// becomes of that; nothing rests on it.
+func TestInner(t *testing.T) {
+	for _, inner := range []compat.Algorithm{getsetlock.Classic{}, getsetlock.Guarded{}, txlock.Classic{}, txlock.Guarded{}} {
+		everywhere(t, func(t *testing.T, s *oldredis.Server) {
+			o := rwlock.Options{Inner: inner, Prefer: rwlock.ReadersFirst}
+			read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
+			free := func() {
+				t.Helper()
+				if n := do(t, s, "EXISTS", "{k}:mutex"); n != int64(0) {
+					t.Errorf("%T is still held", inner)
+				}
+			}
+			l := acquire(t, s, read, ttl)
+			free()
+			refused(t, s, write, compat.ErrHeld)
+			free()
+			release(t, s, read, l, nil)
+
+			// Its lease runs out in the middle, and another comes in.
+			c := &between{Conn: s.Dial(), act: func() {
+				s.Advance(7 * time.Second)
+				l = acquire(t, s, write, 2*ttl)
+			}}
+			if _, err := read.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%T: a reader that slept through its inner lock: %v, want ErrHeld", inner, err)
+			}
+			release(t, s, write, l, nil)
+
+			if _, err := inner.Acquire(s.Dial(), s.Now(), "{k}:mutex", ttl); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, s, read, compat.ErrHeld)
+			refused(t, s, write, compat.ErrHeld)
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package rwlock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+)
+
+// A player wants the lock from some moment on, holds it for a while and goes. It
+// waits as the Locker does: after a refusal it looks, twice a second, and asks
+// again when what it sees is free or dead.
+type player struct {
+	a       compat.Algorithm
+	from    time.Time
+	work    time.Duration
+	looking bool
+	next    time.Time
+	lease   compat.Lease
+	got     time.Time
+	gone    bool
+}
+
+// step has the player do what is due at now.
+func (p *player) step(t *testing.T, s *oldredis.Server) {
+	now := s.Now()
+	switch {
+	case p.gone || now.Before(p.from):
+		return
+	case !p.got.IsZero():
+		if !now.Before(p.got.Add(p.work)) {
+			release(t, s, p.a, p.lease, nil)
+			p.gone = true
+		}
+		return
+	case now.Before(p.next):
+		return
+	}
+	if p.next = now.Add(500 * time.Millisecond); p.looking {
+		st, err := p.a.Inspect(s.Dial(), now, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Status == compat.StatusHeld {
+			return
+		}
+	}
+	l, err := p.a.Acquire(s.Dial(), now, "k", ttl)
+	switch {
+	case err == nil:
+		p.lease, p.got = l, now
+	case errors.Is(err, compat.ErrHeld):
+		p.looking = true
+	default:
+		t.Fatal(err)
+	}
+}
+
+// play lets d pass.
+func play(t *testing.T, s *oldredis.Server, d time.Duration, players []*player) {
+	for end := s.Now().Add(d); s.Now().Before(end); s.Advance(100 * time.Millisecond) {
+		for _, p := range players {
+			p.step(t, s)
+		}
+		alone, together := 0, 0
+		for _, p := range players {
+			if _, writes := p.a.(rwlock.Write); !p.got.IsZero() && !p.gone && writes {
+				alone++
+			} else if !p.got.IsZero() && !p.gone {
+				together++
+			}
+		}
+		if alone > 1 || alone == 1 && together > 0 {
+			t.Fatalf("at %v %d writers and %d readers are in", s.Now(), alone, together)
+		}
+	}
+}
+
+// Beside a stream of readers, each of whom stays for 3 s and one of whom comes
+// every second, a writer gets in; only with ReadersFirst it starves. Beside a
+// stream of writers a reader does; only with WritersFirst it starves.
+func TestNobodyStarves(t *testing.T) {
+	for _, c := range []struct {
+		prefer         rwlock.Preference
+		writer, reader bool // gets in
+	}{
+		{rwlock.Fair, true, true}, {rwlock.WritersFirst, true, false}, {rwlock.ReadersFirst, false, true},
+	} {
+		t.Run(string(c.prefer), func(t *testing.T) {
+			o := rwlock.Options{Prefer: c.prefer}
+			read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
+			// How long one waits: until all who are in have gone, a second's turn of
+			// the others and their stay, and a look more.
+			const longest = 3*time.Second + 2*time.Second + 3*time.Second + time.Second
+			everywhere(t, func(t *testing.T, s *oldredis.Server) {
+				t.Parallel()
+				start := s.Now()
+				one := &player{a: write, from: start.Add(5 * time.Second), work: time.Second}
+				players := []*player{one}
+				for i := range 30 {
+					players = append(players, &player{a: read, from: start.Add(time.Duration(i) * time.Second), work: 3 * time.Second})
+				}
+				play(t, s, 30*time.Second, players)
+				served(t, "the writer", one, c.writer, longest)
+			})
+			everywhere(t, func(t *testing.T, s *oldredis.Server) {
+				t.Parallel()
+				start := s.Now()
+				one := &player{a: read, from: start.Add(5 * time.Second), work: time.Second}
+				players := []*player{one}
+				for range 10 { // all at once: whenever one goes others wait
+					players = append(players, &player{a: write, from: start, work: 3 * time.Second})
+				}
+				play(t, s, 30*time.Second, players)
+				served(t, "the reader", one, c.reader, longest)
+			})
+		})
+	}
+}
+
+func served(t *testing.T, who string, p *player, want bool, longest time.Duration) {
+	t.Helper()
+	switch {
+	case want && p.got.IsZero():
+		t.Errorf("%s starved", who)
+	case want && p.got.Sub(p.from) > longest:
+		t.Errorf("%s waited for %v, want %v at most", who, p.got.Sub(p.from), longest)
+	case !want && !p.got.IsZero():
+		t.Errorf("%s got in after %v, although the others go first", who, p.got.Sub(p.from))
+	}
+}
+
+// A fair lock between both lets many of both in.
+func TestFairUnderBoth(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		start := s.Now()
+		var players []*player
+		for i := range 60 {
+			at := start.Add(time.Duration(i) * 500 * time.Millisecond)
+			players = append(players, &player{a: rwlock.Read{}, from: at, work: time.Second}, &player{a: rwlock.Write{}, from: at, work: time.Second})
+		}
+		play(t, s, time.Minute, players)
+		var in [2]int
+		for i, p := range players {
+			if !p.got.IsZero() {
+				in[i%2]++
+			}
+		}
+		if in[0] < 30 || in[1] < 10 {
+			t.Errorf("%d of 60 readers and %d of 60 writers got in within a minute", in[0], in[1])
+		}
+	})
+}
+
+// The word of a writer that waited ends with it: a second after the last reader
+// has gone if it has given up, and at its own end if nobody goes.
+func TestWriterThatGaveUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		l := acquire(t, s, read, 10*ttl)
+		refused(t, s, write, compat.ErrHeld) // and is never heard of again
+		refused(t, s, read, compat.ErrHeld)
+		release(t, s, read, l, nil)
+		refused(t, s, read, compat.ErrHeld) // it may be about to come
+		s.Advance(2 * time.Second)
+		l = acquire(t, s, read, 10*ttl)
+
+		refused(t, s, rwlock.Write{}, compat.ErrHeld)
+		s.Advance(ttl)
+		refused(t, s, read, compat.ErrHeld)
+		s.Advance(9*ttl + time.Second) // the first reader has died as well
+		acquire(t, s, read, ttl)
+	})
+}
+
+// Of two writers that wait one takes its own word with it, and leaves the
+// other's: new readers go on waiting.
+func TestTwoWritersWait(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		o := rwlock.Options{Prefer: rwlock.WritersFirst}
+		read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
+		l := acquire(t, s, read, ttl)
+		refused(t, s, write, compat.ErrHeld)
+		refused(t, s, write, compat.ErrHeld)
+		release(t, s, read, l, nil)
+		w := acquire(t, s, write, ttl)
+		s.Advance(5 * time.Second)
+		release(t, s, write, w, nil)
+		refused(t, s, read, compat.ErrHeld)
+		w = acquire(t, s, write, ttl)
+		release(t, s, write, w, nil)
+		acquire(t, s, read, ttl)
+	})
+}
+
+// Without readers that were refused a writer leaves no turn to anybody.
+func TestNoTurnForNobody(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		write := rwlock.Write{}
+		for range 3 {
+			release(t, s, write, acquire(t, s, write, ttl), nil)
+		}
+		l := acquire(t, s, write, ttl)
+		refused(t, s, rwlock.Read{}, compat.ErrHeld)
+		release(t, s, write, l, nil)
+		refused(t, s, write, compat.ErrHeld)
+		s.Advance(2 * time.Second)
+		acquire(t, s, write, ttl)
+	})
+}

@@ -1,0 +1,442 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// fleets are those that an extension is different for: tokens stay, stamps
+// change.
+var fleets = map[string][]member{"of five ages": fleet, "of stamps": stamps}
+
+// A majority extends a lease; the others follow when they can.
+func TestExtendByMajority(t *testing.T) {
+	for name, members := range fleets {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, members)
+			q, wires := w.quorum(redlock.Options{})
+			first := w.acquire(q, "job")
+			w.clock.Add(5 * time.Second)
+			wires[0].cut()
+			wires[3].cut()
+			l, err := q.Extend(background, w.clock.Now, first, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := w.clock.Now().Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+				t.Errorf("Until %v, want %v", l.Until, want)
+			}
+			wires[0].mend() // in time: the part that was left behind follows
+			wires[3].mend()
+			if l, err = q.Extend(background, w.clock.Now, l, 2*ttl); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Add(ttl)
+			w.wantHeld("job", "xxxxx")
+			if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
+				t.Errorf("Value %q, want what the servers hold: %q", got, want)
+			}
+			if err := q.Release(background, w.clock.Now, l); err != nil {
+				t.Error(err)
+			}
+			w.wantHeld("job", "-----")
+		})
+	}
+}
+
+// An extension that reaches too few leaves the lease as it is, and what it did
+// change is known: the next one, or the release, finds the new values.
+func TestExtendByTooFew(t *testing.T) {
+	for name, members := range fleets {
+		for _, f := range []fate{lost, unanswered} {
+			t.Run(fmt.Sprint(name, f), func(t *testing.T) {
+				w := newWorld(t, members)
+				q, wires := w.quorum(redlock.Options{})
+				k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+				lock, err := k.TryLock(background, "job", ttl)
+				if err != nil {
+					t.Fatal(err)
+				}
+				until := lock.Until()
+				for try := range 3 {
+					w.clock.Add(time.Second)
+					for _, x := range wires[2:] { // dies with our request, which may have run
+						x.set(func(w *wire) {
+							w.fate = func(write string) fate {
+								if strings.Contains(write, "EXEC") || strings.Contains(write, "EVAL") {
+									w.down = syscall.ECONNREFUSED
+									return f
+								}
+								return arrives
+							}
+						})
+					}
+					err = lock.Extend(background, ttl)
+					if err == nil || errors.Is(err, compat.ErrLost) || !errors.Is(err, compat.ErrUnknown) {
+						t.Fatalf("try %d: two extended, three unknown: %v, want ErrUnknown", try, err)
+					}
+					for _, x := range wires {
+						x.cut()
+					}
+					if err := lock.Extend(background, ttl); err == nil || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrUnknown) {
+						t.Fatalf("try %d: nobody answers: %v, want a definite error, and not lost", try, err)
+					}
+					for _, x := range wires {
+						x.mend()
+					}
+				}
+				if lock.Context().Err() != nil || !lock.Until().Equal(until) {
+					t.Errorf("Until %v, want %v as before", lock.Until(), until)
+				}
+				w.wantHeld("job", "xxxxx")
+				if err := lock.Extend(background, ttl); err != nil {
+					t.Errorf("all answer again: %v", err)
+				}
+				if got, want := lock.Token(), strings.Join(w.values("job"), ","); got != want {
+					t.Errorf("Token %q, want what the servers hold: %q", got, want)
+				}
+				if err := lock.Release(background); err != nil {
+					t.Error(err)
+				}
+				w.wantHeld("job", "-----")
+			})
+		}
+	}
+}
+
+// The same, and released without another extension.
+func TestReleaseAfterTooFew(t *testing.T) {
+	w := newWorld(t, stamps)
+	q, wires := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	w.clock.Add(time.Second)
+	for _, x := range wires[2:] {
+		x.cut()
+	}
+	if _, err := q.Extend(background, w.clock.Now, l, ttl); err == nil {
+		t.Fatal("extended by two of five")
+	}
+	for _, x := range wires {
+		x.mend()
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "-----")
+}
+
+// When a majority has forgotten the lease it is lost, and what is left of it is
+// given back.
+func TestExtendLost(t *testing.T) {
+	for name, members := range fleets {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, members)
+			q, _ := w.quorum(redlock.Options{})
+			k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+			lock, err := k.TryLock(background, "job", ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.servers[0].FlushAll()
+			w.servers[4].FlushAll()
+			if err := lock.Extend(background, ttl); err != nil {
+				t.Fatalf("two of five have forgotten: %v", err)
+			}
+			w.wantHeld("job", "-xxx-")
+			w.servers[2].FlushAll()
+			if err := lock.Extend(background, ttl); !errors.Is(err, compat.ErrLost) || lock.Context().Err() == nil {
+				t.Errorf("three of five have forgotten: %v, want ErrLost and the end of the context", err)
+			}
+			w.wantHeld("job", "-----")
+			if err := lock.Release(background); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("Release: %v, want ErrLost", err)
+			}
+		})
+	}
+}
+
+// To shorten a lease is all or nothing: what some servers end sooner can't be
+// believed until its old end.
+func TestShortenByTooFew(t *testing.T) {
+	w := newWorld(t, fleet)
+	q, wires := w.quorum(redlock.Options{})
+	l, err := q.Acquire(background, w.clock.Now, "job", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range wires[:3] {
+		x.cut()
+	}
+	if _, err := q.Extend(background, w.clock.Now, l, ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("shortened on two of five: %v, want ErrLost", err)
+	}
+	w.wantHeld("job", "xxx--")
+}
+
+// A release is done when others can have a majority. It is lost when no
+// majority was ours, and unknown when too few servers say.
+func TestRelease(t *testing.T) {
+	for _, test := range []struct {
+		cut, flush []int
+		want       error
+		left       string
+	}{
+		{nil, nil, nil, "-----"},
+		{[]int{1, 4}, nil, nil, "-x--x"},
+		{[]int{1, 2, 4}, nil, compat.ErrUnknown, "-xx-x"},
+		{nil, []int{0, 1}, nil, "-----"},
+		{nil, []int{0, 1, 2}, compat.ErrLost, "-----"},
+		{[]int{3, 4}, []int{0}, nil, "---xx"},
+		{[]int{4}, []int{0, 1, 2}, compat.ErrLost, "----x"},
+	} {
+		w := newWorld(t, fleet)
+		q, wires := w.quorum(redlock.Options{})
+		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		lock, err := k.TryLock(background, "job", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range test.cut {
+			wires[i].cut()
+		}
+		for _, i := range test.flush {
+			w.servers[i].FlushAll()
+		}
+		if err := lock.Release(background); !errors.Is(err, test.want) || err != nil && !errors.As(err, new(*redlock.Error)) {
+			t.Errorf("%v are away, %v have forgotten: %v, want %v", test.cut, test.flush, err, test.want)
+		}
+		w.wantHeld("job", test.left)
+		for _, x := range wires {
+			x.mend()
+		}
+		if errors.Is(test.want, compat.ErrUnknown) {
+			if err := lock.Release(background); err != nil {
+				t.Errorf("Release once more: %v", err)
+			}
+			w.wantHeld("job", "-----")
+		}
+	}
+}
+
+// A lost message of a release costs nothing either.
+func TestReleaseLostAtOne(t *testing.T) {
+	for _, f := range []fate{lost, unanswered} {
+		w := newWorld(t, fleet)
+		q, wires := w.quorum(redlock.Options{})
+		l := w.acquire(q, "job")
+		once := true
+		wires[3].set(func(w *wire) {
+			w.fate = func(write string) fate {
+				if once && strings.Contains(write, "EXEC") {
+					once = false
+					return f
+				}
+				return arrives
+			}
+		})
+		if err := q.Release(background, w.clock.Now, l); err != nil {
+			t.Error(err)
+		}
+		w.wantHeld("job", "-----")
+	}
+}
+
+// A handle is enough for another process with the same list, as long as a
+// majority says so.
+func TestHandle(t *testing.T) {
+	for name, members := range fleets {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, members)
+			q, wires := w.quorum(redlock.Options{})
+			wires[1].cut()
+			lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := compat.ParseHandle(lock.Handle().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			there, wires := w.quorum(redlock.Options{})
+			k := compat.NewLocker(there, compat.Options{Clock: w.clock})
+			wires[0].cut()
+			adopted, err := k.AdoptHandle(background, h, 2*ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := adopted.Extend(background, 2*ttl); err != nil {
+				t.Error(err)
+			}
+			wires[4].cut()
+			_, err = k.AdoptHandle(background, adopted.Handle(), ttl)
+			if err == nil || errors.Is(err, compat.ErrLost) || !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("two of five answer: %v, want that too few do", err)
+			}
+			wires[0].mend()
+			wires[4].mend()
+			if err := k.ReleaseHandle(background, adopted.Handle()); err != nil {
+				t.Error(err)
+			}
+			w.wantHeld("job", "-----")
+			if _, err := k.AdoptHandle(background, h, ttl); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("after the release: %v, want ErrLost", err)
+			}
+
+			three, _ := (&world{t: t, clock: w.clock, members: members[:3], servers: w.servers[:3]}).quorum(redlock.Options{})
+			_, err = compat.NewLocker(three, compat.Options{Clock: w.clock}).AdoptHandle(background, h, ttl)
+			if !errors.Is(err, compat.ErrLost) || !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("by a quorum of three: %v, want ErrLost and ErrInvalid", err)
+			}
+		})
+	}
+}
+
+// Clients that give all servers one token have it said once.
+func TestOneToken(t *testing.T) {
+	one := setlock.Options{Token: func() string { return "host,7*" }}
+	w := newWorld(t, []member{{"7.0", setlock.Lua{Options: one}}, {"7.0", setlock.Watched{Options: one}}, {"7.0", setlock.Lua{Options: one}}})
+	q, _ := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	if want := "*host%2c7%2a"; l.Value != want {
+		t.Errorf("Value %q, want %q", l.Value, want)
+	}
+	if l, err := q.Extend(background, w.clock.Now, l, ttl); err != nil || l.Value != "*host%2c7%2a" {
+		t.Errorf("Extend: %q, %v", l.Value, err)
+	}
+	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Value != l.Value || len(st.Holders) != 3 || st.Holders[1].Value != "host,7*" {
+		t.Errorf("Inspect: %+v, %v", st, err)
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "---")
+}
+
+// Inspect says what an attempt would meet.
+func TestInspect(t *testing.T) {
+	classic := txlock.Classic{}
+	for _, test := range []struct {
+		name   string
+		setUp  func(w *world, q *redlock.Quorum, wires []*wire)
+		status compat.Status
+		votes  int
+		ends   bool
+	}{
+		{"nothing", func(*world, *redlock.Quorum, []*wire) {}, compat.StatusFree, 0, false},
+		{"a lock", func(w *world, q *redlock.Quorum, _ []*wire) { w.acquire(q, "job") }, compat.StatusHeld, 5, true},
+		{"a lock, two away", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.acquire(q, "job")
+			wires[0].cut()
+			wires[2].cut()
+		}, compat.StatusHeld, 3, true},
+		{"left on two", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.do(1, "SETEX", "job", 100, "x")
+			w.do(2, "SETEX", "job", 100, "y")
+		}, compat.StatusDead, 2, false},
+		{"left on two, one away", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.do(1, "SETEX", "job", 100, "x")
+			w.do(2, "SETEX", "job", 50, "y")
+			wires[0].cut()
+		}, compat.StatusHeld, 2, true},
+		{"left on two, two away", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.do(1, "SETEX", "job", 100, "x")
+			w.do(2, "SETEX", "job", 50, "y")
+			wires[0].cut()
+			wires[3].cut()
+		}, compat.StatusHeld, 2, true},
+		{"without an end on two", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.acquire(q, "job")
+			w.do(1, "PERSIST", "job")
+			w.do(2, "PERSIST", "job")
+		}, compat.StatusHeld, 5, true},
+		{"without an end on three", func(w *world, q *redlock.Quorum, wires []*wire) {
+			w.acquire(q, "job")
+			for i := range 3 {
+				w.do(i, "PERSIST", "job")
+			}
+		}, compat.StatusEndless, 5, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, slices.Repeat([]member{{"2.4", classic}}, 5))
+			q, wires := w.quorum(redlock.Options{})
+			test.setUp(w, q, wires)
+			st, err := q.Inspect(background, w.clock.Now, "job")
+			if err != nil || st.Status != test.status || len(st.Holders) != test.votes || st.Until.IsZero() == test.ends {
+				t.Errorf("%+v, %v; want %s, %d votes", st, err, test.status, test.votes)
+			}
+		})
+	}
+	w := newWorld(t, slices.Repeat([]member{{"2.4", getsetlock.Guarded{}}}, 3))
+	q, _ := w.quorum(redlock.Options{})
+	w.do(0, "SET", "job", "not a time")
+	w.do(1, "SET", "job", "nor this")
+	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Status != compat.StatusForeign {
+		t.Errorf("two of three are no locks: %+v, %v; want foreign", st, err)
+	}
+}
+
+// Keys that were left without an end on a majority are given one, after a whole
+// ttl, as on one server.
+func TestRepair(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{{"2.4", txlock.Classic{}}}, 3))
+	for i := range 3 {
+		w.do(i, "SETNX", "job", fmt.Sprintf("%032x", i)) // and its client died
+	}
+	q, _ := w.quorum(redlock.Options{})
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+	done := make(chan error)
+	go func() {
+		_, err := k.Lock(background, "job", ttl)
+		done <- err
+	}()
+	start := w.clock.Now()
+	for w.clock.Since(start) < time.Hour {
+		select {
+		case err := <-done:
+			if took := w.clock.Since(start); err != nil || took < 2*ttl {
+				t.Errorf("%v, after %v; want a lock after a ttl to watch and one to end", err, took)
+			}
+			return
+		default:
+			w.clock.Add(50 * time.Millisecond)
+		}
+	}
+	t.Fatal("an hour has passed")
+}
+
+// A server that forgets votes twice: with another whose vote was free, that is
+// a second majority (any/restart-forgets). The lock can't prevent it; the test
+// says that it is so.
+func TestRestartForgets(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	a, wires := w.quorum(redlock.Options{})
+	wires[2].cut()
+	first := w.acquire(a, "job")
+	w.servers[1].FlushAll()
+	b, _ := w.quorum(redlock.Options{})
+	second := w.acquire(b, "job")
+	if now := w.clock.Now(); !now.Before(first.Until) || !now.Before(second.Until) {
+		t.Error("one of the two has ended")
+	}
+	if _, err := a.Extend(background, w.clock.Now, first, ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("the first learns of it with its next extension: %v, want ErrLost", err)
+	}
+	if st, err := b.Inspect(background, w.clock.Now, "job"); err != nil || st.Status != compat.StatusHeld {
+		t.Errorf("%+v, %v; want held by the second", st, err)
+	}
+	if _, err := b.Extend(background, w.clock.Now, second, ttl); err != nil {
+		t.Error(err)
+	}
+}

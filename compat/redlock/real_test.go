@@ -1,0 +1,199 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+)
+
+// clients work through a quorum of real servers: each takes the lock, stands in
+// the section for a moment, and gives it back, until it is stopped.
+type clients struct {
+	inside   atomic.Int32
+	counter  int // guarded by the lock alone
+	had      atomic.Int64
+	overlaps atomic.Int64
+
+	mu     sync.Mutex
+	failed []error // what attempts ended with, other than a lock
+}
+
+func (c *clients) work(ctx context.Context, t *testing.T, k *compat.Locker, lease time.Duration) {
+	for ctx.Err() == nil {
+		lock, err := k.Lock(ctx, "section", lease)
+		if err != nil {
+			c.mu.Lock()
+			c.failed = append(c.failed, err)
+			c.mu.Unlock()
+			continue
+		}
+		c.had.Add(1)
+		if c.inside.Add(1) != 1 {
+			c.overlaps.Add(1)
+		}
+		seen := c.counter
+		for range 10 {
+			runtime.Gosched()
+		}
+		c.counter = seen + 1
+		c.inside.Add(-1)
+		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, compat.ErrLost) && !errors.Is(err, compat.ErrUnknown) {
+			t.Errorf("Release: %v", err)
+		}
+	}
+}
+
+// failures empties the list of what attempts ended with.
+func (c *clients) failures() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.failed
+	c.failed = nil
+	return all
+}
+
+// further waits until the clients have had the lock n times more.
+func (c *clients) further(t *testing.T, n int64) {
+	t.Helper()
+	target := c.had.Load() + n
+	eventually(t, func() bool { return c.had.Load() >= target })
+}
+
+// Five real servers. Two are killed: all goes on. One more stands still: nobody
+// has the lock any more, whoever held it learns so in time, and the errors say
+// what each server did. It goes on: so does all. Nobody ever overlaps.
+func TestServersDie(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	var servers []*realredis.Server
+	for range 5 {
+		servers = append(servers, realredis.Run(t))
+	}
+	client := func() *compat.Locker {
+		var backends []compat.Backend
+		for _, s := range servers {
+			backends = append(backends, compat.NewBackend(conformance.Dial(t, s.Addr), setlock.Lua{}))
+		}
+		return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond})
+	}
+	var c clients
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 6 {
+		k := client()
+		wg.Go(func() { c.work(ctx, t, k, lease) })
+	}
+	c.further(t, 50)
+	servers[0].Kill()
+	c.further(t, 20)
+	servers[3].Kill()
+	c.further(t, 20)
+
+	// One holds, renewing, and another waits, while the third server of five goes.
+	holder, waiter := client(), client()
+	var holding atomic.Bool
+	inside, ended := make(chan struct{}), make(chan error, 1)
+	wg.Go(func() {
+		ended <- holder.Do(context.Background(), "held", lease, func(held context.Context) error {
+			holding.Store(true)
+			close(inside)
+			<-held.Done()
+			holding.Store(false)
+			return context.Cause(held)
+		})
+	})
+	<-inside
+	wg.Go(func() {
+		for { // Lock gives up when no majority has answered for a whole lease
+			if lock, err := waiter.Lock(context.Background(), "held", lease); err == nil {
+				if holding.Load() {
+					c.overlaps.Add(1)
+				}
+				lock.Release(context.Background()) //nolint:errcheck // it was had, that is all
+				return
+			}
+		}
+	})
+	servers[4].Stop()
+	if err := <-ended; !errors.Is(err, compat.ErrLost) {
+		t.Errorf("the holder, with two of five left: %v, want ErrLost", err)
+	}
+	_, err := holder.TryLock(context.Background(), "another", lease)
+	var all *redlock.Error
+	if !errors.As(err, &all) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) || all.Got != 2 || len(all.Servers) != 3 {
+		t.Errorf("TryLock with two of five left: %v, want an Error of three servers", err)
+	}
+	before := c.had.Load()
+	c.failures()
+	eventually(t, func() bool { return len(c.failures()) > 0 })
+	if n := c.had.Load() - before; n != 0 {
+		t.Errorf("%d locks were had with two of five left", n)
+	}
+
+	servers[4].Continue()
+	c.further(t, 20)
+	servers[0].Restart() // empty; the leases on it were over long ago
+	c.further(t, 20)
+	cancel()
+	wg.Wait()
+	for _, err := range c.failures() {
+		if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrForeign) || errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("an attempt ended with %v", err)
+		}
+	}
+	if n := c.overlaps.Load(); n != 0 || int64(c.counter) != c.had.Load() {
+		t.Errorf("%d overlaps, counter at %d after %d locks; want none, and each counted", n, c.counter, c.had.Load())
+	}
+}
+
+// BenchmarkPair is an acquisition and a release on five real servers; "pings" is
+// what it takes in PINGs to one of them, measured in turn with it.
+func BenchmarkPair(b *testing.B) {
+	for n := 1; n <= 5; n += 2 {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var pools []*redis.Pool
+			var backends []compat.Backend
+			for range n {
+				pools = append(pools, conformance.Dial(b, realredis.Start(b)))
+				backends = append(backends, compat.NewBackend(pools[len(pools)-1], setlock.Lua{}))
+			}
+			k := compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{})
+			var pings, pairs time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				start := time.Now()
+				lock, err := k.TryLock(context.Background(), "bench", time.Minute)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lock.Release(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				pairs += time.Since(start)
+				b.StopTimer()
+				start = time.Now()
+				c := pools[0].Get()
+				if _, err := c.Do("PING"); err != nil {
+					b.Fatal(err)
+				}
+				c.Close()
+				pings += time.Since(start)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(pairs)/float64(pings), "pings")
+		})
+	}
+}

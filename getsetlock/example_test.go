@@ -58,3 +58,28 @@ func ExampleDialect() {
 	// Output:
 	// 13 <nil>
 }
+
+// A service in Go joins programs in Python that lock with redis-py 2.9: it
+// writes what they write, waits for them, and takes over when they would.
+func ExampleNamed() {
+	mock := clock.NewMock()
+	mock.Set(time.Unix(1795238700, 0))
+	server := oldredis.MustNew("2.4", oldredis.Options{Clock: mock})
+	server.Dial().Do("SETNX", "report", "1795238718.94") // by redis-py, which died
+
+	dialect, err := getsetlock.Named("redis-py-2.9")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	algorithm := getsetlock.Guarded{Options: getsetlock.Options{Dialect: dialect}}
+	locks := compat.New(server.Pool(), algorithm, compat.Options{Clock: mock})
+	_, err = locks.TryLock(context.Background(), "report", 30*time.Second)
+	fmt.Println(err)
+	mock.Add(19 * time.Second)
+	lock, err := locks.TryLock(context.Background(), "report", 30*time.Second)
+	fmt.Println(lock.Token(), err)
+	// Output:
+	// setnxlock: "report" is held by another client until 2026-11-21T05:25:18.940Z
+	// 1795238749.0 <nil>
+}

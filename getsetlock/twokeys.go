@@ -239,5 +239,13 @@ func (t TwoKeys) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 	return s, nil
 }
 
-// Check is Guarded's.
-func (t TwoKeys) Check(c redis.Conn, key string) error { return Guarded{}.Check(c, key) }
+// Check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock
+// excludes this fleet: its own clients can't do without them either.
+func (t TwoKeys) Check(c redis.Conn, key string) error {
+	err := Guarded{}.Check(c, key)
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) {
+		unsafe.Use = "a server that has both, as the other clients of these keys do"
+	}
+	return err
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -39,4 +40,25 @@ func ExampleOptions_Check() {
 	fmt.Println(err)
 	// Output:
 	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2), so nothing can be released safely; use getsetlock.Classic
+}
+
+// A service in Go joins programs that lock as the book Redis in Action does. The
+// name of the key is theirs, too.
+func ExampleNamed() {
+	const client = "redis-in-action"
+	format, err := dialect.Lookup(client)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fleet, err := txlock.Named(client)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	locks := compat.New(oldredis.MustNew("2.4", oldredis.Options{}).Pool(), fleet, compat.Options{})
+	lock, err := locks.TryLock(context.Background(), format.Key("report"), 30*time.Second)
+	fmt.Println(lock.Key(), len(lock.Token()), err)
+	// Output:
+	// lock:report 36 <nil>
 }

@@ -12,8 +12,6 @@ var (
 const (
 	raw        = "NAME" // no prefix: these are the clients that get mixed
 	one        = time.Second
-	oneMs      = time.Millisecond
-	tenMs      = 10 * time.Millisecond
 	integer    = "1795238718"
 	fraction   = "1795238718.94"
 	inMillis   = "1795238718058"
@@ -109,7 +107,7 @@ var formats = []Format{
 	{
 		Name: "redset", Kind: FloatSeconds, About: "redset; it waits a hundredth of a second longer than the value says",
 		Examples: []string{fraction}, KeyName: raw,
-		Stamp: floats, Plus: one, Grace: tenMs, Win: WinEqual, Release: ReleaseBare,
+		Stamp: floats, Plus: one, Grace: 10 * time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
 	{
 		Name: "chris-lamb", Kind: FloatSeconds, About: "the snippet by Chris Lamb that many Python programs carry",
@@ -140,17 +138,17 @@ var formats = []Format{
 	{
 		Name: "jedis-lock", Kind: Millis, About: "jedis-lock 1.0.0, and redis-quartz",
 		Examples: []string{inMillis}, KeyName: raw,
-		Stamp: millis, Plus: oneMs, Win: WinEqual, Release: ReleaseBare,
+		Stamp: millis, Plus: time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
 	{
 		Name: "npm-redis-lock-0.0", Kind: Millis, About: "redis-lock 0.0.2 to 0.0.9, for Node; what it can't parse it overwrites",
 		Examples: []string{inMillis}, KeyName: "lock.NAME",
-		Stamp: millis, Plus: oneMs, Inclusive: true, Win: WinEqual, Release: ReleaseLive,
+		Stamp: millis, Plus: time.Millisecond, Inclusive: true, Win: WinEqual, Release: ReleaseLive,
 	},
 	{
 		Name: "ServiceStack", Kind: Millis, About: "ServiceStack.Redis's RedisLock since October 2012; under WATCH since 4.0.44",
 		Examples: []string{inMillis}, KeyName: raw,
-		Stamp: millis, Plus: oneMs, Inclusive: true, Win: WinEqual, Release: ReleaseBare,
+		Stamp: millis, Plus: time.Millisecond, Inclusive: true, Win: WinEqual, Release: ReleaseBare,
 	},
 	{
 		Name: "redigolock", Kind: Millis, About: "redigolock, for Go",
@@ -188,7 +186,7 @@ var formats = []Format{
 	{
 		Name: "jedis-lock-1.0.1", Kind: OwnedMillis, About: "jedis-lock's master of July 2015, 1.0.1-SNAPSHOT; what it can't parse it takes",
 		Examples: []string{leadingF + ":" + inMillis}, KeyName: raw,
-		Stamp: Stamp{Unit: time.Millisecond, Owner: OwnerUUID}, Plus: oneMs, Win: WinEqual, Release: ReleaseBare,
+		Stamp: Stamp{Unit: time.Millisecond, Owner: OwnerUUID}, Plus: time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
 
 	{

@@ -145,18 +145,14 @@ func (g GetSetClassic) Inspect(c redis.Conn, now time.Time, key string) (compat.
 
 // Check asks for MSETNX and MULTI.
 func (g GetSetClassic) Check(c redis.Conn, key string) error {
-	keys, err := Split(key)
-	if err != nil {
-		return err
-	}
-	_, err = compat.Exec(c, compat.Cmd{"EXISTS", keys[0]})
+	_, err := compat.Exec(c, compat.Cmd{"EXISTS", first(key)})
 	if compat.UnknownCommand(err) {
 		return compat.Refuse(c, "it has no MULTI, so several keys can't be taken over at once", "multilock.New over getsetlock.Classic")
 	}
 	if err != nil {
 		return err
 	}
-	return checkMSETNX(c, keys[0])
+	return checkMSETNX(c, first(key))
 }
 
 // read reads keys in one write.

@@ -104,12 +104,8 @@ func (g GetSet) Inspect(c redis.Conn, now time.Time, key string) (compat.State, 
 
 // Check is getsetlock.Guarded's, and asks for MSETNX.
 func (g GetSet) Check(c redis.Conn, key string) error {
-	keys, err := Split(key)
-	if err != nil {
-		return err
+	if err := (getsetlock.Guarded{Options: g.Options}).Check(c, first(key)); err != nil {
+		return forSets(err)
 	}
-	if err := (getsetlock.Guarded{Options: g.Options}).Check(c, keys[0]); err != nil {
-		return err
-	}
-	return checkMSETNX(c, keys[0])
+	return checkMSETNX(c, first(key))
 }

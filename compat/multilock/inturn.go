@@ -53,7 +53,6 @@ func New(source compat.Source, a compat.Algorithm, o Options) compat.Backend {
 	if o.Cleanup <= 0 {
 		o.Cleanup = 250 * time.Millisecond
 	}
-	source = doorOf(source)
 	return &inTurn{one: compat.NewBackend(source, a), counters: compat.NewBackend(source, counter{}), o: o}
 }
 
@@ -119,7 +118,7 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 	if left {
 		return whole(key, parts), vague{why}
 	}
-	return compat.Lease{Key: key}, why
+	return compat.Lease{Key: key}, compat.NotDone(why)
 }
 
 // undo gives one key back. There is nothing to undo if it is not ours.
@@ -256,7 +255,7 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 	if st.Status != compat.StatusFree {
 		all := compat.Holder{Value: list(values), Until: until}
 		st.Holders = append([]compat.Holder{all}, st.Holders...)
-		if st.Status != compat.StatusEndless { // Repair needs the value of the key that has no end
+		if !repairable(st) { // Repair needs the value of that very key
 			st.Value = all.Value
 		}
 	}
@@ -291,7 +290,10 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 	return l, nil
 }
 
-// Repair gives an end to the key of the set that holds st.Value and has none.
+// repairable reports whether the Locker may come to repair what s shows.
+func repairable(s compat.State) bool { return s.Status == compat.StatusEndless || s.Watch > 0 }
+
+// Repair repairs the key of the set that holds st.Value, if it is still as it was seen.
 func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.State, ttl time.Duration) error {
 	keys, err := Split(st.Key)
 	if err != nil {
@@ -302,7 +304,7 @@ func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.Sta
 		if err != nil {
 			return err
 		}
-		if one.Status == compat.StatusEndless && one.Value == st.Value {
+		if repairable(one) && one.Value == st.Value {
 			return b.one.Repair(ctx, now, one, ttl)
 		}
 	}

@@ -87,15 +87,8 @@ func (counter) Extend(c redis.Conn, _ time.Time, l compat.Lease, _ time.Duration
 
 // certain reports that err tells the outcome: done, or not done.
 func certain(err error) bool {
-	if err == nil || errors.As(err, new(closedDoor)) {
-		return true
-	}
-	for _, known := range []error{compat.ErrHeld, compat.ErrLost, compat.ErrForeign, compat.ErrUnsafeServer, compat.ErrInvalid, compat.ErrAborted} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	_, known := compat.Settled(err)
+	return err == nil || known
 }
 
 // vague is an error of one key that must not be read as the set's: the key was
@@ -105,41 +98,4 @@ type vague struct{ error }
 
 func (v vague) Is(target error) bool {
 	return (target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(v.error, target)
-}
-
-// closedDoor is the error of a Source that gave no connection: nothing was sent.
-type closedDoor struct{ error }
-
-func (d closedDoor) Unwrap() error { return d.error }
-
-// A door marks the errors of its Source.
-type door struct{ compat.Source }
-
-func (d door) GetContext(ctx context.Context) (redis.Conn, error) {
-	return marked(d.Source.GetContext(ctx))
-}
-
-// A doorOfMany is the door of a cluster.
-type doorOfMany struct{ compat.KeySource }
-
-func (d doorOfMany) GetContext(ctx context.Context) (redis.Conn, error) {
-	return marked(d.KeySource.GetContext(ctx))
-}
-
-func (d doorOfMany) GetFor(ctx context.Context, key string) (redis.Conn, error) {
-	return marked(d.KeySource.GetFor(ctx, key))
-}
-
-func doorOf(source compat.Source) compat.Source {
-	if k, ok := source.(compat.KeySource); ok {
-		return doorOfMany{k}
-	}
-	return door{source}
-}
-
-func marked(c redis.Conn, err error) (redis.Conn, error) {
-	if err != nil {
-		err = closedDoor{err}
-	}
-	return c, err
 }

@@ -26,11 +26,11 @@ type Tx struct{ txlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
 func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: t.token(), Until: compat.Until(now, ttl), How: compat.Free}
 	keys, err := Split(key)
 	if err != nil {
-		return l, err
+		return compat.Lease{Key: key}, err
 	}
+	l := compat.Lease{Key: key, Value: t.value(keys[0], now), Until: compat.Until(now, ttl), How: compat.Free}
 	n, err := t.count(ttl)
 	if err != nil {
 		return l, err
@@ -158,18 +158,20 @@ func (t Tx) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duratio
 
 // Check is txlock's.
 func (t Tx) Check(c redis.Conn, key string) error {
-	keys, err := Split(key)
-	if err != nil {
-		return err
-	}
-	return t.Options.Check(c, keys[0])
+	return forSets(t.Options.Check(c, first(key)))
 }
 
-func (t Tx) token() string {
-	if t.Token != nil {
-		return t.Token()
+// value is what an acquisition at now writes, on every key. A Form that tells the
+// key in it tells the first.
+func (t Tx) value(key string, now time.Time) string {
+	token := t.Token
+	if token == nil {
+		token = compat.NewToken
 	}
-	return compat.NewToken()
+	if t.Form == nil {
+		return token()
+	}
+	return t.Form(key, now, token())
 }
 
 // count is ttl as the commands take it.

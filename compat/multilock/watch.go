@@ -125,6 +125,26 @@ func apart(c redis.Conn, err error) error {
 	return err
 }
 
+// first is the key of a set to check the server by. A key that is no set is
+// Acquire's to refuse, not the server's fault.
+func first(key string) string {
+	if keys, err := Split(key); err == nil {
+		return keys[0]
+	}
+	return key
+}
+
+// forSets is the refusal by a check of single locks, with a remedy for sets.
+func forSets(err error) error {
+	var unsafe *compat.UnsafeServerError
+	if !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Use, "getsetlock.") {
+		return err
+	}
+	own := *unsafe
+	own.Use = "multilock.GetSetClassic"
+	return &own
+}
+
 // del is one DEL of keys.
 func del(keys []string) compat.Cmd {
 	cmd := compat.Cmd{"DEL"}

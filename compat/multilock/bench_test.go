@@ -1,0 +1,64 @@
+package multilock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// BenchmarkPair is an acquisition and a release of a set on a real server;
+// "pings" is what it takes in PINGs, measured in turn with it.
+func BenchmarkPair(b *testing.B) {
+	addr := realredis.Start(b)
+	p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer p.Close()
+	for _, n := range []int{2, 8} {
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = fmt.Sprint("bench", i)
+		}
+		set := multilock.Join(keys...)
+		for _, m := range []struct {
+			name string
+			k    *compat.Locker
+		}{
+			{"Tx", compat.New(p, multilock.Tx{}, compat.Options{})},
+			{"GetSet", compat.New(p, multilock.GetSet{}, compat.Options{})},
+			{"GetSetClassic", compat.New(p, multilock.GetSetClassic{}, compat.Options{})},
+			{"in turn/tx:renamed", compat.NewLocker(multilock.New(p, txlock.Renamed{}, multilock.Options{}), compat.Options{})},
+			{"in turn/getset:guarded", compat.NewLocker(multilock.New(p, getsetlock.Guarded{}, multilock.Options{}), compat.Options{})},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", m.name, n), func(b *testing.B) {
+				var pings, pairs time.Duration
+				for b.Loop() {
+					start := time.Now()
+					lock, err := m.k.TryLock(background, set, time.Minute)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if err := lock.Release(background); err != nil {
+						b.Fatal(err)
+					}
+					pairs += time.Since(start)
+					b.StopTimer()
+					start = time.Now()
+					c := p.Get()
+					if _, err := c.Do("PING"); err != nil {
+						b.Fatal(err)
+					}
+					c.Close()
+					pings += time.Since(start)
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(pairs)/float64(pings), "pings")
+			})
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package multilock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// two is a cluster of two servers: the parity of a key's last byte tells which
+// has it. A fence is where its key is.
+type two [2]compat.Source
+
+func (c two) GetContext(ctx context.Context) (redis.Conn, error) { return c[0].GetContext(ctx) }
+
+func (c two) GetFor(ctx context.Context, key string) (redis.Conn, error) {
+	return c[key[len(key)-1]&1].GetContext(ctx)
+}
+
+// down is a server that can't be reached.
+type down struct{}
+
+var errDown = errors.New("no route to host")
+
+func (down) GetContext(context.Context) (redis.Conn, error) { return nil, errDown }
+
+// On a cluster each key is locked where it is, in the same suite; and a server
+// that is down leaves nothing of the set behind on the others.
+func TestCluster(t *testing.T) {
+	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
+	t.Cleanup(func() { a.Close(); b.Close() })
+	for name, one := range map[string]compat.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
+		k := compat.NewLocker(multilock.New(two{a, b}, one, multilock.Options{}), compat.Options{})
+		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for s, has := range map[*oldredis.Server][]int64{a: {0, 1, 0}, b: {1, 0, 1}} {
+			c := s.Dial()
+			for i, want := range has {
+				if n, err := redis.Int64(c.Do("EXISTS", i+1)); err != nil || n != want {
+					t.Errorf("%s: %d is there: %d, want %d; %v", name, i+1, n, want, err)
+				}
+			}
+			c.Close()
+		}
+		if err := lock.Extend(background, ttl); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := lock.Release(background); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		k = compat.NewLocker(multilock.New(two{down{}, b}, one, multilock.Options{}), compat.Options{})
+		_, err = k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
+		if !errors.Is(err, errDown) || errors.Is(err, compat.ErrUnknown) {
+			t.Errorf("%s: with one server down: %v, want that, and that nothing is open", name, err)
+		}
+		c := b.Dial()
+		if n, err := redis.Int64(c.Do("EXISTS", "1")); err != nil || n != 0 {
+			t.Errorf("%s: 1 still stands; %v", name, err)
+		}
+		c.Close()
+	}
+}
+
+// The same suite, with the keys of each set on both servers of a cluster.
+func TestConformanceOnTwoServers(t *testing.T) {
+	a, b := conformance.Dial(t, realredis.Start(t)), conformance.Dial(t, realredis.Start(t))
+	for name, one := range map[string]func() compat.Algorithm{
+		"tx:renamed":     func() compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: true}} },
+		"getset:guarded": func() compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: true}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Run(t, conformance.Lock{
+				Name: "in turn/" + name, Server: "two real-redis-servers",
+				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+					return compat.NewLocker(multilock.New(wrap(two{a, b}), one(), multilock.Options{Cleanup: o.Cleanup}), o)
+				},
+				Key:     func(name string) string { return multilock.Join(name+"1", name+"2", name+"3") },
+				Sources: []compat.Source{two{a, b}},
+				Keys:    written,
+				Fence:   true,
+			})
+		})
+	}
+}
+
+// On a real cluster one transaction can't have keys of several slots, and the
+// lock says what to do; keys with one hash tag it takes.
+func TestSlots(t *testing.T) {
+	addr := realredis.Start(t, "--cluster-enabled", "yes")
+	pool := conformance.Dial(t, addr)
+	c := pool.Get()
+	defer c.Close()
+	if _, err := c.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if _, err := c.Do("GET", "a"); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the cluster does not begin: %v", err)
+		}
+	}
+	for _, a := range []compat.Algorithm{
+		multilock.Tx{}, multilock.GetSet{}, multilock.GetSet{Options: getsetlock.Options{Fence: true}}, multilock.GetSetClassic{},
+	} {
+		k := compat.New(pool, a, compat.Options{})
+		_, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
+		var unsafe *compat.UnsafeServerError
+		if !errors.As(err, &unsafe) || unsafe.Use == "" {
+			t.Errorf("%T: a set over two slots: %v, want ErrUnsafeServer", a, err)
+		}
+		if n, err := redis.Int(c.Do("EXISTS", "a")); err != nil || n != 0 {
+			t.Errorf("%T: a was written all the same; %v", a, err)
+		}
+		lock, err := k.TryLock(background, multilock.Join("{u}:a", "{u}:b"), ttl)
+		if err != nil {
+			t.Errorf("%T: a set with a hash tag: %v", a, err)
+			continue
+		}
+		if err := lock.Release(background); err != nil {
+			t.Errorf("%T: %v", a, err)
+		}
+		k = compat.NewLocker(multilock.New(pool, txlock.Guarded{}, multilock.Options{}), compat.Options{})
+		if lock, err = k.TryLock(background, multilock.Join("a", "b"), ttl); err != nil {
+			t.Errorf("in turn: %v", err)
+			continue
+		}
+		if err := lock.Release(background); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// borrowed tells of each connection that is asked for.
+type borrowed struct {
+	compat.Source
+	n    int
+	then func(n int)
+}
+
+func (b *borrowed) GetContext(ctx context.Context) (redis.Conn, error) {
+	b.n++
+	b.then(b.n)
+	return b.Source.GetContext(ctx)
+}
+
+// A server that stands still between two keys: who gives up gets an answer soon, and
+// learns that a part of the set may stand until its time is over.
+func TestServerStandsStill(t *testing.T) {
+	s := realredis.Run(t)
+	pool := conformance.Dial(t, s.Addr)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	first := make(chan struct{})
+	source := &borrowed{Source: pool, then: func(n int) {
+		if n == 3 { // for the check, for a; now for b
+			s.Stop()
+			close(first)
+		}
+	}}
+	k := compat.NewLocker(multilock.New(source, txlock.Guarded{}, multilock.Options{Cleanup: 50 * time.Millisecond}), compat.Options{Cleanup: 50 * time.Millisecond})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.Lock(ctx, multilock.Join("a", "b"), 2*time.Second)
+		ended <- err
+	}()
+	<-first
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, compat.ErrUnknown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("given up while the server stood still: %v, want ErrUnknown and context.Canceled", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Lock does not end")
+	}
+	s.Continue()
+	lock, err := compat.NewLocker(multilock.New(pool, txlock.Guarded{}, multilock.Options{}), compat.Options{}).
+		Lock(background, multilock.Join("a", "b"), 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(background); err != nil {
+		t.Error(err)
+	}
+}

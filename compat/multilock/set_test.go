@@ -1,0 +1,537 @@
+package multilock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A world is an embedded server and its clients on one mock clock.
+type world struct {
+	t      *testing.T
+	way    way
+	clock  *clock.Mock
+	pauses chan time.Time // when clients that pause want to go on
+	server *oldredis.Server
+	fence  bool
+}
+
+// A watch is a clock that tells the world of each pause a client begins.
+type watch struct {
+	*clock.Mock
+	pauses chan time.Time
+}
+
+func (w watch) Timer(d time.Duration) *clock.Timer {
+	t := w.Mock.Timer(d)
+	w.pauses <- w.Now().Add(d)
+	return t
+}
+
+// everywhere runs f for every way on every version that has it.
+func everywhere(t *testing.T, f func(w world)) {
+	for _, v := range oldredis.Versions() {
+		for _, m := range ways() {
+			s := conformance.Server{Version: v + ".0", Transactions: true}
+			if v == "2.2.5" {
+				s.Version = v
+			}
+			if !m.safe(s) {
+				continue
+			}
+			t.Run(m.name+"/"+v, func(t *testing.T) {
+				t.Parallel()
+				mock := clock.NewMock()
+				mock.Set(noon)
+				server, err := oldredis.New(v, oldredis.Options{Clock: mock})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { server.Close() })
+				f(world{t, m, mock, make(chan time.Time, 1000), server, false})
+			})
+		}
+	}
+}
+
+func (w world) options() compat.Options {
+	return compat.Options{Clock: watch{w.clock, w.pauses}, Rand: func() float64 { return 0 }}
+}
+
+// sets is a client that locks sets.
+func (w world) sets() *compat.Locker { return w.way.set(w.server, w.fence, w.options()) }
+
+// singles is a client that locks single keys.
+func (w world) singles() *compat.Locker {
+	return compat.New(w.server, w.way.single(w.fence), w.options())
+}
+
+func (w world) try(k *compat.Locker, key string) *compat.Lock {
+	w.t.Helper()
+	l, err := k.TryLock(background, key, ttl)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+// do is one command of an onlooker's.
+func (w world) do(name string, args ...any) any {
+	w.t.Helper()
+	c := w.server.Dial()
+	defer c.Close()
+	reply, err := c.Do(name, args...)
+	if err != nil {
+		w.t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return reply
+}
+
+// free fails the test if a key is there that should not.
+func (w world) free(keys ...string) {
+	w.t.Helper()
+	for _, k := range keys {
+		if n := w.do("EXISTS", k); n != int64(0) {
+			w.t.Errorf("%q still stands", k)
+		}
+	}
+}
+
+// until lets time pass, from one pause of the only client that runs to the
+// next, until done is closed.
+func (w world) until(done <-chan struct{}) time.Duration {
+	w.t.Helper()
+	start := w.clock.Now()
+	for {
+		select {
+		case at := <-w.pauses:
+			w.clock.Add(at.Sub(w.clock.Now()))
+		case <-done:
+			return w.clock.Since(start)
+		case <-time.After(30 * time.Second):
+			w.t.Fatal("the client neither pauses nor ends")
+		}
+	}
+}
+
+// A set and the single locks of its keys exclude each other, and so do sets
+// that share a key. A refusal leaves nothing behind and names the key.
+func TestSetsAndSinglesExclude(t *testing.T) {
+	everywhere(t, func(w world) {
+		set := w.try(w.sets(), multilock.Join("b", "a", "c"))
+		for _, k := range []string{"a", "b", "c"} {
+			if _, err := w.singles().TryLock(background, k, ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("a single lock of %s beside a set with it: %v", k, err)
+			}
+		}
+		if _, err := w.sets().TryLock(background, multilock.Join("0", "c", "d"), ttl); !errors.Is(err, compat.ErrHeld) {
+			w.t.Errorf("a set that shares c: %v", err)
+		}
+		w.free("0", "d")
+		if err := set.Release(background); err != nil {
+			w.t.Error(err)
+		}
+		w.free("a", "b", "c")
+
+		single := w.try(w.singles(), "c")
+		_, err := w.sets().TryLock(background, multilock.Join("a", "b", "c"), ttl)
+		var held *compat.HeldError
+		if !errors.As(err, &held) || held.Key != "c" {
+			w.t.Errorf("a set of which c is held: %v, want that it is c", err)
+		}
+		w.free("a", "b")
+		if err := single.Release(background); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// A Locker's prefix is put before each key.
+func TestPrefix(t *testing.T) {
+	everywhere(t, func(w world) {
+		o := w.options()
+		o.Prefix = "shop:"
+		lock := w.try(w.way.set(w.server, false, o), multilock.Join("a", "b"))
+		if _, err := w.singles().TryLock(background, "shop:b", ttl); !errors.Is(err, compat.ErrHeld) {
+			w.t.Errorf("shop:b beside the set of a and b behind shop: %v", err)
+		}
+		if lock.Key() != "shop:all(a,b)" {
+			w.t.Errorf("the set is called %q", lock.Key())
+		}
+		if _, err := w.way.set(w.server, false, o).TryLock(background, "a", ttl); !errors.Is(err, compat.ErrInvalid) {
+			w.t.Errorf("a key that is no set: %v, want ErrInvalid", err)
+		}
+		if err := lock.Release(background); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// A waiter for a set gets it when the last of its keys is free, and not before.
+func TestWaitsForAll(t *testing.T) {
+	everywhere(t, func(w world) {
+		first, second := w.try(w.singles(), "a"), w.try(w.singles(), "b")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			lock, err := w.sets().Lock(background, multilock.Join("a", "b"), ttl)
+			if err != nil {
+				w.t.Error(err)
+				return
+			}
+			lock.Release(background) //nolint:errcheck
+		}()
+		for n, lock := range []*compat.Lock{first, second} {
+			for range 3 {
+				select {
+				case at := <-w.pauses:
+					w.clock.Add(at.Sub(w.clock.Now()))
+				case <-done:
+					w.t.Fatalf("got the set with %d of two keys free", n)
+				}
+			}
+			<-w.pauses
+			w.pauses <- w.clock.Now().Add(500 * time.Millisecond)
+			if err := lock.Release(background); err != nil {
+				w.t.Error(err)
+			}
+		}
+		if took := w.until(done); took > time.Second {
+			w.t.Errorf("the set was had %v after its last key was free", took)
+		}
+	})
+}
+
+// A set of which one key is lost is lost, and what is left of it is given back:
+// by an extension, by a release, by a token alone.
+func TestLosingOne(t *testing.T) {
+	keys := []string{"a", "b", "c"}
+	for _, gone := range keys {
+		for _, step := range []string{"extend", "release", "release token", "adopt", "taken by another, extend", "taken by another, release"} {
+			t.Run(gone+"/"+step, func(t *testing.T) {
+				everywhere(t, func(w world) {
+					set := multilock.Join(keys...)
+					lock := w.try(w.sets(), set)
+					w.do("DEL", gone)
+					var theirs *compat.Lock
+					if strings.HasPrefix(step, "taken") {
+						w.clock.Add(1500 * time.Millisecond) // or both write the same second (getset/same-stamp)
+						theirs = w.try(w.singles(), gone)
+					}
+					var err error
+					switch step {
+					case "extend", "taken by another, extend":
+						err = lock.Extend(background, ttl)
+						if lock.Context().Err() == nil {
+							w.t.Error("the lock's context lives on")
+						}
+					case "release", "taken by another, release":
+						err = lock.Release(background)
+					case "release token":
+						err = w.sets().ReleaseToken(background, set, lock.Token())
+					case "adopt":
+						_, err = w.sets().Adopt(background, set, lock.Token(), ttl)
+					}
+					if !errors.Is(err, compat.ErrLost) {
+						w.t.Errorf("%s when %s is gone: %v, want ErrLost", step, gone, err)
+					}
+					for _, k := range keys {
+						if k != gone || theirs == nil {
+							w.free(k)
+						}
+					}
+					if theirs != nil {
+						if err := theirs.Release(background); err != nil {
+							w.t.Errorf("the lock of who took %s: %v", gone, err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A holder that dies is followed when its time is over; and so is one that dies
+// between two keys.
+func TestCrash(t *testing.T) {
+	everywhere(t, func(w world) {
+		set := multilock.Join("a", "b", "c", "d")
+		for n := 1; ; n++ { // it dies with its n-th command, run or not
+			net := new(conformance.Network)
+			net.Lose(func(i int, _ string) conformance.Fault {
+				if i < n {
+					return conformance.None
+				}
+				return []conformance.Fault{conformance.LostRequest, conformance.LostReply}[n%2]
+			})
+			_, err := w.way.set(net.Over(w.server), false, w.options()).TryLock(background, set, ttl)
+			died := net.Count() >= n
+			if died == (err == nil) {
+				w.t.Fatalf("died %v: %v", died, err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				lock, err := w.sets().Lock(background, set, ttl)
+				if err != nil {
+					w.t.Error(err)
+					return
+				}
+				if err := lock.Release(background); err != nil {
+					w.t.Error(err)
+				}
+			}()
+			// What is left without an end is given one after a whole ttl, and ends
+			// one ttl later; seconds are rounded up on the key.
+			if took := w.until(done); took > 2*ttl+3*time.Second {
+				w.t.Errorf("who died at command %d is followed after %v", n, took)
+			}
+			if !died {
+				return
+			}
+		}
+	})
+}
+
+// Whatever message is lost while a set is refused its last key, the others are
+// given back and the holder keeps its own.
+func TestFaultsWhileRefused(t *testing.T) {
+	everywhere(t, func(w world) {
+		theirs := w.try(w.singles(), "c")
+		for n := 1; ; n++ {
+			ran := 0
+			for _, f := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
+				net := new(conformance.Network)
+				k := w.way.set(net.Over(w.server), false, w.options())
+				net.Lose(func(i int, _ string) conformance.Fault {
+					if i == n {
+						return f
+					}
+					return conformance.None
+				})
+				_, err := k.TryLock(background, multilock.Join("a", "b", "c"), ttl)
+				if err == nil {
+					w.t.Fatalf("fault %d at message %d: a set of which c is held was had", f, n)
+				}
+				if !errors.Is(err, compat.ErrUnknown) || !w.way.vague {
+					w.free("a", "b")
+				}
+				w.do("DEL", "a", "b")
+				ran = max(ran, net.Count())
+			}
+			if n > ran {
+				break
+			}
+		}
+		if err := theirs.Extend(background, ttl); err != nil {
+			w.t.Errorf("the holder of c: %v", err)
+		}
+	})
+}
+
+// Whatever message is lost while a dead holder's keys are taken over, the
+// caller is told the truth: what it holds is all it asked for, what it was refused is
+// not held by it, unless it was told that it is not known.
+func TestFaultsWhileTakingOver(t *testing.T) {
+	everywhere(t, func(w world) {
+		if _, err := w.sets().TryLock(background, multilock.Join("b"), time.Second); err != nil {
+			w.t.Fatal(err)
+		}
+		state := w.server.Snapshot()
+		for n := 1; ; n++ {
+			ran := 0
+			for _, f := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
+				w.server.Restore(state)
+				w.clock.Add(3 * time.Second)
+				net := new(conformance.Network)
+				k := w.way.set(net.Over(w.server), false, w.options())
+				net.Lose(func(i int, _ string) conformance.Fault {
+					if i == n {
+						return f
+					}
+					return conformance.None
+				})
+				lock, err := k.TryLock(background, multilock.Join("a", "b", "c"), ttl)
+				ran = max(ran, net.Count())
+				net.Lose(nil)
+				switch {
+				case err == nil:
+					if err := lock.Release(background); err != nil {
+						w.t.Errorf("fault %d at message %d: released: %v", f, n, err)
+					}
+					w.free("a", "b", "c")
+				case errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrHeld):
+				default:
+					w.free("a", "c")
+				}
+			}
+			if n > ran {
+				return
+			}
+		}
+	})
+}
+
+// One number is the fence of all keys: higher than any drawn before for one of
+// them, lower than all that follow, whoever draws.
+func TestOneFenceForAll(t *testing.T) {
+	everywhere(t, func(w world) {
+		w.fence = true
+		w.do("SET", compat.FenceKey("b"), 40)
+		last := map[string]int64{"b": 40}
+		for round := range 3 {
+			for _, keys := range [][]string{{"a", "b"}, {"c"}, {"b", "c"}, {"a"}, {"a", "b", "c"}, {"b"}} {
+				var lock *compat.Lock
+				if len(keys) == 1 {
+					lock = w.try(w.singles(), keys[0])
+				} else {
+					lock = w.try(w.sets(), multilock.Join(keys...))
+				}
+				for _, k := range keys {
+					if lock.Fence() <= last[k] {
+						w.t.Errorf("round %d, %v: fence %d, and %s had %d before", round, keys, lock.Fence(), k, last[k])
+					}
+					last[k] = lock.Fence()
+				}
+				if err := lock.Release(background); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+		if last["a"] > 80 {
+			w.t.Errorf("the numbers run away: %v", last)
+		}
+	})
+}
+
+// A list on one of the keys is left as it is, and the others are given back. (MGET
+// answers nil for it, as for a key that is not there.)
+func TestForeign(t *testing.T) {
+	everywhere(t, func(w world) {
+		w.do("LPUSH", "b", "an element")
+		set := multilock.Join("a", "b", "c")
+		// Who only tries to make the key can't tell what is there.
+		if _, err := w.sets().TryLock(background, set, ttl); !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrHeld) {
+			w.t.Errorf("a set with a list in it: %v, want ErrForeign or ErrHeld", err)
+		}
+		if _, err := w.sets().Inspect(background, set); !errors.Is(err, compat.ErrForeign) {
+			w.t.Errorf("a set with a list in it: %v, want ErrForeign", err)
+		}
+		w.free("a", "c")
+		if n := w.do("LLEN", "b"); n != int64(1) {
+			w.t.Errorf("the list has %v elements now", n)
+		}
+		w.do("DEL", "b")
+		lock := w.try(w.sets(), multilock.Join("a", "b", "c"))
+		w.do("DEL", "b")
+		w.do("LPUSH", "b", "an element")
+		if err := lock.Release(background); !errors.Is(err, compat.ErrLost) {
+			w.t.Errorf("a set of which one key became a list: %v, want ErrLost", err)
+		}
+		w.free("a", "c")
+	})
+}
+
+// Inspect shows a set as its worst key, and who holds the others.
+func TestInspect(t *testing.T) {
+	everywhere(t, func(w world) {
+		set := multilock.Join("a", "b", "c")
+		inspect := func() compat.State {
+			st, err := w.sets().Inspect(background, set)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return st
+		}
+		if st := inspect(); st.Status != compat.StatusFree || st.Value != "" || len(st.Holders) != 0 {
+			w.t.Errorf("free: %+v", st)
+		}
+		a := w.try(w.singles(), "a")
+		b, err := w.singles().TryLock(background, "b", 2*ttl)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		st := inspect()
+		if st.Status != compat.StatusHeld || st.Until.Sub(noon.Add(2*ttl)).Abs() > time.Second && !w.way.vague {
+			w.t.Errorf("a and b held: %+v, want until the end of b", st)
+		}
+		if !w.way.vague && (!st.Holds(a.Token()) || !st.Holds(b.Token())) {
+			w.t.Errorf("a and b held: %+v, want both among the holders", st)
+		}
+	})
+}
+
+// A key that its holder left without an end is given one by who waits for the set.
+func TestEndlessIsRepaired(t *testing.T) {
+	everywhere(t, func(w world) {
+		if w.way.name[:2] != "tx" && w.way.name != "in turn/tx:classic" {
+			return // getsetlock's keys have no TTL, and tx:renamed repairs nothing
+		}
+		w.do("SET", "b", "94213c24deadbeef94213c24deadbeef")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := w.sets().Lock(background, multilock.Join("a", "b"), ttl); err != nil {
+				w.t.Error(err)
+			}
+		}()
+		if took := w.until(done); took < 2*ttl || took > 2*ttl+3*time.Second {
+			w.t.Errorf("the set was had after %v, want one ttl to be sure and one of the repair", took)
+		}
+	})
+}
+
+// A Lock whose context ends while it is refused leaves nothing behind.
+func TestCancelled(t *testing.T) {
+	everywhere(t, func(w world) {
+		for n := 1; n <= 12; n++ {
+			w.do("DEL", "c")
+			w.try(w.singles(), "c")
+			ctx, cancel := context.WithCancel(background)
+			net := &conformance.Network{Ran: func(i int, _ string) {
+				if i == n {
+					cancel()
+				}
+			}}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, err := w.way.set(net.Over(w.server), false, w.options()).Lock(ctx, multilock.Join("a", "b", "c"), ttl)
+				if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) {
+					w.t.Errorf("cancelled at command %d: %v, want context.Canceled", n, err)
+				}
+			}()
+			w.until(done)
+			cancel()
+			w.free("a", "b")
+		}
+	})
+}
+
+// A handle names the whole set to another process.
+func TestHandle(t *testing.T) {
+	everywhere(t, func(w world) {
+		o := w.options()
+		o.Prefix = "shop:"
+		lock := w.try(w.way.set(w.server, false, o), multilock.Join("a", "b(1)"))
+		h, err := lock.HandOver(background)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if h, err = compat.ParseHandle(h.String()); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := w.way.set(w.server, false, o).ReleaseHandle(background, h); err != nil {
+			w.t.Error(err)
+		}
+		w.free("shop:a", "shop:b(1)")
+	})
+}

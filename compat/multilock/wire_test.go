@@ -1,0 +1,252 @@
+package multilock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+const ttl = 10 * time.Second
+
+var (
+	background = context.Background()
+	noon       = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
+)
+
+func told(fence bool) txlock.Options {
+	return txlock.Options{Fence: fence, Token: func() string { return "me" }}
+}
+
+func stamped(fence bool) getsetlock.Options {
+	return getsetlock.Options{Fence: fence, Nonce: func() string { return "000000000042" }}
+}
+
+// Each protocol, as it goes over the wire: an acquisition, an extension, a release.
+func TestProtocols(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"tx", multilock.Tx{Options: told(false)}, `
+WATCH a b → OK
+GET a → nil
+GET b → nil
+MULTI → OK
+SETEX a 10 me → QUEUED
+SETEX b 10 me → QUEUED
+EXEC → [OK OK]
+WATCH a b → OK
+GET a → me
+GET b → me
+MULTI → OK
+EXPIRE a 20 → QUEUED
+EXPIRE b 20 → QUEUED
+EXEC → [1 1]
+WATCH a b → OK
+GET a → me
+GET b → me
+MULTI → OK
+DEL a b → QUEUED
+EXEC → [2]
+`}, {"tx with a fence", multilock.Tx{Options: told(true)}, `
+WATCH a b → OK
+GET a → nil
+GET b → nil
+MULTI → OK
+SETEX a 10 me → QUEUED
+SETEX b 10 me → QUEUED
+INCR {a}:fence → QUEUED
+INCR {b}:fence → QUEUED
+EXEC → [OK OK 8 1]
+MULTI → OK
+INCRBY {b}:fence 7 → QUEUED
+EXEC → [8]
+WATCH a b → OK
+GET a → me
+GET b → me
+MULTI → OK
+EXPIRE a 20 → QUEUED
+EXPIRE b 20 → QUEUED
+EXEC → [1 1]
+WATCH a b → OK
+GET a → me
+GET b → me
+MULTI → OK
+DEL a b → QUEUED
+EXEC → [2]
+`}, {"getset", multilock.GetSet{Options: stamped(false)}, `
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → 1
+WATCH a b → OK
+GET a → 1330862410.000000000000042
+GET b → 1330862410.000000000000042
+MULTI → OK
+MSET a 1330862420.000000000000042 b 1330862420.000000000000042 → QUEUED
+EXEC → [OK]
+WATCH a b → OK
+GET a → 1330862420.000000000000042
+GET b → 1330862420.000000000000042
+MULTI → OK
+DEL a b → QUEUED
+EXEC → [2]
+`}, {"getset classic with a fence", multilock.GetSetClassic{Options: stamped(true)}, `
+MULTI → OK
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → QUEUED
+INCR {a}:fence → QUEUED
+INCR {b}:fence → QUEUED
+EXEC → [1 8 1]
+MULTI → OK
+INCRBY {b}:fence 7 → QUEUED
+EXEC → [8]
+GET a → 1330862410.000000000000042
+GET b → 1330862410.000000000000042
+MULTI → OK
+GETSET a 1330862420.000000000000042 → QUEUED
+GETSET b 1330862420.000000000000042 → QUEUED
+EXEC → [1330862410.000000000000042 1330862410.000000000000042]
+GET a → 1330862420.000000000000042
+GET b → 1330862420.000000000000042
+DEL a b → 2
+`}} {
+		s := oldredis.Run(t, "2.2")
+		conn := s.Dial()
+		conn.Do("SET", compat.FenceKey("a"), 7) //nolint:errcheck
+		b := s.Record()
+		l, err := c.a.Acquire(conn, noon, multilock.Join("b", "a"), ttl)
+		if err != nil || l.How != compat.Free {
+			t.Fatalf("%s: %s, %v", c.name, l.How, err)
+		}
+		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err := c.a.Release(conn, noon, l); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		compare(t, c.name, b.String(), c.want)
+	}
+}
+
+// A refusal names the key that is in the way and its end; a takeover of what a
+// crash has left is one transaction.
+func TestRefusalAndTakeover(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		a     compat.Algorithm
+		b     string // what stands on b
+		want  string
+		taken bool
+	}{
+		{"tx refused", multilock.Tx{Options: told(false)}, "other", `
+WATCH a b → OK
+GET a → nil
+GET b → other
+UNWATCH → OK
+TTL b → 60
+`, false}, {"getset refused", multilock.GetSet{Options: stamped(false)}, "1330862460.0", `
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → 0
+WATCH a b → OK
+GET a → nil
+GET b → 1330862460.0
+UNWATCH → OK
+`, false}, {"getset takes over", multilock.GetSet{Options: stamped(false)}, "1330862399.0", `
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → 0
+WATCH a b → OK
+GET a → nil
+GET b → 1330862399.0
+MULTI → OK
+MSET a 1330862410.000000000000042 b 1330862410.000000000000042 → QUEUED
+EXEC → [OK]
+`, true}, {"getset classic refused", multilock.GetSetClassic{Options: stamped(false)}, "1330862460.0", `
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → 0
+GET a → nil
+GET b → 1330862460.0
+`, false}, {"getset classic takes over", multilock.GetSetClassic{Options: stamped(false)}, "1330862399.0", `
+MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → 0
+GET a → nil
+GET b → 1330862399.0
+MULTI → OK
+GETSET a 1330862410.000000000000042 → QUEUED
+GETSET b 1330862410.000000000000042 → QUEUED
+EXEC → [nil 1330862399.0]
+`, true}} {
+		s := oldredis.Run(t, "2.2")
+		conn := s.Dial()
+		conn.Do("SET", "b", c.b) //nolint:errcheck
+		if strings.HasPrefix(c.name, "tx") {
+			conn.Do("EXPIRE", "b", 60) //nolint:errcheck
+		}
+		b := s.Record()
+		l, err := c.a.Acquire(conn, noon, multilock.Join("a", "b"), ttl)
+		compare(t, c.name, b.String(), c.want)
+		if c.taken {
+			if err != nil || l.How != compat.TakenOver {
+				t.Errorf("%s: %s, %v", c.name, l.How, err)
+			}
+			continue
+		}
+		var held *compat.HeldError
+		if !errors.As(err, &held) || held.Key != "b" || !held.Until.Equal(noon.Add(time.Minute)) {
+			t.Errorf("%s: %v, want that b is held for a minute", c.name, err)
+		}
+	}
+}
+
+func compare(t *testing.T, name, got, want string) {
+	t.Helper()
+	if got != want[1:] {
+		t.Errorf("%s went over the wire as\n%swant\n%s", name, got, want[1:])
+	}
+}
+
+// trips counts the round trips of a connection.
+type trips struct {
+	redis.Conn
+	n int
+}
+
+func (c *trips) Do(name string, args ...any) (any, error) {
+	c.n++
+	return c.Conn.Do(name, args...)
+}
+
+// The table of costs in the package's comment.
+func TestRoundTrips(t *testing.T) {
+	for _, c := range []struct {
+		name                              string
+		a                                 compat.Algorithm
+		acquire, refused, extend, release int
+	}{
+		{"Tx", multilock.Tx{}, 2, 2, 2, 2},
+		{"GetSet", multilock.GetSet{}, 1, 3, 2, 2},
+		{"GetSetClassic", multilock.GetSetClassic{}, 1, 2, 2, 2},
+	} {
+		conn := &trips{Conn: oldredis.Run(t, "2.2").Dial()}
+		took := func() int { n := conn.n; conn.n = 0; return n }
+		set := multilock.Join("a", "b", "c", "d", "e")
+		l, err := c.a.Acquire(conn, noon, set, ttl)
+		if n := took(); err != nil || n != c.acquire {
+			t.Errorf("%s: acquired in %d round trips, want %d; %v", c.name, n, c.acquire, err)
+		}
+		_, err = c.a.Acquire(conn, noon, multilock.Join("0", "e"), ttl)
+		if n := took(); !errors.Is(err, compat.ErrHeld) || n != c.refused {
+			t.Errorf("%s: refused in %d round trips, want %d; %v", c.name, n, c.refused, err)
+		}
+		l, err = c.a.Extend(conn, noon, l, ttl)
+		if n := took(); err != nil || n != c.extend {
+			t.Errorf("%s: extended in %d round trips, want %d; %v", c.name, n, c.extend, err)
+		}
+		err = c.a.Release(conn, noon, l)
+		if n := took(); err != nil || n != c.release {
+			t.Errorf("%s: released in %d round trips, want %d; %v", c.name, n, c.release, err)
+		}
+	}
+}

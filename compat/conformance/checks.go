@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,76 +169,97 @@ func (c *suite) holderOnly(t testing.TB) {
 	}
 }
 
-// expiry: a holder that dies is taken over when its lease has ended, not before;
-// and if it was not dead but slow, its release comes too late to do harm.
-func (c *suite) expiry(t testing.TB) {
-	ctx := within(t, 30*time.Second)
-	key := c.key("expiry")
-	start := time.Now()
-	late, err := c.client().TryLock(ctx, key, c.TTL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := c.rival().Lock(ctx, key, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(start); took < c.TTL-compat.Drift(c.TTL) {
-		t.Errorf("taken over after %v, within the lease of %v", took, c.TTL)
-	}
-	if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Release after the takeover: %v, want ErrLost", err)
-	}
-	if st, err := c.client().Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) {
-		t.Errorf("after a late Release: %+v, %v; want %q still there", st, err, lock.Token())
-	}
-	if err := lock.Release(ctx); err != nil {
-		t.Error(err)
+// patiently runs a check whose leases are short, so that a machine with too
+// much to do can lose one. What that may have been the reason of check returns as
+// its error, and is asked again with leases four times as long, twice.
+func (c *suite) patiently(t testing.TB, name string, check func(ctx context.Context, key string, ttl time.Duration) error) {
+	ttl := c.TTL
+	for try := 1; ; try++ {
+		err := check(within(t, 30*ttl), c.key(fmt.Sprintf("%s-%d", name, try)), ttl)
+		if err == nil {
+			return
+		}
+		if try == 3 {
+			t.Errorf("with a lease of %v: %v", ttl, err)
+			return
+		}
+		ttl *= 4
 	}
 }
 
-// extension: an extended lock is held past its first end, and its context lives on.
+// expiry: a holder that dies is taken over when its lease has ended, not before;
+// and if it was not dead but slow, its release comes too late to do harm.
+func (c *suite) expiry(t testing.TB) {
+	c.patiently(t, "expiry", func(ctx context.Context, key string, ttl time.Duration) error {
+		start := time.Now()
+		late, err := c.client().TryLock(ctx, key, ttl)
+		if err != nil {
+			return err
+		}
+		lock, err := c.rival().Lock(ctx, key, 10*ttl)
+		if err != nil {
+			return err
+		}
+		if took := time.Since(start); took < ttl-compat.Drift(ttl) {
+			t.Errorf("taken over after %v, within the lease of %v", took, ttl)
+		}
+		if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("Release after the takeover: %v, want ErrLost", err)
+		}
+		st, err := c.client().Inspect(ctx, key)
+		if now := time.Now(); err == nil && !st.Holds(lock.Token()) && now.Before(lock.Until()) {
+			t.Errorf("after a late Release: %+v; want %q still there", st, lock.Token())
+		}
+		return errors.Join(err, lock.Release(ctx))
+	})
+}
+
+// extension: an extended lock is held past its first end.
 func (c *suite) extension(t testing.TB) {
-	ctx := within(t, 30*time.Second)
-	key := c.key("extension")
-	lock, err := c.client().TryLock(ctx, key, 2*c.TTL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := lock.Until()
-	if err := lock.Extend(ctx, 20*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if !lock.Until().After(first.Add(10 * time.Second)) {
-		t.Errorf("Until %v after an extension to 20 s, was %v", lock.Until(), first)
-	}
-	st, err := c.client().Inspect(ctx, key)
-	if err != nil || st.Status != compat.StatusHeld || time.Until(st.Until) < 15*time.Second || !st.Holds(lock.Token()) {
-		t.Errorf("Inspect after the extension: %+v, %v", st, err)
-	}
-	if err := lock.Release(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := lock.Extend(ctx, time.Second); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Extend after Release: %v, want ErrLost", err)
-	}
+	c.patiently(t, "extension", func(ctx context.Context, key string, ttl time.Duration) error {
+		lock, err := c.client().TryLock(ctx, key, 2*ttl)
+		if err != nil {
+			return err
+		}
+		first := lock.Until()
+		if err := lock.Extend(ctx, 20*ttl); err != nil {
+			return err
+		}
+		if !lock.Until().After(first.Add(10 * ttl)) {
+			t.Errorf("Until %v after an extension to %v, was %v", lock.Until(), 20*ttl, first)
+		}
+		st, err := c.client().Inspect(ctx, key)
+		if err != nil || time.Until(lock.Until()) < 15*ttl {
+			return errors.Join(err, lock.Release(ctx))
+		}
+		if st.Status != compat.StatusHeld || time.Until(st.Until) < 15*ttl || !st.Holds(lock.Token()) {
+			t.Errorf("Inspect after the extension: %+v", st)
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := lock.Extend(ctx, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("Extend after Release: %v, want ErrLost", err)
+		}
+		return nil
+	})
 }
 
 // renewal: Do keeps the lock for longer than its ttl.
 func (c *suite) renewal(t testing.TB) {
-	ctx := within(t, 30*time.Second)
-	key := c.key("renewal")
-	err := c.client().Do(ctx, key, c.TTL, func(held context.Context) error {
-		waiter, cancel := context.WithTimeout(held, 2*c.TTL)
-		defer cancel()
-		if _, err := c.rival().Lock(waiter, key, c.TTL); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock beside a renewed lock, for two leases: %v, want its deadline", err)
-		}
-		return context.Cause(held)
+	c.patiently(t, "renewal", func(ctx context.Context, key string, ttl time.Duration) error {
+		return c.client().Do(ctx, key, ttl, func(held context.Context) error {
+			waiter, cancel := context.WithTimeout(held, 2*ttl)
+			defer cancel()
+			switch _, err := c.rival().Lock(waiter, key, ttl); {
+			case err == nil && held.Err() == nil:
+				return errors.New("a rival got a lock that is being renewed")
+			case held.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
+				return err
+			}
+			return context.Cause(held)
+		})
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // fences: numbers grow from acquisition to acquisition.

@@ -136,7 +136,7 @@ func newSuite(l Lock) (*suite, error) {
 func plain(s compat.Source) compat.Source { return s }
 
 func (c *suite) options() compat.Options {
-	return compat.Options{Prefix: c.prefix, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Cleanup: 5 * time.Second}
+	return compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
 }
 
 // client is a client of its own.

@@ -21,18 +21,19 @@ var broken = []struct {
 	check string
 	lock  compat.Algorithm
 	says  string // what the check must say
+	ttl   time.Duration
 }{
-	{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps"},
-	{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release"},
-	{"lets others see nothing", "holder only", blind{fenced()}, "want held by"},
-	{"ends early", "expiry", endsEarly{fenced()}, "within the lease"},
-	{"does not extend", "extension", noExtend{fenced()}, "after the extension"},
-	{"does not renew", "renewal", noExtend{fenced()}, "its deadline"},
-	{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is"},
-	{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is"},
-	{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7"},
-	{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token"},
-	{"lets others take what it hands over", "hand-over", takesHeld{fenced()}, "between the two holders"},
+	{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps", time.Second},
+	{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release", time.Second},
+	{"lets others see nothing", "holder only", blind{fenced()}, "want held by", time.Second},
+	{"ends early", "expiry", endsEarly{fenced()}, "within the lease", time.Second},
+	{"does not extend", "extension", noExtend{fenced()}, "after the extension", time.Second},
+	{"does not renew", "renewal", noExtend{fenced()}, "a rival got a lock that is being renewed", time.Second / 8},
+	{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is", time.Second},
+	{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is", time.Second},
+	{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7", time.Second},
+	{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token", time.Second},
+	{"lets others take what it hands over", "hand-over", takesHeld{fenced()}, "between the two holders", time.Second},
 }
 
 func fenced() setlock.Lua { return setlock.Lua{Options: setlock.Options{Fence: true}} }
@@ -111,7 +112,7 @@ func TestBrokenLocks(t *testing.T) {
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }}), b.check)
+			said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }, TTL: b.ttl}), b.check)
 			if !strings.Contains(said, b.says) {
 				t.Errorf("a lock that %s: the suite says %q, want %q", b.name, said, b.says)
 			}

@@ -76,10 +76,14 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 		getset("getset:classic", func(o getsetlock.Options) compat.Algorithm { return getsetlock.Classic{Options: o} })
 	}
 	if len(list) == 0 {
-		return nil, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-			"it is auto, set, tx or getset, or one of " + strings.Join(variants(), ", ")}
+		return nil, noAlgorithm(name)
 	}
 	return list, nil
+}
+
+func noAlgorithm(name string) error {
+	return &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
+		"it is auto, set, tx, getset, redlock, rw:read or rw:write, or one of " + strings.Join(variants(), ", ")}
 }
 
 // pick returns the strongest lock that --algorithm allows and that is safe on
@@ -90,7 +94,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 	if err != nil {
 		return candidate{}, err
 	}
-	if a.algorithm == "auto" {
+	if a.algorithm == "auto" || a.algorithm == "redlock" {
 		c, err := a.pickAuto(ctx, n, fence)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
@@ -122,7 +126,7 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 	if !ok {
 		return nil
 	}
-	conn, err := n.GetContext(ctx)
+	conn, err := n.connection(ctx, key)
 	if err != nil {
 		return a.unreachable(ctx, n, err)
 	}
@@ -135,7 +139,7 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 	if noRedis(err) || silent(err) {
 		return a.unreachable(ctx, n, err)
 	}
-	again, dialErr := n.GetContext(ctx)
+	again, dialErr := n.connection(ctx, key)
 	if dialErr != nil {
 		return a.unreachable(ctx, n, dialErr)
 	}
@@ -148,7 +152,7 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 
 // pickAuto probes the server and takes what auto chooses for it.
 func (a *app) pickAuto(ctx context.Context, n node, fence bool) (candidate, error) {
-	r, err := server.Probe(ctx, n, server.Options{Prefix: a.prefix, Timeout: a.timeout})
+	r, err := server.Probe(ctx, n.source, server.Options{Prefix: a.prefix, Timeout: a.timeout})
 	if err != nil {
 		return candidate{}, a.probing(ctx, n, err)
 	}

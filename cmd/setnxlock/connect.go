@@ -15,13 +15,24 @@ import (
 
 // A place is where the keys live: one server, the master that Sentinels name, or
 // a cluster; for a quorum, several servers that know nothing of each other.
-type place struct{ nodes []node }
+type place struct {
+	nodes   []node
+	cluster bool
+}
 
 // A node is one part of a place.
 type node struct {
-	name string // as messages call it: without the password
-	compat.Source
-	close func() error
+	name   string // as messages call it: without the password
+	source compat.Source
+	close  func() error
+}
+
+// connection is one to the server that has key.
+func (n node) connection(ctx context.Context, key string) (redis.Conn, error) {
+	if s, ok := n.source.(compat.KeySource); ok {
+		return s.GetFor(ctx, key)
+	}
+	return n.source.GetContext(ctx)
 }
 
 // one is the place's only node. A quorum has none.
@@ -44,7 +55,7 @@ func (a *app) connect(ctx context.Context) (*place, error) {
 	}
 	away := 0
 	for _, n := range p.nodes {
-		c, err := n.GetContext(ctx)
+		c, err := n.source.GetContext(ctx)
 		if err == nil {
 			c.Close()
 			continue
@@ -69,6 +80,12 @@ func (a *app) place() (*place, error) {
 		urls = append(urls, u)
 	}
 	switch {
+	case a.sentinel != "" && a.cluster:
+		return nil, &failure{statusUsage, errors.New("--sentinel and --cluster exclude each other"), ""}
+	case a.sentinel != "":
+		return a.sentinelPlace(urls[0])
+	case a.cluster:
+		return a.clusterPlace(urls)
 	case len(urls) > 1 && a.algorithm != "redlock":
 		return nil, &failure{statusUsage, errors.New("--redis names several servers"),
 			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster"}

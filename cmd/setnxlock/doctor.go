@@ -52,6 +52,7 @@ func (a *app) doctorCommand() *cobra.Command {
 // A diagnosis is what doctor found out.
 type diagnosis struct {
 	Server    string    `json:"server"`
+	Away      string    `json:"away,omitempty"` // why a server of a quorum could not be asked
 	Version   string    `json:"version,omitempty"`
 	Kind      string    `json:"kind,omitempty"`
 	Role      string    `json:"role,omitempty"`
@@ -94,7 +95,16 @@ type check struct {
 }
 
 func (a *app) doctor(asJSON bool) error {
-	d, err := a.diagnose(context.Background())
+	ctx := context.Background()
+	p, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if len(p.nodes) > 1 {
+		return a.doctorQuorum(ctx, p, asJSON)
+	}
+	d, err := a.diagnose(ctx, p.one())
 	if err != nil {
 		return err
 	}
@@ -109,15 +119,58 @@ func (a *app) doctor(asJSON bool) error {
 	return err
 }
 
-func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
-	p, err := a.connect(ctx)
-	if err != nil {
-		return nil, err
+// A quorumDiagnosis is what doctor found out about the servers of a quorum.
+type quorumDiagnosis struct {
+	Safe    bool         `json:"safe"`
+	Need    int          `json:"need"` // how many servers make a majority
+	Servers []*diagnosis `json:"servers"`
+}
+
+// doctorQuorum looks at each server of a quorum. The lock is safe if it is on
+// every server that answers, and a majority does: redlock refuses one that is not.
+func (a *app) doctorQuorum(ctx context.Context, p *place, asJSON bool) error {
+	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
+	safe, unsafe := 0, 0
+	for _, n := range p.nodes {
+		d, err := a.diagnose(ctx, n)
+		if err != nil {
+			d = &diagnosis{Server: n.name, Away: sentence(err)}
+		}
+		if d.Safe {
+			safe++
+		} else if d.Away == "" {
+			unsafe++
+		}
+		q.Servers = append(q.Servers, d)
 	}
-	defer p.Close()
-	n := p.one()
+	q.Safe = safe >= q.Need && unsafe == 0
+	if asJSON {
+		if err := a.printJSON(q); err != nil {
+			return err
+		}
+	} else {
+		s := newStage(a.out)
+		for _, d := range q.Servers {
+			if err := d.print(s, a.verbose); err != nil {
+				return err
+			}
+			fmt.Fprintln(s.w)
+		}
+		verdict := s.good("safe")
+		if !q.Safe {
+			verdict = s.bad("unsafe")
+		}
+		fmt.Fprintf(s.w, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
+	}
+	if !q.Safe {
+		return exit(1)
+	}
+	return nil
+}
+
+func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
-	r, err := server.Probe(ctx, n, o)
+	r, err := server.Probe(ctx, n.source, o)
 	if err != nil {
 		return nil, a.probing(ctx, n, err)
 	}
@@ -135,7 +188,7 @@ func (a *app) diagnose(ctx context.Context) (*diagnosis, error) {
 		return nil, err
 	}
 	if r.Writable {
-		if ahead, plusMinus, err := server.Offset(ctx, n, nil, o); err == nil {
+		if ahead, plusMinus, err := server.Offset(ctx, n.source, nil, o); err == nil {
 			d.Clock = &offset{ahead.Seconds(), plusMinus.Seconds()}
 			d.judgeClock(ahead, plusMinus)
 		}
@@ -182,6 +235,12 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 		}
 	}
 	row("server", d.Server)
+	if d.Away != "" {
+		row("away", d.Away)
+		w.Flush()
+		_, err := io.WriteString(s.w, b.String())
+		return err
+	}
 	row("version", d.title())
 	if d.Clock != nil {
 		row("clock", d.Clock.String())
@@ -285,7 +344,7 @@ func wrap(text string, width int) []string {
 // recommend fills in the algorithm, and what makes it unsafe here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Report) error {
 	choice, err := a.chooseFor(r, true)
-	if err == nil && a.algorithm != "auto" {
+	if err == nil && a.algorithm != "auto" && a.algorithm != "redlock" {
 		err = a.judge(ctx, n, r, &choice)
 	}
 	var unsafe *compat.UnsafeServerError

@@ -41,21 +41,21 @@ func (a *app) inspectCommand() *cobra.Command {
 	var asJSON, watch bool
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use:               "inspect KEY",
+		Use:               "inspect KEY...",
 		Short:             "Show whether a lock is held, in which format and until when",
 		Long:              inspectHelp,
 		Example:           inspectExamples,
 		Annotations:       map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(oneKey),
+		Args:              usageErrors(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every <= 0 {
 				return usage(cmd, fmt.Errorf("an --interval of %v", every))
 			}
 			if watch {
-				return a.watch(args[0], every, asJSON)
+				return a.watch(args, every, asJSON)
 			}
-			return a.inspect(args[0], asJSON)
+			return a.inspect(args, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; one object a line with --watch")
@@ -64,18 +64,14 @@ func (a *app) inspectCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) inspect(key string, asJSON bool) error {
+func (a *app) inspect(keys []string, asJSON bool) error {
 	ctx := context.Background()
-	key, err := a.onServer(key)
+	v, err := a.view(ctx, keys)
 	if err != nil {
 		return err
 	}
-	p, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	s, err := a.look(ctx, p, key)
+	defer v.Close()
+	s, err := v.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,20 +82,16 @@ func (a *app) inspect(key string, asJSON bool) error {
 }
 
 // watch prints a line for each state that differs from the one before.
-func (a *app) watch(key string, every time.Duration, asJSON bool) error {
+func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	ctx := context.Background()
-	key, err := a.onServer(key)
+	v, err := a.view(ctx, keys)
 	if err != nil {
 		return err
 	}
-	p, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
+	defer v.Close()
 	var last compat.State
 	for {
-		s, err := a.look(ctx, p, key)
+		s, err := v.look(ctx)
 		if err != nil {
 			return err
 		}
@@ -121,15 +113,48 @@ func changed(last, s compat.State) bool {
 		s.Until.IsZero() != last.Until.IsZero() || moved > 1500*time.Millisecond
 }
 
+// A view is what can be seen of keys, and removed from them.
+type view struct {
+	*place
+	*target
+}
+
+// view connects to where keys live.
+func (a *app) view(ctx context.Context, keys []string) (*view, error) {
+	key, err := a.all(keys)
+	if err != nil {
+		return nil, err
+	}
+	return a.viewOf(ctx, key, keys)
+}
+
+// viewOf is the view of a key, or of several that were joined, with their
+// prefixes. asked are the keys as they were given.
+func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, error) {
+	p, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{place: p, target: &target{key: key}}
+	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
+		v.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
+	} else if v.target, err = a.named(ctx, p, key, false, a.lockOptions()); err != nil {
+		p.Close()
+		return nil, err
+	}
+	v.asked = asked
+	return v, nil
+}
+
 // look reads the key as the algorithm does, or as whatever it looks like.
-func (a *app) look(ctx context.Context, p *place, key string) (compat.State, error) {
+func (a *app) look(ctx context.Context, n node, key string) (compat.State, error) {
 	d, err := a.dialectValue()
 	if err != nil {
 		return compat.State{}, err
 	}
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if family == "getset" {
-		return compat.New(p.one(), getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
+		return compat.New(n.source, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if a.algorithm != "auto" {
 		if _, err := candidates(a.algorithm, d, false); err != nil {
@@ -138,9 +163,9 @@ func (a *app) look(ctx context.Context, p *place, key string) (compat.State, err
 	}
 	// In milliseconds where the server counts in them. A proxy closes the
 	// connection on a command that it does not have.
-	s, err := compat.New(p.one(), txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
+	s, err := compat.New(n.source, txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
 	if err != nil && !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrInvalid) {
-		s, err = compat.New(p.one(), txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
+		s, err = compat.New(n.source, txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if err != nil || family == "tx" {
 		return s, err
@@ -188,6 +213,9 @@ func (a *app) printState(s compat.State) error {
 			fmt.Fprintf(w, "format\t%s\n", s.Format)
 		}
 		fmt.Fprintf(w, "token\t%s\n", printable(s.Value))
+		for _, h := range s.Holders {
+			fmt.Fprintf(w, "holder\t%s%s\n", printable(h.Value), holderEnd(h))
+		}
 		fmt.Fprintf(w, "until\t%s\n", end(s, time.Now()))
 		fmt.Fprintf(w, "ttl\t%s\n", ttl(s))
 	}
@@ -221,6 +249,13 @@ func end(s compat.State, now time.Time) string {
 		whose = "the clients' clocks"
 	}
 	return fmt.Sprintf("%s, %s, by %s", s.Until.Format("2006-01-02 15:04:05 MST"), in, whose)
+}
+
+func holderEnd(h compat.Holder) string {
+	if h.Until.IsZero() {
+		return ""
+	}
+	return ", until " + clockTime(h.Until)
 }
 
 func ttl(s compat.State) string {

@@ -98,11 +98,12 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"redis": scriptRedis,
-			"do":    scriptDo,
-			"exits": scriptExits,
-			"json":  scriptJSON,
-			"pages": scriptPages,
+			"redis":  scriptRedis,
+			"quorum": scriptQuorum,
+			"do":     scriptDo,
+			"exits":  scriptExits,
+			"json":   scriptJSON,
+			"pages":  scriptPages,
 
 			"exercises": scriptExercises,
 		},
@@ -118,6 +119,23 @@ func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
 		address = startOld(ts, args[0])
 	}
 	ts.Setenv("SETNXLOCK_REDIS", address)
+}
+
+// quorum VERSION... starts servers as redis does, and gives their addresses to
+// all commands: "down" is one that is not there.
+func scriptQuorum(ts *testscript.TestScript, neg bool, args []string) {
+	var all []string
+	for _, v := range args {
+		switch v {
+		case "real":
+			all = append(all, startReal(ts))
+		case "down":
+			all = append(all, "127.0.0.1:1")
+		default:
+			all = append(all, startOld(ts, v))
+		}
+	}
+	ts.Setenv("SETNXLOCK_REDIS", strings.Join(all, ","))
 }
 
 // do COMMAND ARG... sends one command to the server.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,13 +43,13 @@ func (a *app) releaseCommand() *cobra.Command {
 	var token string
 	var force, yes bool
 	cmd := &cobra.Command{
-		Use:               "release [KEY] {--token TOKEN | --force}",
+		Use:               "release [KEY...] {--token TOKEN | --force}",
 		Short:             "Remove a lock, by its token or by force",
 		Long:              releaseHelp,
 		Example:           releaseExamples,
 		Annotations:       map[string]string{"status": releaseStatus},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.MaximumNArgs(1)),
+		Args:              usageErrors(cobra.ArbitraryArgs),
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,16 +63,17 @@ func (a *app) releaseCommand() *cobra.Command {
 				return a.releaseByToken(h.Key, h.Token)
 			case len(args) == 0:
 				return usage(cmd, errors.New("release needs a KEY"))
-			case isHandle && a.prefix+args[0] != h.Key:
-				return usage(cmd, fmt.Errorf("the handle is of %q, not of %q", h.Key, a.prefix+args[0]))
 			case isHandle:
+				if key, err := a.all(args); err != nil || key != h.Key {
+					return usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
+				}
 				return a.releaseByToken(h.Key, h.Token)
 			case force:
-				return a.releaseByForce(args[0], yes)
+				return a.releaseByForce(args, yes)
 			case token == "":
 				return usage(cmd, errors.New("the token is empty"))
 			}
-			key, err := a.onServer(args[0])
+			key, err := a.all(args)
 			if err != nil {
 				return err
 			}
@@ -93,29 +95,26 @@ func tokenOrHandle(s string) (h compat.Handle, is bool, err error) {
 	return h, true, err
 }
 
+// releaseByToken releases what holds the token on a key with its prefix.
 func (a *app) releaseByToken(key, token string) error {
 	ctx := context.Background()
-	p, err := a.connect(ctx)
+	v, err := a.viewOf(ctx, key, nil)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	return a.remove(ctx, p, key, token)
+	defer v.Close()
+	return a.remove(ctx, v, token)
 }
 
 // releaseByForce removes what it has shown, and nothing else.
-func (a *app) releaseByForce(key string, yes bool) error {
+func (a *app) releaseByForce(keys []string, yes bool) error {
 	ctx := context.Background()
-	key, err := a.onServer(key)
+	v, err := a.view(ctx, keys)
 	if err != nil {
 		return err
 	}
-	p, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	s, err := a.look(ctx, p, key)
+	defer v.Close()
+	s, err := v.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,11 +129,26 @@ func (a *app) releaseByForce(key string, yes bool) error {
 			return err
 		}
 	}
-	err = a.remove(ctx, p, key, s.Value)
-	if errors.Is(err, compat.ErrLost) {
-		return &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
+	values := []string{s.Value}
+	if s.Value == "" && v.locks != nil {
+		return &failure{statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", s.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock"}
 	}
-	return err
+	if strings.HasPrefix(a.algorithm, "rw:") { // every reader
+		values = nil
+		for _, h := range s.Holders {
+			values = append(values, h.Value)
+		}
+	}
+	for _, value := range values {
+		err = a.remove(ctx, v, value)
+		if errors.Is(err, compat.ErrLost) {
+			err = &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // confirm asks, on a terminal; elsewhere nobody can answer.
@@ -150,17 +164,26 @@ func (a *app) confirm(s compat.State) error {
 	return &failure{1, errors.New("nothing was removed"), ""}
 }
 
-// remove deletes the key if it holds value: in one transaction where there is
+// remove removes what holds value: a lock on one key whatever its format, any
+// other as the lock that --algorithm names.
+func (a *app) remove(ctx context.Context, v *view, value string) error {
+	if v.locks != nil {
+		return v.locks.ReleaseToken(ctx, v.key, value)
+	}
+	return a.removeKey(ctx, v.one(), v.key, value)
+}
+
+// removeKey deletes the key if it holds value: in one transaction where there is
 // WATCH, whatever the format, and otherwise as getsetlock.Classic does.
-func (a *app) remove(ctx context.Context, p *place, key, value string) error {
+func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	locks := []candidate{
 		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
 		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
 	}
 	for _, c := range locks {
-		err := a.check(ctx, p.one(), c, key)
+		err := a.check(ctx, n, c, key)
 		if err == nil {
-			return compat.New(p.one(), c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
+			return compat.New(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
 		}
 		if !errors.Is(err, compat.ErrUnsafeServer) {
 			return err
@@ -168,7 +191,7 @@ func (a *app) remove(ctx context.Context, p *place, key, value string) error {
 	}
 	d, isTime := dialectOf(value)
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
-	err := compat.New(p.one(), classic, a.lockOptions()).ReleaseToken(ctx, key, value)
+	err := compat.New(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
 	}

@@ -31,6 +31,8 @@ const rootExamples = `  setnxlock run nightly-report -- ./report.sh
 // options are the flags that every command which speaks to a server has.
 type options struct {
 	redis     addresses
+	sentinel  string
+	cluster   bool
 	algorithm string
 	dialect   string
 	prefix    string
@@ -87,18 +89,22 @@ func (a *app) rootCommand() *cobra.Command {
 	a.redis = addresses{list: strings.Split(fromEnv("SETNXLOCK_REDIS", defaultRedis), ",")}
 	f.Var(&a.redis, "redis",
 		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
+	f.StringVar(&a.sentinel, "sentinel", "",
+		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
+	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family (set, tx, getset), or a variant: "+strings.Join(variants(), ", "))
+		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), or a variant: "+strings.Join(variants(), ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how getset writes its timestamps, which all clients of a key must do alike: `NAME` is seconds, float (if none is given), millis or nanos; with --algorithm auto it asks for getset")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
-	complete(root, "algorithm", append([]string{"auto", "set", "tx", "getset"}, variants()...))
+	complete(root, "algorithm", append([]string{"auto", "set", "tx", "getset", "redlock", "rw:read", "rw:write"}, variants()...))
 	complete(root, "dialect", dialects())
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
+	complete(root, "sentinel", nil)
 
 	root.AddCommand(a.runCommand(), a.inspectCommand(), a.releaseCommand(), a.doctorCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
 	return root

@@ -5,24 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // A target is what is locked, and by which lock.
 type target struct {
-	name  string         // of the lock, as --algorithm has it
 	locks *compat.Locker // without a prefix: key has it
-	key   string         // for locks
+	key   string         // for locks: one key, or several, joined
+	says  string         // the keys for people
 	asked []string       // the keys as they were given
-	says  string         // the key for people
 	look  func(context.Context) (compat.State, error)
 }
 
 // target chooses the lock for keys, by what the servers can do.
 func (a *app) target(ctx context.Context, p *place, keys []string, fence bool, o compat.Options) (*target, error) {
-	key, err := a.onServer(keys[0])
+	key, err := a.all(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -33,16 +38,215 @@ func (a *app) target(ctx context.Context, p *place, keys []string, fence bool, o
 	return t, err
 }
 
-// named is the target of a key with its prefix.
+// all is the one key of those given, as they stand on the server.
+func (a *app) all(keys []string) (string, error) {
+	var all []string
+	for _, k := range keys {
+		key, err := a.onServer(k)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, key)
+	}
+	return joined(all), nil
+}
+
+// joined is the key of several: that of multilock.
+func joined(keys []string) string {
+	if len(keys) == 1 {
+		return keys[0]
+	}
+	return multilock.Join(keys...)
+}
+
+// split is the opposite of joined.
+func split(key string) []string {
+	keys, err := multilock.Split(key)
+	if err != nil {
+		return []string{key}
+	}
+	return keys
+}
+
+// named is the target of a key, or of several that were joined, with their
+// prefixes: what a handle has.
 func (a *app) named(ctx context.Context, p *place, key string, fence bool, o compat.Options) (*target, error) {
-	c, err := a.pick(ctx, p.one(), key, fence)
+	keys := split(key)
+	t := &target{key: key, asked: keys}
+	for _, k := range keys {
+		t.says += ", " + fmt.Sprintf("%q", k)
+	}
+	t.says = t.says[2:]
+
+	b, err := a.lock(ctx, p, keys, fence)
 	if err != nil {
 		return nil, err
 	}
-	return &target{
-		name: c.name, locks: compat.New(p.one(), c.Algorithm, o), key: key, says: fmt.Sprintf("%q", key),
-		look: func(ctx context.Context) (compat.State, error) { return a.look(ctx, p, key) },
-	}, nil
+	t.locks = compat.NewLocker(b, o)
+	t.look = func(ctx context.Context) (compat.State, error) { return t.locks.Inspect(ctx, key) }
+	if a.readable(keys) {
+		t.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
+	}
+	return t, nil
+}
+
+// readable says that one key on one server is all there is to look at, so that
+// its format need not be known beforehand.
+func (a *app) readable(keys []string) bool {
+	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
+}
+
+// lock is the lock that --algorithm means, on all servers of the place.
+func (a *app) lock(ctx context.Context, p *place, keys []string, fence bool) (compat.Backend, error) {
+	if a.algorithm != "redlock" {
+		return a.lockOn(ctx, p.one(), p.cluster, keys, fence)
+	}
+	servers := make([]compat.Backend, len(p.nodes))
+	names := make([]string, len(p.nodes))
+	errs := make([]error, len(p.nodes))
+	var wg sync.WaitGroup
+	for i, n := range p.nodes {
+		names[i] = n.name
+		each := &later{choose: func(ctx context.Context) (compat.Backend, error) { return a.lockOn(ctx, n, false, keys, false) }}
+		servers[i] = each
+		wg.Go(func() { _, errs[i] = each.chosen(ctx) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrInvalid) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return redlock.New(servers, redlock.Options{Names: names}), nil
+}
+
+// lockOn is the lock on one server or cluster.
+func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, fence bool) (compat.Backend, error) {
+	if strings.HasPrefix(a.algorithm, "rw:") {
+		if len(keys) > 1 {
+			return nil, &failure{statusUsage, fmt.Errorf("%s takes one KEY", a.algorithm), ""}
+		}
+		c, err := a.pickRW(ctx, n, keys[0], fence)
+		return compat.NewBackend(n.source, c.Algorithm), err
+	}
+	c, err := a.pick(ctx, n, keys[0], fence)
+	if err != nil || len(keys) == 1 {
+		return compat.NewBackend(n.source, c.Algorithm), err
+	}
+	if set := together(c.Algorithm); set != nil && !cluster {
+		if err := a.check(ctx, n, candidate{c.name, set}, joined(keys)); err == nil {
+			return compat.NewBackend(n.source, set), nil
+		} else if !errors.Is(err, compat.ErrUnsafeServer) {
+			return nil, err
+		}
+	}
+	return multilock.New(n.source, c.Algorithm, multilock.Options{}), nil
+}
+
+// together is the lock that takes several keys in one transaction and writes
+// what a would; nil if there is none.
+func together(a compat.Algorithm) compat.Algorithm {
+	switch a := a.(type) {
+	case txlock.Renamed:
+		return multilock.Tx{Options: a.Options}
+	case txlock.Guarded:
+		return multilock.Tx{Options: a.Options}
+	case getsetlock.Guarded:
+		return multilock.GetSet{Options: a.Options}
+	case getsetlock.Classic:
+		return multilock.GetSetClassic{Options: a.Options}
+	}
+	return nil
+}
+
+// pickRW is the readers' or the writer's lock, its leases as fine as the
+// server counts, by the server's clock if it tells it.
+func (a *app) pickRW(ctx context.Context, n node, key string, fence bool) (candidate, error) {
+	var c candidate
+	var err error
+	for _, o := range []rwlock.Options{
+		{Fence: fence, Millis: true, ServerClock: true},
+		{Fence: fence},
+	} {
+		switch a.algorithm {
+		case "rw:read":
+			c = candidate{a.algorithm, rwlock.Read{Options: o}}
+		case "rw:write":
+			c = candidate{a.algorithm, rwlock.Write{Options: o}}
+		case "rw:read/published":
+			c = candidate{a.algorithm, rwlock.PublishedRead{Options: o}}
+		case "rw:write/published":
+			c = candidate{a.algorithm, rwlock.PublishedWrite{Options: o}}
+		default:
+			return c, noAlgorithm(a.algorithm)
+		}
+		if err = a.check(ctx, n, c, key); !errors.Is(err, compat.ErrUnsafeServer) {
+			return c, err
+		}
+	}
+	return c, err
+}
+
+// later is the lock on a server of a quorum that may be away when the lock for
+// it is to be chosen: then it is chosen once the server is back.
+type later struct {
+	choose func(context.Context) (compat.Backend, error)
+	mu     sync.Mutex
+	b      compat.Backend
+}
+
+func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.b != nil {
+		return l.b, nil
+	}
+	b, err := l.choose(ctx)
+	if err != nil {
+		return nil, compat.NotDone(err)
+	}
+	l.b = b
+	return b, nil
+}
+
+func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return compat.Lease{Key: key}, err
+	}
+	return b.Acquire(ctx, now, key, ttl)
+}
+
+func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return lease, err
+	}
+	return b.Extend(ctx, now, lease, ttl)
+}
+
+func (l *later) Release(ctx context.Context, now func() time.Time, lease compat.Lease) error {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	return b.Release(ctx, now, lease)
+}
+
+func (l *later) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return compat.State{Key: key}, err
+	}
+	return b.Inspect(ctx, now, key)
+}
+
+func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	return b.Repair(ctx, now, s, ttl)
 }
 
 // busy is the failure of a wait that is over. It looks once more at the key, for

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// command runs setnxlock with a server's address, and returns what it wrote.
+func command(t *testing.T, address string, args ...string) (out string, status int) {
+	t.Helper()
+	cmd := exec.Command("setnxlock", args...)
+	cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
+	b, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}
+
+// A command runs on through a failover; a lock that was on the replica too is
+// still held after it.
+func TestOnSentinel(t *testing.T) {
+	s := realredis.RunSentinels(t, "mymaster")
+	at := "mymaster@" + strings.Join(s.Addrs(), ",")
+	const like = "redis://ignored/0"
+	run := func(args ...string) (string, int) {
+		t.Helper()
+		return command(t, like, append([]string{"--sentinel", at}, args...)...)
+	}
+	if out, status := run("doctor"); status != 0 || !strings.Contains(out, "mymaster") {
+		t.Errorf("doctor: %d, %s", status, out)
+	}
+	p := puppets(t, like, "--sentinel", at, "--ttl", "20s")
+	old, err := s.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Failover()
+	s.Replaced(old)
+	if out, status := run("run", "--try", "job", "--", "true"); status != statusBusy {
+		t.Errorf("beside a held lock, after the failover: %d, %s", status, out)
+	}
+	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, p.token) {
+		t.Errorf("inspect: %d, %s", status, out)
+	}
+	fmt.Fprintln(p.in, "exit 0")
+	p.want(0, "")
+	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
+		t.Errorf("inspect: %d, %s", status, out)
+	}
+	if out, status := run("--cluster", "inspect", "job"); status != statusUsage {
+		t.Errorf("--cluster too: %d, %s", status, out)
+	}
+	for _, bad := range []string{"mymaster", "@" + s.Addrs()[0], "mymaster@"} {
+		if out, status := command(t, like, "--sentinel", bad, "inspect", "job"); status != statusUsage {
+			t.Errorf("--sentinel %s: %d, %s", bad, status, out)
+		}
+	}
+	if out, status := command(t, like, "--timeout", "500ms", "--sentinel", "other@"+s.Addrs()[0], "inspect", "job"); status != statusUnavailable {
+		t.Errorf("a name that no Sentinel knows: %d, %s", status, out)
+	}
+}
+
+// Any node will do as the address, whatever the key; keys of several slots are
+// locked as one, and a lock outlives its slot's move.
+func TestOnCluster(t *testing.T) {
+	c := realredis.RunCluster(t)
+	at := c.Addrs()[1]
+	run := func(args ...string) (string, int) {
+		t.Helper()
+		return command(t, at, append([]string{"--cluster"}, args...)...)
+	}
+	if out, status := run("doctor"); status != 0 {
+		t.Errorf("doctor: %d, %s", status, out)
+	}
+	for _, key := range []string{"a", "b", "c", "d", "e"} { // on all masters
+		for _, algorithm := range []string{"auto", "set:watch", "tx:renamed", "getset:guarded", "rw:write"} {
+			if out, status := run("--algorithm", algorithm, "run", key, "--", "sh", "-c",
+				`setnxlock --cluster --algorithm `+algorithm+` run --try `+key+` -- true; test $? = 75`); status != 0 {
+				t.Errorf("%s %s: %d, %s", algorithm, key, status, out)
+			}
+		}
+	}
+	out, status := run("run", "a", "b", "c", "--", "sh", "-c", `setnxlock --cluster run --try b -- true; test $? = 75 && setnxlock --cluster inspect a b c`)
+	if status != 0 || !strings.Contains(out, "held") {
+		t.Errorf("several keys: %d, %s", status, out)
+	}
+
+	p := puppets(t, at, "--cluster", "--ttl", "20s")
+	moved := compat.Slot("job")
+	from := moved * 3 / 16384
+	to := (from + 1) % 3
+	c.BeginMove(moved, from, to)
+	c.MoveKeys(moved, from, to)
+	c.EndMove(moved, from, to)
+	if out, status := run("run", "--try", "job", "--", "true"); status != statusBusy {
+		t.Errorf("beside a held lock, after its slot was moved: %d, %s", status, out)
+	}
+	fmt.Fprintln(p.in, "exit 0")
+	p.want(0, "")
+	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
+		t.Errorf("inspect: %d, %s", status, out)
+	}
+	if out, status := command(t, at+","+c.Addrs()[0], "inspect", "a"); status != statusUsage || !strings.Contains(out, "--cluster") {
+		t.Errorf("two nodes without --cluster: %d, %s", status, out)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
@@ -14,6 +15,7 @@ import (
 // waits as the Locker does: after a refusal it looks, twice a second, and asks
 // again when what it sees is free or dead.
 type player struct {
+	c       redis.Conn
 	a       compat.Algorithm
 	from    time.Time
 	work    time.Duration
@@ -27,6 +29,9 @@ type player struct {
 // step has the player do what is due at now.
 func (p *player) step(t *testing.T, s *oldredis.Server) {
 	now := s.Now()
+	if p.c == nil {
+		p.c = s.Dial()
+	}
 	switch {
 	case p.gone || now.Before(p.from):
 		return
@@ -40,7 +45,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 		return
 	}
 	if p.next = now.Add(500 * time.Millisecond); p.looking {
-		st, err := p.a.Inspect(s.Dial(), now, "k")
+		st, err := p.a.Inspect(p.c, now, "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +53,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 			return
 		}
 	}
-	l, err := p.a.Acquire(s.Dial(), now, "k", ttl)
+	l, err := p.a.Acquire(p.c, now, "k", ttl)
 	switch {
 	case err == nil:
 		p.lease, p.got = l, now
@@ -133,24 +138,25 @@ func served(t *testing.T, who string, p *player, want bool, longest time.Duratio
 	}
 }
 
-// A fair lock between both lets many of both in.
+// A fair lock lets both in, if both want more of it than there is.
 func TestFairUnderBoth(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		t.Parallel()
 		start := s.Now()
 		var players []*player
-		for i := range 60 {
+		for i := range 20 {
 			at := start.Add(time.Duration(i) * 500 * time.Millisecond)
 			players = append(players, &player{a: rwlock.Read{}, from: at, work: time.Second}, &player{a: rwlock.Write{}, from: at, work: time.Second})
 		}
-		play(t, s, time.Minute, players)
+		play(t, s, 15*time.Second, players)
 		var in [2]int
 		for i, p := range players {
 			if !p.got.IsZero() {
 				in[i%2]++
 			}
 		}
-		if in[0] < 30 || in[1] < 10 {
-			t.Errorf("%d of 60 readers and %d of 60 writers got in within a minute", in[0], in[1])
+		if in[0] < 8 || in[1] < 3 {
+			t.Errorf("within 15 s %d of 20 readers and %d of 20 writers got in", in[0], in[1])
 		}
 	})
 }
@@ -166,7 +172,7 @@ func TestWriterThatGaveUp(t *testing.T) {
 		release(t, s, read, l, nil)
 		refused(t, s, read, compat.ErrHeld) // it may be about to come
 		s.Advance(2 * time.Second)
-		l = acquire(t, s, read, 10*ttl)
+		acquire(t, s, read, 10*ttl)
 
 		refused(t, s, rwlock.Write{}, compat.ErrHeld)
 		s.Advance(ttl)

@@ -1,0 +1,67 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+)
+
+// Readers and a writer of one key on a Redis 2.4. In a program of your own the
+// first line is a *redis.Pool instead.
+func Example() {
+	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
+	read := compat.New(pool, rwlock.Read{}, compat.Options{})
+	write := compat.New(pool, rwlock.Write{}, compat.Options{})
+
+	ctx := context.Background()
+	one, err := read.TryLock(ctx, "catalogue", time.Hour)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = write.TryLock(ctx, "catalogue", time.Hour)
+	fmt.Println("a writer beside a reader:", errors.Is(err, compat.ErrHeld))
+	fmt.Println("the reader goes:", one.Release(ctx))
+	lock, err := write.TryLock(ctx, "catalogue", time.Hour)
+	fmt.Println("the writer comes:", err)
+	fmt.Println("and goes:", lock.Release(ctx))
+	// Output:
+	// a writer beside a reader: true
+	// the reader goes: <nil>
+	// the writer comes: <nil>
+	// and goes: <nil>
+}
+
+// A client that reads and asks to write would wait for itself. With a name it is
+// told so.
+func ExampleOptions_client() {
+	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
+	o := rwlock.Options{Client: "order 4711"}
+	read := compat.New(pool, rwlock.Read{Options: o}, compat.Options{})
+	write := compat.New(pool, rwlock.Write{Options: o}, compat.Options{})
+
+	ctx := context.Background()
+	err := read.Do(ctx, "catalogue", time.Hour, func(ctx context.Context) error {
+		_, err := write.Lock(ctx, "catalogue", time.Hour)
+		return err
+	})
+	fmt.Println(errors.Is(err, rwlock.ErrUpgrade))
+	fmt.Println(err)
+	// Output:
+	// true
+	// setnxlock: invalid argument: a reader can't become the writer: release the read lock first
+}
+
+// Before 2.2 a second reader deletes the first: the lock says so.
+func ExampleOptions_Check() {
+	pool := oldredis.MustNew("2.0", oldredis.Options{}).Pool()
+	_, err := compat.New(pool, rwlock.Read{}, compat.Options{}).TryLock(context.Background(), "catalogue", 30*time.Second)
+	fmt.Println(err)
+	// Output:
+	// setnxlock: not safe on Redis 2.0.5: ZADD deletes a sorted set that has a TTL, and the readers in it (mended in 2.2); use getsetlock.Classic, which lets one reader in at a time
+}

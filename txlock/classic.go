@@ -1,6 +1,7 @@
 package txlock
 
 import (
+	"errors"
 	"regexp"
 	"time"
 
@@ -66,7 +67,11 @@ func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	if err != nil {
 		return l, err // ours, without a TTL: the Locker extends it or gives it back
 	}
-	if held, _ := redis.String(replies[1], nil); !set || held != l.Value {
+	held, err := redis.String(replies[1], nil)
+	if err != nil && !errors.Is(err, redis.ErrNil) {
+		return l, err // ours for all we know: a cluster can refuse the GET alone
+	}
+	if !set || held != l.Value {
 		return l, compat.ErrLost
 	}
 	return l, nil

@@ -51,7 +51,10 @@ func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	case int64(0):
 		return l, &compat.HeldError{Key: key}
 	}
-	_, err = redis.Int(won, nil) // the server's own words: tmp was refused, or gone before it was renamed
+	if refused, ok := replies[0].(redis.Error); ok {
+		return l, refused // there is no tmp; what RENAMENX said follows from it
+	}
+	_, err = redis.Int(won, nil) // the server's own words: tmp was gone before it was renamed
 	return l, err
 }
 
@@ -61,6 +64,11 @@ func fenced(c redis.Conn, replies []any) (won any, fence int64, err error) {
 	done, err := redis.Values(replies[3], nil)
 	if err != nil {
 		c.Do("DISCARD") //nolint:errcheck // a refused EXEC leaves 2.0–2.4 in MULTI
+		for _, r := range replies {
+			if refused, ok := r.(redis.Error); ok {
+				return nil, 0, refused // the first is the reason: EXEC may only say that there was one
+			}
+		}
 		return nil, 0, err
 	}
 	if len(done) != 2 {

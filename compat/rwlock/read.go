@@ -37,8 +37,8 @@ func (r Read) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration
 		}
 		return l, err
 	}
-	// What has been dead for a minute is swept by readers too, so that the set
-	// does not grow where nobody writes. They need not be right about the time.
+	// A writer sweeps the dead. Readers sweep what has been dead for a minute, so
+	// that the set does not grow where nobody writes, and need not be right about the time.
 	cmds := []compat.Cmd{
 		{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))},
 		{"ZADD", readersOf(key), at(v.now.Add(ttl)), l.Value},

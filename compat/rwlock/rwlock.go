@@ -50,10 +50,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Options are the same for Read and Write. All clients of a key must agree on
-// Prefer, ServerClock and Inner, but for fairness alone: who disagrees still excludes and
-// is excluded, except that ServerClock presumes the others' clocks to agree with the server's.
-// The zero value works on every server since 2.2.
+// Options are the same for Read and Write. The zero value works on every server
+// since 2.2. All clients of a key should have the same: of those that differ in
+// Prefer, Inner, Millis or Margin only fairness suffers; where some have
+// ServerClock and some don't, the clocks of the latter must agree with the server's.
 type Options struct {
 	// Prefer says who goes first. Default: Fair.
 	Prefer Preference
@@ -93,6 +93,12 @@ type Options struct {
 }
 
 // A Preference says who is let in when readers and writers wait for each other.
+//
+// A client that waits in Locker.Lock leaves word once, when it is refused, and
+// then only looks, until nobody is in its way. So a writer's word runs out
+// before a reader that extends its lease for longer than the writer's ttl has
+// gone, and new readers are let in again; and a reader that was refused does not
+// join readers that came after it, but waits for their turn or for a gap.
 type Preference string
 
 const (

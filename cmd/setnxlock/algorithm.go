@@ -8,6 +8,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -20,70 +21,105 @@ type candidate struct {
 	compat.Algorithm
 }
 
-// variants are the values of --algorithm that name one lock.
-func variants() []string {
-	return []string{"getset:classic", "getset:guarded", "tx:classic", "tx:guarded", "tx:renamed",
-		"set:lua", "set:watch", "set:script", "set:published"}
+// A variant is a value of --algorithm that names one lock.
+type variant struct {
+	name   string
+	alone  bool   // its family does not stand for it: wherever it is safe another is too, and safer, or it is no plain lock
+	unsafe string // what breaks it, for the published locks that are kept for comparison
+	make   func(d getsetlock.Dialect, fence bool) []compat.Algorithm
 }
 
-// candidates are the locks that --algorithm may mean, the strongest first: of a
-// family its safer variants, of a variant its finer counting and its fence. Not
-// every server can do what the first one needs.
+// The order is that of preference: of a family its safer variants first, of a
+// variant its finer counting and its fence. Not every server can do what the
+// first one needs.
+var variants = []variant{
+	{name: "set:lua", make: set(func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} })},
+	{name: "set:watch", make: set(func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} })},
+	{name: "set:script", make: set(func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} })},
+	{name: "set:published", alone: true, unsafe: "it compares and deletes in two steps (set/compare-then-del)",
+		make: set(func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} })},
+	{name: "set:redis-py", alone: true, unsafe: "its renewals add up, so that a dead holder's lock stays for longer than --ttl (set/extend-adds)",
+		make: set(func(o setlock.Options) compat.Algorithm { return setlock.Added{Options: o} })},
+	{name: "tx:renamed", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} })},
+	{name: "tx:guarded", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} })},
+	{name: "tx:classic", alone: true, make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} })},
+	{name: "tx:classic/published", alone: true, unsafe: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
+		make: tx(func(o txlock.Options) compat.Algorithm {
+			return txlock.Classic{Options: o, TTLRepair: txlock.RepairPublished}
+		})},
+	{name: "getset:guarded", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Guarded{Options: o} })},
+	{name: "getset:classic", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Classic{Options: o} })},
+	{name: "rw:read", alone: true, make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} })},
+	{name: "rw:write", alone: true, make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.Write{Options: o} })},
+	{name: "rw:read/published", alone: true, unsafe: "its mutex ends before a slow client's turn does (rw/mutex-outrun)",
+		make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.PublishedRead{Options: o} })},
+	{name: "rw:write/published", alone: true, unsafe: "its mutex ends before a slow client's turn does (rw/mutex-outrun)",
+		make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.PublishedWrite{Options: o} })},
+}
+
+func set(lock func(setlock.Options) compat.Algorithm) func(getsetlock.Dialect, bool) []compat.Algorithm {
+	return func(_ getsetlock.Dialect, fence bool) []compat.Algorithm {
+		return []compat.Algorithm{lock(setlock.Options{Fence: fence})}
+	}
+}
+
+func tx(lock func(txlock.Options) compat.Algorithm) func(getsetlock.Dialect, bool) []compat.Algorithm {
+	return func(_ getsetlock.Dialect, fence bool) []compat.Algorithm {
+		return []compat.Algorithm{lock(txlock.Options{Millis: true, Fence: fence}), lock(txlock.Options{Fence: fence})}
+	}
+}
+
+// getset without the fence is for proxies, which have no transactions.
+func getset(lock func(getsetlock.Options) compat.Algorithm) func(getsetlock.Dialect, bool) []compat.Algorithm {
+	return func(d getsetlock.Dialect, fence bool) []compat.Algorithm {
+		plain := lock(getsetlock.Options{Dialect: d})
+		if !fence {
+			return []compat.Algorithm{plain}
+		}
+		return []compat.Algorithm{lock(getsetlock.Options{Dialect: d, Fence: true}), plain}
+	}
+}
+
+func rw(lock func(rwlock.Options) compat.Algorithm) func(getsetlock.Dialect, bool) []compat.Algorithm {
+	return func(_ getsetlock.Dialect, fence bool) []compat.Algorithm {
+		return []compat.Algorithm{lock(rwlock.Options{Fence: fence, Millis: true, ServerClock: true}), lock(rwlock.Options{Fence: fence})}
+	}
+}
+
+// names are the values of --algorithm, families first.
+func names() []string {
+	list := []string{"auto", "set", "tx", "getset", "redlock"}
+	for _, v := range variants {
+		list = append(list, v.name)
+	}
+	return list
+}
+
+// candidates are the locks that --algorithm may mean, the strongest first.
 func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, error) {
 	var list []candidate
-	tx := func(name string, lock func(txlock.Options) compat.Algorithm) {
-		for _, millis := range []bool{true, false} {
-			list = append(list, candidate{name: name, Algorithm: lock(txlock.Options{Millis: millis, Fence: fence})})
+	for _, v := range variants {
+		family, _, _ := strings.Cut(v.name, ":")
+		if name != v.name && (v.alone || name != family) {
+			continue
 		}
-	}
-	getset := func(name string, lock func(getsetlock.Options) compat.Algorithm) {
-		if fence {
-			list = append(list, candidate{name: name, Algorithm: lock(getsetlock.Options{Dialect: d, Fence: true})})
+		for _, lock := range v.make(d, fence) {
+			list = append(list, candidate{name: v.name, Algorithm: lock})
 		}
-		list = append(list, candidate{name: name, Algorithm: lock(getsetlock.Options{Dialect: d})})
-	}
-	matches := func(variant string) bool {
-		family, _, _ := strings.Cut(variant, ":")
-		return name == variant || name == family
-	}
-	set := func(name string, lock compat.Algorithm) { list = append(list, candidate{name: name, Algorithm: lock}) }
-	setOptions := setlock.Options{Fence: fence}
-	if matches("set:lua") {
-		set("set:lua", setlock.Lua{Options: setOptions})
-	}
-	if matches("set:watch") {
-		set("set:watch", setlock.Watched{Options: setOptions})
-	}
-	if matches("set:script") {
-		set("set:script", setlock.Script{Options: setOptions})
-	}
-	if name == "set:published" { // not safe anywhere: by its own name only
-		set("set:published", setlock.Published{Options: setOptions})
-	}
-	if matches("tx:renamed") {
-		tx("tx:renamed", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} })
-	}
-	if matches("tx:guarded") {
-		tx("tx:guarded", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} })
-	}
-	if name == "tx:classic" { // wherever it is safe tx:guarded is too, and safer
-		tx("tx:classic", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} })
-	}
-	if matches("getset:guarded") {
-		getset("getset:guarded", func(o getsetlock.Options) compat.Algorithm { return getsetlock.Guarded{Options: o} })
-	}
-	if matches("getset:classic") {
-		getset("getset:classic", func(o getsetlock.Options) compat.Algorithm { return getsetlock.Classic{Options: o} })
 	}
 	if len(list) == 0 {
-		return nil, noAlgorithm(name)
+		return nil, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name), "it is one of " + strings.Join(names(), ", ")}
 	}
 	return list, nil
 }
 
-func noAlgorithm(name string) error {
-	return &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-		"it is auto, set, tx, getset, redlock, rw:read or rw:write, or one of " + strings.Join(variants(), ", ")}
+// warn says of a lock that is kept for comparison what breaks it.
+func (a *app) warn() {
+	for _, v := range variants {
+		if v.name == a.algorithm && v.unsafe != "" {
+			a.say("%s is there to be compared with: %s", v.name, v.unsafe)
+		}
+	}
 }
 
 // pick returns the strongest lock that --algorithm allows and that is safe on

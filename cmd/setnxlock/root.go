@@ -93,14 +93,14 @@ func (a *app) rootCommand() *cobra.Command {
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), or a variant: "+strings.Join(variants(), ", "))
+		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), or a variant: "+strings.Join(names()[5:], ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how getset writes its timestamps, which all clients of a key must do alike: `NAME` is seconds, float (if none is given), millis or nanos; with --algorithm auto it asks for getset")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
-	complete(root, "algorithm", append([]string{"auto", "set", "tx", "getset", "redlock", "rw:read", "rw:write"}, variants()...))
+	complete(root, "algorithm", names())
 	complete(root, "dialect", dialects())
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)

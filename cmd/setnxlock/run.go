@@ -154,6 +154,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
+	a.warn()
 	signals := catch()
 	defer signals.stop()
 

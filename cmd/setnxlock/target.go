@@ -11,7 +11,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
-	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -122,12 +121,8 @@ func (a *app) lock(ctx context.Context, p *place, keys []string, fence bool) (co
 
 // lockOn is the lock on one server or cluster.
 func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, fence bool) (compat.Backend, error) {
-	if strings.HasPrefix(a.algorithm, "rw:") {
-		if len(keys) > 1 {
-			return nil, &failure{statusUsage, fmt.Errorf("%s takes one KEY", a.algorithm), ""}
-		}
-		c, err := a.pickRW(ctx, n, keys[0], fence)
-		return compat.NewBackend(n.source, c.Algorithm), err
+	if strings.HasPrefix(a.algorithm, "rw:") && len(keys) > 1 {
+		return nil, &failure{statusUsage, fmt.Errorf("%s takes one KEY", a.algorithm), ""}
 	}
 	c, err := a.pick(ctx, n, keys[0], fence)
 	if err != nil || len(keys) == 1 {
@@ -157,34 +152,6 @@ func together(a compat.Algorithm) compat.Algorithm {
 		return multilock.GetSetClassic{Options: a.Options}
 	}
 	return nil
-}
-
-// pickRW is the readers' or the writer's lock, its leases as fine as the
-// server counts, by the server's clock if it tells it.
-func (a *app) pickRW(ctx context.Context, n node, key string, fence bool) (candidate, error) {
-	var c candidate
-	var err error
-	for _, o := range []rwlock.Options{
-		{Fence: fence, Millis: true, ServerClock: true},
-		{Fence: fence},
-	} {
-		switch a.algorithm {
-		case "rw:read":
-			c = candidate{a.algorithm, rwlock.Read{Options: o}}
-		case "rw:write":
-			c = candidate{a.algorithm, rwlock.Write{Options: o}}
-		case "rw:read/published":
-			c = candidate{a.algorithm, rwlock.PublishedRead{Options: o}}
-		case "rw:write/published":
-			c = candidate{a.algorithm, rwlock.PublishedWrite{Options: o}}
-		default:
-			return c, noAlgorithm(a.algorithm)
-		}
-		if err = a.check(ctx, n, c, key); !errors.Is(err, compat.ErrUnsafeServer) {
-			return c, err
-		}
-	}
-	return c, err
 }
 
 // later is the lock on a server of a quorum that may be away when the lock for

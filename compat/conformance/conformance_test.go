@@ -65,6 +65,7 @@ func set() []conformance.Algorithm {
 		lock("set:watch", func(s conformance.Server) bool { return s.SetNXPX && s.Transactions },
 			func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }),
 		// Unsafe, by a race that no suite finds: see set/compare-then-del in the catalogue of compat/race.
+		lock("set:redis-py", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts }, func(o setlock.Options) compat.Algorithm { return setlock.Added{Options: o} }),
 		lock("set:published", px, func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} }),
 		lock("set:script", func(s conformance.Server) bool { return s.Scripts },
 			func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }),

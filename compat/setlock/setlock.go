@@ -13,6 +13,7 @@
 //	Watched     WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
 //	Published   GET, then DEL: not safe, for comparison only
 //	Script      as Lua, and a script acquires too: 2.6.0–2.6.11
+//	Added       as Lua, but an extension adds: redis-py, for comparison only
 //
 // All write the same bytes on the same key as txlock does, so they exclude each
 // other, txlock's clients, and every other client of SET … NX PX or

@@ -19,7 +19,8 @@ import (
 //	WATCH key; GET key       unchanged since
 //	MULTI; DEL key; EXEC     nil: it lives
 //
-// Clocks need to run at the same rate, not to show the same time. The price: a
+// Clocks need to run at the same rate, not to show the same time; the Locker's
+// is to be the computer's own, which no correction moves. The price: a
 // dead lock is recovered a whole Lease after it was first seen, and by Lock and
 // Do only, for TryLock does not look twice.
 //

@@ -171,7 +171,7 @@ func TestServerStandsStill(t *testing.T) {
 			close(first)
 		}
 	}}
-	k := compat.NewLocker(multilock.New(source, txlock.Guarded{}, multilock.Options{Cleanup: 50 * time.Millisecond}), compat.Options{Cleanup: 50 * time.Millisecond})
+	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}, multilock.Options{Cleanup: 50 * time.Millisecond}), compat.Options{Cleanup: 50 * time.Millisecond})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := k.Lock(ctx, multilock.Join("a", "b"), 2*time.Second)
@@ -188,7 +188,7 @@ func TestServerStandsStill(t *testing.T) {
 		t.Error("Lock does not end")
 	}
 	s.Continue()
-	lock, err := compat.NewLocker(multilock.New(pool, txlock.Guarded{}, multilock.Options{}), compat.Options{}).
+	lock, err := compat.NewLocker(multilock.New(pool, getsetlock.Classic{}, multilock.Options{}), compat.Options{}).
 		Lock(background, multilock.Join("a", "b"), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)

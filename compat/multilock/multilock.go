@@ -9,16 +9,19 @@
 // both are of one kind:
 //
 //	single keys         several at once                               from
-//	txlock              Tx: one EXEC under WATCH                      2.2
+//	txlock, setlock     Tx: one EXEC under WATCH                      2.2
 //	getsetlock.Guarded  GetSet: one MSETNX, or one EXEC under WATCH   2.2
 //	getsetlock          GetSetClassic: one MSETNX, or one EXEC        1.2
 //	any                 New: one key after the other                  as the algorithm
 //
-// The first three are an [compat.Algorithm] of one server: there is no moment at which
+// Each of the first three is a [compat.Algorithm], on one server: there is no moment at which
 // a part of the set is held. New's Backend takes the keys one by one, in the order
 // of their bytes, over any Source: on a cluster, where no command has keys of
 // different slots, and through proxies. It is the only one that a crash can
 // leave with a part of its keys, until their time runs out.
+//
+// MSETNX makes all keys or none, and can give none of them a TTL: so it serves
+// getsetlock, whose keys have none, and not txlock.
 //
 // None waits for a key while it holds another, so there is no deadlock,
 // whatever the order in which others take theirs. The price is that a set

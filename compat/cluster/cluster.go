@@ -245,9 +245,16 @@ func (s *Source) suspect(addr string, number uint64) {
 }
 
 // moved is the word of the server at from that addr has slot. When it returns,
-// the map has been learnt since (and so Era knows whether from was replaced), and
-// leads elsewhere than to from.
+// the map leads elsewhere than to from, and Era knows whether from was replaced.
 func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string) {
+	s.mu.Lock()
+	delete(s.moving, slot)
+	wrong := s.slots == nil || s.slots.owner(slot) == from
+	c.number = s.number
+	s.mu.Unlock()
+	if !wrong {
+		return
+	}
 	err := s.learn(ctx, c.number, addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,8 +262,7 @@ func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string
 		s.era++ // it can't be told, so it is to be feared
 	}
 	c.number = s.number
-	delete(s.moving, slot)
-	if s.slots != nil && s.slots.master(slot) == from {
+	if s.slots != nil && s.slots.owner(slot) == from {
 		s.slots.set(slot, addr)
 	}
 }

@@ -66,14 +66,8 @@ func redirected(replies []any, from string) (redirection, bool) {
 // around: its answer stands.
 func (c *conn) write(v via, units []unit) ([][]any, error) {
 	l := c.to(units[0])
-	if first := units[0]; first.multi && l.asking {
-		// It goes to where its WATCH stands.
-		if len(c.watching()) > 1 {
-			return [][]any{c.aborted(v, first)}, nil
-		}
-		if !ofOneKey(first, l.watched) {
-			return [][]any{apart(make([]any, len(first.cmds)))}, nil
-		}
+	if refusal := c.refusal(v, l, units[0]); refusal != nil {
+		return [][]any{refusal}, nil
 	}
 	replies, err := c.exchange(v, l, units)
 	if err != nil {
@@ -131,7 +125,7 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 				}
 			}
 			if to.ask && !ofOneKey(u, next.watched) {
-				return apart(replies), nil
+				return tryAgain(u), nil
 			}
 		}
 		next.asking = to.ask
@@ -143,6 +137,20 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 		replies = all[0]
 	}
 	return replies, nil
+}
+
+// refusal is the answer to a transaction that can't run where its WATCH stands,
+// and so nowhere; nil if it can.
+func (c *conn) refusal(v via, l *leg, u unit) []any {
+	apart := len(c.watching()) > 1
+	switch {
+	case u.multi && apart:
+		return c.aborted(v, u)
+	case u.multi && l.asking && !ofOneKey(u, l.watched),
+		!u.multi && is(u.cmds[0], "MULTI") && (apart || l.asking): // its keys are not known yet
+		return tryAgain(u)
+	}
+	return nil
 }
 
 // exchange writes units to l and returns the replies to each.
@@ -221,8 +229,9 @@ func (c *conn) aborted(v via, u unit) []any {
 	return replies
 }
 
-// apart is the answer to a transaction whose keys may be on two servers.
-func apart(replies []any) []any {
+// tryAgain is the answer to a transaction whose keys may be on two servers.
+func tryAgain(u unit) []any {
+	replies := make([]any, len(u.cmds))
 	for i := range replies {
 		replies[i] = redis.Error("TRYAGAIN the transaction has several keys, and their slot is being moved")
 	}

@@ -26,10 +26,18 @@ type slotMap struct {
 // master is the address of slot's; of a slot that nobody has, or of none, any:
 // it will say so itself.
 func (m *slotMap) master(slot int) string {
-	if slot >= 0 && m.of[slot] != 0 {
-		return m.masters[m.of[slot]-1]
+	if addr := m.owner(slot); addr != "" {
+		return addr
 	}
 	return m.masters[rand.IntN(len(m.masters))]
+}
+
+// owner is the address of slot's master; "" if it has none, or slot is noSlot.
+func (m *slotMap) owner(slot int) string {
+	if slot == noSlot || m.of[slot] == 0 {
+		return ""
+	}
+	return m.masters[m.of[slot]-1]
 }
 
 func (m *slotMap) set(slot int, addr string) { m.of[slot] = uint16(m.index(addr) + 1) }

@@ -1,0 +1,517 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// conn returns a connection for key whose map was right when it was learnt.
+func (f *fake) conn(s *cluster.Source, key string) redis.Conn {
+	f.t.Helper()
+	c, err := s.GetFor(context.Background(), key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// seen checks what the nodes were sent since the last look, and what they answered.
+func (f *fake) seen(want ...string) {
+	f.t.Helper()
+	f.mu.Lock()
+	got := f.log
+	f.log = nil
+	f.mu.Unlock()
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		f.t.Errorf("the nodes saw\n%s\nwant\n%s", g, w)
+	}
+}
+
+func (f *fake) do(node, name string, args ...any) {
+	if _, err := f.nodes[node].admin.Do(name, args...); err != nil {
+		f.t.Errorf("%s %v: %v", name, args, err)
+	}
+}
+
+// A write of several commands is followed as a whole, in one write; the map is
+// learnt anew, and the next connection begins at the new master.
+func TestMoved(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	c := f.conn(s, "k")
+	f.all()
+	if replies, err := compat.Pipe(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"GET", "k"}); err != nil || replies[0] != int64(1) || string(replies[1].([]byte)) != "v" {
+		t.Errorf("%v, %v", replies, err)
+	}
+	f.seen("a SETNX k v → MOVED", "a GET k → MOVED", "b SETNX k v → 1", "b GET k → v")
+	if f.maps != 2 {
+		t.Errorf("the map was asked for %d times, want 2", f.maps)
+	}
+	if _, err := c.Do("GET", "k"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
+		t.Error(err)
+	}
+	f.seen("b GET k → v", "b GET k → v")
+}
+
+// A key that was moved ahead of its slot is asked for with ASKING, this once
+// each time; one that was not is found where it was.
+func TestAsk(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	c := f.conn(s, "k")
+	f.do(a, "SET", "stays", "1")
+	f.begin()
+	for range 2 {
+		if _, err := c.Do("SETNX", "k", "v"); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Do("GET", "stays"); err != nil {
+			t.Error(err)
+		}
+	}
+	f.seen("a SETNX k v → ASK", "b (asking) SETNX k v → 1", "a GET stays → 1",
+		"a SETNX k v → ASK", "b (asking) SETNX k v → 0", "a GET stays → 1")
+}
+
+// Commands of one write run in the order in which they were given: a redirected
+// one is not followed when another behind it has run. While the slot moves, each
+// waits for the one before it, and then all are followed.
+func TestOrder(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	c := f.conn(s, "k")
+	f.do(a, "SET", "stays", "1")
+	f.begin()
+	write := []compat.Cmd{{"SETNX", "k", "v"}, {"INCR", "stays"}, {"GET", "k"}}
+	replies, err := compat.Pipe(c, write...)
+	if e, _ := replies[0].(redis.Error); err != nil || !strings.HasPrefix(string(e), "ASK ") || replies[1] != int64(2) {
+		t.Errorf("%v, %v; want the first refused", replies, err)
+	}
+	f.seen("a SETNX k v → ASK", "a INCR stays → 2", "a GET k → ASK", "b (asking) GET k → <nil>")
+	replies, err = compat.Pipe(f.conn(s, "k"), write...)
+	if err != nil || replies[0] != int64(1) || replies[1] != int64(3) {
+		t.Errorf("%v, %v; want all of them run", replies, err)
+	}
+	f.seen("a SETNX k v → ASK", "b (asking) SETNX k v → 1", "a INCR stays → 3", "a GET k → ASK", "b (asking) GET k → v")
+}
+
+// A WATCH follows its key, and the transaction goes to where the WATCH stands.
+func TestWatchFollows(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	c := f.conn(s, "k")
+	f.do(a, "SET", "k", "v")
+	f.begin()
+	f.migrate("k")
+	replies, err := compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"DEL", "k"})
+	if err != nil || replies[0] != int64(1) {
+		t.Errorf("%v, %v", replies, err)
+	}
+	f.seen("a WATCH k → ASK", "a GET k → ASK", "b (asking) WATCH k → OK", "b (asking) GET k → v",
+		"b (asking) MULTI → OK", "b (asking) DEL k → QUEUED", "b (asking) EXEC → [1]")
+}
+
+// A WATCH that is left behind guards nothing: the transaction does not run, on
+// neither server, and the algorithm looks again (cluster/watch-left-behind).
+func TestWatchLeftBehind(t *testing.T) {
+	for name, move := range map[string]func(f *fake){
+		"MOVED": (*fake).all,
+		"ASK":   func(f *fake) { f.begin(); f.migrate("") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, false)
+			s := f.source()
+			c := f.conn(s, "k")
+			f.do(a, "SET", "k", "v")
+			if _, _, err := compat.Watch(c, "k"); err != nil {
+				t.Fatal(err)
+			}
+			move(f)
+			replies, err := compat.Exec(c, compat.Cmd{"DEL", "k"})
+			if replies != nil || err != nil {
+				t.Errorf("%v, %v; want it aborted: nothing, and no error", replies, err)
+			}
+			f.seen("a WATCH k → OK", "a GET k → v", "a MULTI → OK", "a DEL k → "+name, "a EXEC → EXECABORT")
+			if on, _ := f.where("k"); len(on) != 1 || on[0] != b {
+				t.Errorf("the key is on %q", on)
+			}
+			replies, err = compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"DEL", "k"})
+			if err != nil || replies[0] != int64(1) {
+				t.Errorf("the next look: %v, %v", replies, err)
+			}
+		})
+	}
+}
+
+// Two WATCHes on two servers can guard no transaction on either.
+func TestWatchesApart(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.do(a, "SET", "stays", "1")
+	f.begin()
+	for _, key := range []string{"stays", "k"} {
+		if _, err := c.Do("WATCH", key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.log = nil
+	if replies, err := compat.Exec(c, compat.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
+		t.Errorf("%v, %v; want it aborted", replies, err)
+	}
+	f.migrate("")
+	if replies, err := compat.Exec(c, compat.Cmd{"SET", "k", "3"}); err != nil || len(replies) != 1 {
+		t.Errorf("after it nothing is watched: %v, %v", replies, err)
+	}
+	f.seen("a UNWATCH → OK", "b UNWATCH → OK",
+		"a MULTI → OK", "a SET k 3 → ASK", "a EXEC → EXECABORT",
+		"b (asking) MULTI → OK", "b (asking) SET k 3 → QUEUED", "b (asking) EXEC → [OK]")
+}
+
+// A transaction whose keys may be apart is not followed: 3.0 would begin the
+// fence again at 1 (cluster/keys-apart).
+func TestKeysApart(t *testing.T) {
+	for _, old := range []bool{true, false} {
+		f := newFake(t, old)
+		c := f.conn(f.source(), "k")
+		f.do(a, "SET", "{k}:fence", "41")
+		f.begin()
+		_, err := compat.Exec(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", "{k}:fence"})
+		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
+			t.Errorf("%v, want TRYAGAIN", err)
+		}
+		if on, fence := f.where("{k}:fence"); len(on) != 1 || fence != "41" {
+			t.Errorf("the fence is %s on %q", fence, on)
+		}
+		f.migrate("")
+		f.end()
+		if replies, err := compat.Exec(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", "{k}:fence"}); err != nil || replies[1] != int64(42) {
+			t.Errorf("%v, %v", replies, err)
+		}
+	}
+}
+
+// A transaction that is not sent in one write is not followed: the error
+// stands, and nothing of it ran.
+func TestOpenTransaction(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	c := f.conn(s, "k")
+	for _, step := range []struct {
+		move bool
+		cmd  compat.Cmd
+		want string
+	}{
+		{false, compat.Cmd{"MULTI"}, ""},
+		{false, compat.Cmd{"SET", "k", "v"}, ""},
+		{true, compat.Cmd{"SET", "k", "w"}, "MOVED"},
+		{false, compat.Cmd{"EXEC"}, "EXECABORT"},
+		{false, compat.Cmd{"SET", "k", "x"}, ""},
+	} {
+		if step.move {
+			f.all()
+		}
+		_, err := c.Do(step.cmd[0].(string), step.cmd[1:]...)
+		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), step.want) || (err == nil) != (step.want == "") {
+			t.Errorf("%v: %v, want %q", step.cmd, err, step.want)
+		}
+	}
+	if on, value := f.where("k"); len(on) != 1 || on[0] != b || value != "x" {
+		t.Errorf("%q on %q", value, on)
+	}
+}
+
+// Two servers that send a client to and fro are not followed for ever.
+func TestToAndFro(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.before = func(int) { f.all() }
+	_, err := c.Do("SET", "k", "v")
+	if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "MOVED ") {
+		t.Errorf("%v, want the last MOVED", err)
+	}
+	if f.n > 12 {
+		t.Errorf("followed %d times", f.n)
+	}
+}
+
+// Receive gives the replies one by one, as redigo's does.
+func TestReceive(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.all()
+	if _, err := c.Receive(); err == nil {
+		t.Error("Receive, but nothing was sent")
+	}
+	for _, m := range []compat.Cmd{{"SET", "k", "v"}, {"INCR", "k"}, {"GET", "k"}} {
+		if err := c.Send(m[0].(string), m[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := c.Receive(); reply != "OK" || err != nil {
+		t.Errorf("%v, %v", reply, err)
+	}
+	if _, err := c.Receive(); err == nil || !strings.Contains(err.Error(), "not an integer") {
+		t.Errorf("INCR of a word: %v", err)
+	}
+	if reply, err := redis.String(c.Receive()); reply != "v" || err != nil {
+		t.Errorf("%v, %v", reply, err)
+	}
+	c.Send("SET", "k", "1") //nolint:errcheck
+	c.Send("INCR", "k")     //nolint:errcheck
+	if reply, err := redis.Int(c.Do("INCR", "k")); reply != 3 || err != nil {
+		t.Errorf("Do after Send: %v, %v; want the last reply", reply, err)
+	}
+	c.Close()
+	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil || c.Send("GET", "k") == nil {
+		t.Error("a connection that was given back still works")
+	}
+}
+
+// A connection that is not for a key goes to where the first one leads it.
+func TestWithoutKey(t *testing.T) {
+	f := newFake(t, false)
+	c, err := f.source().GetContext(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if pong, err := c.Do("PING"); pong != "PONG" || err != nil {
+		t.Errorf("%v, %v", pong, err)
+	}
+	f.all()
+	if _, err := compat.Exec(c, compat.Cmd{"SET", "k", "v"}); err != nil {
+		t.Error(err)
+	}
+	f.log = nil
+	if _, err := compat.Exec(c, compat.Cmd{"DEL", "k"}); err != nil {
+		t.Error(err)
+	}
+	f.seen("b MULTI → OK", "b DEL k → QUEUED", "b EXEC → [1]")
+}
+
+// A master that died is replaced in the map as soon as another server says so;
+// the era tells. A slot that was only moved does not begin one.
+func TestReplaced(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	ctx := context.Background()
+	c := f.conn(s, "k")
+	if _, err := c.Do("SET", "k", "v"); err != nil || s.Era() != 0 {
+		t.Fatalf("%v, era %d", err, s.Era())
+	}
+	f.silent[a] = true
+	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil {
+		t.Errorf("a dead connection: %v, %v", err, c.Err())
+	}
+	c.Close()
+	if _, err := s.GetFor(ctx, "k"); !errors.Is(err, errSilent) {
+		t.Errorf("before the replica is promoted: %v, want that nobody answers", err)
+	}
+	f.owner = b
+	c = f.conn(s, "k")
+	if v, err := c.Do("GET", "k"); v != nil || err != nil {
+		t.Errorf("GET on the replica: %v, %v", v, err)
+	}
+	if s.Era() != 1 {
+		t.Errorf("era %d, want 1", s.Era())
+	}
+}
+
+// The map is not asked of a server that nobody could connect to, while there is
+// another.
+func TestSuspects(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	f.conn(s, "k")
+	f.silent[a], f.owner = true, b
+	dialed := 0
+	for range 20 {
+		c, err := s.GetFor(context.Background(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		dialed++
+	}
+	if f.maps != 2 {
+		t.Errorf("the map was asked for %d times in %d uses, want 2: at first, and when %s fell silent", f.maps, dialed, a)
+	}
+}
+
+// A hundred clients that find the same map wrong ask for it once.
+func TestNoHerd(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	var conns []redis.Conn
+	for range 100 {
+		conns = append(conns, f.conn(s, "k"))
+	}
+	f.all()
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() {
+			if _, err := c.Do("GET", "k"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if f.maps != 2 {
+		t.Errorf("the map was asked for %d times, want 2", f.maps)
+	}
+}
+
+// A cluster whose servers refuse CLUSTER SLOTS tells its map by CLUSTER NODES.
+func TestNodesInstead(t *testing.T) {
+	f := newFake(t, false)
+	f.refuses = "SLOTS"
+	if _, err := f.conn(f.source(), "k").Do("SET", "k", "v"); err != nil {
+		t.Error(err)
+	}
+	if on, _ := f.where("k"); len(on) != 1 || on[0] != a {
+		t.Errorf("on %q", on)
+	}
+}
+
+// CLUSTERDOWN is an error of the step, which did not run: the Locker waits, and
+// the map is learnt anew.
+func TestDown(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	f.conn(s, "k")
+	locks := compat.New(s, getsetlock.Guarded{}, compat.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f.down = true
+	if _, err := locks.TryLock(ctx, "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "CLUSTERDOWN") {
+		t.Errorf("TryLock: %v, want CLUSTERDOWN, and no doubt", err)
+	}
+	f.script(map[int]func(){6: func() { f.down = false }})
+	if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
+		t.Errorf("Lock of a cluster that comes back: %v", err)
+	}
+	if f.maps < 3 {
+		t.Errorf("the map was asked for %d times", f.maps)
+	}
+}
+
+// A cluster that stays down ends the wait after a ttl.
+func TestStaysDown(t *testing.T) {
+	f := newFake(t, false)
+	f.down = true
+	locks := compat.New(f.source(), getsetlock.Guarded{}, compat.Options{})
+	if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
+		t.Errorf("Lock: %v, want CLUSTERDOWN", err)
+	}
+}
+
+// A lock whose keys are apart is waited for, and is not said to be unsafe: the
+// server's refusal while it moves the slot says nothing about it.
+func TestTryAgain(t *testing.T) {
+	f := newFake(t, false)
+	f.begin()
+	locks := compat.New(f.source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := locks.TryLock(ctx, "k", time.Second)
+	if err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "TRYAGAIN") {
+		t.Errorf("TryLock: %v, want TRYAGAIN", err)
+	}
+	f.script(map[int]func(){30: func() { f.migrate(""); f.end() }})
+	if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever a slot does in the middle of an extension or a release, it touches
+// nothing of a client that has taken the lock over meanwhile.
+func TestTakenOverMeanwhile(t *testing.T) {
+	other := fmt.Sprintf("%d.123456789012", time.Now().Add(time.Hour).Unix())
+	for _, algo := range algorithms() {
+		if algo.name == "getset:classic" {
+			continue // deletes another's lock on any server (getset/paused-release)
+		}
+		for name, move := range map[string]func(f *fake){
+			"moved": (*fake).all,
+			"asked": func(f *fake) { f.begin(); f.migrate("") },
+		} {
+			for verb, do := range map[string]func(*compat.Lock, context.Context) error{
+				"extend":  func(l *compat.Lock, ctx context.Context) error { return l.Extend(ctx, time.Minute) },
+				"release": (*compat.Lock).Release,
+			} {
+				t.Run(algo.name+"/"+name+"/"+verb, func(t *testing.T) {
+					t.Parallel()
+					ran := 2
+					for n := 1; n <= ran; n++ {
+						f := newFake(t, false)
+						lock, err := compat.New(f.source(), algo.new(false), compat.Options{}).TryLock(context.Background(), "k", 20*time.Second)
+						if err != nil {
+							t.Fatal(err)
+						}
+						f.log = nil
+						taken := false
+						f.script(map[int]func(){n: func() { move(f); f.do(b, "SET", "k", other); taken = true }})
+						err = do(lock, context.Background())
+						ran = max(ran, f.n-1)
+						on, value := f.where("k")
+						if taken && (len(on) != 1 || on[0] != b || value != other || !errors.Is(err, compat.ErrLost)) {
+							t.Errorf("taken over before command %d: %v, and %q on %q; want ErrLost and %q on %q\n%s",
+								n, err, value, on, other, b, strings.Join(f.log, "\n"))
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A context that has ended kills the connection, on all servers: that is how
+// the Locker keeps one that it left in MULTI from the next user.
+func TestKill(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("why")
+	cancel(why)
+	if _, err := redis.DoContext(c, ctx, "PING"); !errors.Is(err, why) || c.Err() == nil {
+		t.Errorf("%v, then %v; want it dead", err, c.Err())
+	}
+}
+
+func TestClosed(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	f.conn(s, "k")
+	s.Close()
+	if _, err := s.GetFor(context.Background(), "k"); !errors.Is(err, cluster.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+}
+
+// No server that tells the map: each is named with its reason.
+func TestNobodyTells(t *testing.T) {
+	f := newFake(t, false)
+	f.silent[a], f.silent[b] = true, true
+	_, err := f.source().GetFor(context.Background(), "k")
+	if !errors.Is(err, errSilent) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
+		t.Errorf("%v, want both servers' reasons", err)
+	}
+}

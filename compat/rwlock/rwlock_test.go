@@ -633,12 +633,17 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// A plain lock on the key is a writer to readers and writers.
+// A plain lock on the key is a writer to readers and writers, and to a reader
+// that was there before it, which it did not see.
 func TestPlainLockOnTheKey(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		l := acquire(t, s, rwlock.Read{}, ttl)
 		plain := acquire(t, s, txlock.Guarded{}, ttl)
 		refused(t, s, rwlock.Read{}, compat.ErrHeld)
 		refused(t, s, rwlock.Write{}, compat.ErrHeld)
+		if _, err := (rwlock.Read{}).Extend(s.Dial(), s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension beside a plain lock: %v, want ErrLost", err)
+		}
 		release(t, s, txlock.Guarded{}, plain, nil)
 	})
 }

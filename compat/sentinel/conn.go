@@ -32,7 +32,7 @@ func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
 		return nil, err
 	}
 	n := &conn{Conn: c, s: s, m: m}
-	if err := n.ask(); err != nil {
+	if err := n.ask(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -40,23 +40,25 @@ func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
 }
 
 // fit returns nil if an idle connection still leads to the master.
-func (c *conn) fit() error {
+func (c *conn) fit(ctx context.Context) error {
 	c.s.mu.Lock()
 	doubted := c.m.doubted
 	c.s.mu.Unlock()
 	if c.told.After(doubted) && c.s.o.Clock.Since(c.told) < c.s.o.Recheck {
 		return nil
 	}
-	return c.ask()
+	return c.ask(ctx)
 }
 
 // ask asks the server for its role, and whether it answers at all: ROLE alone
 // is answered by one that still loads its data. One that tells neither ROLE
 // (2.8.12) nor INFO is what the Sentinels say it is, until it refuses a write.
-func (c *conn) ask() error {
+func (c *conn) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.s.o.Timeout)
+	defer cancel()
 	told := c.s.o.Clock.Now()
-	t := timed{c.Conn, c.s.o.Timeout}
-	replies, err := compat.Pipe(t, compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
+	b := bounded{c.Conn, ctx}
+	replies, err := compat.Pipe(b, compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (c *conn) ask() error {
 		if !compat.UnknownCommand(r) {
 			return fmt.Errorf("%s: %w", c.m.addr, r)
 		}
-		info, err := redis.String(t.Do("INFO"))
+		info, err := redis.String(b.Do("INFO"))
 		if err != nil && !compat.UnknownCommand(err) {
 			return fmt.Errorf("%s: %w", c.m.addr, err)
 		}
@@ -103,17 +105,17 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 
 func (c *conn) Receive() (any, error) {
 	reply, err := c.Conn.Receive()
-	return c.believe(context.Background(), "", reply, err)
+	return c.believe(context.Background(), "Receive", reply, err)
 }
 
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 	reply, err := redis.ReceiveContext(c.Conn, ctx)
-	return c.believe(ctx, "", reply, err)
+	return c.believe(ctx, "Receive", reply, err)
 }
 
 func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	reply, err := redis.ReceiveWithTimeout(c.Conn, d)
-	return c.believe(context.Background(), "", reply, err)
+	return c.believe(context.Background(), "Receive", reply, err)
 }
 
 // believe returns a reply that came from the master, and closes the connection over

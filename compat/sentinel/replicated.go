@@ -29,26 +29,35 @@ type Replicated struct {
 	// with fewer, another may be promoted.
 	Replicas int
 
-	// Timeout is how long the server waits for them. Default: 100 ms; at least one.
+	// Timeout is how long the server waits for them. Default: 100 ms. Whole milliseconds, rounded up.
 	Timeout time.Duration
 }
 
 var errNotReplicated = errors.New("setnxlock: too few replicas have it")
 
-// Acquire is the Algorithm's, and the replicas' word for it.
+// Acquire is the Algorithm's, and the replicas' word for it. A Timeout that WAIT
+// can't count in is ErrInvalid: rounded down to 0 it would wait for ever.
 func (r Replicated) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	ms, err := r.millis()
+	if err != nil {
+		return compat.Lease{Key: key}, err
+	}
 	l, err := r.Algorithm.Acquire(c, now, key, ttl)
 	if err == nil {
-		err = r.wait(c)
+		err = r.wait(c, ms)
 	}
 	return l, err
 }
 
 // Extend is the Algorithm's, and the replicas' word for it.
 func (r Replicated) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	ms, err := r.millis()
+	if err != nil {
+		return l, err
+	}
 	next, err := r.Algorithm.Extend(c, now, l, ttl)
 	if err == nil {
-		err = r.wait(c)
+		err = r.wait(c, ms)
 	}
 	return next, err
 }
@@ -74,14 +83,15 @@ func (r Replicated) Repair(c redis.Conn, now time.Time, s compat.State, ttl time
 	return compat.ErrHeld
 }
 
-func (r Replicated) wait(c redis.Conn) error {
-	want, ms := max(r.Replicas, 1), int64(100)
-	if r.Timeout > 0 {
-		var err error
-		if ms, err = compat.WholeMillis(r.Timeout); err != nil { // WAIT n 0 waits for ever
-			return err
-		}
+func (r Replicated) millis() (int64, error) {
+	if r.Timeout == 0 {
+		return 100, nil
 	}
+	return compat.WholeMillis(r.Timeout)
+}
+
+func (r Replicated) wait(c redis.Conn, ms int64) error {
+	want := max(r.Replicas, 1)
 	have, err := redis.Int(c.Do("WAIT", want, ms))
 	if err == nil && have < want {
 		err = fmt.Errorf("%w: %d of %d, after %d ms", errNotReplicated, have, want, ms)

@@ -232,9 +232,13 @@ func (s *Source) Era() uint64 {
 // that are lent close when they are given back.
 func (s *Source) Close() error {
 	s.mu.Lock()
+	again := s.closed
 	s.closed = true
 	m := s.now
 	s.mu.Unlock()
+	if again {
+		return nil
+	}
 	s.cancel()
 	s.asked.Wait()
 	s.asking <- struct{}{} // for good: who waits for it sees that s.ctx is done
@@ -309,9 +313,9 @@ func (s *Source) appoint(addr string, asked time.Time) (*master, error) {
 	}
 	m := &master{addr: addr}
 	m.pool = &redis.Pool{
-		MaxIdle:      s.o.MaxIdle,
-		DialContext:  func(ctx context.Context) (redis.Conn, error) { return s.dial(ctx, m) },
-		TestOnBorrow: func(c redis.Conn, _ time.Time) error { return c.(*conn).fit() },
+		MaxIdle:             s.o.MaxIdle,
+		DialContext:         func(ctx context.Context) (redis.Conn, error) { return s.dial(ctx, m) },
+		TestOnBorrowContext: func(ctx context.Context, c redis.Conn, _ time.Time) error { return c.(*conn).fit(ctx) },
 	}
 	s.now = m
 	s.era++

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
@@ -150,7 +149,7 @@ func (w *watcher) question(ctx context.Context, s *Source) (answer, error) {
 		}
 	}
 	a.id = w.id
-	replies, err := compat.Pipe(timed{w.c, s.o.Timeout},
+	replies, err := compat.Pipe(bounded{w.c, ctx},
 		compat.Cmd{"SENTINEL", "get-master-addr-by-name", s.name}, compat.Cmd{"SENTINEL", "sentinels", s.name})
 	if err != nil {
 		return a, err
@@ -176,7 +175,7 @@ func (w *watcher) connect(ctx context.Context, s *Source) error {
 	if err != nil {
 		return err
 	}
-	info, err := redis.String(timed{c, s.o.Timeout}.Do("INFO"))
+	info, err := redis.String(bounded{c, ctx}.Do("INFO"))
 	if c.Err() != nil {
 		c.Close()
 		return err
@@ -226,15 +225,15 @@ func field(info, name string) string {
 	return ""
 }
 
-// timed is a connection whose every Do is bounded, if it lets itself be.
-type timed struct {
+// bounded is a connection whose every Do ends with a context, if it lets itself be.
+type bounded struct {
 	redis.Conn
-	d time.Duration
+	ctx context.Context
 }
 
-func (t timed) Do(name string, args ...any) (any, error) {
-	if c, ok := t.Conn.(redis.ConnWithTimeout); ok {
-		return c.DoWithTimeout(t.d, name, args...)
+func (b bounded) Do(name string, args ...any) (any, error) {
+	if c, ok := b.Conn.(redis.ConnWithContext); ok {
+		return c.DoContext(b.ctx, name, args...)
 	}
-	return t.Conn.Do(name, args...)
+	return b.Conn.Do(name, args...)
 }

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -125,4 +126,38 @@ func IfHolds(c redis.Conn, l Lease, cmds ...Cmd) ([]any, error) {
 		}
 	}
 	return nil, ErrAborted
+}
+
+// ExtendIfHolds is the Extend of a lock whose key holds a token: expire, which
+// is to set l.Key's TTL to ttl, runs on the condition that the key holds
+// l.Value; with draw a fence is drawn beside it.
+func ExtendIfHolds(c redis.Conn, now time.Time, l Lease, ttl time.Duration, expire Cmd, draw bool) (Lease, error) {
+	if !now.Before(l.Until) {
+		return l, ErrLost
+	}
+	cmds := []Cmd{expire}
+	if draw {
+		cmds = append(cmds, Cmd{"INCR", FenceKey(l.Key)})
+	}
+	replies, err := IfHolds(c, l, cmds...)
+	if err != nil {
+		return l, err
+	}
+	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+		return l, ErrLost
+	}
+	if draw {
+		l.Fence = replies[1].(int64)
+	}
+	l.Until = Until(now, ttl)
+	return l, nil
+}
+
+// ReleaseIfHolds is the Release of such a lock.
+func ReleaseIfHolds(c redis.Conn, l Lease) error {
+	replies, err := IfHolds(c, l, Cmd{"DEL", l.Key})
+	if err == nil && replies[0] == int64(0) {
+		return ErrLost // had expired: [0] is not "released"
+	}
+	return err
 }

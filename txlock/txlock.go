@@ -58,34 +58,13 @@ func (o Options) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	if err != nil {
 		return l, err
 	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	cmds := []compat.Cmd{expire}
-	if o.Fence && l.Fence == 0 { // adopted, or its number was lost with the reply
-		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-	}
-	replies, err := compat.IfHolds(c, l, cmds...)
-	if err != nil {
-		return l, err
-	}
-	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
-		return l, compat.ErrLost
-	}
-	if len(replies) > 1 {
-		l.Fence = replies[1].(int64)
-	}
-	l.Until = compat.Until(now, ttl)
-	return l, nil
+	draw := o.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	return compat.ExtendIfHolds(c, now, l, ttl, expire, draw)
 }
 
 // Release deletes the key if it still holds our token: two round trips.
 func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	replies, err := compat.IfHolds(c, l, compat.Cmd{"DEL", l.Key})
-	if err == nil && replies[0] == int64(0) {
-		return compat.ErrLost // had expired: [0] is not "released"
-	}
-	return err
+	return compat.ReleaseIfHolds(c, l)
 }
 
 // Inspect reads the token and the TTL: one round trip.

@@ -136,36 +136,26 @@ func refuse(r server.Report, why, use string) error {
 	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
+// token is the choice of a lock whose key holds a token.
+func token(a compat.Algorithm, name, why string, risks []string) Choice {
+	return Choice{Algorithm: a, Name: name, Why: why, Safe: true, Risks: risks}
+}
+
 func setOptions(o Options) setlock.Options { return setlock.Options{Fence: o.Fence} }
 
 func setLua(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: setlock.Lua{Options: setOptions(o)},
-		Name:      "set:lua",
-		Why:       "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each",
-		Safe:      true,
-		Risks:     tokenRisks(r),
-	}
+	return token(setlock.Lua{Options: setOptions(o)}, "set:lua",
+		"SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each", tokenRisks(r))
 }
 
 func setWatched(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: setlock.Watched{Options: setOptions(o)},
-		Name:      "set:watch",
-		Why:       "SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it",
-		Safe:      true,
-		Risks:     watchRisks(r),
-	}
+	return token(setlock.Watched{Options: setOptions(o)}, "set:watch",
+		"SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it", watchRisks(r))
 }
 
 func setScript(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: setlock.Script{Options: setOptions(o)},
-		Name:      "set:script",
-		Why:       "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs",
-		Safe:      true,
-		Risks:     tokenRisks(r),
-	}
+	return token(setlock.Script{Options: setOptions(o)}, "set:script",
+		"scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs", tokenRisks(r))
 }
 
 func txOptions(r server.Report, o Options) txlock.Options {
@@ -173,23 +163,13 @@ func txOptions(r server.Report, o Options) txlock.Options {
 }
 
 func renamed(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: txlock.Renamed{Options: txOptions(r, o)},
-		Name:      "tx:renamed",
-		Why:       "RENAMENX carries the TTL and is refused by a held key, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it",
-		Safe:      true,
-		Risks:     watchRisks(r),
-	}
+	return token(txlock.Renamed{Options: txOptions(r, o)}, "tx:renamed",
+		"RENAMENX carries the TTL and is refused by a held key, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it", watchRisks(r))
 }
 
 func guarded(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: txlock.Guarded{Options: txOptions(r, o)},
-		Name:      "tx:guarded",
-		Why:       "a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end",
-		Safe:      true,
-		Risks:     watchRisks(r),
-	}
+	return token(txlock.Guarded{Options: txOptions(r, o)}, "tx:guarded",
+		"a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end", watchRisks(r))
 }
 
 func getsetGuarded(r server.Report, o Options) Choice {

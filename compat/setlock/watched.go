@@ -32,34 +32,12 @@ func (k Watched) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	if err != nil {
 		return l, err
 	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	cmds := []compat.Cmd{{"PEXPIRE", l.Key, ms}}
-	if k.draws(l) {
-		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-	}
-	replies, err := compat.IfHolds(c, l, cmds...)
-	if err != nil {
-		return l, err
-	}
-	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
-		return l, compat.ErrLost
-	}
-	if len(replies) > 1 {
-		l.Fence = replies[1].(int64)
-	}
-	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return compat.ExtendIfHolds(c, now, l, ttl, compat.Cmd{"PEXPIRE", l.Key, ms}, k.draws(l))
 }
 
 // Release deletes the key if it still holds our token.
 func (k Watched) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	replies, err := compat.IfHolds(c, l, compat.Cmd{"DEL", l.Key})
-	if err == nil && replies[0] == int64(0) {
-		return compat.ErrLost // had expired: [0] is not "released"
-	}
-	return err
+	return compat.ReleaseIfHolds(c, l)
 }
 
 // Check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH

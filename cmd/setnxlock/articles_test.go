@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+var update = flag.Bool("update", false, "write what was measured into the pages")
+
+const articlesPage = "../../docs/from-the-articles.md"
+
+// The page shows what each article's lock sends: here it is sent, by the variant
+// that --algorithm names, and compared. -update writes it.
+func TestArticlesOnTheWire(t *testing.T) {
+	b, err := os.ReadFile(articlesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	blocks := regexp.MustCompile("(?s)```wire (\\S+) on (\\S+)\n(.*?)```\n").FindAllStringSubmatch(page, -1)
+	if len(blocks) < 8 {
+		t.Fatalf("%d variants on the page", len(blocks))
+	}
+	for _, m := range blocks {
+		block, name, server, says := m[0], m[1], m[2], m[3]
+		sends := wire(t, name, server)
+		if says == sends {
+			continue
+		}
+		if *update {
+			page = strings.Replace(page, block, fmt.Sprintf("```wire %s on %s\n%s```\n", name, server, sends), 1)
+			continue
+		}
+		t.Errorf("%s sends on %s\n%s\nthe page says\n%s", name, server, sends, says)
+	}
+	if *update {
+		if err := os.WriteFile(articlesPage, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wire is what a variant sends, and what it is answered.
+func wire(t *testing.T, name, server string) string {
+	s := oldredis.Run(t, server)
+	c := s.Dial()
+	a, rival := fit(t, c, name), fit(t, c, strings.Replace(name, "rw:read", "rw:write", 1))
+	const ttl = 30 * time.Second
+	cycle := func(c redis.Conn, key string) (ask, refused, extended, released string) {
+		step := func(f func() error) string {
+			got := s.Record()
+			if err := f(); err != nil && !errors.Is(err, compat.ErrHeld) {
+				t.Fatalf("%s on %s: %v", name, server, err)
+			}
+			return got.String()
+		}
+		var l compat.Lease
+		ask = step(func() (err error) { l, err = a.Acquire(c, s.Now(), key, ttl); return err })
+		refused = step(func() error { _, err := rival.Acquire(c, s.Now(), key, ttl); return err })
+		extended = step(func() (err error) { l, err = a.Extend(c, s.Now(), l, ttl); return err })
+		released = step(func() error { return a.Release(c, s.Now(), l) })
+		return ask, refused, extended, released
+	}
+	cycle(c, "rehearsal") // the server knows the scripts from now on
+	ask, refused, extended, released := cycle(c, "key")
+	return inColumn("acquire", ask) + inColumn("refused", refused) + inColumn("extend", extended) + inColumn("release", released)
+}
+
+// fit is the first of a variant's locks that the server is fit for.
+func fit(t *testing.T, c redis.Conn, name string) compat.Algorithm {
+	list, err := candidates(name, getsetlock.Float, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if k, ok := a.Algorithm.(compat.Checker); !ok || k.Check(c, "k") == nil {
+			return a.Algorithm
+		}
+	}
+	t.Fatalf("no %s is safe here", name)
+	return nil
+}
+
+var masks = []struct {
+	is   *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{40}\b`), "SHA1"},
+	{regexp.MustCompile(`\b([rw]:)?[0-9a-f]{32}\b`), "TOKEN"},
+	{regexp.MustCompile(`\b[0-9]{10}\.[0-9]+\b`), "T"},
+	{regexp.MustCompile(`\b[0-9]{10,13}\b`), "T"},
+}
+
+// inColumn is a step and what it sends, without what is different each time.
+func inColumn(step, transcript string) string {
+	var b strings.Builder
+	for line := range strings.Lines(transcript) {
+		for _, m := range masks {
+			line = m.is.ReplaceAllString(line, m.with)
+		}
+		fmt.Fprintf(&b, "%-9s %s", step, line)
+		step = ""
+	}
+	return b.String()
+}
+
+// Every race that a page names is in the catalogue, and every page that it links
+// to is there.
+func TestArticlesNameRaces(t *testing.T) {
+	b, err := os.ReadFile(articlesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, r := range catalogue.All() {
+		known[r.Name] = true
+	}
+	named := regexp.MustCompile("`((?:any|getset|tx|old|compat|set|rw|redlock|cluster)/[a-z0-9-]+)`").FindAllStringSubmatch(string(b), -1)
+	if len(named) < 15 {
+		t.Errorf("%d races named", len(named))
+	}
+	for _, m := range named {
+		if !known[m[1]] {
+			t.Errorf("the page names %s, which is not in the catalogue", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(string(b), -1) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(articlesPage), m[1])); err != nil {
+			t.Errorf("a link leads nowhere: %v", err)
+		}
+	}
+}

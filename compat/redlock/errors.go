@@ -33,7 +33,10 @@ type ServerError struct {
 	Err    error
 }
 
-func (e ServerError) Error() string { return fmt.Sprintf("%s: %v", e.Name, e.Err) }
+func (e ServerError) Error() string {
+	return "setnxlock: " + e.Name + ": " + strings.TrimPrefix(e.Err.Error(), "setnxlock: ")
+}
+
 func (e ServerError) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
@@ -49,7 +52,7 @@ func (e *Error) Error() string {
 		if i == 0 {
 			sep = ": "
 		}
-		b.WriteString(sep + s.Error())
+		b.WriteString(sep + strings.TrimPrefix(s.Error(), "setnxlock: "))
 	}
 	return b.String()
 }

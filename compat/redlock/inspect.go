@@ -31,7 +31,9 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 	}
 	seen := q.read(ctx, now, key)
 	if len(seen) == 1 {
-		return seen[0].value, seen[0].err
+		s, err := seen[0].value, seen[0].err
+		s.Value = escape(s.Value) // as in a lease
+		return s, err
 	}
 	var ends []time.Time
 	parts := make([]part, len(seen))

@@ -26,6 +26,10 @@
 // what is on which. A server that was listed twice refuses its second vote; that
 // is noticed, and is ErrInvalid.
 //
+// The token is as long as what is on all servers, unless that is the same: a
+// client that makes one acquisition, and has Options.Token of every algorithm return
+// the same, has it once.
+//
 // # What it does not promise
 //
 // It protects from the loss of a minority of servers, and from nothing else that
@@ -45,11 +49,16 @@
 //     the servers that they have in common. Write 1:2 for "server 1 said 2"; of five
 //     servers, by the counters of 1, 1, 3 and 3 alone, f must have
 //     f(1:1 2:1 3:3) < f(1:2 4:1 5:1) < f(1:9 2:9 3:1) < f(3:2 4:1 5:1) < f(1:1 2:1 3:3).
-//   - A request can arrive after the release that was sent because nobody had
-//     heard of it (any/late-request). What it leaves blocks one server, for a ttl.
+//   - A request that nobody has heard of can arrive after the release that was
+//     sent for that reason. What it leaves takes one server's vote, for a ttl.
 //
-// Where two holders would do damage rather than double the work, let the
-// resource itself check a number that it, or a consensus system, has given out.
+// That is the debate of 2016. Kleppmann: a lock whose safety rests on time and that
+// has no fence is too much for saving work and too little for correctness.
+// Sanfilippo: clocks need not be right, only run at about the same rate; a pause
+// before the lock was had is noticed, and one after it is every lease's trouble; an
+// unfenced resource is no better off elsewhere. Both are right: where two holders
+// would do damage, and not just the work twice, let the resource check a number
+// that it, or a consensus system, has given out.
 //
 // Sources: "Distributed Locks with Redis" (redis.io, 2014); Martin Kleppmann,
 // "How to do distributed locking" (2016); Salvatore Sanfilippo, "Is Redlock

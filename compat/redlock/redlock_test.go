@@ -180,6 +180,12 @@ func TestForeign(t *testing.T) {
 	if err := q.Release(background, w.clock.Now, l); err != nil {
 		t.Error(err)
 	}
+	w.do(0, "SETEX", "job", 100, "another's")
+	w.do(1, "SETEX", "job", 100, "another's")
+	if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+		t.Errorf("one of five is a list, two are held: %v, want ErrHeld and no more", err)
+	}
+
 	w = newWorld(t, stamps)
 	q, _ = w.quorum(redlock.Options{})
 	for i := range 3 {
@@ -210,29 +216,21 @@ func TestNoQuorum(t *testing.T) {
 }
 
 // A request or a reply that is lost at one server costs nothing: its part is
-// looked for there.
+// looked for there, and given the TTL that was not sent.
 func TestLostAtOne(t *testing.T) {
 	for _, f := range []fate{lost, unanswered} {
-		w := newWorld(t, fleet[2:])
+		w := newWorld(t, []member{{"2.4", txlock.Classic{}}, fleet[3], fleet[4]})
 		q, wires := w.quorum(redlock.Options{})
-		first := true
-		wires[0].set(func(w *wire) {
-			w.fate = func(write string) fate {
-				if first && strings.Contains(write, "RENAMENX") {
-					first = false
-					return f
-				}
-				return arrives
-			}
-		})
-		wires[0].cut() // the check is not what is to be lost
-		q.Acquire(background, w.clock.Now, "warm", ttl)
-		wires[0].set(func(w *wire) { w.down = nil })
+		w.acquire(q, "warm")
+		wires[0].once("SETNX", f)
 		l := w.acquire(q, "job")
-		w.wantHeld("job", "xxx")
 		if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
 			t.Errorf("Value %q, want %q", got, want)
 		}
+		w.clock.Add(ttl - time.Second)
+		w.wantHeld("job", "xxx")
+		w.clock.Add(2 * time.Second)
+		w.wantHeld("job", "---")
 	}
 }
 
@@ -243,13 +241,8 @@ func TestUnknownMinority(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm") // the checks are done
-	dies := func(i int) {
-		wires[i].set(func(w *wire) {
-			w.fate = func(string) fate { w.down = syscall.ECONNREFUSED; return unanswered }
-		})
-	}
-	dies(0)
-	dies(1)
+	wires[0].dies(unanswered, "SET")
+	wires[1].dies(unanswered, "SET")
 	l := w.acquire(q, "job")
 	w.wantHeld("job", "xxxxx")
 	if strings.Count(l.Value, "~") != 2 {
@@ -261,11 +254,11 @@ func TestUnknownMinority(t *testing.T) {
 	}
 	w.wantHeld("job", "-x---")
 
-	w.acquire(q, "warm again")
+	w.acquire(q, "warm again") // the server that came back is checked anew
 	w.do(2, "SET", "taken", "x")
 	w.do(3, "SET", "taken", "x")
-	dies(0)
-	_, err := q.Acquire(background, w.clock.Now, "taken", ttl)
+	wires[0].dies(unanswered, "SET")
+	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "taken", ttl)
 	if err == nil || errors.Is(err, compat.ErrUnknown) {
 		t.Errorf("one granted, two taken, one unknown, one away: %v, want a definite error", err)
 	}
@@ -278,11 +271,8 @@ func TestUnknownMajority(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm")
-	for _, x := range wires[:2] {
-		x.set(func(w *wire) {
-			w.fate = func(string) fate { w.down = syscall.ECONNREFUSED; return unanswered }
-		})
-	}
+	wires[0].dies(unanswered, "SET")
+	wires[1].dies(unanswered, "SET")
 	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
 	_, err := k.TryLock(background, "job", ttl)
 	var unknown *compat.UnknownError
@@ -349,6 +339,24 @@ func TestHanging(t *testing.T) {
 		t.Errorf("two of three hang: %v, want that there was no answer in time", err)
 	}
 	w.wantHeld("job", "---")
+
+	// A dial that is given up says that it was cancelled. Nobody did.
+	for _, x := range wires[:2] {
+		x.set(func(w *wire) {
+			w.dial = func(ctx context.Context) error {
+				x.set(func(w *wire) { w.hanging++ })
+				<-ctx.Done()
+				x.set(func(w *wire) { w.hanging-- })
+				return ctx.Err()
+			}
+		})
+	}
+	w.in(func() { _, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl) },
+		step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" }, 250 * time.Millisecond})
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
+		t.Errorf("two of three can't be dialled: %v, want that there was no answer in time", err)
+	}
+	w.wantHeld("job", "---")
 }
 
 // The lease is counted from before the first request, whatever the answers take;
@@ -357,7 +365,7 @@ func TestSlowerThanTheLease(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{Sequential: true})
 	slow := func(d time.Duration) {
-		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) { w.clock.Add(d) } })
+		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) error { w.clock.Add(d); return nil } })
 	}
 	slow(2 * time.Second)
 	start := w.clock.Now()
@@ -379,7 +387,7 @@ func TestStuck(t *testing.T) {
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm")
 	free, dialling := make(chan struct{}), make(chan struct{}, 100)
-	wires[2].set(func(w *wire) { w.dial = func(context.Context) { dialling <- struct{}{}; <-free } })
+	wires[2].set(func(w *wire) { w.dial = func(context.Context) error { dialling <- struct{}{}; <-free; return nil } })
 	for n := range 20 {
 		key := fmt.Sprint("job", n)
 		var l compat.Lease
@@ -415,13 +423,14 @@ func TestCancelled(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm")
+	wires[0].on("SET", hangs)
 	wires[1].on("SET", hangs)
 	ctx, cancel := context.WithCancel(background)
 	var err error
 	w.in(func() {
 		_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(ctx, "job", ttl)
 	}, step{func() bool {
-		if wires[1].hangs() && w.held("job") == "x-x" {
+		if wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" {
 			cancel()
 			return true
 		}

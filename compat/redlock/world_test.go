@@ -149,6 +149,32 @@ func (w *world) in(f func(), steps ...step) {
 	}
 }
 
+// untilLocked lets time pass until a client of q has the lock of "job", which is
+// not before d has passed. q needs a long Timeout: time here passes while servers
+// answer.
+func (w *world) untilLocked(q *redlock.Quorum, d time.Duration) {
+	w.t.Helper()
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+	done := make(chan error, 1)
+	go func() {
+		_, err := k.Lock(background, "job", ttl)
+		done <- err
+	}()
+	start := w.clock.Now()
+	for w.clock.Since(start) < time.Hour {
+		select {
+		case err := <-done:
+			if took := w.clock.Since(start); err != nil || took < d {
+				w.t.Errorf("%v, after %v; want a lock after %v", err, took, d)
+			}
+			return
+		default:
+			w.clock.Add(50 * time.Millisecond)
+		}
+	}
+	w.t.Fatal("an hour has passed")
+}
+
 // A step of time: as soon as something is so.
 type step struct {
 	when func() bool
@@ -186,20 +212,22 @@ type wire struct {
 	compat.Source
 
 	mu      sync.Mutex
-	down    error                   // no connection can be had
-	fate    func(write string) fate // of a write, by the names of its commands
-	dial    func(context.Context)   // called before each connection
-	sent    []string                // every write, with the arguments of its last command
-	hanging int                     // writes that hang
+	down    error                       // no connection can be had
+	fate    func(write string) fate     // of a write, by the names of its commands
+	dial    func(context.Context) error // called before each connection
+	sent    []string                    // every write, with the arguments of its last command
+	hanging int                         // writes that hang
 }
 
 func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
 	w.mu.Lock()
 	down, dial := w.down, w.dial
 	w.mu.Unlock()
-	if dial != nil { // which does not heed ctx
-		dial(ctx)
-		ctx = context.WithoutCancel(ctx)
+	if dial != nil {
+		if err := dial(ctx); err != nil {
+			return nil, err
+		}
+		ctx = context.WithoutCancel(ctx) // it was dialled without
 	}
 	if down != nil {
 		return nil, down
@@ -226,13 +254,44 @@ func (w *wire) mend() { w.set(func(w *wire) { w.down, w.fate, w.dial = nil, nil,
 func (w *wire) on(name string, f fate) {
 	w.set(func(w *wire) {
 		w.fate = func(write string) fate {
-			if strings.Contains(" "+write+" ", " "+name+" ") {
+			if has(write, name) {
 				return f
 			}
 			return arrives
 		}
 	})
 }
+
+// once is on for the first such write.
+func (w *wire) once(name string, f fate) {
+	first := true
+	w.set(func(w *wire) {
+		w.fate = func(write string) fate {
+			if first && has(write, name) {
+				first = false
+				return f
+			}
+			return arrives
+		}
+	})
+}
+
+// dies gives f to the first write that has one of the commands, and takes the
+// server away with it.
+func (w *wire) dies(f fate, names ...string) {
+	w.set(func(w *wire) {
+		w.fate = func(write string) fate {
+			if slices.ContainsFunc(names, func(name string) bool { return has(write, name) }) {
+				w.down = syscall.ECONNREFUSED
+				return f
+			}
+			return arrives
+		}
+	})
+}
+
+// has reports whether a write has the command name.
+func has(write, name string) bool { return slices.Contains(strings.Fields(write), name) }
 
 func (w *wire) hangs() bool {
 	w.mu.Lock()

@@ -365,6 +365,8 @@ func TestNoHerd(t *testing.T) {
 		conns = append(conns, f.conn(s, "k"))
 	}
 	f.all()
+	f.gate = make(chan struct{})
+	f.script(map[int]func(){len(conns): func() { close(f.gate) }}) // the last of them has been refused too
 	var wg sync.WaitGroup
 	for _, c := range conns {
 		wg.Go(func() {

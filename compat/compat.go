@@ -160,6 +160,10 @@ type State struct {
 	// Value and Until are then those of the one that keeps others out longest.
 	Holders []Holder
 
+	// Open says that an attempt is worth making although the key is held: a
+	// reader's beside readers; a writer's that has to say again that it waits.
+	Open bool
+
 	_ struct{}
 }
 

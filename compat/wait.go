@@ -68,7 +68,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 			continue
 		}
 		w.failed = time.Time{}
-		if st.Status == StatusFree || st.Status == StatusDead {
+		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
 			return nil
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}

@@ -16,7 +16,9 @@ func (r Read) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	s := r.state(v, key)
-	if until, yes := v.shutOut(r.Prefer); yes && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
+	until, shut := v.shutOut(r.Prefer)
+	s.Open = !v.held && !shut // to join the readers
+	if shut && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
 		s.Status, s.Until = compat.StatusHeld, until
 	}
 	return s, nil
@@ -30,6 +32,8 @@ func (w Write) Inspect(c redis.Conn, now time.Time, key string) (compat.State, e
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	s := w.state(v, key)
+	_, announced := v.announced()
+	s.Open = w.Prefer != ReadersFirst && !announced // to say again that it waits
 	if w.theirTurn(v) && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
 		s.Status, s.Until, s.Format = compat.StatusHeld, now.Add(v.turn), "the readers' turn"+waiters(v)
 	}

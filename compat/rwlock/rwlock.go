@@ -93,12 +93,6 @@ type Options struct {
 }
 
 // A Preference says who is let in when readers and writers wait for each other.
-//
-// A client that waits in Locker.Lock leaves word once, when it is refused, and
-// then only looks, until nobody is in its way. So a writer's word runs out
-// before a reader that extends its lease for longer than the writer's ttl has
-// gone, and new readers are let in again; and a reader that was refused does not
-// join readers that came after it, but waits for their turn or for a gap.
 type Preference string
 
 const (

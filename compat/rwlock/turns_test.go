@@ -13,12 +13,13 @@ import (
 
 // A player wants the lock from some moment on, holds it for a while and goes. It
 // waits as the Locker does: after a refusal it looks, twice a second, and asks
-// again when what it sees is free or dead.
+// again when what it sees is free, dead or open to it.
 type player struct {
 	c       redis.Conn
 	a       compat.Algorithm
 	from    time.Time
 	work    time.Duration
+	extends bool
 	looking bool
 	next    time.Time
 	lease   compat.Lease
@@ -36,6 +37,12 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 	case p.gone || now.Before(p.from):
 		return
 	case !p.got.IsZero():
+		if p.extends {
+			var err error
+			if p.lease, err = p.a.Extend(p.c, now, p.lease, ttl); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if !now.Before(p.got.Add(p.work)) {
 			release(t, s, p.a, p.lease, nil)
 			p.gone = true
@@ -49,7 +56,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st.Status == compat.StatusHeld {
+		if st.Status == compat.StatusHeld && !st.Open {
 			return
 		}
 	}
@@ -136,6 +143,33 @@ func served(t *testing.T, who string, p *player, want bool, longest time.Duratio
 	case !want && !p.got.IsZero():
 		t.Errorf("%s got in after %v, although the others go first", who, p.got.Sub(p.from))
 	}
+}
+
+// Waiters that only look would starve: a reader that was refused joins readers
+// that came after it, and a writer whose word has run out, because a reader
+// extends its lease again and again, gives it anew before many others come in.
+func TestWaitersAskAgain(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		t.Parallel()
+		start, o := s.Now(), rwlock.Options{Prefer: rwlock.ReadersFirst}
+		one := &player{a: rwlock.Read{Options: o}, from: start.Add(time.Second), work: time.Second}
+		players := []*player{{a: rwlock.Write{Options: o}, from: start, work: 3 * time.Second}}
+		for i := range 30 { // before one looks: there is always a reader in
+			players = append(players, &player{a: rwlock.Read{Options: o}, from: start.Add(time.Duration(i+3) * time.Second), work: 3 * time.Second})
+		}
+		play(t, s, 30*time.Second, append(players, one))
+		served(t, "the reader", one, true, 5*time.Second)
+
+		s.FlushAll()
+		start = s.Now()
+		one = &player{a: rwlock.Write{}, from: start.Add(time.Second), work: time.Second}
+		players = []*player{one, {a: rwlock.Read{}, from: start, work: 30 * time.Second, extends: true}}
+		for i := range 60 {
+			players = append(players, &player{a: rwlock.Read{}, from: start.Add(time.Duration(i) * time.Second), work: 3 * time.Second})
+		}
+		play(t, s, time.Minute, players)
+		served(t, "the writer", one, true, 30*time.Second+3*time.Second+time.Second)
+	})
 }
 
 // A fair lock lets both in, if both want more of it than there is.

@@ -55,13 +55,13 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 	}
 	for i := range clusterMasters {
 		replica := i + clusterMasters
-		c.until("a replica knows its master", func() error {
+		c.Until("a replica knows its master", func() error {
 			_, err := c.try(replica, "CLUSTER", "REPLICATE", c.ids[i])
 			return err
 		})
 	}
 	for i := range c.Nodes {
-		c.until("a node finds the cluster whole", func() error { return c.whole(i) })
+		c.Until("a node finds the cluster whole", func() error { return c.whole(i) })
 	}
 	return c
 }
@@ -88,6 +88,9 @@ func (c *Cluster) whole(i int) error {
 	}
 	return nil
 }
+
+// For is the cluster for a subtest of the one that runs it.
+func (c *Cluster) For(t testing.TB) *Cluster { return &Cluster{Nodes: c.Nodes, t: t, ids: c.ids} }
 
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
@@ -148,7 +151,7 @@ func (c *Cluster) MoveKey(key string, from, to int) {
 // owner is told first, so that there is always one.
 func (c *Cluster) EndMove(slot, from, to int) {
 	c.t.Helper()
-	c.until("the slot is empty", func() error {
+	c.Until("the slot is empty", func() error {
 		c.MoveKeys(slot, from, to) // a key that was there when the move began may have been made anew
 		if _, err := c.try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
 			return err
@@ -164,8 +167,8 @@ func (c *Cluster) IsMaster(i int) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// until tries f again until it returns nil, for thirty seconds at most.
-func (c *Cluster) until(what string, f func() error) {
+// Until tries f again until it returns nil, for thirty seconds at most.
+func (c *Cluster) Until(what string, f func() error) {
 	c.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,151 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// moving: the slot of two locks goes round the masters of a real cluster while
+// one is held and renewed and the other contended for. No two are in the section
+// together, nobody is told of a loss, fences grow, and all go on afterwards.
+func moving(t *testing.T, nodes *realredis.Cluster, algo algorithm, fence bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	key := freeSlot(0)
+	slot := compat.Slot(key)
+	counter := contend(ctx, t, nodes, algo, key, fence)
+
+	source := cluster.New(nodes.Addrs(), cluster.Options{})
+	defer source.Close()
+	held, err := compat.New(source, algo.new(fence), compat.Options{Renew: true}).Lock(ctx, key+":held", 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := range 3 {
+		to := (from + 1) % 3
+		nodes.BeginMove(slot, from, to)
+		if fence || algo.name == "tx:renamed" {
+			counter.stands(nodes) // it needs two keys at once, of which one may be missing on either side
+		} else {
+			counter.goesOn(nodes)
+		}
+		nodes.MoveKeys(slot, from, to)
+		nodes.EndMove(slot, from, to)
+		counter.goesOn(nodes)
+	}
+	counter.stop()
+	if err := held.Release(ctx); err != nil {
+		t.Errorf("the lock that was held all the time: %v", err)
+	}
+}
+
+var slots atomic.Int64
+
+// freeSlot returns a key whose slot is the n-th node's, and which no other test moves.
+func freeSlot(n int) string {
+	for {
+		key := fmt.Sprintf("{moving-%d}", slots.Add(1))
+		if compat.Slot(key)*3/16384 == n {
+			return key
+		}
+	}
+}
+
+// A counter is one that clients count up under a lock, and only under it.
+type counter struct {
+	t        *testing.T
+	n        int // by the lock alone
+	inside   atomic.Int32
+	overlaps atomic.Int32
+	taken    atomic.Int64 // how often the lock was obtained
+	refused  atomic.Int64 // how often the cluster said TRYAGAIN
+	fence    int64        // of the last to hold it
+	done     atomic.Bool
+	wg       sync.WaitGroup
+}
+
+// contend has four clients, each with a map of its own, count under a lock of key.
+func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string, fence bool) *counter {
+	c := &counter{t: t}
+	for range 4 {
+		source := cluster.New(nodes.Addrs(), cluster.Options{})
+		locks := compat.New(source, algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c})
+		c.wg.Go(func() {
+			defer source.Close()
+			for !c.done.Load() {
+				lock, err := locks.Lock(ctx, key, 30*time.Second)
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				if c.inside.Add(1) != 1 {
+					c.overlaps.Add(1)
+				}
+				if fence && lock.Fence() <= c.fence {
+					t.Errorf("fence %d after %d", lock.Fence(), c.fence)
+				}
+				seen := c.n
+				c.fence = lock.Fence()
+				if st, err := locks.Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) { // some time passes inside
+					t.Errorf("inside, the key is %+v, %v; want %q", st, err, lock.Token())
+				}
+				c.n = seen + 1
+				c.inside.Add(-1)
+				c.taken.Add(1)
+				if err := lock.Release(ctx); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+		})
+	}
+	return c
+}
+
+func (c *counter) Observe(e compat.Event) {
+	if e.Kind == compat.EventAttempt && e.Err != nil && strings.Contains(e.Err.Error(), "TRYAGAIN") {
+		c.refused.Add(1)
+	}
+}
+
+// goesOn waits until the lock has gone round a few times more.
+func (c *counter) goesOn(nodes *realredis.Cluster) {
+	c.t.Helper()
+	c.waitFor(nodes, "the lock is obtained", &c.taken, 8)
+}
+
+// stands waits until attempts have been put off because the slot is moved.
+func (c *counter) stands(nodes *realredis.Cluster) {
+	c.t.Helper()
+	c.waitFor(nodes, "an attempt is put off", &c.refused, 4)
+}
+
+func (c *counter) waitFor(nodes *realredis.Cluster, what string, n *atomic.Int64, more int64) {
+	c.t.Helper()
+	start := n.Load()
+	nodes.Until(what, func() error {
+		if n.Load() < start+more {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// stop ends the counting and checks it.
+func (c *counter) stop() {
+	c.t.Helper()
+	c.done.Store(true)
+	c.wg.Wait()
+	if n := c.overlaps.Load(); n != 0 || int64(c.n) != c.taken.Load() {
+		c.t.Errorf("%d overlaps, counted to %d, want %d", n, c.n, c.taken.Load())
+	}
+}

@@ -14,7 +14,7 @@
 // Which is the validity of the article, ttl − elapsed − drift, as a moment.
 //
 //	quorum := redlock.New([]compat.Backend{
-//		compat.NewBackend(old, getsetlock.Guarded{}),
+//		compat.NewBackend(old, getsetlock.Classic{}),
 //		compat.NewBackend(older, txlock.Renamed{}),
 //		compat.NewBackend(modern, setlock.Lua{}),
 //	}, redlock.Options{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/schollz/progressbar/v3"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -329,25 +330,24 @@ func (s stage) paint(code, text string) string {
 }
 
 // progress shows how far something has come, on a terminal, until the function
-// it returns has wiped the line away.
+// it returns has wiped the line away. of is -1 if nobody knows how far there is to go.
 func (s stage) progress(name string, done func() int, of int) (stop func()) {
 	if !s.live {
 		return func() {}
 	}
-	const width = 30
+	bar := progressbar.NewOptions(of, progressbar.OptionSetWriter(s.w), progressbar.OptionSetDescription("   "+name),
+		progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(40 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			n := done()
-			full := n * width / of
-			fmt.Fprintf(s.w, "\r   %s  [%s%s] %3d", name, strings.Repeat("#", full), strings.Repeat(".", width-full), n)
+			bar.Set(done()) //nolint:errcheck // what can't be shown is not
 			select {
 			case <-tick.C:
 			case <-end:
-				fmt.Fprint(s.w, "\r\x1b[K")
+				bar.Clear() //nolint:errcheck
 				return
 			}
 		}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The locks of many fleets on one server, with SCAN and without.
+func TestSurvey(t *testing.T) {
+	now := time.Now()
+	token := "94213c24deadbeef94213c24deadbeef"
+	for _, version := range []string{"1.2", "2.4", "7.0"} {
+		t.Run(version, func(t *testing.T) {
+			address := startOld(t, version)
+			set := func(key, value string, ttl int) {
+				ask(t, address, "SET", key, value)
+				if ttl > 0 {
+					ask(t, address, "EXPIRE", key, ttl)
+				}
+			}
+			set("jobs:a", fmt.Sprint(now.Unix()+60), 0)
+			set("jobs:b", fmt.Sprint(now.Add(time.Minute).UnixMilli()), 0)
+			set("dead", fmt.Sprint(now.Unix()-60), 0)
+			set("repaired", fmt.Sprint(now.Unix()+60), 30)
+			set("token", token, 30)
+			set("endless", token, 0)
+			set("mix.a", fmt.Sprint(now.Unix()+60), 0)
+			set("mix.b", token, 30)
+			set("user:1", `{"name": "Ada"}`, 0)
+			set("token:fence", "17", 0)
+			ask(t, address, "RPUSH", "list", "x")
+			for i := range 2500 {
+				set(fmt.Sprintf("page:%d", i), "<html>", 0)
+			}
+			out, status := command(t, address, "survey", "--json")
+			if version != "7.0" {
+				warning, rest, _ := strings.Cut(out, "\n")
+				if !strings.Contains(warning, "no SCAN") {
+					t.Errorf("no warning of KEYS: %.80s", out)
+				}
+				out = rest
+			}
+			var s survey
+			if err := json.Unmarshal([]byte(out), &s); err != nil || status != 0 {
+				t.Fatalf("%d, %v: %.300s", status, err, out)
+			}
+			found := map[string]surveyed{}
+			for _, l := range s.Locks {
+				found[l.Key] = l
+			}
+			for key, want := range map[string]string{
+				"jobs:a": "T-s alive", "jobs:b": "T-ms alive", "dead": "T-s dead", "repaired": "T-s alive",
+				"token": "K-py alive", "endless": "K-py endless", "mix.a": "T-s alive", "mix.b": "K-py alive",
+			} {
+				l := found[key]
+				if got := l.Kind + " " + l.Status; got != want {
+					t.Errorf("%s: %s, want %s", key, got, want)
+				}
+				if wrong := key == "repaired" || key == "endless"; wrong != (len(l.Wrong) > 0) {
+					t.Errorf("%s: wrong: %q", key, l.Wrong)
+				}
+			}
+			if s.Keys != 2511 || len(s.Locks) != 8 || s.Server != address {
+				t.Errorf("%d keys, %d locks, %s", s.Keys, len(s.Locks), s.Server)
+			}
+			var prefixes []string
+			for _, m := range s.Mixtures {
+				prefixes = append(prefixes, m.Prefix)
+			}
+			if got := strings.Join(prefixes, " "); got != " jobs: mix." { // the first: names without a prefix
+				t.Errorf("mixtures of %q", got)
+			}
+
+			out, status = command(t, address, "survey", "--match", "user:*")
+			if status != 0 || !strings.Contains(out, "1 of 1 keys can be locks") {
+				t.Errorf("--match: %d, %s", status, out)
+			}
+			out, status = command(t, address, "survey")
+			if status != 0 || !strings.Contains(out, "jobs:* holds T-ms and T-s: times in different units") ||
+				!strings.Contains(out, "8 of 2511 keys can be locks") || !strings.Contains(out, "endless: a token without a TTL") {
+				t.Errorf("in words: %d, %s", status, out)
+			}
+		})
+	}
+}

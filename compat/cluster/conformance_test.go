@@ -59,7 +59,7 @@ func tag(n int) string {
 }
 
 // TestConformance runs the suite over every lock on a real cluster, with keys
-// on each of its masters; and beside it, slots move.
+// on each of its masters; and beside it, a slot moves.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	nodes := realredis.RunCluster(t)
@@ -83,11 +83,6 @@ func TestConformance(t *testing.T) {
 				Fence:   true,
 			})
 		})
-		for _, fence := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/moving/fence=%v", a.name, fence), func(t *testing.T) {
-				t.Parallel()
-				moving(t, nodes.For(t), a, fence)
-			})
-		}
 	}
+	t.Run("moving", func(t *testing.T) { moving(t, nodes) })
 }

@@ -15,48 +15,64 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
-// moving: the slot of two locks goes round the masters of a real cluster while
-// one is held and renewed and the other contended for. No two are in the section
-// together, nobody is told of a loss, fences grow, and all go on afterwards.
-func moving(t *testing.T, nodes *realredis.Cluster, algo algorithm, fence bool) {
+// moving: a slot goes round the masters of a real cluster, and in it of every
+// kind of lock one that is held and one that is contended for. No two are in
+// the section together, nobody is told of a loss, fences grow, and all go on
+// afterwards. (One slot for all: two nodes that migrate to each other at the same
+// time wait for each other.)
+func moving(t *testing.T, nodes *realredis.Cluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
-	key := freeSlot(0)
-	slot := compat.Slot(key)
-	counter := contend(ctx, t, nodes, algo, key, fence)
-
+	const tag = "{moving-3}"
+	slot := compat.Slot(tag)
+	from := slot * 3 / 16384
+	var counters []*counter
+	var held []*compat.Lock
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
 	defer source.Close()
-	held, err := compat.New(source, algo.new(fence), compat.Options{Renew: true}).Lock(ctx, key+":held", 2*time.Second)
-	if err != nil {
-		t.Fatal(err)
+	for _, algo := range algorithms() {
+		for _, fence := range []bool{false, true} {
+			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
+			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
+			lock, err := compat.New(source, algo.new(fence), compat.Options{}).Lock(ctx, key+"/held", 40*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, lock)
+		}
 	}
-	for from := range 3 {
+	extend := func() {
+		for _, lock := range held {
+			if err := lock.Extend(ctx, 40*time.Second); err != nil {
+				t.Errorf("extending %q while its slot moves: %v", lock.Key(), err)
+			}
+		}
+	}
+	for range 3 {
 		to := (from + 1) % 3
 		nodes.BeginMove(slot, from, to)
-		if fence || algo.name == "tx:renamed" {
-			counter.stands(nodes) // it needs two keys at once, of which one may be missing on either side
-		} else {
-			counter.goesOn(nodes)
+		extend()
+		for _, c := range counters {
+			if c.keys == 1 {
+				c.goesOn(nodes)
+			} else {
+				c.stands(nodes)
+			}
 		}
 		nodes.MoveKeys(slot, from, to)
+		extend()
 		nodes.EndMove(slot, from, to)
-		counter.goesOn(nodes)
+		for _, c := range counters {
+			c.goesOn(nodes)
+		}
+		from = to
 	}
-	counter.stop()
-	if err := held.Release(ctx); err != nil {
-		t.Errorf("the lock that was held all the time: %v", err)
+	for _, c := range counters {
+		c.stop()
 	}
-}
-
-var slots atomic.Int64
-
-// freeSlot returns a key whose slot is the n-th node's, and which no other test moves.
-func freeSlot(n int) string {
-	for {
-		key := fmt.Sprintf("{moving-%d}", slots.Add(1))
-		if compat.Slot(key)*3/16384 == n {
-			return key
+	for _, lock := range held {
+		if err := lock.Release(ctx); err != nil {
+			t.Errorf("%q, which was held all the time: %v", lock.Key(), err)
 		}
 	}
 }
@@ -64,6 +80,7 @@ func freeSlot(n int) string {
 // A counter is one that clients count up under a lock, and only under it.
 type counter struct {
 	t        *testing.T
+	keys     int // that an acquisition needs at once: more than one stand still while they may be apart
 	n        int // by the lock alone
 	inside   atomic.Int32
 	overlaps atomic.Int32
@@ -74,10 +91,15 @@ type counter struct {
 	wg       sync.WaitGroup
 }
 
-// contend has four clients, each with a map of its own, count under a lock of key.
+// contend has two clients, each with a map of its own, count under a lock of key.
 func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string, fence bool) *counter {
-	c := &counter{t: t}
-	for range 4 {
+	c := &counter{t: t, keys: 1}
+	if fence || algo.name == "tx:renamed" {
+		c.keys = 2
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(func() { c.done.Store(true); cancel(); c.wg.Wait() })
+	for range 2 {
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
 		locks := compat.New(source, algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c})
 		c.wg.Go(func() {
@@ -85,7 +107,9 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 			for !c.done.Load() {
 				lock, err := locks.Lock(ctx, key, 30*time.Second)
 				if err != nil {
-					t.Errorf("Lock: %v", err)
+					if ctx.Err() == nil {
+						t.Errorf("Lock: %v", err)
+					}
 					return
 				}
 				if c.inside.Add(1) != 1 {

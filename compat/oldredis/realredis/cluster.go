@@ -89,9 +89,6 @@ func (c *Cluster) whole(i int) error {
 	return nil
 }
 
-// For is the cluster for a subtest of the one that runs it.
-func (c *Cluster) For(t testing.TB) *Cluster { return &Cluster{Nodes: c.Nodes, t: t, ids: c.ids} }
-
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
@@ -147,8 +144,10 @@ func (c *Cluster) MoveKey(key string, from, to int) {
 	c.Do(from, "MIGRATE", host, port, key, 0, 5000)
 }
 
-// EndMove gives slot to node to, when its last key has been moved; the new
-// owner is told first, so that there is always one.
+// EndMove gives slot to node to, when its last key has been moved, and returns
+// when all masters agree. The new owner is told first, so that there is always one,
+// and then the others: a slot that moved on before all had heard of it could end up
+// as nobody's, each sending clients to the next.
 func (c *Cluster) EndMove(slot, from, to int) {
 	c.t.Helper()
 	c.Until("the slot is empty", func() error {
@@ -159,6 +158,40 @@ func (c *Cluster) EndMove(slot, from, to int) {
 		_, err := c.try(from, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 		return err
 	})
+	for i := range c.Nodes {
+		if !c.IsMaster(i) {
+			continue
+		}
+		c.Until("a master knows the slot's new owner", func() error {
+			if _, err := c.try(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
+				return err
+			}
+			return c.knows(i, slot, to)
+		})
+	}
+}
+
+// knows returns nil if node i knows slot as node owner's.
+func (c *Cluster) knows(i, slot, owner int) error {
+	ranges, err := redis.Values(c.try(i, "CLUSTER", "SLOTS"))
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		fields, err := redis.Values(r, nil)
+		if err != nil || len(fields) < 3 {
+			return fmt.Errorf("a range of %v, %v", fields, err)
+		}
+		if fields[0].(int64) > int64(slot) || fields[1].(int64) < int64(slot) {
+			continue
+		}
+		master, err := redis.Values(fields[2], nil)
+		if err == nil && string(master[2].([]byte)) == c.ids[owner] {
+			return nil
+		}
+		return fmt.Errorf("slot %d is known as %s's, %v", slot, master, err)
+	}
+	return fmt.Errorf("slot %d is nobody's", slot)
 }
 
 // IsMaster reports whether node i, by its own word, is a master.

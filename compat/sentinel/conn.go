@@ -11,10 +11,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A conn is a connection to a server that was named master. It believes no reply
-// that came later than Recheck after that, unless the Sentinels name the same
-// server once more: a server that stood still answers, when it goes on, what
-// was asked of it before it was replaced (any/failover).
+// A conn is a connection to a server that was named master. It believes no
+// reply that came later than Recheck after that, unless the Sentinels name the
+// same server once more: a server that stood still answers, when it goes on,
+// what was asked of it before it was replaced (any/failover).
 type conn struct {
 	redis.Conn
 	s    *Source
@@ -27,6 +27,8 @@ type conn struct {
 
 // dial returns a connection to m, if m says that it is a master.
 func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
 	c, err := s.o.Dial(ctx, m.addr)
 	if err != nil {
 		return nil, err
@@ -118,8 +120,8 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return c.believe(context.Background(), "Receive", reply, err)
 }
 
-// believe returns a reply that came from the master, and closes the connection over
-// any other.
+// believe returns a reply that came from the master, and closes the connection
+// over any other.
 func (c *conn) believe(ctx context.Context, name string, reply any, err error) (any, error) {
 	if c.Err() != nil {
 		c.s.doubt(c.m)
@@ -159,8 +161,8 @@ func (c *conn) Err() error {
 	return c.Conn.Err()
 }
 
-// refusal finds the word of a server that is no master in a reply, or in those of a
-// pipeline or an EXEC: the command was not run.
+// refusal finds the word of a server that is no master in a reply, or in those
+// of a pipeline or an EXEC: the command was not run.
 func refusal(reply any, err error) (redis.Error, bool) {
 	if e, ok := err.(redis.Error); ok && passing(e) {
 		return e, true
@@ -178,9 +180,9 @@ func refusal(reply any, err error) (redis.Error, bool) {
 	return "", false
 }
 
-// passing reports that a server is not the master, or not yet: another, or
-// the same a little later, is. 2.4 words MASTERDOWN differently. A Sentinel
-// that has not seen the master yet says IDONTKNOW.
+// passing reports that a server is not the master, or not yet: another, or the
+// same a little later, is. 2.4 words MASTERDOWN differently. A Sentinel that
+// has not seen the master yet says IDONTKNOW.
 func passing(e redis.Error) bool {
 	for _, word := range []string{"READONLY", "MASTERDOWN", "LOADING", "IDONTKNOW"} {
 		if strings.HasPrefix(string(e), word) {

@@ -19,7 +19,8 @@ import (
 )
 
 // The masters of these tests are replaced while many clients hold and want
-// locks. Each hold is recorded, and what each replica was sent by its master; then
+// locks. Each hold is recorded, and what each replica was sent by its master;
+// then
 //
 //   - the old master gives no lock, extends none and takes none back later than
 //     Recheck after the new one gave its first;
@@ -27,8 +28,8 @@ import (
 //     old one's lock, or its last extension, never reached the new one (any/failover);
 //   - not even then, if all replicas had it (Replicated).
 //
-// Recheck is exact, not a guess at how long something takes: two majorities have a Sentinel
-// in common.
+// Recheck is exact, not a guess at how long something takes: two majorities
+// have a Sentinel in common.
 const (
 	recheck = 100 * time.Millisecond
 	ttl     = 2 * time.Second
@@ -115,8 +116,8 @@ func begin(t *testing.T) *failover {
 }
 
 // clients adds clients that take turns at one key, and some that want to hold
-// another for good, for each kind of lock. Each has a Source of its own, as a process
-// of its own has.
+// another for good, for each kind of lock. Each has a Source of its own, as a
+// process of its own has.
 func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
@@ -193,8 +194,8 @@ var (
 	expire   = regexp.MustCompile(`"PEXPIREAT" "([^"]+)" "(\d+)"`)
 )
 
-// listen notes what the replica at addr gets from its master, until it is promoted: then it
-// ends its clients' connections.
+// listen notes what the replica at addr gets from its master, until it is
+// promoted: then it ends its clients' connections.
 func (f *failover) listen(addr string) {
 	c, err := redis.Dial("tcp", addr)
 	if err == nil {
@@ -233,8 +234,8 @@ func millis(s string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// progress waits until each client that takes turns has had n holds on server, or
-// anywhere.
+// progress waits until each client that takes turns has had n holds on server,
+// or anywhere.
 func (f *failover) progress(n int, server string) {
 	f.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -42,7 +42,8 @@ func TestReplicated(t *testing.T) {
 	}
 }
 
-// A Timeout of no whole millisecond would be WAIT's for ever: nothing is written.
+// A Timeout of no whole millisecond would be WAIT's for ever: nothing is
+// written.
 func TestReplicatedTimeout(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
 	c, _ := n.dial(t.Context(), addr(0))

@@ -305,8 +305,8 @@ func TestOneAsks(t *testing.T) {
 	}
 }
 
-// A switch closes the connections to the old master: idle ones at once, lent ones when they
-// are given back.
+// A switch closes the connections to the old master: idle ones at once, lent
+// ones when they are given back.
 func TestSwitch(t *testing.T) {
 	n, servers := newNetwork(t, "2.6", "2.6")
 	all, addrs := sentinels(t, addr(0))
@@ -502,8 +502,8 @@ func everything(s *fakeServer, reply any) {
 	}
 }
 
-// The server stood still, and was replaced. When it goes on it gives the lock that it was asked
-// for, as a master would: nobody believes it.
+// The server stood still, and was replaced. When it goes on it gives the lock
+// that it was asked for, as a master would: nobody believes it.
 func TestLateReply(t *testing.T) {
 	for _, c := range []struct {
 		name string

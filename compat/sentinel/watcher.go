@@ -34,8 +34,8 @@ type answer struct {
 	err    error
 }
 
-// ask asks all Sentinels at once, so that a dead one costs nothing, and returns the
-// server that enough of them name. s.asking is held.
+// ask asks all Sentinels at once, so that a dead one costs nothing, and
+// returns the server that enough of them name. s.asking is held.
 func (s *Source) ask(ctx context.Context) (string, error) {
 	all := s.watchers()
 	answers := make(chan answer, len(all))
@@ -75,8 +75,8 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	return "", disagreement(s.name, s.o.Agree, votes, said)
 }
 
-// disagreement tells who named which server, and who none. It is hopeless if all
-// refused: then asking again gives the same.
+// disagreement tells who named which server, and who none. It is hopeless if
+// all refused: then asking again gives the same.
 func disagreement(name string, agree int, votes map[string]map[string]bool, said map[string]error) error {
 	var words []string
 	for master, ids := range votes {
@@ -116,8 +116,8 @@ func (s *Source) learn(addrs []string) {
 	}
 }
 
-// ask puts one question, in one write, over the connection of the last one or a new
-// one.
+// ask puts one question, in one write, over the connection of the last one or
+// a new one.
 func (w *watcher) ask(s *Source) answer {
 	if !w.mu.TryLock() {
 		return answer{from: w.addr, err: errors.New("no answer yet to the last question")}
@@ -168,8 +168,9 @@ func (w *watcher) question(ctx context.Context, s *Source) (answer, error) {
 	return a, nil
 }
 
-// connect dials, and asks who it is that answers: an address that was learnt may lead
-// to a Sentinel that was given by name. (SENTINEL MYID came with 6.2; a run_id they all have.)
+// connect dials, and asks who it is that answers: an address that was learnt
+// may lead to a Sentinel that was given by name. (SENTINEL MYID came with 6.2;
+// a run_id they all have.)
 func (w *watcher) connect(ctx context.Context, s *Source) error {
 	c, err := s.o.DialSentinel(ctx, w.addr)
 	if err != nil {
@@ -201,8 +202,8 @@ func (w *watcher) hangUp() {
 	w.drop()
 }
 
-// others reads the reply of SENTINEL sentinels: a list of fields and values for each. A user
-// who is not let to ask that learns of none.
+// others reads the reply of SENTINEL sentinels: a list of fields and values
+// for each. A user who is not let to ask that learns of none.
 func others(reply any) []string {
 	var addrs []string
 	list, _ := redis.Values(reply, nil)
@@ -225,7 +226,8 @@ func field(info, name string) string {
 	return ""
 }
 
-// bounded is a connection whose every Do ends with a context, if it lets itself be.
+// bounded is a connection whose every Do ends with a context, if it lets
+// itself be.
 type bounded struct {
 	redis.Conn
 	ctx context.Context

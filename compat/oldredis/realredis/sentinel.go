@@ -12,9 +12,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Sentinels are a master, two replicas and three Sentinels (quorum 2) that watch
-// them, for the length of a test. They call a master down that has not answered for
-// half a second.
+// Sentinels are a master, two replicas and three Sentinels (quorum 2) that
+// watch them, for the length of a test. They call a master down that has not
+// answered for half a second.
 type Sentinels struct {
 	Name      string    // the master's
 	Servers   []*Server // the first is the first master
@@ -23,8 +23,8 @@ type Sentinels struct {
 	t testing.TB
 }
 
-// RunSentinels runs them, and waits until each knows all the others.
-// The servers get args as further options.
+// RunSentinels runs them, and waits until each knows all the others. The
+// servers get args as further options.
 func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Name: name, t: t}
@@ -71,8 +71,8 @@ sentinel parallel-syncs %[1]s 2
 	return s
 }
 
-// RunSentinel runs the redis-server on the PATH as a Sentinel of this configuration, on a
-// free port of 127.0.0.1.
+// RunSentinel runs the redis-server on the PATH as a Sentinel of this
+// configuration, on a free port of 127.0.0.1.
 func RunSentinel(t testing.TB, conf string) *Server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf") // it writes to it
@@ -109,8 +109,9 @@ func (s *Sentinels) Master() (*Server, error) {
 	return nil, fmt.Errorf("the Sentinels name %v", votes)
 }
 
-// Failover has a Sentinel replace the master although it lives, and returns when it has begun.
-// A replica that has only just come back is not chosen; it asks until one is.
+// Failover has a Sentinel replace the master although it lives, and returns
+// when it has begun. A replica that has only just come back is not chosen; it
+// asks until one is.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
 	s.until("SENTINEL FAILOVER", func() error {
@@ -119,7 +120,8 @@ func (s *Sentinels) Failover() {
 	})
 }
 
-// Replaced waits until a majority of the Sentinels names another server than old, and returns it.
+// Replaced waits until a majority of the Sentinels names another server than
+// old, and returns it.
 func (s *Sentinels) Replaced(old *Server) *Server {
 	s.t.Helper()
 	var now *Server
@@ -151,7 +153,8 @@ func (s *Sentinels) until(what string, done func() error) {
 	}
 }
 
-// Ask sends one command over a connection of its own, and has half a second for it.
+// Ask sends one command over a connection of its own, and has half a second
+// for it.
 func Ask(addr, name string, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

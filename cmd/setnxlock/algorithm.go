@@ -130,16 +130,21 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 	if err != nil {
 		return candidate{}, err
 	}
-	if a.algorithm == "auto" || a.algorithm == "redlock" {
+	list, err := a.fleet(fence)
+	if err != nil {
+		return candidate{}, err
+	}
+	if len(list) == 0 && (a.algorithm == "auto" || a.algorithm == "redlock") {
 		c, err := a.pickAuto(ctx, n, fence)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 		}
 		return c, err
 	}
-	list, err := candidates(a.algorithm, d, fence)
-	if err != nil {
-		return candidate{}, err
+	if len(list) == 0 {
+		if list, err = candidates(a.algorithm, d, fence); err != nil {
+			return candidate{}, err
+		}
 	}
 	for _, c := range list {
 		err = a.check(ctx, n, c, key)

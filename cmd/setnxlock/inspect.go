@@ -152,6 +152,12 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 	if err != nil {
 		return compat.State{}, err
 	}
+	if list, err := a.fleet(false); err != nil || len(list) > 0 {
+		if err != nil {
+			return compat.State{}, err
+		}
+		return compat.New(n.source, list[len(list)-1].Algorithm, a.lockOptions()).Inspect(ctx, key)
+	}
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if family == "getset" {
 		return compat.New(n.source, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
@@ -173,36 +179,6 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 	return recognize(s, time.Now()), nil
 }
 
-// recognize reads a value that may be of any format. A timestamp with a TTL is
-// still a timestamp: its clients go by what they read.
-func recognize(s compat.State, now time.Time) compat.State {
-	if s.Status == compat.StatusFree {
-		return s
-	}
-	d, ok := dialectOf(s.Value)
-	if !ok {
-		return s
-	}
-	until, _ := d.Parse(s.Value)
-	s.Format, s.Until, s.Clock, s.Status = d.Name, until, "clients", compat.StatusHeld
-	if until.Before(now) {
-		s.Status = compat.StatusDead
-	}
-	return s
-}
-
-// dialectOf is the dialect in which value is a timestamp. The order matters:
-// what float reads without a fraction is integer seconds.
-func dialectOf(value string) (getsetlock.Dialect, bool) {
-	for _, name := range dialects() {
-		d := getsetlock.Dialects()[name]
-		if _, ok := d.Parse(value); ok {
-			return d, true
-		}
-	}
-	return getsetlock.Dialect{}, false
-}
-
 // printState is the answer for people.
 func (a *app) printState(s compat.State) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -218,6 +194,15 @@ func (a *app) printState(s compat.State) error {
 		}
 		fmt.Fprintf(w, "until\t%s\n", end(s, time.Now()))
 		fmt.Fprintf(w, "ttl\t%s\n", ttl(s))
+		if f, ok := finding(s, time.Now()); ok {
+			if f.Owner != "" && f.Owner != s.Value {
+				fmt.Fprintf(w, "owner\t%s\n", printable(f.Owner))
+			}
+			fmt.Fprintf(w, "client\t%s\n", some(f.Formats))
+			for _, wrong := range f.Wrong {
+				fmt.Fprintf(w, "wrong\t%s\n", wrong)
+			}
+		}
 	}
 	return w.Flush()
 }
@@ -294,15 +279,24 @@ func (a *app) printChange(last, s compat.State, asJSON bool) error {
 
 // A jsonState is compat.State as machines get it.
 type jsonState struct {
-	Key    string     `json:"key"`
-	Status string     `json:"status"`
-	Format string     `json:"format,omitempty"`
-	Token  string     `json:"token,omitempty"`
-	Until  *time.Time `json:"until,omitempty"`
-	Clock  string     `json:"clock,omitempty"`
-	TTL    *float64   `json:"ttl_seconds,omitempty"`
-	At     time.Time  `json:"at"`
-	indent bool
+	Key     string       `json:"key"`
+	Status  string       `json:"status"`
+	Format  string       `json:"format,omitempty"`
+	Token   string       `json:"token,omitempty"`
+	Until   *time.Time   `json:"until,omitempty"`
+	Clock   string       `json:"clock,omitempty"`
+	TTL     *float64     `json:"ttl_seconds,omitempty"`
+	Owner   string       `json:"owner,omitempty"`
+	Clients []string     `json:"clients,omitempty"` // who writes so
+	Wrong   []string     `json:"wrong,omitempty"`
+	Holders []jsonHolder `json:"holders,omitempty"`
+	At      time.Time    `json:"at"`
+	indent  bool
+}
+
+type jsonHolder struct {
+	Token string     `json:"token"`
+	Until *time.Time `json:"until,omitempty"`
 }
 
 func stateJSON(s compat.State, indent bool) jsonState {
@@ -317,6 +311,20 @@ func stateJSON(s compat.State, indent bool) jsonState {
 	if s.TTL != compat.NoTTL {
 		seconds := s.TTL.Seconds()
 		j.TTL = &seconds
+	}
+	if f, ok := finding(s, time.Now()); ok {
+		j.Clients, j.Wrong = f.Formats, f.Wrong
+		if f.Owner != s.Value {
+			j.Owner = f.Owner
+		}
+	}
+	for _, h := range s.Holders {
+		holder := jsonHolder{Token: h.Value}
+		if !h.Until.IsZero() {
+			until := h.Until.UTC().Round(time.Millisecond)
+			holder.Until = &until
+		}
+		j.Holders = append(j.Holders, holder)
 	}
 	return j
 }

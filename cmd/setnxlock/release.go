@@ -189,11 +189,23 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 			return err
 		}
 	}
-	d, isTime := dialectOf(value)
+	d, isTime := timed(value)
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.New(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
 	}
 	return err
+}
+
+// timed is a dialect in which value is a time. The order matters: what float
+// reads without a fraction is integer seconds.
+func timed(value string) (getsetlock.Dialect, bool) {
+	for _, name := range dialects() {
+		d := getsetlock.Dialects()[name]
+		if _, ok := d.Parse(value); ok {
+			return d, true
+		}
+	}
+	return getsetlock.Dialect{}, false
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
 )
 
@@ -95,13 +94,13 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.algorithm, "algorithm", "auto",
 		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), or a variant: "+strings.Join(names()[5:], ", "))
 	f.StringVar(&a.dialect, "dialect", "",
-		"how getset writes its timestamps, which all clients of a key must do alike: `NAME` is seconds, float (if none is given), millis or nanos; with --algorithm auto it asks for getset")
+		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
 	complete(root, "algorithm", names())
-	complete(root, "dialect", dialects())
+	complete(root, "dialect", append(dialects(), clients()...))
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
 	complete(root, "sentinel", nil)
@@ -127,8 +126,6 @@ func hideDefault(cmd *cobra.Command, name string) {
 func complete(cmd *cobra.Command, flag string, values []string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
 }
-
-func dialects() []string { return []string{"seconds", "float", "millis", "nanos"} }
 
 // oneKey is the arguments of a command that is about one key.
 func oneKey(cmd *cobra.Command, args []string) error {
@@ -161,16 +158,4 @@ func (a *app) log() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewTextHandler(a.errs, &slog.HandlerOptions{Level: level}))
-}
-
-func (a *app) dialectValue() (getsetlock.Dialect, error) {
-	if a.dialect == "" {
-		return getsetlock.Float, nil
-	}
-	d, ok := getsetlock.Dialects()[a.dialect]
-	if !ok {
-		return d, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),
-			"it is one of " + strings.Join(dialects(), ", ")}
-	}
-	return d, nil
 }

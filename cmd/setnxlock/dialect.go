@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// dialects are the values of --dialect that name a way to write times.
+func dialects() []string { return []string{"seconds", "float", "millis", "nanos"} }
+
+// clients are the values of --dialect that name a client in the field.
+func clients() []string {
+	var list []string
+	for _, f := range dialect.All() {
+		list = append(list, f.Name)
+	}
+	return list
+}
+
+// dialectValue is the dialect of times that --dialect names; float's for a
+// client that writes no times.
+func (a *app) dialectValue() (getsetlock.Dialect, error) {
+	if a.dialect == "" {
+		return getsetlock.Float, nil
+	}
+	if d, ok := getsetlock.Dialects()[a.dialect]; ok {
+		return d, nil
+	}
+	f, err := dialect.Lookup(a.dialect)
+	switch {
+	case err != nil:
+		return getsetlock.Dialect{}, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),
+			"it is one of " + strings.Join(dialects(), ", ") + ", or a client: " + sentence(err)}
+	case f.Kind.Timed():
+		return getsetlock.Named(a.dialect)
+	}
+	return getsetlock.Float, nil
+}
+
+// fleet are the locks of a client that writes no times, or times on a key of
+// their own: none for any other dialect.
+func (a *app) fleet(fence bool) ([]candidate, error) {
+	f, err := dialect.Lookup(a.dialect)
+	if err != nil || f.Kind.Timed() {
+		return nil, nil
+	}
+	family, _, _ := strings.Cut(a.algorithm, ":")
+	if f.Kind == dialect.TwoKeys {
+		if family != "auto" && family != "getset" {
+			return nil, &failure{statusUsage, fmt.Errorf("%s is a lock of its own kind", f.Name), "leave --algorithm out"}
+		}
+		return []candidate{{f.Name, getsetlock.TwoKeys{Fence: fence}}}, nil
+	}
+	switch family {
+	case "set":
+		return nil, nil // writes tokens as they do, as short a way as there is
+	case "auto", "tx":
+	default:
+		return nil, &failure{statusUsage, fmt.Errorf("the clients of %s write tokens, and a %s lock does not", f.Name, family), "leave --algorithm out"}
+	}
+	lock, err := txlock.Named(a.dialect)
+	if err != nil {
+		return nil, err
+	}
+	lock.Fence = fence
+	list := []candidate{{f.Name, lock}}
+	if lock.Millis { // and on servers that don't count in them
+		lock.Millis = false
+		list = append(list, candidate{f.Name, lock})
+	}
+	return list, nil
+}
+
+// finding is the likeliest reading of what a key holds; ok is false if it is
+// no lock's that we know.
+func finding(s compat.State, now time.Time) (f dialect.Finding, ok bool) {
+	if s.Status == compat.StatusFree || len(s.Holders) > 0 {
+		return f, false
+	}
+	all := dialect.Recognise(s.Key, s.Value, s.TTL, now)
+	if len(all) == 0 || all[0].What == string(dialect.TokenText) { // any text can be a lock
+		return f, false
+	}
+	return all[0], true
+}
+
+// recognize reads a value that may be of any format. A timestamp with a TTL is
+// still a timestamp: its clients go by what they read.
+func recognize(s compat.State, now time.Time) compat.State {
+	f, ok := finding(s, now)
+	if !ok || !f.Kind.Timed() {
+		return s
+	}
+	s.Format, s.Until, s.Clock, s.Status = f.What, f.Until, f.Clock, compat.StatusHeld
+	if f.Status == dialect.Dead {
+		s.Status = compat.StatusDead
+	}
+	return s
+}

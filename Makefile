@@ -22,10 +22,12 @@ race:
 	$(GO) test -race $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
 
-## fuzz: the parsers of what foreign clients write, FUZZTIME each
+## fuzz: the parsers of what foreign clients write, and of handles, FUZZTIME each
 fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./getsetlock
 	$(GO) test -run '^$$' -fuzz FuzzTimestamp -fuzztime $(FUZZTIME) ./txlock
+	$(GO) test -run '^$$' -fuzz FuzzStamp -fuzztime $(FUZZTIME) ./compat/dialect
+	$(GO) test -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME) ./compat
 
 ## bench: what a lock costs, as a ratio to two PINGs on the same connection
 bench:

@@ -3,16 +3,17 @@ package race
 import (
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // stampOf is the time that a value says, in ms since the beginning; 0 if it
 // says none.
 func stampOf(value string) int64 {
-	for _, d := range []getsetlock.Dialect{getsetlock.Float, getsetlock.Millis, getsetlock.Nanos} {
-		if t, ok := d.Parse(value); ok {
+	for _, s := range written {
+		if t, _, ok := s.Parse(value); ok {
 			if ms := millis(t); ms != 0 {
 				return ms
 			}
@@ -20,6 +21,17 @@ func stampOf(value string) int64 {
 		}
 	}
 	return 0
+}
+
+// written are the times that clients write on keys.
+var written = []dialect.Stamp{
+	{Unit: time.Second, Float: true},
+	{Unit: time.Millisecond},
+	{Unit: time.Nanosecond},
+	{Unit: time.Second, Owner: dialect.OwnerPIDThread},
+	{Unit: time.Second, Owner: dialect.OwnerColonPID},
+	{Unit: time.Millisecond, Owner: dialect.OwnerUUID},
+	{Unit: time.Second, Binary: true},
 }
 
 // stampOfScore is the time that a score of a sorted set says, whatever its unit.

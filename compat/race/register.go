@@ -13,6 +13,14 @@ type Registration struct {
 	Says string // one line
 	Bare bool   // it makes sense only without compat.Locker
 
+	// Among says that its overlaps with others of its kind don't count: with
+	// several of a fleet that is unsafe by itself, only what befalls the others is
+	// looked for.
+	Among bool
+
+	// Margin is how much longer than its value says it leaves a lease alone.
+	Margin time.Duration
+
 	// New makes one whose values are token's.
 	New func(token func() string) compat.Algorithm
 }
@@ -24,9 +32,11 @@ func Register(r Registration) {
 		panic("race: a second algorithm " + r.Name)
 	}
 	registry[r.Name] = entry{
-		make: func(_ *Config, token func() string) compat.Algorithm { return r.New(token) },
-		bare: r.Bare,
-		says: r.Says,
+		make:   func(_ *Config, token func() string) compat.Algorithm { return r.New(token) },
+		bare:   r.Bare,
+		says:   r.Says,
+		shared: r.Among,
+		margin: r.Margin,
 	}
 }
 

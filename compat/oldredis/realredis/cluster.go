@@ -39,7 +39,7 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 		}, args...)...))
-		id, err := redis.String(c.try(len(c.Nodes)-1, "CLUSTER", "MYID"))
+		id, err := redis.String(c.Try(len(c.Nodes)-1, "CLUSTER", "MYID"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 	for i := range clusterMasters {
 		replica := i + clusterMasters
 		c.Until("a replica knows its master", func() error {
-			_, err := c.try(replica, "CLUSTER", "REPLICATE", c.ids[i])
+			_, err := c.Try(replica, "CLUSTER", "REPLICATE", c.ids[i])
 			return err
 		})
 	}
@@ -69,11 +69,11 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 // whole returns nil if node i finds all slots served, with a replica for each,
 // and, if it is a replica, is in step.
 func (c *Cluster) whole(i int) error {
-	info, err := redis.String(c.try(i, "CLUSTER", "INFO"))
+	info, err := redis.String(c.Try(i, "CLUSTER", "INFO"))
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
 		return fmt.Errorf("CLUSTER INFO: %.60q, %v", info, err)
 	}
-	ranges, err := redis.Values(c.try(i, "CLUSTER", "SLOTS"))
+	ranges, err := redis.Values(c.Try(i, "CLUSTER", "SLOTS"))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *Cluster) whole(i int) error {
 			return fmt.Errorf("a range without its replica: %v, %v", fields, err)
 		}
 	}
-	info, err = redis.String(c.try(i, "INFO", "replication"))
+	info, err = redis.String(c.Try(i, "INFO", "replication"))
 	if err != nil || strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
 		return fmt.Errorf("INFO replication: %.60q, %v", info, err)
 	}
@@ -101,14 +101,15 @@ func (c *Cluster) Addrs() []string {
 // Do runs one command on node i, which must not refuse it.
 func (c *Cluster) Do(i int, name string, args ...any) any {
 	c.t.Helper()
-	reply, err := c.try(i, name, args...)
+	reply, err := c.Try(i, name, args...)
 	if err != nil {
 		c.t.Fatalf("node %d: %s %v: %v", i, name, args, err)
 	}
 	return reply
 }
 
-func (c *Cluster) try(i int, name string, args ...any) (any, error) {
+// Try runs one command on node i.
+func (c *Cluster) Try(i int, name string, args ...any) (any, error) {
 	conn, err := redis.Dial("tcp", c.Nodes[i].Addr, redis.DialReadTimeout(5*time.Second))
 	if err != nil {
 		return nil, err
@@ -152,10 +153,10 @@ func (c *Cluster) EndMove(slot, from, to int) {
 	c.t.Helper()
 	c.Until("the slot is empty", func() error {
 		c.MoveKeys(slot, from, to) // a key that was there when the move began may have been made anew
-		if _, err := c.try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
+		if _, err := c.Try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
 			return err
 		}
-		_, err := c.try(from, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+		_, err := c.Try(from, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 		return err
 	})
 	for i := range c.Nodes {
@@ -163,7 +164,7 @@ func (c *Cluster) EndMove(slot, from, to int) {
 			continue
 		}
 		c.Until("a master knows the slot's new owner", func() error {
-			if _, err := c.try(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
+			if _, err := c.Try(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
 				return err
 			}
 			return c.knows(i, slot, to)
@@ -173,7 +174,7 @@ func (c *Cluster) EndMove(slot, from, to int) {
 
 // knows returns nil if node i knows slot as node owner's.
 func (c *Cluster) knows(i, slot, owner int) error {
-	ranges, err := redis.Values(c.try(i, "CLUSTER", "SLOTS"))
+	ranges, err := redis.Values(c.Try(i, "CLUSTER", "SLOTS"))
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (c *Cluster) knows(i, slot, owner int) error {
 
 // IsMaster reports whether node i, by its own word, is a master.
 func (c *Cluster) IsMaster(i int) bool {
-	info, err := redis.String(c.try(i, "INFO", "replication"))
+	info, err := redis.String(c.Try(i, "INFO", "replication"))
 	return err == nil && strings.Contains(info, "role:master")
 }
 

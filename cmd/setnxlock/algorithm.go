@@ -25,7 +25,8 @@ type candidate struct {
 type variant struct {
 	name   string
 	alone  bool   // its family does not stand for it: wherever it is safe another is too, and safer, or it is no plain lock
-	unsafe string // what breaks it, for the published locks that are kept for comparison
+	unsafe string // what lets two in, for the published locks that are kept for comparison
+	risk   string // what else is wrong with such a one
 	make   func(d getsetlock.Dialect, fence bool) []compat.Algorithm
 }
 
@@ -38,12 +39,12 @@ var variants = []variant{
 	{name: "set:script", make: set(func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} })},
 	{name: "set:published", alone: true, unsafe: "it compares and deletes in two steps (set/compare-then-del)",
 		make: set(func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} })},
-	{name: "set:redis-py", alone: true, unsafe: "its renewals add up, so that a dead holder's lock stays for longer than --ttl (set/extend-adds)",
+	{name: "set:redis-py", alone: true, risk: "its renewals add up, so that a dead holder's lock stays for longer than --ttl (set/extend-adds)",
 		make: set(func(o setlock.Options) compat.Algorithm { return setlock.Added{Options: o} })},
 	{name: "tx:renamed", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} })},
 	{name: "tx:guarded", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} })},
 	{name: "tx:classic", alone: true, make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} })},
-	{name: "tx:classic/published", alone: true, unsafe: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
+	{name: "tx:classic/published", alone: true, risk: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
 		make: tx(func(o txlock.Options) compat.Algorithm {
 			return txlock.Classic{Options: o, TTLRepair: txlock.RepairPublished}
 		})},
@@ -116,8 +117,8 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 // warn says of a lock that is kept for comparison what breaks it.
 func (a *app) warn() {
 	for _, v := range variants {
-		if v.name == a.algorithm && v.unsafe != "" {
-			a.say("%s is there to be compared with: %s", v.name, v.unsafe)
+		if why := v.unsafe + v.risk; v.name == a.algorithm && why != "" {
+			a.say("%s is there to be compared with: %s", v.name, why)
 		}
 	}
 }

@@ -344,7 +344,8 @@ func wrap(text string, width int) []string {
 // recommend fills in the algorithm, and what makes it unsafe here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Report) error {
 	choice, err := a.chooseFor(r, true)
-	if err == nil && a.algorithm != "auto" && a.algorithm != "redlock" {
+	fleet, _ := a.fleet(true) // its error is pick's, too
+	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
 		err = a.judge(ctx, n, r, &choice)
 	}
 	var unsafe *compat.UnsafeServerError
@@ -356,6 +357,14 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 		return err
 	}
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
+	for _, v := range variants {
+		if v.name == choice.Name && v.unsafe != "" {
+			d.Unsafe = append(d.Unsafe, v.name+" is there to be compared with: "+v.unsafe)
+		}
+		if v.name == choice.Name && v.risk != "" {
+			d.Risks = append(d.Risks, v.risk)
+		}
+	}
 	if choice.Name == "getset:classic" {
 		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover")
 	}

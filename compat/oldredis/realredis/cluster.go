@@ -201,20 +201,26 @@ func (c *Cluster) IsMaster(i int) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// Until tries f again until it returns nil, for thirty seconds at most.
-func (c *Cluster) Until(what string, f func() error) {
+// Until waits for what done looks for, for thirty seconds at most.
+func (c *Cluster) Until(what string, done func() error) {
 	c.t.Helper()
+	waitFor(c.t, what, done)
+}
+
+// waitFor asks done again and again until it returns nil, for thirty seconds at most.
+func waitFor(t testing.TB, what string, done func() error) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(30 * time.Second)
 	for {
-		err := f()
+		err := done()
 		if err == nil {
 			return
 		}
 		select {
 		case <-deadline:
-			c.t.Fatalf("not within thirty seconds: %s: %v", what, err)
+			t.Fatalf("waiting: %s: %v", what, err)
 		case <-tick.C:
 		}
 	}

@@ -36,7 +36,7 @@ func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 		}
 		s.Servers = append(s.Servers, Run(t, more...))
 	}
-	s.until("the replicas are in step", func() error {
+	waitFor(s.t, "the replicas are in step", func() error {
 		for _, r := range s.Servers[1:] {
 			role, err := redis.Values(Ask(r.Addr, "ROLE"))
 			if err != nil {
@@ -56,7 +56,7 @@ sentinel failover-timeout %[1]s 3000
 sentinel parallel-syncs %[1]s 2
 `, name, host, port)))
 	}
-	s.until("the Sentinels know each other and the replicas", func() error {
+	waitFor(s.t, "the Sentinels know each other and the replicas", func() error {
 		for _, w := range s.Sentinels {
 			m, err := redis.StringMap(Ask(w.Addr, "SENTINEL", "master", name))
 			if err != nil {
@@ -114,7 +114,7 @@ func (s *Sentinels) Master() (*Server, error) {
 // asks until one is.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
-	s.until("SENTINEL FAILOVER", func() error {
+	waitFor(s.t, "SENTINEL FAILOVER", func() error {
 		_, err := Ask(s.Sentinels[0].Addr, "SENTINEL", "failover", s.Name)
 		return err
 	})
@@ -125,32 +125,13 @@ func (s *Sentinels) Failover() {
 func (s *Sentinels) Replaced(old *Server) *Server {
 	s.t.Helper()
 	var now *Server
-	s.until("another master", func() (err error) {
+	waitFor(s.t, "another master", func() (err error) {
 		if now, err = s.Master(); err == nil && now == old {
 			err = fmt.Errorf("%s still", old.Addr)
 		}
 		return err
 	})
 	return now
-}
-
-// until waits for what done looks for, for twenty seconds at most.
-func (s *Sentinels) until(what string, done func() error) {
-	s.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for {
-		err := done()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			s.t.Fatalf("waiting: %s: %v", what, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // Ask sends one command over a connection of its own, and has half a second

@@ -7,6 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -19,6 +20,8 @@ func TestConformance(t *testing.T) {
 		make func(fence bool) compat.Algorithm
 	}{
 		{"tx:renamed", func(f bool) compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: f}} }},
+		{"set:lua", func(f bool) compat.Algorithm { return setlock.Lua{Options: setlock.Options{Fence: f}} }},
+		{"set:watch", func(f bool) compat.Algorithm { return setlock.Watched{Options: setlock.Options{Fence: f}} }},
 		{"getset:guarded", func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: f}} }},
 		{"replicated tx:renamed", func(f bool) compat.Algorithm {
 			return sentinel.Replicated{Algorithm: txlock.Renamed{Options: txlock.Options{Fence: f}}}

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -121,12 +122,13 @@ func begin(t *testing.T) *failover {
 func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
+		"lua":        setlock.Lua{}, // the new master knows no script
 		"replicated": sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2, Timeout: 50 * time.Millisecond},
 	} {
 		for i := range inTurns + forGood {
 			f.n++
 			n := f.n
-			if i < inTurns && kind == "renamed" { // the replicated want both replicas, and one is gone
+			if i < inTurns && kind != "replicated" { // the replicated want both replicas, and one is gone
 				f.brief = append(f.brief, n)
 			}
 			f.ended.Go(func() { f.client(n, kind, a, i < inTurns) })
@@ -245,7 +247,7 @@ func (f *failover) progress(n int, server string) {
 		had := map[int]int{}
 		f.mu.Lock()
 		for _, h := range f.holds {
-			if h.brief && h.kind == "renamed" && (server == "" || h.server == server) {
+			if h.brief && h.kind != "replicated" && (server == "" || h.server == server) {
 				had[h.client]++
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -189,9 +190,9 @@ func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 // asked is when the lock was last asked for, by the client's clock.
 func asked(l *compat.Lock) time.Time { return l.Until().Add(compat.Drift(ttl) - ttl) }
 
-// What a 7.0 sends to its replicas for SETEX, RENAMENX and EXPIRE.
+// What a 7.0 sends to its replicas for SETEX, SET NX PX, RENAMENX, EXPIRE and PEXPIRE.
 var (
-	set      = regexp.MustCompile(`"SET" "[^"]+" "([0-9a-z]+)" "PXAT" "(\d+)"`)
+	set      = regexp.MustCompile(`"SET" "([^"]+)" "([0-9a-z]+)" "PXAT" "(\d+)"`)
 	renamenx = regexp.MustCompile(`"RENAMENX" "[^"]*:([0-9a-z]+)" "([^"]+)"`)
 	expire   = regexp.MustCompile(`"PEXPIREAT" "([^"]+)" "(\d+)"`)
 )
@@ -217,9 +218,12 @@ func (f *failover) listen(addr string) {
 				return
 			}
 			if m := set.FindStringSubmatch(line); m != nil {
-				written[m[1]] = millis(m[2])
+				written[m[2]] = millis(m[3])
 			}
 			f.mu.Lock()
+			if m := set.FindStringSubmatch(line); m != nil && !strings.HasSuffix(m[1], m[2]) { // no temporary name
+				on[m[1]], ends[m[2]] = m[2], millis(m[3])
+			}
 			if m := renamenx.FindStringSubmatch(line); m != nil {
 				on[m[2]], ends[m[1]] = m[1], written[m[1]]
 			}

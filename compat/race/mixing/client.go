@@ -1,0 +1,113 @@
+package mixing
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// lease is what all parties ask for.
+const lease = 10 * time.Second
+
+// A client is what all foreign clients have in common: none extends, and each
+// believes in its lock for as long as it has asked for.
+type client struct {
+	dialect.Format
+	manner
+	token func() string
+}
+
+// An Exception leaves a client's acquire or release, and has changed nothing:
+// it found a value on the key that its language can't read. To whoever waits it
+// is a refusal, by a stranger: the program tries again, or dies.
+type Exception struct{ Reader, Value string }
+
+func (e *Exception) Error() string { return fmt.Sprintf("%s throws at %.40q", e.Reader, e.Value) }
+
+// Is has it tell from held what is compat.ErrForeign.
+func (e *Exception) Is(target error) bool {
+	return target == compat.ErrHeld || target == compat.ErrForeign
+}
+
+// Extend is what it has not.
+func (client) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return l, compat.ErrLost
+}
+
+// Inspect lets whoever waits try, whatever there is: these clients look by trying.
+func (client) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	value, exists, err := get(c, "GET", key)
+	if exists {
+		s.Value, s.Status = value, compat.StatusDead
+	}
+	return s, err
+}
+
+// Release gives the lock back as the client does, late or not.
+func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	switch k.Format.Release {
+	case dialect.ReleaseNever:
+		return nil
+	case dialect.ReleaseLive:
+		if deadline := l.Until.Add(k.Plus); !now.Before(deadline) {
+			return compat.ErrLost
+		}
+	case dialect.ReleaseNotEarly:
+		return k.releaseNotEarly(c, l)
+	case dialect.ReleaseCompare:
+		held, _, err := get(c, "GET", l.Key)
+		if err != nil {
+			return err
+		}
+		if held != l.Value || k.whileLive && !now.Before(l.Until.Add(k.Plus)) {
+			return compat.ErrLost
+		}
+	case dialect.ReleaseWatched:
+		return compat.ReleaseIfHolds(c, l)
+	case dialect.ReleaseScript:
+		return released(c.Do("EVAL", compareAndDelete, 1, l.Key, l.Value))
+	}
+	return released(c.Do("DEL", l.Key))
+}
+
+// compareAndDelete is what they all have in their scripts.
+const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+
+func released(n any, err error) error {
+	if err == nil && n == int64(0) {
+		return compat.ErrLost
+	}
+	return err
+}
+
+// releaseNotEarly is redis-py's: whatever is on the key, if it is not an earlier
+// time than its own. It says nothing when it does nothing.
+func (k client) releaseNotEarly(c redis.Conn, l compat.Lease) error {
+	held, exists, err := get(c, "GET", l.Key)
+	if err != nil {
+		return err
+	}
+	n, thrown := k.number(held, exists)
+	if thrown != nil {
+		return compat.ErrLost
+	}
+	if mine, _ := k.reads(l.Value); n < mine {
+		return nil
+	}
+	_, err = c.Do("DEL", l.Key)
+	return err
+}
+
+// get reads a key; exists is false if there is none.
+func get(c redis.Conn, cmd string, args ...any) (value string, exists bool, err error) {
+	value, err = redis.String(c.Do(cmd, args...))
+	if errors.Is(err, redis.ErrNil) {
+		return "", false, nil
+	}
+	return value, err == nil, err
+}

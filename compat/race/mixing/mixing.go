@@ -1,0 +1,215 @@
+// Package mixing computes what happens when two fleets lock the same key, each in
+// its own format: for every lock of this module, in every dialect, and for
+// the clients in the field as they were published, faults included.
+//
+//	p, err := mixing.Find("theirs/redis-py-2.9")
+//	q, err := mixing.Find("ours/getset:guarded/redis-py-2.9")
+//	v, err := mixing.Pair(ctx, p, q)       one pair: safe, unsafe, stuck, with a schedule for each
+//	m, err := mixing.Compute(ctx, seen)    all of them: docs/mixing.md
+//
+// A foreign client is modelled by what compat/dialect knows of its format and by
+// what this package knows of its language: what its parser makes of a value that
+// is not its own (manners.go). The models are held to what the real clients did:
+// testdata/executed.txt has, cell by cell, what fifteen of them were seen to do
+// with nineteen values, and a test runs the models over it.
+//
+// All parties are registered with package race, so that race.ReplaySchedule runs
+// every schedule that stands in a Verdict. The values that they write are
+// as in the field: times of our days, tokens of 32 hexadecimal digits. What a
+// client reads from a token is a lottery of its first digits; one ticket is
+// drawn here, for all, and it is a bad one: "94213c…" is a number that has gone by.
+package mixing
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A Party is one side of a mixture: a fleet whose clients are all alike.
+type Party struct {
+	Name  string       // as race.Algorithms has it: "theirs/redis-py-2.9", "ours/tx:guarded"
+	Says  string       // one line
+	Kind  dialect.Kind // what stands on the key
+	Ours  bool
+	Alike []string // the names of those that send and read the same, and are not computed apart
+
+	margin time.Duration // how much longer than the value says it may leave a lease alone
+	make   func(token func() string) compat.Algorithm
+}
+
+// among is the Party's second name: the same, but that its overlaps with others
+// of its fleet are its own affair.
+func (p Party) among() string { return p.Name + "/among" }
+
+// Short is the name without its side: "redis-py-2.9".
+func (p Party) Short() string {
+	_, short, _ := strings.Cut(p.Name, "/")
+	return short
+}
+
+// Parties are all that are computed, ours first, those of a kind together. Of
+// clients that can't be told apart by anybody who shares a key with them, one
+// stands for all.
+func Parties() []Party { return parties() }
+
+var parties = sync.OnceValue(func() []Party { return append(ours(), theirs()...) })
+
+// Find returns the Party of a name, which may be that of any that is Alike, and
+// may lack the side if that is clear: "redis-py-2.9".
+func Find(name string) (Party, error) {
+	var found []Party
+	for _, p := range Parties() {
+		for _, n := range append([]string{p.Name}, p.Alike...) {
+			_, short, _ := strings.Cut(n, "/")
+			if n == name {
+				return p, nil
+			}
+			if strings.EqualFold(short, name) {
+				found = append(found, p)
+			}
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	return Party{}, fmt.Errorf("mixing: no party %q: see setnxlock race mixing --list", name)
+}
+
+func init() {
+	for _, p := range Parties() {
+		for _, among := range []bool{false, true} {
+			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margin: p.margin, New: p.make}
+			if among {
+				r.Name, r.Says, r.Among = p.among(), p.Says+"; only its overlaps with others than its own count", true
+			}
+			race.Register(r)
+		}
+	}
+}
+
+// gather keeps of parties that behave alike the first, and notes the others
+// with it.
+func gather(list []Party, same func(i int) string) []Party {
+	var all []Party
+	at := map[string]int{}
+	for i, p := range list {
+		key := same(i)
+		if n, ok := at[key]; ok {
+			all[n].Alike = append(all[n].Alike, p.Name)
+			continue
+		}
+		at[key] = len(all)
+		all = append(all, p)
+	}
+	return all
+}
+
+// theirs are the clients in the field, as published. The two keys of mlanett's
+// redis-lock are not among them: it shares no key with anybody.
+func theirs() []Party {
+	var list []Party
+	var keys []string
+	for _, f := range dialect.All() {
+		if f.Kind == dialect.TwoKeys {
+			continue
+		}
+		p := Party{Name: "theirs/" + f.Name, Says: f.About, Kind: f.Kind}
+		m := manners[f.Name]
+		if f.Kind.Timed() {
+			p.margin = f.Grace + m.late(f)
+			p.make = func(token func() string) compat.Algorithm { return timed{client{f, m, token}} }
+		} else {
+			p.make = func(token func() string) compat.Algorithm { return tokened{client{f, m, token}} }
+		}
+		list, keys = append(list, p), append(keys, behaviour(f, m))
+	}
+	return gather(list, func(i int) string { return keys[i] })
+}
+
+// behaviour is all of a client that others can notice.
+func behaviour(f dialect.Format, m manner) string {
+	m.Source = ""
+	form := ""
+	if !f.Kind.Timed() {
+		form = write(f, "")
+	}
+	return fmt.Sprintf("%v %v %v %v %v %v %v %q %v %v %v", f.Kind, f.Stamp, f.Plus, f.Inclusive, f.Grace, f.Win, f.TTL, form, f.Repair, f.Release, m)
+}
+
+// ours are this module's: the timestamp locks in each dialect, and the token
+// locks.
+func ours() []Party {
+	var list []Party
+	var keys []string
+	add := func(name, says string, kind dialect.Kind, key string, margin time.Duration, make func(token func() string) compat.Algorithm) {
+		list = append(list, Party{Name: "ours/" + name, Says: says, Kind: kind, Ours: true, margin: margin, make: make})
+		keys = append(keys, key)
+	}
+	for _, variant := range []string{"guarded", "classic"} {
+		for _, f := range dialect.All() {
+			d, err := getsetlock.Named(f.Name)
+			if err != nil {
+				continue // a token's, or two keys'
+			}
+			d.Nonce = d.Nonce || d.Float
+			margin := d.Margin
+			if d.Whole {
+				margin += d.Unit
+			}
+			same := d
+			same.Name, same.Equal = "", d.Equal && variant == "classic"
+			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margin,
+				func(token func() string) compat.Algorithm {
+					o := getsetlock.Options{Dialect: d, Nonce: func() string { return before[d.Owner] + token() }}
+					if variant == "classic" {
+						return getsetlock.Classic{Options: o}
+					}
+					return getsetlock.Guarded{Options: o}
+				})
+		}
+	}
+	add("getset:patient", "getset:patient, float seconds: takes over what it saw unchanged for 10 s", dialect.FloatSeconds, "patient", 0,
+		func(token func() string) compat.Algorithm {
+			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
+		})
+	token := func(name, says string, make func(token func() string) compat.Algorithm) {
+		add(name, says, dialect.Python, name, 0, func(token func() string) compat.Algorithm {
+			return make(func() string { return hex + token() })
+		})
+	}
+	token("tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) compat.Algorithm {
+		return txlock.Classic{Options: txlock.Options{Token: t}}
+	})
+	token("tx:classic/published", "the same, with the published TTL repair", func(t func() string) compat.Algorithm {
+		return txlock.Classic{Options: txlock.Options{Token: t}, TTLRepair: txlock.RepairPublished}
+	})
+	token("tx:guarded", "SETEX under WATCH", func(t func() string) compat.Algorithm {
+		return txlock.Guarded{Options: txlock.Options{Token: t}}
+	})
+	token("tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) compat.Algorithm {
+		return txlock.Renamed{Options: txlock.Options{Token: t}}
+	})
+	token("set:lua", "SET NX PX; released by a script", func(t func() string) compat.Algorithm {
+		return setlock.Lua{Options: setlock.Options{Token: t}}
+	})
+	token("set:watch", "SET NX PX; released under WATCH", func(t func() string) compat.Algorithm {
+		return setlock.Watched{Options: setlock.Options{Token: t}}
+	})
+	return gather(list, func(i int) string { return keys[i] })
+}
+
+// before stands before the twelve digits that make an owner a client's own, so
+// that they stay together.
+var before = map[dialect.Owner]string{
+	dialect.OwnerPIDThread: "4711",
+	dialect.OwnerUUID:      "fb2d0a1e3f444e2e8f0a",
+}

@@ -1,0 +1,129 @@
+package mixing
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A reader is what a client's language makes of the text on the key, when the
+// client takes it for a number: that number, NaN, or an exception.
+type reader string
+
+const (
+	pyFloat    reader = "Python float()"   // in full, exponents too; ValueError
+	pyInt      reader = "Python int()"     // in full; ValueError
+	javaLong   reader = "Long.parseLong"   // in full; NumberFormatException
+	goInt      reader = "strconv.Atoi"     // in full; an error
+	goIntZero  reader = "strconv, err _"   // in full; 0
+	netTry     reader = "long.TryParse"    // in full; the client waits
+	netBytes   reader = "ToInt64"          // the first eight bytes, little-endian; ArgumentException if there are fewer
+	rubyFloat  reader = "to_f"             // what it begins with, exponents too; 0
+	rubyInt    reader = "to_i"             // what it begins with; 0
+	rubySplit  reader = "split('-'), to_i" // the same; ArgumentError for bytes that are no UTF-8
+	phpNumber  reader = "PHP's =="         // what it begins with; 0
+	jsFloat    reader = "parseFloat"       // what it begins with, exponents too; NaN
+	jsInt      reader = "parseInt"         // what it begins with; NaN
+	afterColon reader = "UUID:parseLong"   // what stands behind the colon, in full; else it has expired
+	dutiful    reader = "in full"          // the page says nothing: what is no number is held
+)
+
+// reads is the number, or what becomes of the client that finds none.
+func (r reader) reads(value string) (n float64, e *Exception) {
+	switch r {
+	case pyFloat:
+		return orThrow(r, value, strings.ContainsAny(value, "xXpP_"), 64)
+	case pyInt, javaLong, goInt:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return 0, &Exception{Reader: string(r), Value: value}
+		}
+		return float64(n), nil
+	case goIntZero:
+		n, _ := strconv.ParseInt(value, 10, 64)
+		return float64(n), nil
+	case netTry, dutiful:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return math.Inf(1), nil
+		}
+		return float64(n), nil
+	case netBytes:
+		if len(value) < 8 {
+			return 0, &Exception{Reader: string(r), Value: value}
+		}
+		return float64(int64(binary.LittleEndian.Uint64([]byte(value)))), nil
+	case rubySplit:
+		if !utf8.ValidString(value) {
+			return 0, &Exception{Reader: string(r), Value: value}
+		}
+		fallthrough
+	case rubyInt:
+		n, _ := leading(value, false)
+		return n, nil
+	case rubyFloat, phpNumber:
+		n, _ := leading(value, true)
+		return n, nil
+	case jsFloat, jsInt:
+		n, ok := leading(value, r == jsFloat)
+		if !ok {
+			n = math.NaN()
+		}
+		return n, nil
+	case afterColon:
+		_, ms, _ := strings.Cut(value, ":")
+		n, _ := strconv.ParseInt(ms, 10, 64)
+		return float64(n), nil
+	}
+	panic("mixing: no reader " + string(r))
+}
+
+func orThrow(r reader, value string, no bool, bits int) (float64, *Exception) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(value), bits)
+	if err != nil || no {
+		return 0, &Exception{Reader: string(r), Value: value}
+	}
+	return n, nil
+}
+
+// leading reads the number that a text begins with; ok is false if it begins with
+// none. A float's may have a fraction, and an exponent: "9e99c1…" is 9e99, which
+// is never.
+func leading(value string, float bool) (n float64, ok bool) {
+	value = strings.TrimLeft(value, " \t\r\n")
+	end := digitsAt(value, 0)
+	if float && end > 0 && end < len(value) && value[end] == '.' {
+		if f := digitsAt(value, end+1); f > end+1 {
+			end = f
+		}
+	}
+	if float && end > 0 && end < len(value) && (value[end] == 'e' || value[end] == 'E') {
+		if x := digitsAt(value, end+1); x > end+1 {
+			end = x
+		}
+	}
+	n, err := strconv.ParseFloat(value[:end], 64)
+	if end > 0 && err != nil {
+		return math.Inf(1), true // out of range: Ruby and JavaScript say Infinity
+	}
+	return n, end > 0
+}
+
+// digitsAt is where the digits from a place on end.
+func digitsAt(s string, from int) int {
+	for from < len(s) && s[from] >= '0' && s[from] <= '9' {
+		from++
+	}
+	return from
+}
+
+// jsNumber is what == makes of a text beside a number: all of it, or NaN.
+func jsNumber(value string) float64 {
+	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}

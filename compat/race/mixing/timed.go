@@ -1,0 +1,207 @@
+package mixing
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// timed is a published client that writes a time:
+//
+//	SETNX key T     1: ours
+//	GET key         a time to come, by its own parser: held
+//	GETSET key T    Win says what tells it that it was the first
+//
+// Some take over under WATCH, or by a plain SET that two can win.
+type timed struct{ client }
+
+// Acquire makes one attempt.
+func (t timed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: t.stamp(now, ttl), Until: now.Add(ttl), Ambiguous: true}
+	if t.unasked {
+		return t.set(c, now, l, ttl)
+	}
+	for range t.tries() {
+		won, err := redis.Bool(c.Do("SETNX", key, l.Value))
+		if err == nil && won {
+			err = t.expire(c, key, ttl)
+		}
+		if won || err != nil {
+			return l, err
+		}
+		held, exists, err := t.look(c, key)
+		if err != nil {
+			return l, err
+		}
+		if !exists && t.gone == goneAgain {
+			continue
+		}
+		if dead, thrown := t.dead(held, exists, now); thrown != nil || !dead {
+			return l, t.refuse(c, key, held, thrown)
+		}
+		return t.takeover(c, now, l, ttl, held, exists)
+	}
+	return l, &compat.HeldError{Key: key}
+}
+
+// takeover replaces a value that has gone by.
+func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
+	switch t.Win {
+	case dialect.WinAlways:
+		if _, err := c.Do("SET", l.Key, l.Value); err != nil {
+			return l, err
+		}
+		return l, t.expire(c, l.Key, ttl)
+	case dialect.WinWatched:
+		replies, err := compat.Exec(c, compat.Cmd{"SET", l.Key, l.Value})
+		if err == nil && replies == nil {
+			err = &compat.HeldError{Key: l.Key}
+		}
+		return l, err
+	}
+	old, there, err := get(c, "GETSET", l.Key, l.Value)
+	if err != nil {
+		return l, err
+	}
+	won, thrown := t.won(held, exists, old, there, now)
+	switch {
+	case thrown != nil:
+		return l, thrown
+	case !won:
+		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our time on it
+	}
+	return l, nil
+}
+
+// won reports whether the GETSET that returned old was the first.
+func (t timed) won(held string, exists bool, old string, there bool, now time.Time) (bool, *Exception) {
+	switch {
+	case t.Win == dialect.WinExpired && !there:
+		return true, nil // released in between
+	case t.Win == dialect.WinExpired:
+		return t.dead(old, there, now)
+	case t.looseEqual: // result == existingLockTimestamp: a text and a number
+		n, _ := t.reads(held)
+		return jsNumber(old) == n, nil
+	}
+	return old == held && there == exists, nil
+}
+
+// set is celery-once's: it reads, and writes if there is nothing that lasts.
+func (t timed) set(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	held, exists, err := get(c, "GET", l.Key)
+	if err != nil {
+		return l, err
+	}
+	if dead, thrown := t.dead(held, exists, now); thrown != nil || !dead {
+		return l, t.refuse(c, l.Key, held, thrown)
+	}
+	_, err = c.Do("SETEX", l.Key, int64(ttl/time.Second), l.Value)
+	return l, err
+}
+
+func (t timed) tries() int {
+	if t.gone == goneAgain {
+		return 2
+	}
+	return 1
+}
+
+// look reads the key, under WATCH if the takeover needs it.
+func (t timed) look(c redis.Conn, key string) (string, bool, error) {
+	if t.Win == dialect.WinWatched {
+		return compat.Watch(c, key)
+	}
+	return get(c, "GET", key)
+}
+
+func (t timed) refuse(c redis.Conn, key, held string, thrown *Exception) error {
+	if t.Win == dialect.WinWatched {
+		compat.Unwatch(c)
+	}
+	if thrown != nil {
+		return thrown
+	}
+	return &compat.HeldError{Key: key, Value: held}
+}
+
+// expire sets the TTL that some put on the key beside the time.
+func (t timed) expire(c redis.Conn, key string, ttl time.Duration) error {
+	if !t.expires {
+		return nil
+	}
+	_, err := c.Do("EXPIRE", key, int64(ttl/time.Second))
+	return err
+}
+
+// dead reports whether a value is a time gone by, as the client reads it.
+func (t timed) dead(value string, exists bool, now time.Time) (bool, *Exception) {
+	if !exists && t.gone == goneHeld || exists && value == "" && t.falsy == falsyHeld {
+		return false, nil
+	}
+	n, thrown := t.number(value, exists)
+	if thrown != nil {
+		return false, thrown
+	}
+	clock := t.clock(now)
+	switch {
+	case math.IsNaN(n):
+		return true, nil // NaN > now and now <= NaN are both false
+	case t.Inclusive:
+		return n <= clock, nil
+	}
+	return n+float64(t.Grace)/float64(t.Stamp.Unit) < clock, nil
+}
+
+// number is what the client takes the value for, or a key that is gone.
+func (k client) number(value string, exists bool) (float64, *Exception) {
+	if value == "" && (!exists && k.gone == goneDead || k.falsy == falsyDead) {
+		return 1, nil // `or 1`, nil.to_i: long ago
+	}
+	return k.reads(value)
+}
+
+// clock is now in the client's unit.
+func (t timed) clock(now time.Time) float64 {
+	n := float64(now.UnixNano()) / float64(t.Stamp.Unit)
+	switch {
+	case t.rounds:
+		return math.Round(n)
+	case t.Stamp.Float:
+		return n
+	}
+	return math.Floor(n)
+}
+
+// stamp is what it writes: whole units are cut off, not rounded up.
+func (t timed) stamp(now time.Time, ttl time.Duration) string {
+	until := now.Add(ttl + t.Plus)
+	if !t.Stamp.Float {
+		n := int64(t.clock(now))*int64(t.Stamp.Unit) + int64(ttl+t.Plus)
+		until = time.Unix(0, n)
+	}
+	if t.Stamp.Float { // str(time.time() + timeout)
+		s := strconv.FormatFloat(float64(until.UnixMilli())/1e3, 'f', -1, 64)
+		if until.UnixMilli()%1000 == 0 {
+			s += ".0"
+		}
+		return s
+	}
+	return t.Stamp.Write(until, t.owner())
+}
+
+func (t timed) owner() string {
+	switch t.Stamp.Owner {
+	case dialect.OwnerPID, dialect.OwnerColonPID:
+		return t.token()
+	case dialect.OwnerPIDThread:
+		return "4711-" + t.token()
+	case dialect.OwnerUUID:
+		return uuid + t.token()
+	}
+	return ""
+}

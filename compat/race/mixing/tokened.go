@@ -1,0 +1,130 @@
+package mixing
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// tokened is a published client that writes an owner, or a flag:
+//
+//	SETNX key v; EXPIRE key s    1: ours; dead in between: nothing ends it
+//	SET key v NX PX ms           ours, with its end
+//
+// None reads the value to acquire, but for one that remembers what it wrote
+// before; some repair a key without a TTL.
+type tokened struct{ client }
+
+// Acquire makes one attempt.
+func (t tokened) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: t.value(now, ttl), Until: now.Add(ttl), Ambiguous: t.Token == dialect.TokenFlag}
+	won, err := t.make(c, l, ttl)
+	switch {
+	case won || err != nil:
+		return l, err
+	case t.Repair:
+		return l, t.repair(c, key, ttl)
+	case t.legacy:
+		return l, t.takeOld(c, now, l, ttl)
+	}
+	return l, &compat.HeldError{Key: key}
+}
+
+// make makes the key, with its TTL at once or after it.
+func (t tokened) make(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+	expire := compat.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)}
+	switch {
+	case t.Kind == dialect.Watched:
+		return t.makeWatched(c, l, ttl)
+	case t.TTL == dialect.TTLAtomic:
+		_, won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
+		return won, err
+	case t.TTL == dialect.TTLMillis:
+		expire = compat.Cmd{"PEXPIRE", l.Key, ttl.Milliseconds()}
+	}
+	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
+	if won && t.TTL != dialect.TTLNone {
+		_, err = c.Do(expire[0].(string), expire[1:]...)
+	}
+	return won, err
+}
+
+// makeWatched is BookSleeve's: WATCH, EXISTS, MULTI, SETEX, EXEC.
+func (t tokened) makeWatched(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+	if _, err := c.Do("WATCH", l.Key); err != nil {
+		return false, err
+	}
+	exists, err := redis.Bool(c.Do("EXISTS", l.Key))
+	if err != nil || exists {
+		compat.Unwatch(c)
+		return false, err
+	}
+	replies, err := compat.Exec(c, compat.Cmd{"SETEX", l.Key, int64(ttl / time.Second), l.Value})
+	return replies != nil, err
+}
+
+// repair is Redis in Action's: whoever finds no TTL on the key sets its own,
+// whosever the key is (tx/ttl-repair).
+func (t tokened) repair(c redis.Conn, key string, ttl time.Duration) error {
+	left, err := redis.Int64(c.Do("TTL", key))
+	if err == nil && left < 0 {
+		_, err = c.Do("EXPIRE", key, int64(ttl/time.Second))
+	}
+	if err == nil {
+		err = &compat.HeldError{Key: key}
+	}
+	return err
+}
+
+// takeOld is what redis-objects kept for the floats of its own past: it reads the
+// value with to_f, and if that is not 0 and has gone by, sets its own over it,
+// and asks nobody whether it was the first.
+func (t tokened) takeOld(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) error {
+	held, _, err := get(c, "GET", l.Key)
+	if err != nil {
+		return err
+	}
+	n, _ := rubyFloat.reads(held)
+	if n == 0 || n >= float64(now.UnixMilli())/1e3 {
+		return &compat.HeldError{Key: l.Key, Value: held}
+	}
+	_, err = c.Do("SET", l.Key, l.Value, "PX", ttl.Milliseconds())
+	return err
+}
+
+// What tokens begin with, before the twelve digits that make them a client's own.
+const (
+	hex  = "94213c24e0f911f0a9d3"
+	uuid = "fb2d0a1e-3f44-4e2e-8f0a-"
+)
+
+func (t tokened) value(now time.Time, ttl time.Duration) string {
+	if t.Token == dialect.TokenMillis {
+		return strconv.FormatInt(now.Add(ttl).UnixMilli(), 10)
+	}
+	return write(t.Format, t.token())
+}
+
+// write is a token in the client's form.
+func write(f dialect.Format, token string) string {
+	switch f.Token {
+	case dialect.TokenHex:
+		return hex + token
+	case dialect.TokenUUID:
+		return uuid + token
+	case dialect.TokenHostPID:
+		return "web" + token + ":4711"
+	case dialect.TokenBeaker:
+		return "3fa9c1-4711-" + token
+	case dialect.TokenShedLock:
+		return "ADDED:2020-01-02T00:00:00.000Z@web" + token
+	case dialect.TokenSpring:
+		return "\x04web1\x06report\x0c" + token + "\x00\x00\x01\x6f\x63\x07\x84\x00"
+	case dialect.TokenFlag:
+		return f.Examples[0]
+	}
+	return "john" + token
+}

@@ -162,3 +162,9 @@ func notNow(err error) (redis.Error, bool) {
 	}
 	return "", false
 }
+
+// redirected reports that err is a cluster's word to ask another server.
+func redirected(err error) bool {
+	e, _ := notNow(err)
+	return strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ")
+}

@@ -30,9 +30,19 @@ type unsent struct{ error }
 
 func (e unsent) Unwrap() error { return e.error }
 
-// do runs one step over a connection of its own. Before it borrows one it asks
-// whether the context is done: redigo would kill a healthy connection for it.
+// do runs one step over a connection of its own; once more if all that happened
+// was that a cluster redirected it in a way that its Source could not follow.
 func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error) error {
+	err := s.once(ctx, key, step)
+	if redirected(err) && errors.As(err, new(unsent)) {
+		err = s.once(ctx, key, step)
+	}
+	return err
+}
+
+// once asks, before it borrows a connection, whether the context is done: redigo
+// would kill a healthy connection for it.
+func (s *single) once(ctx context.Context, key string, step func(redis.Conn) error) error {
 	if ctx.Err() != nil {
 		return unsent{context.Cause(ctx)}
 	}
@@ -124,11 +134,11 @@ const staleAtMost = 16
 
 // again is do for a step that can be repeated without harm, because it only
 // reads: it goes on to the next connection as long as the one it got turns out
-// to be closed.
+// to be closed, or to lead to a server that has the key no more.
 func (s *single) again(ctx context.Context, key string, step func(redis.Conn) error) error {
 	var err error
 	for range staleAtMost {
-		if err = s.do(ctx, key, step); !closed(err) {
+		if err = s.do(ctx, key, step); !closed(err) && !redirected(err) {
 			break
 		}
 	}

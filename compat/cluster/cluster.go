@@ -27,12 +27,19 @@
 // fence would begin again at 1 (cluster/keys-apart); it is answered TRYAGAIN, as later
 // servers answer it.
 //
+// So while a slot is being moved, what needs one key goes on as ever: all locks
+// without a fence but txlock.Renamed, every extension, every release. What needs
+// several is put off until it has moved: an acquisition with a fence, with
+// txlock.Renamed, or of a read-write lock, and a read-write lock's release, which is
+// ErrUnknown with TRYAGAIN inside, and can be called again.
+//
 // All commands go to masters, reads too: a replica may not yet know of a lock,
 // or not yet know that it ended (any/read-from-replica). A master that dies
 // takes with it what it had not yet sent to its replica: a lock can be lost
-// without a word, and taken by another (any/failover). The map tells that a
-// master was replaced ([Source.Era]), and the Locker then takes a key that is
-// gone for lost. Its holder learns of it at its next extension, before the lease ends.
+// without a word, and taken by another (any/failover). Its holder learns of it at
+// its next extension, or when the lease ends, whichever comes first. The map
+// tells that a master was replaced ([Source.Era]), and the Locker then takes a key
+// that is gone for lost, not for released.
 //
 // Source: the Redis Cluster specification, "Redirection and resharding"; what
 // servers of 3.0.7, 5.0.14 and 7.0.15 answered.

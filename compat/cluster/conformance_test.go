@@ -9,6 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -66,23 +67,47 @@ func TestConformance(t *testing.T) {
 	source := cluster.New(nodes.Addrs()[3:], cluster.Options{MaxIdle: 64}) // replicas tell the map too
 	t.Cleanup(func() { source.Close() })
 	tags := []string{tag(0), tag(1), tag(2)}
+	lock := conformance.Lock{
+		Server: "cluster",
+		Key: func(name string) string {
+			h := fnv.New32()
+			h.Write([]byte(name))
+			return tags[h.Sum32()%3] + name
+		},
+		Keys:    keys,
+		Sources: []compat.Source{source},
+		Fence:   true,
+	}
+	over := func(a compat.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+		return func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			return compat.New(wrap(source), a, o)
+		}
+	}
+	var locks []conformance.Lock
 	for _, a := range algorithms() {
-		t.Run(a.name, func(t *testing.T) {
+		lock.Name, lock.New = a.name, over(a.new(true))
+		locks = append(locks, lock)
+	}
+	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}), over(rwlock.Write{Options: rwlock.Options{Fence: true}})
+	lock.Name, lock.New = "rw:write", write
+	locks = append(locks, lock)
+	lock.Name, lock.New, lock.Rival, lock.Shared = "rw:read", read, write, true
+	locks = append(locks, lock)
+	for _, l := range locks {
+		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			conformance.Run(t, conformance.Lock{
-				Name: a.name, Server: "cluster",
-				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-					return compat.New(wrap(source), a.new(true), o)
-				},
-				Key: func(name string) string {
-					h := fnv.New32()
-					h.Write([]byte(name))
-					return tags[h.Sum32()%3] + name
-				},
-				Sources: []compat.Source{source},
-				Fence:   true,
-			})
+			conformance.Run(t, l)
 		})
 	}
-	t.Run("moving", func(t *testing.T) { moving(t, nodes) })
+	moving(t, nodes)
+}
+
+// keys is all that any of the locks of a key can leave.
+func keys(prefix, key string) []string {
+	key = prefix + key
+	all := []string{key, compat.FenceKey(key)}
+	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
+		all = append(all, compat.Aux(key, name))
+	}
+	return all
 }

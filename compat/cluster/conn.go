@@ -252,6 +252,15 @@ func (c *conn) watching() []*leg {
 	return all
 }
 
+// watched are the keys under WATCH, wherever.
+func (c *conn) watched() []any {
+	var keys []any
+	for _, l := range c.legs {
+		keys = append(keys, l.watched...)
+	}
+	return keys
+}
+
 // via is how one reply is waited for: until ctx ends, for limit, or as long as
 // the connection itself allows.
 type via struct {

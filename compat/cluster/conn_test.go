@@ -205,6 +205,62 @@ func TestKeysApart(t *testing.T) {
 	}
 }
 
+// The same under a WATCH that stands where it was made: it is not said to have
+// been aborted, which would have the algorithm look again at once, and again.
+func TestKeysApartUnderWatch(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.do(a, "SET", "k", "v")
+	f.begin()
+	_, err := compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"INCR", "{k}:fence"}, compat.Cmd{"DEL", "k"})
+	if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
+		t.Errorf("%v, want TRYAGAIN", err)
+	}
+	f.seen("a WATCH k → OK", "a GET k → v", "a MULTI → OK", "a INCR {k}:fence → ASK", "a DEL k → QUEUED", "a EXEC → EXECABORT",
+		"a DISCARD → ERR") // compat.Exec's, after any error
+}
+
+// A pair is a lock that reads two keys in one write.
+type pair struct{ compat.Algorithm }
+
+func (pair) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Until: now.Add(ttl)}
+	return l, pairOf(c, key)
+}
+
+func (pair) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	return compat.State{Key: key}, pairOf(c, key)
+}
+
+func (pair) Release(c redis.Conn, now time.Time, l compat.Lease) error { return nil }
+
+func pairOf(c redis.Conn, key string) error {
+	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{"GET", "stays"})
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			return e
+		}
+	}
+	return err
+}
+
+// A step that only met a redirection in the middle of a write is done again by
+// the Locker: the connection that it gets then follows.
+func TestOnceMore(t *testing.T) {
+	for verb, do := range map[string]func(*compat.Locker) error{
+		"TryLock": func(k *compat.Locker) error { _, err := k.TryLock(context.Background(), "k", time.Minute); return err },
+		"Inspect": func(k *compat.Locker) error { _, err := k.Inspect(context.Background(), "k"); return err },
+	} {
+		f := newFake(t, false)
+		f.do(a, "SET", "stays", "1")
+		f.begin()
+		if err := do(compat.New(f.source(), pair{}, compat.Options{})); err != nil {
+			t.Errorf("%s: %v", verb, err)
+		}
+		f.seen("a GET k → ASK", "a GET stays → 1", "a GET k → ASK", "b (asking) GET k → <nil>", "a GET stays → 1")
+	}
+}
+
 // A transaction that is not sent in one write is not followed: the error
 // stands, and nothing of it ran.
 func TestOpenTransaction(t *testing.T) {

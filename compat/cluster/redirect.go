@@ -92,7 +92,7 @@ func (c *conn) write(v via, units []unit) ([][]any, error) {
 func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any, error) {
 	for range redirections {
 		to, ok := redirected(replies, l.addr)
-		watching := c.watching()
+		watching, keys := c.watching(), c.watched()
 		c.note(v, l, u, replies)
 		if !ok {
 			return replies, nil
@@ -118,15 +118,11 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 		if !to.ask && to.slot == c.slot {
 			c.home = next
 		}
-		if u.multi {
-			for _, w := range watching {
-				if w != next {
-					return c.aborted(v, u), nil
-				}
-			}
-			if to.ask && !ofOneKey(u, next.watched) {
-				return tryAgain(u), nil
-			}
+		if u.multi && to.ask && !ofOneKey(u, keys) {
+			return tryAgain(u), nil
+		}
+		if u.multi && slices.ContainsFunc(watching, func(w *leg) bool { return w != next }) {
+			return c.aborted(v, u), nil
 		}
 		next.asking = to.ask
 		l = next
@@ -146,7 +142,7 @@ func (c *conn) refusal(v via, l *leg, u unit) []any {
 	switch {
 	case u.multi && apart:
 		return c.aborted(v, u)
-	case u.multi && l.asking && !ofOneKey(u, l.watched),
+	case u.multi && l.asking && !ofOneKey(u, c.watched()),
 		!u.multi && is(u.cmds[0], "MULTI") && (apart || l.asking): // its keys are not known yet
 		return tryAgain(u)
 	}

@@ -318,20 +318,34 @@ func (s *Source) has(number uint64) bool {
 	return s.number == number
 }
 
-// learnNow asks one server after the other for the map: first, then those that have
-// given no cause for suspicion. s.turn is held.
+// opinions is how many servers are asked for the map while those that tell it
+// still name one that is suspected.
+const opinions = 3
+
+// learnNow asks one server after the other for the map: first, then those that
+// have given no cause for suspicion. One that names a suspect as a master may only
+// not have heard yet that it was replaced: others are asked too. s.turn is held.
 func (s *Source) learnNow(ctx context.Context, first string) error {
 	var errs []error
+	var found *slotMap
+	told := 0
 	for _, addr := range s.candidates(first) {
 		m, err := s.slotMap(ctx, addr)
-		if err == nil {
-			s.install(m)
-			return nil
-		}
-		if ctx.Err() != nil { // says nothing about the cluster: the next one tries for itself
+		if ctx.Err() != nil && found == nil { // says nothing about the cluster: the next one tries for itself
 			return context.Cause(ctx)
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+			continue
+		}
+		found = m
+		if told++; told == opinions || !s.suspected(m) {
+			break
+		}
+	}
+	if found != nil {
+		s.install(found)
+		return nil
 	}
 	err := fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", errors.Join(errs...))
 	s.mu.Lock()
@@ -339,6 +353,13 @@ func (s *Source) learnNow(ctx context.Context, first string) error {
 	s.tries++
 	s.failure = err
 	return err
+}
+
+// suspected reports whether m names a master that is suspected.
+func (s *Source) suspected(m *slotMap) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(m.masters, func(addr string) bool { return s.suspects[addr] })
 }
 
 func (s *Source) install(m *slotMap) {

@@ -412,6 +412,23 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
+// A server that has not heard yet that the suspect was replaced is not believed
+// before others were asked.
+func TestLaggard(t *testing.T) {
+	for range 10 { // in whatever order they are asked
+		f := newFake(t, false)
+		const laggard = "c:1"
+		f.nodes[laggard] = f.nodes[b]
+		f.lags = laggard
+		s := f.source(laggard)
+		f.conn(s, "k")
+		f.silent[a], f.owner = true, b
+		if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A hundred clients that find the same map wrong ask for it once.
 func TestNoHerd(t *testing.T) {
 	f := newFake(t, false)

@@ -39,6 +39,7 @@ type fake struct {
 	n       int             // commands that clients have sent, but for CLUSTER and ASKING
 	before  func(n int)     // called before the n-th
 	maps    int             // how often the map was asked for
+	lags    string          // a node that takes a for the owner, whatever happens
 	gate    chan struct{}   // if it is there, the map is not told before it is closed
 	log     []string
 }
@@ -75,8 +76,8 @@ func (f *fake) reset() {
 }
 
 // source returns a client's Source.
-func (f *fake) source() *cluster.Source {
-	s := cluster.New([]string{a, b}, cluster.Options{Dial: f.dial})
+func (f *fake) source(more ...string) *cluster.Source {
+	s := cluster.New(append([]string{a, b}, more...), cluster.Options{Dial: f.dial})
 	f.t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -90,7 +91,7 @@ func (f *fake) dial(_ context.Context, addr string) (redis.Conn, error) {
 		return nil, errSilent
 	}
 	n := f.nodes[addr]
-	return &fakeConn{Conn: n.dial(), f: f, node: n}, nil
+	return &fakeConn{Conn: n.dial(), f: f, node: n, lags: addr == f.lags}, nil
 }
 
 // script has do called before the commands of these numbers, counted from now.
@@ -174,6 +175,7 @@ type fakeConn struct {
 	redis.Conn
 	f    *fake
 	node *fakeNode
+	lags bool
 
 	sent   []compat.Cmd
 	asking bool
@@ -226,7 +228,7 @@ func (c *fakeConn) answer(m compat.Cmd) any {
 			<-gate
 			f.mu.Lock()
 		}
-		return f.cluster(c.node.name, m[1].(string))
+		return f.cluster(c, m[1].(string))
 	}
 	if name == "ASKING" {
 		c.asking = true
@@ -351,17 +353,21 @@ func keysOf(name string, m compat.Cmd) []string {
 	return str(m[1:2])
 }
 
-func (f *fake) cluster(node, what string) any {
+func (f *fake) cluster(c *fakeConn, what string) any {
 	if what == f.refuses {
 		return redis.Error("NOPERM this user has no permissions to run the 'cluster|slots' command")
 	}
 	f.maps++
-	host, _, _ := strings.Cut(f.owner, ":")
+	owner := f.owner
+	if c.lags {
+		owner = a
+	}
+	host, _, _ := strings.Cut(owner, ":")
 	switch what {
 	case "SLOTS":
 		return []any{[]any{int64(0), int64(16383), []any{[]byte(host), int64(1), []byte("id")}}}
 	case "NODES":
-		return []byte(fmt.Sprintf("id %s@2 master - 0 0 1 connected 0-16383\n", f.owner))
+		return []byte(fmt.Sprintf("id %s@2 master - 0 0 1 connected 0-16383\n", owner))
 	}
 	f.t.Errorf("CLUSTER %s", what)
 	return nil

@@ -1,0 +1,222 @@
+package interop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A client is a lock of another language, as its registry has it.
+type client struct {
+	name     string // its folder in .clients
+	what     string // for the page
+	registry string
+	dialect  string // ours of it
+	driver   string // the program of drivers that runs it
+
+	lease time.Duration // the shortest it can be told
+	poll  time.Duration
+	slow  bool // waiting, it sleeps longer than poll: fewer sections
+	extra bool // it needs what few machines have, Python 2.7: it may be missing even where all must be there
+
+	lockName string // what the program calls its lock; "" for "report"
+
+	// What it does when it is late. Each is a fact about the client, and a test.
+	late     string // its commands that another client's may get in front of, at a takeover
+	believes bool   // it holds, although another was faster: it sets, without looking
+	gone     bool   // a key that is gone is a dead lock to it
+	deletes  bool   // a release after its lease deletes its successor's lock
+	ends     string // the command that gives the key its TTL, after the one that makes it
+	immortal bool   // without that command nothing ends the key
+}
+
+// clients are those that wire-formats names: one or more of each dialect T-s,
+// T-f, T-ms, K-py and K-owner.
+var clients = []client{
+	{
+		name: "node-resque", what: "node-resque 9.7.1, QueueLock", registry: "npm", dialect: "node-resque", driver: "node_resque.js",
+		lease: time.Second, poll: 15 * time.Millisecond, lockName: `report:high:[1]`,
+		late: "SET", believes: true, gone: true, deletes: true, ends: "EXPIRE",
+	},
+	{
+		name: "redis-py-2.2.2", what: "redis-py 2.2.2, Lock", registry: "PyPI", dialect: "redis-py-2.2.3", driver: "redis_py_2_2.py",
+		lease: time.Second, poll: 15 * time.Millisecond, extra: true,
+		late: "GETSET", gone: true, deletes: true,
+	},
+	{
+		name: "redis-py-2.9.1", what: "redis-py 2.9.1, Lock", registry: "PyPI", dialect: "redis-py-2.9", driver: "redis_py_2_9.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		late: "GETSET", gone: true, deletes: true,
+	},
+	{
+		name: "retools", what: "retools 0.3, Lock", registry: "PyPI", dialect: "retools-0.3", driver: "retools_lock.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		late: "GETSET", ends: "EXPIRE",
+	},
+	{
+		name: "redset", what: "redset 0.5.1, Lock", registry: "PyPI", dialect: "redset", driver: "redset_lock.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		late: "GETSET", deletes: true,
+	},
+	{
+		name: "npm-redis-lock", what: "redis-lock 0.0.8", registry: "npm", dialect: "npm-redis-lock-0.0", driver: "npm_redis_lock.js",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		late: "GETSET",
+	},
+	{
+		name: "jedis-lock", what: "jedis-lock 1.0.0", registry: "Maven Central", dialect: "jedis-lock", driver: "JedisLockDriver.java",
+		lease: time.Second, poll: 15 * time.Millisecond, slow: true,
+		late: "GETSET", deletes: true,
+	},
+	{
+		name: "redis-py-2.10.6", what: "redis-py 2.10.6, Lock", registry: "PyPI", dialect: "redis-py-2.10", driver: "redis_py_2_10.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		ends: "PEXPIRE", immortal: true,
+	},
+	{
+		name: "python3-redis", what: "redis-py 4.3.4, Lock", registry: "Debian", dialect: "redis-py-3", driver: "redis_py_today.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+	},
+	{
+		name: "Beaker", what: "Beaker 1.10.0, ext:redis", registry: "PyPI", dialect: "Beaker", driver: "beaker_lock.py",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		ends: "PEXPIRE", immortal: true,
+	},
+	{
+		name: "locky", what: "locky 0.3.3", registry: "npm", dialect: "locky", driver: "locky.js",
+		lease: time.Second, poll: 15 * time.Millisecond,
+		deletes: true, ends: "EXPIRE", immortal: true,
+	},
+}
+
+func (c client) format(t testing.TB) dialect.Format {
+	t.Helper()
+	f, err := dialect.Lookup(c.dialect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (c client) nameOfLock() string {
+	if c.lockName != "" {
+		return c.lockName
+	}
+	return "report"
+}
+
+// key is where the client's lock must be, by dialect's word.
+func (c client) key(t testing.TB) string { return c.format(t).Key(c.nameOfLock()) }
+
+// acquires is the command with which the client asks for a free key.
+func (c client) acquires() string {
+	if c.dialect == "redis-py-3" {
+		return "SET"
+	}
+	return "SETNX"
+}
+
+// An algorithm is one of ours, in a client's dialect. lease is the longest that
+// anybody of the fleet asks for.
+type algorithm struct {
+	name    string
+	new     func(lease time.Duration) compat.Algorithm
+	patient bool // takes over a lease after it was first seen, not when it ends
+}
+
+// algorithms are those of ours that a fleet of this client can be joined with.
+// The first is the one to use.
+func (c client) algorithms(t testing.TB) []algorithm {
+	t.Helper()
+	f := c.format(t)
+	if !f.Kind.Timed() {
+		fleet, err := txlock.Named(c.dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := []algorithm{
+			{name: "txlock.Fleet", new: func(time.Duration) compat.Algorithm { return fleet }},
+			{name: "txlock.Classic", new: func(time.Duration) compat.Algorithm {
+				return txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}
+			}},
+			{name: "txlock.Renamed", new: func(time.Duration) compat.Algorithm { return txlock.Renamed{Options: fleet.Options} }},
+		}
+		if f.Kind == dialect.Python {
+			list = append(list,
+				algorithm{name: "setlock.Lua", new: func(time.Duration) compat.Algorithm { return setlock.Lua{} }},
+				algorithm{name: "setlock.Watched", new: func(time.Duration) compat.Algorithm { return setlock.Watched{} }})
+		}
+		return list
+	}
+	d, err := getsetlock.Named(c.dialect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := getsetlock.Options{Dialect: d}
+	list := []algorithm{
+		{name: "getsetlock.Guarded", new: func(time.Duration) compat.Algorithm { return getsetlock.Guarded{Options: o} }},
+		{name: "getsetlock.Classic", new: func(time.Duration) compat.Algorithm { return getsetlock.Classic{Options: o} }},
+		{name: "getsetlock.Patient", patient: true, new: func(lease time.Duration) compat.Algorithm {
+			return getsetlock.Patient{Options: o, Lease: lease}
+		}},
+	}
+	if d.Float {
+		own := o
+		own.Dialect.Nonce = true
+		list = append(list, algorithm{name: "getsetlock.Guarded, Nonce", new: func(time.Duration) compat.Algorithm { return getsetlock.Guarded{Options: own} }})
+	}
+	return list
+}
+
+const clientsDir = ".clients" // install.sh fills it
+
+// missing is what to say of a client that is not installed; "" if it is.
+func (c client) missing() string {
+	if _, err := os.Stat(filepath.Join(clientsDir, c.name)); err != nil {
+		return c.what + " of " + c.registry + " is not installed"
+	}
+	return ""
+}
+
+var javac sync.Once // the driver's classes, for all of its processes
+
+// command is the driver's process, less its arguments.
+func (c client) command(t testing.TB) *exec.Cmd {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join(clientsDir, c.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := filepath.Join("drivers", c.driver)
+	switch filepath.Ext(c.driver) {
+	case ".py":
+		python := "python3"
+		if _, err := os.Stat(filepath.Join(dir, "python")); err == nil {
+			python = filepath.Join(dir, "python") // a client for Python 2.7 comes with it
+		}
+		cmd := exec.Command(python, "-B", driver)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONWARNINGS=ignore") // what was written for Python 2 has its escapes
+		return cmd
+	case ".js":
+		cmd := exec.Command("node", driver)
+		cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node_modules"))
+		return cmd
+	}
+	path := filepath.Join(dir, "*") + string(filepath.ListSeparator) + filepath.Join(dir, "driver")
+	javac.Do(func() {
+		if out, err := exec.Command("javac", "-nowarn", "-cp", filepath.Join(dir, "*"), "-d", filepath.Join(dir, "driver"), driver).CombinedOutput(); err != nil {
+			t.Fatalf("javac %s: %v\n%s", driver, err, out)
+		}
+	})
+	return exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp", path, strings.TrimSuffix(c.driver, ".java"))
+}

@@ -1,0 +1,183 @@
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A gate stands between one client and its server. It sees each command that the
+// client sends about a key, and can keep one back: so a client is late where we
+// want it late, without a change to it.
+type gate struct {
+	t    testing.TB
+	addr string
+	key  string
+
+	mu     sync.Mutex
+	seen   map[string]int // commands that arrived, by name
+	held   map[string]chan bool
+	change chan struct{} // closed at each arrival
+	conns  []net.Conn
+}
+
+func newGate(t testing.TB, server, key string) *gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{t: t, addr: l.Addr().String(), key: key, seen: map[string]int{}, held: map[string]chan bool{}, change: make(chan struct{})}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns = append(g.conns, from, to)
+			g.mu.Unlock()
+			all.Go(func() { g.commands(from, to) })
+			all.Go(func() { io.Copy(from, to); from.Close() }) //nolint:errcheck // until either side has ended
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		g.mu.Lock()
+		for _, c := range g.conns {
+			c.Close()
+		}
+		for _, held := range g.held {
+			close(held)
+		}
+		g.mu.Unlock()
+		all.Wait()
+	})
+	return g
+}
+
+// commands hands on one command after the other.
+func (g *gate) commands(from, to net.Conn) {
+	defer to.Close()
+	for r := bufio.NewReader(from); ; {
+		args, raw, err := readCommand(r)
+		if err != nil || len(args) > 1 && args[1] == g.key && !g.arrived(strings.ToUpper(args[0])) {
+			return
+		}
+		if _, err := io.WriteString(to, raw); err != nil {
+			return
+		}
+	}
+}
+
+// arrived counts a command, and waits while it is kept back. false: it is never
+// to arrive.
+func (g *gate) arrived(name string) bool {
+	g.mu.Lock()
+	g.seen[name]++
+	close(g.change)
+	g.change = make(chan struct{})
+	held := g.held[name]
+	g.mu.Unlock()
+	return held == nil || <-held
+}
+
+// hold keeps back every command of this name from now on, until pass or drop.
+func (g *gate) hold(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held[name] = make(chan bool)
+}
+
+// pass hands on the command that was kept back, and keeps back no other.
+func (g *gate) pass(name string) { g.end(name, true) }
+
+// drop loses the command that was kept back, and its connection.
+func (g *gate) drop(name string) { g.end(name, false) }
+
+func (g *gate) end(name string, handOn bool) {
+	g.mu.Lock()
+	held := g.held[name]
+	delete(g.held, name)
+	g.mu.Unlock()
+	select {
+	case held <- handOn:
+	case <-time.After(patience):
+		g.t.Errorf("no %s was kept back", name)
+	}
+}
+
+// count is how many commands of this name have arrived.
+func (g *gate) count(name string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen[name]
+}
+
+// await waits until n commands of this name have arrived, since the gate was
+// made, or the client has answered, and returns that answer.
+func (g *gate) await(p *process, name string, n int) string {
+	g.t.Helper()
+	deadline := time.After(patience)
+	for {
+		g.mu.Lock()
+		seen, change := g.seen[name], g.change
+		g.mu.Unlock()
+		if seen >= n {
+			return ""
+		}
+		select {
+		case <-change:
+		case answer := <-p.answers:
+			return answer
+		case <-deadline:
+			g.t.Fatalf("%s has not sent %s %d times", p.what, name, n)
+		}
+	}
+}
+
+// readCommand reads one request: an array of bulk strings.
+func readCommand(r *bufio.Reader) (args []string, raw string, err error) {
+	var all strings.Builder
+	n, err := length(r, '*', &all)
+	if err != nil {
+		return nil, "", err
+	}
+	for range n {
+		size, err := length(r, '$', &all)
+		if err != nil {
+			return nil, "", err
+		}
+		b := make([]byte, size+len("\r\n"))
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, "", err
+		}
+		all.Write(b)
+		args = append(args, string(b[:size]))
+	}
+	return args, all.String(), nil
+}
+
+func length(r *bufio.Reader, kind byte, all *strings.Builder) (int, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if line[0] != kind {
+		return 0, fmt.Errorf("%q in a request, want %q and a length", line, kind)
+	}
+	all.WriteString(line)
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# install.sh puts the real clients of other languages into .clients, each from its
+# own registry, at the version that interop tests, and none of them anywhere else
+# on the machine. What is there already it leaves. A registry that is not reached
+# it names on stderr, and goes on; the tests then say what was not run.
+#
+#   install.sh          all
+#   install.sh NAME...  these
+set -uo pipefail
+cd "$(dirname "$0")"
+mkdir -p .clients
+missing=0
+
+# client NAME COMMAND...: run COMMAND in an empty folder, which is the client's if
+# it succeeds. A half of a client is none.
+client() {
+	local name=$1
+	shift
+	[[ -z $wanted || $wanted == *" $name "* ]] || return 0
+	[[ -d .clients/$name ]] && return 0
+	local part=.clients/$name.part log=.clients/$name.log
+	rm -rf "$part"
+	mkdir "$part"
+	if (cd "$part" && "$@") >"$log" 2>&1 </dev/null; then
+		mv "$part" ".clients/$name"
+		echo "installed $name"
+	else
+		echo "INTEROP: $name WAS NOT INSTALLED: $*" >&2
+		sed 's/^/    /' "$log" | tail -n 5 >&2
+		missing=1
+	fi
+	rm -rf "$part" "$log"
+}
+
+# Without their dependencies: which redis-py a lock runs on is said here.
+pypi() { python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target . "$@"; }
+
+# For Python 2.7: the interpreter goes along, as a link.
+pypi27() {
+	local python
+	for python in "$(command -v python2.7)" "$HOME"/.pyenv/versions/2.7.*/bin/python2.7; do
+		"$python" -c '' || continue
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target . "$@" || return
+		ln -s "$python" python
+		return
+	done
+	echo "there is no Python 2.7"
+	return 1
+}
+
+npm_() { echo '{"private": true}' >package.json && npm install --silent --no-audit --no-fund --save-exact "$@"; }
+
+maven() {
+	local artifact
+	for artifact; do
+		mvn --quiet --batch-mode dependency:copy -Dartifact="$artifact" -DoutputDirectory=. || return
+	done
+}
+
+# Unpacked, not installed: the machine's own Python stays as it is.
+debian() {
+	apt-get download "$@" || { apt-get update -qq && apt-get download "$@"; } || return
+	local deb
+	for deb in *.deb; do dpkg-deb --extract "$deb" . || return; done
+	mv usr/lib/python3/dist-packages/* . && rm -r usr ./*.deb
+}
+
+wanted=${*:+" $* "}
+client npm-redis-lock npm_ redis-lock@0.0.8 redis@0.12.1
+client node-resque npm_ node-resque@9.7.1 ioredis@5.11.1
+client locky npm_ locky@0.3.3
+client redis-py-2.2.2 pypi27 redis==2.2.2
+client redis-py-2.9.1 pypi redis==2.9.1
+client redis-py-2.10.6 pypi redis==2.10.6
+client retools pypi retools==0.3 redis==2.9.1
+client redset pypi redset==0.5.1 redis==2.9.1
+client Beaker pypi Beaker==1.10.0 redis==2.10.6
+client jedis-lock maven com.github.jedis-lock:jedis-lock:1.0.0 redis.clients:jedis:1.5.2
+client python3-redis debian python3-redis python3-async-timeout python3-deprecated python3-packaging python3-wrapt
+exit $missing

@@ -1,0 +1,116 @@
+// Package interop has the locks of this module and the real clients of other
+// languages contend for one key of a real Redis server.
+//
+//	make interop      fetches the clients, runs all, and writes docs/interop.md
+//
+// The clients are installed into .clients, each from its own registry, by
+// install.sh; drivers are the small programs that speak for them. Without
+// SETNXLOCK_INTEROP only those tests run that need no client, and the output says
+// so. "installed": those clients that are there, and the others are named on
+// stderr. "all": one that is not there is a failure; so it is in CI.
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+const variable = "SETNXLOCK_INTEROP"
+
+var update = flag.Bool("update", false, "write docs/interop.md, if all clients ran and passed")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "6") //nolint:errcheck // a flag that exists; most of the time is spent waiting for leases to end
+	switch mode := os.Getenv(variable); mode {
+	case "", "installed", "all":
+		for _, line := range notRun() {
+			fmt.Fprintln(os.Stderr, "INTEROP: NOT RUN: "+line)
+		}
+	default:
+		fmt.Fprintf(os.Stderr, "%s=%q: want installed or all\n", variable, mode)
+		os.Exit(2)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		for _, line := range notRun() { // at the end, too, where it is read
+			fmt.Fprintln(os.Stderr, "INTEROP: NOT RUN: "+line)
+		}
+		os.Exit(code)
+	}))
+}
+
+// notRun is what this run leaves out.
+func notRun() []string {
+	if os.Getenv(variable) == "" {
+		return []string{"the real clients, all of them: run make interop"}
+	}
+	var lines []string
+	for _, c := range clients {
+		if why := c.missing(); why != "" {
+			lines = append(lines, why+": run make interop")
+		}
+	}
+	return lines
+}
+
+// needs ends a test whose client is not there: it fails if all must be.
+func (c client) needs(t *testing.T) {
+	t.Helper()
+	why := c.missing()
+	switch mode := os.Getenv(variable); {
+	case mode == "":
+		t.Skip("not run: " + variable + " is not set; run make interop")
+	case why != "" && mode == "all" && !c.extra:
+		t.Fatal(why)
+	case why != "":
+		t.Skip("not run: " + why)
+	}
+}
+
+// find is the client of a name in .clients.
+func find(t testing.TB, name string) client {
+	t.Helper()
+	for _, c := range clients {
+		if c.name == name {
+			return c
+		}
+	}
+	t.Fatal("no client " + name)
+	return client{}
+}
+
+// Each real client and each of our algorithms of its dialect, on one key:
+// sections, crashes, releases. Then, with the one to use, what happens when the client
+// is late. What was seen goes into docs/interop.md.
+func TestInterop(t *testing.T) {
+	seen := newResults()
+	t.Run("clients", func(t *testing.T) {
+		for _, c := range clients {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.needs(t)
+				for _, a := range c.algorithms(t) {
+					t.Run(strings.ReplaceAll(a.name, ", ", "-"), func(t *testing.T) {
+						t.Parallel()
+						r := row{c: c, a: a}
+						r.run(t)
+						seen.add(t, r)
+					})
+				}
+				for _, s := range c.scenarios(t) {
+					t.Run(s.name, func(t *testing.T) { t.Parallel(); s.run(t) })
+				}
+			})
+		}
+	})
+	seen.write(t)
+}
+
+// deadline is when a stage has gone on for too long.
+func deadline() time.Time { return time.Now().Add(patience) }

@@ -1,0 +1,163 @@
+package interop
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A monitor writes down what a server is sent, in the order in which it does it.
+type monitor struct {
+	conn  redis.Conn
+	addr  string
+	lines chan []string
+}
+
+const enough = "interop:enough" // a look at this key ends the record
+
+func watch(t testing.TB, addr string) *monitor {
+	t.Helper()
+	conn, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Do("MONITOR"); err != nil {
+		t.Fatal(err)
+	}
+	m := &monitor{conn: conn, addr: addr, lines: make(chan []string, 1)}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		var all []string
+		for {
+			line, err := redis.String(conn.Receive())
+			if err != nil || strings.Contains(line, enough) {
+				m.lines <- all
+				return
+			}
+			all = append(all, line)
+		}
+	}()
+	return m
+}
+
+// stop returns the record.
+func (m *monitor) stop(t testing.TB) []string {
+	t.Helper()
+	conn, err := redis.Dial("tcp", m.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Do("EXISTS", enough); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case lines := <-m.lines:
+		return lines
+	case <-time.After(patience):
+		t.Fatal("MONITOR does not end")
+		return nil
+	}
+}
+
+// What judge has seen.
+type verdict struct {
+	theirs, ours int // sections that ended
+	turns        int
+	overlaps     int // somebody entered while another was inside
+	blind        int // a SET that put a lock over one that stood
+}
+
+var (
+	from  = regexp.MustCompile(`^\S+ \[\d+ (\S+)\]`)
+	words = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
+)
+
+// judge goes through what the server was sent. Two that are inside at once are an
+// overlap. It must be explained by a plain SET of theirs on a lock that stood, or
+// by what comes of it: each of the two deletes the key, once for itself and once
+// for whoever took it in between. All is well again when everybody has entered
+// twice: then what they held and gave back before is over.
+func judge(t testing.TB, lines []string, key string) (v verdict) {
+	t.Helper()
+	var (
+		inside  = map[string]bool{}
+		foreign = map[string]bool{} // their connections
+		since   = map[string]int{}  // how often each has entered since the last such SET, or its like
+		owner   string              // the connection that took the key; "": it is not there
+		broken  bool
+		last    string
+	)
+	overrun := func() {
+		broken = true
+		for who := range since {
+			since[who] = 0
+		}
+	}
+	for i, line := range lines {
+		at := from.FindStringSubmatch(line)
+		var args []string
+		for _, w := range words.FindAllStringSubmatch(line, -1) {
+			args = append(args, w[1])
+		}
+		if at == nil || len(args) < 2 || args[1] != key && args[1] != "interop:log" {
+			continue
+		}
+		switch conn, name := at[1], strings.ToUpper(args[0]); name {
+		case "SETNX":
+			if owner == "" {
+				owner = conn
+			}
+		case "SET":
+			if owner != "" && len(args) == 3 { // with NX it asks; that is no blind one
+				v.blind++
+				overrun()
+			}
+			owner = conn
+		case "DEL":
+			if owner != "" && owner != conn && (foreign[conn] || foreign[owner]) {
+				overrun()
+			}
+			owner = ""
+		case "RPUSH":
+			what, who, _ := strings.Cut(args[2], " ")
+			side, _, _ := strings.Cut(who, "-")
+			foreign[conn] = side == "theirs"
+			if what == "leave" {
+				delete(inside, who)
+				if side == "ours" {
+					v.ours++
+				} else {
+					v.theirs++
+				}
+				if side != last && last != "" {
+					v.turns++
+				}
+				last = side
+				continue
+			}
+			if len(inside) > 0 {
+				v.overlaps++
+				if !broken {
+					t.Errorf("%s enters while %v is inside, and nobody has put a lock over a lock:\n%s",
+						who, inside, strings.Join(lines[max(0, i-60):i+1], "\n"))
+				}
+			}
+			inside[who] = true
+			since[who]++
+			if broken {
+				broken = false
+				for _, n := range since {
+					broken = broken || n < 2
+				}
+			}
+		}
+	}
+	if len(inside) > 0 {
+		t.Errorf("%v never left", inside)
+	}
+	return v
+}

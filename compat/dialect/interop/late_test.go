@@ -1,0 +1,260 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A scenario is something that a late client of theirs, or ours, can bring about.
+type scenario struct {
+	name string
+	run  func(t *testing.T)
+}
+
+// scenarios are those that this client can.
+func (c client) scenarios(t testing.TB) []scenario {
+	list := []scenario{{"late release", c.lateRelease}, {"overtaken", c.overtaken}}
+	if c.format(t).Kind.Timed() {
+		list = append(list, scenario{"late takeover", c.lateTakeover}, scenario{"vanished key", c.vanishedKey})
+		if !c.believes { // of those that take a lock over blindly, two may hold: see lateTakeover
+			list = append(list, scenario{"crowd", c.crowd})
+		}
+	}
+	if c.gone {
+		list = append(list, scenario{"gone is dead", c.goneIsDead})
+	}
+	if c.ends != "" {
+		list = append(list, scenario{"death before the TTL", c.deathBeforeTTL})
+	}
+	return list
+}
+
+// lateRelease: a client of theirs works on past its lease, we take the lock over,
+// and then it releases. A client that does not compare, or compares only times,
+// deletes our lock (any/release-after-expiry; redis-py#415), and the next
+// extension says so.
+func (c client) lateRelease(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	p := c.start(t, s.addr, c.lease)
+	p.acquire()
+	l := s.lock(t, long)
+	ours := s.value(t)
+	answer := p.do("release")
+	left := s.value(t)
+	err := l.Extend(context.Background(), long)
+	switch {
+	case c.deletes && (left != "" || !errors.Is(err, compat.ErrLost)):
+		t.Errorf("a late release of theirs (%q) left %q on the key, and our extension says %v; want it gone, and ErrLost", answer, left, err)
+	case !c.deletes && (left != ours || err != nil):
+		t.Errorf("a late release of theirs (%q) left %q on the key, and our extension says %v; want our %q", answer, left, err, ours)
+	}
+	l.Release(context.Background()) //nolint:errcheck // its outcome is the extension's
+}
+
+// overtaken: we work on past our lease, they take the lock over, and then we
+// release. Theirs stands.
+func (c client) overtaken(t *testing.T) {
+	t.Helper()
+	addr := realredis.Start(t)
+	p := c.start(t, addr, long)
+	for _, a := range c.algorithms(t) {
+		s := us(t, addr, c, a, long)
+		mine, err := s.a.Acquire(s.conn, time.Now(), s.key, c.lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.acquire()
+		theirs := s.value(t)
+		if err := s.a.Release(s.conn, time.Now(), mine); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: a late release of ours: %v, want ErrLost", a.name, err)
+		}
+		if got := s.value(t); got != theirs {
+			t.Errorf("%s: a late release of ours left %q on the key, want their %q", a.name, got, theirs)
+		}
+		if got := p.do("release"); got != "released" {
+			t.Errorf("%s: they say %q", a.name, got)
+		}
+	}
+}
+
+// lateTakeover: a client of theirs has read the time of a dead lock, we take the
+// lock over, and then its write arrives. One that looks at what its GETSET
+// replaced knows that it came too late, but has put its own time over ours
+// (getset/loser-overwrites): our next extension says ErrLost. One that does not
+// look holds as well (getset/double-takeover).
+func (c client) lateTakeover(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	s.dead(t, c, -3*time.Second)
+	g := newGate(t, s.addr, s.key)
+	p := c.start(t, g.addr, 2*long) // not ours: two that write the same second can't be told apart
+	g.hold(c.late)
+	p.send("acquire")
+	if answer := g.await(p, c.late, 1); answer != "" {
+		t.Fatalf("their takeover: %q, before its %s", answer, c.late)
+	}
+	l, err := s.locks.TryLock(context.Background(), s.key, long)
+	if err != nil || l.Lease().How != compat.TakenOver {
+		t.Fatalf("our takeover: %v", err)
+	}
+	ours := s.value(t)
+	asked := g.count(c.acquires())
+	g.pass(c.late)
+	answer := g.await(p, c.acquires(), asked+1)
+	if holds := answer == "held"; holds != c.believes || answer != "" && !holds {
+		t.Errorf("their late %s: they say %q; want them to hold as well: %v", c.late, answer, c.believes)
+	}
+	if got := s.value(t); got == ours {
+		t.Errorf("their late %s left our %q on the key, want it overwritten", c.late, ours)
+	}
+	if err := l.Extend(context.Background(), long); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("after their late %s, our extension: %v, want ErrLost", c.late, err)
+	}
+	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
+}
+
+// deathBeforeTTL: a client of theirs dies between the command that makes the key
+// and the one that gives it its TTL (tx/crash-before-expire; redis-py#818). A
+// value that is a time ends by itself. A token does not: in a fleet that leaves it
+// so we leave it too, unless told to repair what was seen unchanged for a lease.
+func (c client) deathBeforeTTL(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	g := newGate(t, s.addr, s.key)
+	p := c.start(t, g.addr, c.lease)
+	g.hold(c.ends)
+	p.send("acquire")
+	if answer := g.await(p, c.ends, 1); answer != "" {
+		t.Fatalf("they say %q before their %s", answer, c.ends)
+	}
+	p.kill()
+	g.drop(c.ends)
+	if ttl, err := redis.Int(s.conn.Do("TTL", s.key)); ttl != -1 || err != nil {
+		t.Fatalf("the key's TTL: %d, %v; want none", ttl, err)
+	}
+	st, err := s.locks.Inspect(context.Background(), s.key)
+	if endless := st.Status == compat.StatusEndless; err != nil || endless != c.immortal {
+		t.Errorf("Inspect: %+v, %v; want it endless: %v", st, err, c.immortal)
+	}
+	if c.immortal {
+		fleet, err := txlock.Named(c.dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet.TTLRepair = txlock.RepairSeen
+		s = us(t, s.addr, c, algorithm{new: func(time.Duration) compat.Algorithm { return fleet }}, long)
+	}
+	start := time.Now()
+	l := s.lock(t, c.lease)
+	if took, limit := time.Since(start), 2*c.lease+c.rounding(t)+slack; took > limit {
+		t.Errorf("recovered after %v, want %v at most", took, limit)
+	}
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("our release: %v", err)
+	}
+}
+
+// vanishedKey: a client of theirs is refused, the lock is given back, and then it
+// looks. A key that is not there is no dead lock, nor a time (errorception/redis-lock#3:
+// it became NaN, and a lock that nobody could recover): what it then holds we
+// can read.
+func (c client) vanishedKey(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	g, p := c.looksInVain(t, s)
+	g.pass("GET")
+	p.expect("held")
+	st, err := s.locks.Inspect(context.Background(), s.key)
+	if err != nil || st.Status != compat.StatusHeld || st.Until.Before(time.Now()) {
+		t.Errorf("they hold it; Inspect: %+v, %v", st, err)
+	}
+	if got := p.do("release"); got != "released" || s.value(t) != "" {
+		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+	}
+}
+
+// goneIsDead: some take a key that is gone for a dead lock all the same
+// (getset/vanished-key). If we take it meanwhile, a GETSET tells them that they
+// were late, but their time is on the key, and we can't give the lock back: it
+// stands until that time. A SET tells them nothing, and both hold.
+func (c client) goneIsDead(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	g, p := c.looksInVain(t, s)
+	g.hold(c.late)
+	g.pass("GET")
+	if answer := g.await(p, c.late, 1); answer != "" {
+		t.Fatalf("they say %q before their %s", answer, c.late)
+	}
+	l := s.lock(t, long)
+	if l.Lease().How != compat.Free {
+		t.Errorf("we took the lock %s, want it free", l.Lease().How)
+	}
+	asked := g.count(c.acquires())
+	g.pass(c.late)
+	if answer := g.await(p, c.acquires(), asked+1); (answer == "held") != c.believes || answer != "" && answer != "held" {
+		t.Errorf("they say %q; want them to hold, as we do: %v", answer, c.believes)
+	}
+	if err := l.Release(context.Background()); !errors.Is(err, compat.ErrLost) || s.value(t) == "" {
+		t.Errorf("our release: %v, and %q stands on the key; want ErrLost and their time", err, s.value(t))
+	}
+}
+
+// looksInVain has a client of theirs be refused by a lock of ours, which is given
+// back before the client's GET arrives.
+func (c client) looksInVain(t *testing.T, s side) (*gate, *process) {
+	t.Helper()
+	g := newGate(t, s.addr, s.key)
+	p := c.start(t, g.addr, 2*long)
+	l := s.lock(t, long)
+	g.hold("GET")
+	p.send("acquire")
+	if answer := g.await(p, "GET", 1); answer != "" {
+		t.Fatalf("we hold the lock, and they say %q", answer)
+	}
+	if err := l.Release(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return g, p
+}
+
+// crowd: two processes of theirs and two goroutines of ours wait for a dead lock,
+// and all see it end at the same moment. One after the other gets it. A GETSET
+// that lost may have put a time on the key that nobody gives back: then the next
+// waits for it (redis-py#384; redis-mutex#5 calls it starvation), which is why
+// this is not how the sections begin.
+func (c client) crowd(t *testing.T) {
+	t.Helper()
+	const lease, each = 3 * time.Second, 2
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], lease)
+	var fleet []*process
+	for range each {
+		fleet = append(fleet, c.start(t, s.addr, lease))
+	}
+	m := watch(t, s.addr)
+	s.dead(t, c, 500*time.Millisecond)
+	for _, p := range fleet {
+		p.send("work 1")
+	}
+	var all sync.WaitGroup
+	for i := range each {
+		all.Go(func() { s.work(t, fmt.Sprintf("ours-%d", i), 1, lease, c.poll) })
+	}
+	all.Wait()
+	for _, p := range fleet {
+		p.expect("worked 1 lost 0")
+	}
+	if v := judge(t, m.stop(t), s.key); v.theirs != each || v.ours != each || v.overlaps != 0 {
+		t.Errorf("%d sections of theirs, %d of ours, %d overlaps; want %d, %d and none", v.theirs, v.ours, v.overlaps, each, each)
+	}
+}

@@ -1,0 +1,331 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+const (
+	workers = 4 // of each side
+
+	long = 5 * time.Second // a lease that nobody here outlives unless it is told to
+
+	// slack is what a machine that runs all this at once may add to a wait. It is
+	// less than long: what comes within it did not wait for a lease to end.
+	slack = 3 * time.Second
+
+	// tick: a server reads its clock once per round, so that a TTL may be counted
+	// from a little before the command came.
+	tick = 20 * time.Millisecond
+)
+
+// A row is one client and one of our algorithms, and what was seen of them.
+type row struct {
+	c client
+	a algorithm
+
+	theirs, ours int // sections
+	turns        int // how often a section of one side followed one of the other's
+	overlaps     int // of a client that believes: see judge
+	lost         int // sections of ours whose lock could not be given back: see goneIsDead
+	theirDeath   time.Duration
+	ourDeath     time.Duration
+	toUs, toThem time.Duration // from a release to the other's acquisition
+}
+
+func (r *row) run(t *testing.T) {
+	s := realredis.Run(t)
+	r.sections(t, s.Addr)
+	r.theyDie(t, s.Addr)
+	r.weDieAndRelease(t, s.Addr)
+}
+
+// A side is what our side of a test needs.
+type side struct {
+	addr  string
+	key   string
+	conn  redis.Conn
+	a     compat.Algorithm
+	locks *compat.Locker
+}
+
+// us is our side, with leases of at most lease.
+func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) side {
+	t.Helper()
+	pool := &redis.Pool{MaxIdle: workers, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, redis.DialReadTimeout(patience)) }}
+	conn := pool.Get()
+	t.Cleanup(func() { conn.Close(); pool.Close() })
+	alg := a.new(lease)
+	return side{
+		addr: addr, key: c.key(t), conn: conn, a: alg,
+		locks: compat.New(pool, alg, compat.Options{MinPoll: time.Millisecond, MaxPoll: c.poll}),
+	}
+}
+
+// value is what stands on the key; "" if it is not there.
+func (s side) value(t testing.TB) string {
+	t.Helper()
+	v, err := redis.String(s.conn.Do("GET", s.key))
+	if err != nil && err != redis.ErrNil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// lock waits for the lock, and is ours to end.
+func (s side) lock(t testing.TB, lease time.Duration) *compat.Lock {
+	t.Helper()
+	ctx, cancel := context.WithDeadline(context.Background(), deadline())
+	defer cancel()
+	l, err := s.locks.Lock(ctx, s.key, lease)
+	if err != nil {
+		t.Fatalf("our lock: %v; on the key stands %q", err, s.value(t))
+	}
+	return l
+}
+
+// dead puts a lock of the dialect on the key whose holder is dead and whose lease
+// ends after left.
+func (s side) dead(t testing.TB, c client, left time.Duration) {
+	t.Helper()
+	args := []any{s.key, "dead", "PX", left.Milliseconds()}
+	if c.format(t).Kind.Timed() {
+		d, err := getsetlock.Named(c.dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = []any{s.key, d.Format(time.Now().Add(left-d.Plus), nil)}
+	}
+	if _, err := s.conn.Do("SET", args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sections has four processes of theirs and four goroutines of ours do sections
+// that nothing but the lock protects.
+func (r *row) sections(t *testing.T, addr string) {
+	t.Helper()
+	theirs, ours := 50, 60
+	if r.c.slow {
+		theirs = 15
+	}
+	lease := long
+	if r.c.gone { // a lock that could not be given back stands until it ends: not too often for too long
+		lease = 2 * time.Second
+		theirs, ours = 30, 40
+	}
+	s := us(t, addr, r.c, r.a, lease)
+	var fleet []*process
+	for range workers {
+		fleet = append(fleet, r.c.start(t, addr, lease))
+	}
+	m := watch(t, addr)
+	for _, p := range fleet {
+		p.send("work %d", theirs)
+	}
+	var all sync.WaitGroup
+	lost := make([]int, workers)
+	for i := range workers {
+		all.Go(func() { lost[i] = s.work(t, fmt.Sprintf("ours-%d", i), ours, lease, 4*r.c.poll) })
+	}
+	all.Wait()
+	for _, p := range fleet {
+		p.expect(fmt.Sprintf("worked %d lost 0", theirs))
+		p.kill()
+	}
+	counted, err := redis.Int(s.conn.Do("GET", "interop:count"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := judge(t, m.stop(t), s.key)
+	r.theirs, r.ours, r.turns, r.overlaps = seen.theirs, seen.ours, seen.turns, seen.overlaps
+	if !r.c.believes && seen.overlaps > 0 {
+		t.Errorf("%d overlaps", seen.overlaps)
+	}
+
+	total := 0
+	for _, n := range lost {
+		total += n
+	}
+	if total > 0 && !r.c.gone { // see goneIsDead
+		t.Errorf("%d of our sections ended with ErrLost", total)
+	}
+	r.lost = total
+	if want := workers * theirs; r.theirs != want {
+		t.Errorf("%d sections of theirs, want %d", r.theirs, want)
+	}
+	if want := workers * ours; r.ours != want {
+		t.Errorf("%d sections of ours, want %d", r.ours, want)
+	}
+	if lost := r.theirs + r.ours - counted; lost < 0 || lost > r.overlaps {
+		t.Errorf("the counter is at %d after %d sections, with %d overlaps: updates were lost", counted, r.theirs+r.ours, r.overlaps)
+	}
+	if r.turns < workers {
+		t.Errorf("the sides took turns %d times: they did not contend", r.turns)
+	}
+}
+
+// work does n sections, with pauses of up to pause between them, and returns how
+// many of them ended with ErrLost.
+func (s side) work(t testing.TB, who string, n int, lease, pause time.Duration) (lost int) {
+	conn, err := redis.Dial("tcp", s.addr)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithDeadline(context.Background(), deadline())
+	defer cancel()
+	for range n {
+		l, err := s.locks.Lock(ctx, s.key, lease)
+		if err != nil {
+			t.Errorf("our lock: %v", err)
+			return lost
+		}
+		err = section(conn, who)
+		switch released := l.Release(ctx); {
+		case err != nil:
+			t.Error(err)
+		case errors.Is(released, compat.ErrLost):
+			lost++
+		case released != nil:
+			t.Errorf("our release: %v", released)
+		}
+		<-time.After(rand.N(pause)) // the others' turn
+	}
+	return lost
+}
+
+// section is what protocol.py's section is.
+func section(c redis.Conn, who string) error {
+	if _, err := c.Do("RPUSH", "interop:log", "enter "+who); err != nil {
+		return err
+	}
+	n, err := redis.Int(c.Do("GET", "interop:count"))
+	if err != nil && err != redis.ErrNil {
+		return err
+	}
+	if _, err := c.Do("SET", "interop:count", n+1); err != nil {
+		return err
+	}
+	_, err = c.Do("RPUSH", "interop:log", "leave "+who)
+	return err
+}
+
+// rounding is the most that a value tells beyond the lease: the client's "+1",
+// and what is rounded up.
+func (c client) rounding(t testing.TB) time.Duration {
+	f := c.format(t)
+	if !f.Kind.Timed() {
+		return tick
+	}
+	return f.Plus + 2*f.Stamp.Grain() + f.Grace
+}
+
+// theyDie: a process of theirs that holds the lock is killed (kill -9), and we
+// wait for it. We get it when its lease has ended, and not before.
+func (r *row) theyDie(t *testing.T, addr string) {
+	t.Helper()
+	s := us(t, addr, r.c, r.a, r.c.lease)
+	p := r.c.start(t, addr, r.c.lease)
+	before := time.Now()
+	p.acquire()
+	held := time.Now()
+	p.kill()
+	if s.value(t) == "" {
+		t.Fatalf("they hold the lock, and %s is not there", s.key)
+	}
+	l := s.lock(t, r.c.lease)
+	took := time.Now()
+	r.theirDeath = took.Sub(held)
+	if early := before.Add(r.c.lease - tick).Sub(took); early > 0 {
+		t.Errorf("we took their lock %v before its lease ended", early)
+	}
+	limit := r.c.lease + r.c.rounding(t) + slack
+	if r.a.patient {
+		limit += r.c.lease
+	}
+	if r.theirDeath > limit {
+		t.Errorf("their lock was recovered after %v, want %v at most", r.theirDeath, limit)
+	}
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("our release: %v", err)
+	}
+}
+
+// weDieAndRelease: we take the lock and are never heard of again; they wait for
+// it. Then each side, holding, lets the other wait, and gives the lock back.
+func (r *row) weDieAndRelease(t *testing.T, addr string) {
+	t.Helper()
+	s := us(t, addr, r.c, r.a, long)
+	g := newGate(t, addr, s.key)
+	p := r.c.start(t, g.addr, long)
+
+	dropped, err := s.a.Acquire(s.conn, time.Now(), s.key, r.c.lease)
+	if err != nil {
+		t.Fatalf("a free key: %v", err)
+	}
+	taken := time.Now()
+	p.acquire()
+	took := time.Now()
+	r.ourDeath = took.Sub(taken)
+	if took.Before(dropped.Until) {
+		t.Errorf("they took our lock %v before its lease ended", dropped.Until.Sub(took))
+	}
+	if limit := r.c.lease + r.c.rounding(t) + slack; r.ourDeath > limit {
+		t.Errorf("our lock was recovered after %v, want %v at most", r.ourDeath, limit)
+	}
+
+	_, err = s.locks.TryLock(context.Background(), s.key, long)
+	if !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+		t.Errorf("they hold it: %v, want ErrHeld and not ErrForeign", err)
+	}
+	got := make(chan *compat.Lock, 1)
+	go func() {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline())
+		defer cancel()
+		l, err := s.locks.Lock(ctx, s.key, long)
+		if err != nil {
+			t.Errorf("after their release: %v", err)
+		}
+		got <- l
+	}()
+	p.send("release")
+	p.expect("released")
+	released := time.Now()
+	l := <-got
+	if l == nil {
+		return
+	}
+	if r.toUs = time.Since(released); r.toUs > slack {
+		t.Errorf("they released, and we had the lock %v later", r.toUs)
+	}
+
+	asks := r.c.acquires()
+	n := g.count(asks)
+	p.send("acquire")
+	if answer := g.await(p, asks, n+2); answer != "" { // asked twice: it was refused once
+		t.Fatalf("we hold the lock, and they say %q", answer)
+	}
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("our release: %v", err)
+	}
+	released = time.Now()
+	p.expect("held")
+	if r.toThem = time.Since(released); r.toThem > slack {
+		t.Errorf("we released, and they had the lock %v later", r.toThem)
+	}
+	if got := p.do("release"); got != "released" || s.value(t) != "" {
+		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+	}
+}

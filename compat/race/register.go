@@ -18,8 +18,10 @@ type Registration struct {
 	// looked for.
 	Among bool
 
-	// Margin is how much longer than its value says it leaves a lease alone.
-	Margin time.Duration
+	// Margins are the moments, after the time that a value says or before it, at
+	// which it begins to see something else in the value: where it leaves a lease
+	// alone for longer, or counts in whole seconds.
+	Margins []time.Duration
 
 	// New makes one whose values are token's.
 	New func(token func() string) compat.Algorithm
@@ -36,9 +38,12 @@ func Register(r Registration) {
 		bare:   r.Bare,
 		says:   r.Says,
 		shared: r.Among,
-		margin: r.Margin,
 	}
+	margins[r.Name] = r.Margins
 }
+
+// margins are Registration.Margins, by name.
+var margins = map[string][]time.Duration{}
 
 // Now is the client's clock, for algorithms that read it in the midst of an
 // attempt, as those of this module don't.

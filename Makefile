@@ -1,12 +1,14 @@
 # The commands of setnxlock. Each needs Go alone, but for the tests: they start a
 # real redis-server, look at pages in chromium and fetch Mermaid with npm (.ci/run
 # installs all three from Debian's packages), and `make lint` fetches staticcheck.
+# `make interop` wants Python, Node, Java, pip, npm, Maven and apt as well.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
+SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race fuzz bench lint install
+.PHONY: demo test race interop fuzz bench lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -16,11 +18,17 @@ demo:
 test:
 	$(GO) vet ./...
 	$(GO) test ./...
+	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
 ## race: under the race detector; of the explorer, which is slow under it and runs on one goroutine, a part
 race:
 	$(GO) test -race $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
+
+## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
+interop:
+	@./compat/dialect/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
+	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/interop -count=1 -timeout 15m -v -run Interop -update
 
 ## fuzz: the parsers of what foreign clients write, and of handles, FUZZTIME each
 fuzz:

@@ -228,11 +228,18 @@ func (c *Config) runs(client int) string {
 }
 
 // algorithm is a's own, its values told apart from all others'.
-func (c *Config) algorithm(a *agent) compat.Algorithm {
+func (c *Config) algorithm(a *agent) compat.Algorithm { return c.algorithmOf(a, a.id) }
+
+// algorithmOf is what a runs in the place of a client.
+func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 	if c.New != nil {
 		return c.New(a.token)
 	}
-	return registry[c.runs(a.id)].make(c, a.token)
+	e := registry[c.runs(client)]
+	if e.form == quorum {
+		return overServers{a, a.token}
+	}
+	return e.make(c, a.token)
 }
 
 func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }
@@ -267,6 +274,11 @@ func (c *Config) checks(invariant string) bool { return slices.Contains(c.Invari
 
 func (f *Faults) counts() []*int {
 	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Restart, &f.Failover, &f.Evict, &f.Down}
+}
+
+// happens reports whether there is an accident that happens so and so often.
+func (f *Faults) happens() bool {
+	return slices.ContainsFunc(f.counts(), func(n *int) bool { return *n > 0 })
 }
 
 func orString(s, or string) string {

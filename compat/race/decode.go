@@ -1,6 +1,8 @@
 package race
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -57,12 +59,48 @@ func encode(s string) string {
 	return s
 }
 
+// script is an EVAL or EVALSHA as a reader wants it: the script by the first
+// digits of its hash, and no number of keys.
+func script(cmd []string, key string) []string {
+	if len(cmd) < 4 || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
+		return cmd
+	}
+	sha := cmd[1]
+	if strings.ToUpper(cmd[0]) == "EVAL" {
+		sum := sha1.Sum([]byte(sha))
+		sha = hex.EncodeToString(sum[:])
+	}
+	short := []string{cmd[0], sha[:min(len(sha), 6)] + "…"}
+	rest := cmd[3:]
+	if rest[0] == key {
+		rest = rest[1:]
+	}
+	return append(short, rest...)
+}
+
+var besideForm = regexp.MustCompile(`^\{(.*)\}(:(?:mutex|readers|waiting|due|turn))$`)
+
+// beside is the name of a key of rwlock's without the one that it stands beside,
+// because all of them do: ":readers".
+func beside(name, key string) string {
+	if m := besideForm.FindStringSubmatch(name); m != nil && m[1] == key {
+		return m[2]
+	}
+	return name
+}
+
 // commandText is a command as a reader wants it: without the key that all of
-// them are about.
+// them are about, and after the name of its server, if there are several.
 func commandText(cmds [][]string, key string) string {
 	list := make([]string, len(cmds))
+	on := addressed(cmds)
+	key = keyOn(key, on)
 	for i, cmd := range cmds {
-		shown := make([]string, 0, len(cmd))
+		shown := make([]string, 0, len(cmd)+1)
+		if on > 0 && i == 0 {
+			shown = append(shown, nth(on))
+		}
+		cmd = script(cmd, key)
 		for n, a := range cmd {
 			if n == 1 && a == key {
 				continue
@@ -70,7 +108,7 @@ func commandText(cmds [][]string, key string) string {
 			if a == "" {
 				a = `""`
 			}
-			shown = append(shown, decode(a))
+			shown = append(shown, beside(decode(a), key))
 		}
 		list[i] = strings.Join(shown, " ")
 	}
@@ -98,6 +136,10 @@ func replyText(r any) string {
 	case string:
 		return decode(r)
 	case redis.Error:
+		word, _, _ := strings.Cut(string(r), " ")
+		if word == "NOSCRIPT" {
+			return word // the rest says what the client does about it
+		}
 		return string(r)
 	case []any:
 		list := make([]string, len(r))

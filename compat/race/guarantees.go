@@ -61,6 +61,8 @@ type Accident struct {
 	// among says on how many servers it can happen: one of several, or the only
 	// one there is.
 	among number
+
+	fenced bool // it befalls those that have fences
 }
 
 type number uint8
@@ -79,7 +81,7 @@ func Accidents() []Accident { return slices.Clone(accidents) }
 func AccidentsOf(algorithm string) []Accident {
 	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
 	return slices.DeleteFunc(Accidents(), func(x Accident) bool {
-		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0
+		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence
 	})
 }
 
@@ -97,10 +99,12 @@ var accidents = []Accident{
 	{Name: "server down", Says: "one of several servers answers no more", set: func(c *Config) { c.Faults.Down = 1 }, among: several},
 	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *Config) { c.Faults.Evict = 1 }},
 	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Effect = true; c.Attempts = 1 }},
-	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
 	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *Config) {
 		c.Keep = true
-		if c.Clients == 2 { // a second takeover, and a client that was late for the first
+		if c.Clients == 2 && c.form() != oneKey {
+			c.Ticks = 2 * lifetime(c.Algorithm)
+		} else if c.Clients == 2 { // a second takeover, and a client that was late for the first
 			c.Attempts, c.Ticks = 3, 2*lifetime(c.Algorithm)
 		}
 	}},
@@ -112,7 +116,34 @@ var accidents = []Accident{
 func Guaranteed() []string {
 	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin",
 		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:guarded", "tx:renamed",
-		"set:lua", "set:watch", "set:published", "set:script"}
+		"set:lua", "set:watch", "set:published", "set:script",
+		"rw:read+rw:write", "rw:read/published+rw:write/published", "redlock"}
+}
+
+// serversOf are those that an algorithm is run on: all; but locks of several keys
+// or servers, which take long, only on the first and the last that they don't
+// refuse, and one that they do.
+func serversOf(algorithm string) []string {
+	switch c := (Cell{Algorithm: algorithm, Clients: 2}).Config(); c.form() {
+	case members:
+		return []string{"2.0", "2.2", "7.0"}
+	case quorum:
+		return []string{"2.6", "7.0"}
+	}
+	return append(oldredis.Versions(), oldredis.Profiles()...)
+}
+
+// clientsOf are with how many clients an algorithm is run. Of readers and
+// writers three are enough where something breaks, and on three servers there is no
+// room for more than two.
+func clientsOf(algorithm, accident string) []int {
+	switch c := (Cell{Algorithm: algorithm, Accident: accident, Clients: 2}).Config(); {
+	case c.form() == quorum:
+		return []int{2}
+	case c.form() == members && c.Faults.happens():
+		return []int{3}
+	}
+	return []int{2, 3}
 }
 
 // Guarantees computes the matrix, on as many processors as there are. seen, if
@@ -121,9 +152,9 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 	var m Matrix
 	began := time.Now()
 	for _, a := range Guaranteed() {
-		for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+		for _, v := range serversOf(a) {
 			for _, x := range AccidentsOf(a) {
-				for clients := 2; clients <= 3; clients++ {
+				for _, clients := range clientsOf(a, x.Name) {
 					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Accident: x.Name, Clients: clients})
 				}
 			}
@@ -215,6 +246,15 @@ func (c Cell) Config() Config {
 	for _, x := range accidents {
 		if x.Name == c.Accident {
 			x.set(&cfg)
+		}
+	}
+	if cfg.form() == quorum && cfg.Faults.happens() {
+		cfg.Attempts = 1
+	}
+	if reads, writes, ok := strings.Cut(c.Algorithm, "+"); ok && cfg.Effect { // two who write
+		cfg.Algorithm = writes
+		if c.Clients == 3 {
+			cfg.Algorithm = reads + "+" + writes
 		}
 	}
 	return cfg

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // Markdown is docs/guarantees.md: what each algorithm promises, on which
@@ -78,7 +76,7 @@ func (m Matrix) table(b *strings.Builder, algorithm string) {
 	}
 	var columns []column
 	accidents := AccidentsOf(algorithm)
-	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	for _, v := range serversOf(algorithm) {
 		var broken []string
 		for _, x := range accidents {
 			broken = append(broken, m.verdict(algorithm, v, x.Name))

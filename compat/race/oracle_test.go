@@ -232,6 +232,11 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "broken/bare-del", Attempts: 1, Ticks: 1, Faults: f},
 		{Algorithm: "broken/multi-setnx-expire", Attempts: 1, Ticks: 2, Server: "2.6", Faults: Faults{Late: 1}},
 		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
+		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1}},
+		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Effect: true, Fence: true, Faults: Faults{Late: -1}},
+		{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 1, Faults: Faults{Late: -1}},
+		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Clients: 1, Faults: Faults{Restart: 1, Down: 1}},
+		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Keep: true, Faults: Faults{Late: -1}},
 	} {
 		if underRace && n%4 != 2 {
 			continue

@@ -22,8 +22,19 @@ func newProbe(c *Config) *probe {
 	return &probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
 }
 
-// free reports whether the client has the lock within Config.Within.
-func (p *probe) free(snap oldredis.Snapshot) (ok bool) {
+// free reports whether the client has the lock within Config.Within; of a lock
+// of readers and writers, whether either would.
+func (p *probe) free(snap oldredis.Snapshot) bool {
+	for i := range p.c.Clients {
+		if p.c.form() == members && (i == 0 || p.c.runs(i) != p.c.runs(i-1)) && !p.freeFor(snap, i) {
+			return false
+		}
+	}
+	return p.c.form() == members || p.freeFor(snap, p.c.Clients)
+}
+
+// freeFor is free for one that runs what client like runs.
+func (p *probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 	p.s.Restore(snap)
 	p.s.Reap()
 	p.end = p.s.Now().Add(p.c.Within)
@@ -35,11 +46,8 @@ func (p *probe) free(snap oldredis.Snapshot) (ok bool) {
 			ok = false
 		}
 	}()
-	fresh := &agent{c: p.c, id: p.c.Clients}
-	if p.c.Clients == maxClients {
-		fresh.id = 8
-	}
-	k := compat.New(p.s, unchecked{p.c.algorithm(fresh)}, compat.Options{
+	fresh := &agent{c: p.c, id: 8}
+	k := compat.New(p.s, unchecked{p.c.algorithmOf(fresh, like)}, compat.Options{
 		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
 	})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)

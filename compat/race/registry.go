@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -18,9 +19,10 @@ type entry struct {
 	bare bool   // it only makes sense without the Locker
 	says string // one line
 
-	form   form // where it keeps what it holds
-	shared bool // several may hold it at once: it is a reader's
-	apart  bool // each client's is made otherwise: none is like another
+	form    form // where it keeps what it holds
+	shared  bool // several may hold it at once: it is a reader's
+	apart   bool // each client's is made otherwise: none is like another
+	nofence bool // it has no fences to draw
 
 	// margin is how much longer than its value says it leaves a lease alone.
 	margin time.Duration
@@ -112,6 +114,32 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Script{Options: sets(c, token)}
 		}},
+	"redlock": {says: "a majority of three servers, each with set:lua; asked in turn, each client beginning with another",
+		form: quorum, apart: true, nofence: true},
+	"rw:read": {says: "a reader, beside others; neither starves", form: members, shared: true,
+		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Read{Options: shares(c, token)} }},
+	"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			o := shares(c, token)
+			o.ServerClock = true
+			return rwlock.Read{Options: o}
+		}},
+	"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			o := shares(c, token)
+			o.ServerClock = true
+			return rwlock.Write{Options: o}
+		}},
+	"rw:read/published": {says: "a reader as in the articles: a mutex around GET and ZADD", form: members, shared: true, nofence: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.PublishedRead{Options: shares(c, token)}
+		}},
+	"rw:write/published": {says: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX", form: members, nofence: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.PublishedWrite{Options: shares(c, token)}
+		}},
+	"rw:write": {says: "a writer, alone; neither starves", form: members,
+		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Write{Options: shares(c, token)} }},
 }
 
 func init() { maps.Copy(registry, broken) }
@@ -122,6 +150,10 @@ func stamps(c *Config, token func() string) getsetlock.Options {
 
 func sets(c *Config, token func() string) setlock.Options {
 	return setlock.Options{Fence: c.Fence, Token: token}
+}
+
+func shares(c *Config, token func() string) rwlock.Options {
+	return rwlock.Options{Fence: c.Fence, Token: token}
 }
 
 func tokens(c *Config, token func() string) txlock.Options {

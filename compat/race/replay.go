@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // Replay runs the choices, step by step, on a live server, and tells what
@@ -138,26 +140,36 @@ func (s *story) tell(d *deed) {
 func (s *story) server() Server {
 	w := s.w
 	out := Server{TTL: -1, Storage: s.store}
+	votes := map[int]string{}
 	for _, e := range w.s.Snapshot().Entries(w.s) {
 		ttl := int64(-1)
 		if !e.Expires.IsZero() {
 			ttl = max(0, millis(e.Expires)-w.now)
 		}
+		n := serverOf(e.Key)
 		switch {
+		case n > 0 && e.Key == keyOn(w.c.Key, n):
+			votes[n] = decode(e.Value)
+		case n > 0 && e.Key == nth(n)+downKey:
+			votes[n] = "gone"
 		case e.DB == 0 && e.Key == w.c.Key:
-			out.Raw, out.Value, out.TTL, out.Dead = e.Value, decode(e.Value), ttl, e.Unreaped
-			if e.Type != "string" {
-				out.Value = e.Type
-			}
+			out.Raw, out.Value, out.TTL, out.Dead = e.Value, contents(e), ttl, e.Unreaped
 		case e.Key == fenceKey(w.c.Key):
 			fmt.Sscan(e.Value, &out.Fence) //nolint:errcheck
 		default:
-			other := decode(e.Key) + " = " + decode(e.Value)
+			other := beside(decode(e.Key), w.c.Key) + " = " + contents(e)
 			if ttl >= 0 {
 				other += " ttl " + seconds(ttl)
 			}
 			out.Others = append(out.Others, other)
 		}
+	}
+	if len(votes) > 0 {
+		list := make([]string, serverCount)
+		for i := range list {
+			list[i] = orString(votes[i+1], "-")
+		}
+		out.Value = strings.Join(list, " ")
 	}
 	switch g := w.ghost.writer; {
 	case g == somebody:
@@ -177,6 +189,26 @@ func (s *story) server() Server {
 		}
 	}
 	return out
+}
+
+// contents is what a key holds, readable: of a sorted set each member with its
+// score, where that is a time.
+func contents(e oldredis.Entry) string {
+	switch e.Type {
+	case "string":
+		return decode(e.Value)
+	case "zset":
+		var list []string
+		for i := 0; i+1 < len(e.Elements); i += 2 {
+			score := e.Elements[i+1]
+			if ms := stampOfScore(score); ms != 0 {
+				score = "t=" + seconds(ms)
+			}
+			list = append(list, decode(e.Elements[i])+" "+score)
+		}
+		return strings.Join(list, ", ")
+	}
+	return e.Type
 }
 
 // beliefs are what the clients think after a deed.

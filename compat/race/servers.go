@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -106,24 +106,20 @@ type views struct {
 	server int
 }
 
+// GetContext finds out whether the server is gone where no engine does.
 func (v views) GetContext(context.Context) (redis.Conn, error) {
 	if v.lent != nil {
+		if gone, _ := redis.Bool(v.lent.Do("EXISTS", nth(v.server)+downKey)); gone {
+			return nil, errNoAnswer
+		}
 		return &view{Conn: v.lent, server: v.server, key: v.a.c.Key, lent: true}, nil
 	}
 	return &view{Conn: &wire{a: v.a}, server: v.server, key: v.a.c.Key}, nil
 }
 
-var errGone = fmt.Errorf("race: the server is gone: %w", io.ErrUnexpectedEOF)
-
-// alive finds out whether the server is gone, where no engine does.
-func (v *view) alive() error {
-	if v.lent && v.err == nil {
-		if gone, _ := redis.Bool(v.Conn.Do("EXISTS", nth(v.server)+downKey)); gone {
-			v.err = errGone
-		}
-	}
-	return v.Err()
-}
+// errNoAnswer is what a client knows of a server that is gone, and of a message
+// to one of several that was lost: its patience with it was over.
+var errNoAnswer = fmt.Errorf("race: no answer: %w", os.ErrDeadlineExceeded)
 
 func (v *view) Err() error { return errors.Join(v.err, v.Conn.Err()) }
 
@@ -154,7 +150,7 @@ func (v *view) Send(cmd string, args ...any) error {
 }
 
 func (v *view) Do(cmd string, args ...any) (any, error) {
-	if err := v.alive(); err != nil {
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	return v.Conn.Do(cmd, v.on(args)...)

@@ -67,10 +67,14 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 		if verb == Sever && !n.first || verb == Cut && n.first && ran == 0 {
 			return t, b, false
 		}
-		if verb != Sever && !x.c.Split && !u.sendTo(i, verb, ran) {
-			return t, b, false
+		broken := false
+		if verb != Sever && !x.c.Split {
+			var can bool
+			if broken, can = u.sendTo(i, verb, ran); !can {
+				return t, b, false
+			}
 		}
-		if n := u.node(i); n.kind == sends {
+		if n := u.node(i); n.kind == sends && !broken {
 			if verb == Drop && !n.last || verb == Cut && n.first {
 				return t, b, false
 			}
@@ -100,18 +104,19 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 }
 
 // sendTo runs the commands of a write up to where the verb wants it: the last
-// one, or the one before which it is cut. It reports false if there is no such.
-func (u *turn) sendTo(i int, verb Verb, ran int) bool {
+// one, or the one before which it is cut. It reports can if there is one, or if
+// the connection was broken before it.
+func (u *turn) sendTo(i int, verb Verb, ran int) (broken, can bool) {
 	for n := 0; ; n++ {
 		at := u.node(i)
 		if n > 0 && (at.kind != sends || at.first) {
-			return verb != Cut && verb != Drop // the server has closed the connection
+			return true, verb != Cut && verb != Drop // the server has closed it, or is gone
 		}
 		if verb == Cut && n == ran || verb != Cut && at.last {
-			return true
+			return false, true
 		}
 		if verb == Cut && at.last {
-			return false
+			return false, false
 		}
 		u.send(i, Step)
 		u.x.words++
@@ -178,6 +183,9 @@ func (u *turn) execute(i int) (reply uint32) {
 		conn = newConn
 	}
 	was, now := u.t.content, u.t.now
+	if r.server > 0 && x.trans.contents[was].down&(1<<r.server) != 0 {
+		return inputLost // nobody is there
+	}
 	id, done := x.trans.do(was, now, req, r, conn)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {

@@ -13,11 +13,13 @@ func (s *story) note(d *deed) string {
 	case Reap:
 		return "reaps what has expired"
 	case Restart:
-		return "restarts empty"
+		return s.which(d) + "restarts empty"
 	case Failover:
 		return "a replica takes over"
 	case Evict:
-		return "evicts the key"
+		return s.which(d) + "evicts the key"
+	case Down:
+		return s.which(d) + "is gone"
 	case Jump:
 		return "its clock is set by " + signed(d.choice.By)
 	case Stale:
@@ -44,6 +46,14 @@ func (s *story) note(d *deed) string {
 	return ""
 }
 
+// which is the server that does it, if there are several.
+func (s *story) which(d *deed) string {
+	if d.choice.Server == 0 {
+		return ""
+	}
+	return nth(d.choice.Server) + " "
+}
+
 func (s *story) fenceText(d *deed) string {
 	if !s.w.c.Fence {
 		return ""
@@ -61,7 +71,12 @@ func (s *story) why(d *deed) string {
 	case Reap:
 		return "The server gets round to removing what has expired."
 	case Restart:
+		if d.choice.Server > 0 {
+			return "It had saved nothing: every key of its is gone."
+		}
 		return "The server had saved nothing: every key is gone, and every connection is cut."
+	case Down:
+		return "It answers nobody any more."
 	case Failover:
 		return "The master is gone before its last write has reached the replica: that write never was, and every connection is cut."
 	case Evict:
@@ -226,7 +241,15 @@ var commandReasons = map[reasonKey]string{
 	{releasing, "GET", ""}:           "it looks whether the key is still its own",
 	{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
 	{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
-	{releasing, "EVAL", ""}:          "it removes the key if it is its own",
+	{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
+	{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
+	{extending, "EVAL", ""}:          "the server runs the script: it moves the end if the key is its own",
+	{extending, "EVALSHA", ""}:       "it moves the end if the key is its own: a script compares and does it in one",
+	{acquiring, "EVAL", ""}:          "the server runs the script: it makes the key with its end, if there is none",
+	{acquiring, "EVALSHA", ""}:       "a script makes the key with its end, if there is none",
+	{acquiring, "MULTI", "SET"}:      "it makes the key with its end, if there is none, and draws a fence",
+	{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it moves the end",
+	{extending, "PEXPIRE", ""}:       "it takes the key for its own, and moves the end",
 	{anyPhase, "UNWATCH", ""}:        "it no longer needs to know",
 	{anyPhase, "MULTI", ""}:          "it begins a transaction",
 	{anyPhase, "WATCH", ""}:          "it asks to be told if anybody touches the key from here on",

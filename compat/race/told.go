@@ -3,6 +3,7 @@ package race
 import (
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -56,11 +57,12 @@ func kindOf(err error) (kinds uint64) {
 		return 0
 	}
 	for n, e := range [...]error{compat.ErrForeign, compat.ErrHeld, compat.ErrLost, compat.ErrUnsafeServer, compat.ErrInvalid,
-		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF} {
+		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded} {
 		kinds |= truth(errors.Is(err, e)) << n
 	}
 	var e redis.Error
-	return kinds | truth(errors.As(err, &e))<<9 | 1<<10
+	_, settled := compat.Settled(err)
+	return kinds | truth(errors.As(err, &e))<<10 | truth(settled)<<11 | 1<<12
 }
 
 // told is the algorithm as the explored Locker sees it: without its Check, which

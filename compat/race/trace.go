@@ -70,7 +70,7 @@ type Event struct {
 
 // A Server is what is true.
 type Server struct {
-	Value   string   `json:"value"`             // decoded: "t=10s", "«C1»"; "" if there is no key
+	Value   string   `json:"value"`             // decoded: "t=10s", "«C1»"; "" if there is no key; of several servers "«C1» - gone"
 	Raw     string   `json:"raw,omitempty"`     // the bytes
 	TTL     int64    `json:"ttl_ms"`            // -1: none
 	Dead    bool     `json:"dead,omitempty"`    // expired and not reaped yet

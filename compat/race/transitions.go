@@ -174,9 +174,6 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 
 func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed {
 	t.ran++
-	if r.server > 0 && t.contents[n].down&(1<<r.server) != 0 {
-		return executed{content: n, reply: inputLost}
-	}
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})

@@ -86,6 +86,9 @@ func (w *wire) deliver(write [][]string) ([]any, error) {
 		got := w.a.request(r)
 		if got.lost {
 			w.err = io.ErrUnexpectedEOF
+			if r.server > 0 {
+				w.err = errNoAnswer
+			}
 			return nil, w.err
 		}
 		replies = append(replies, got.replies...)

@@ -64,8 +64,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// canonical are the races of races.md, section 6, and one more that came with
-// the documentation's lost character.
+// canonical are the races of races.md, section 6, one more that came with the
+// documentation's lost character, and those of the locks of issue 4.
 const canonical = `
 	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
 	getset/stale-getset-sets-back getset/same-stamp getset/equal-or-past getset/old-stamp-new-lock any/lease-counted-from-reply
@@ -76,16 +76,19 @@ const canonical = `
 	tx/contender-aborts-release tx/stale-watch-in-pool tx/half-queued any/lost-reply-to-release any/release-of-unknown getset/float-stamp
 	any/failover any/restart-forgets any/evicted any/read-from-replica
 	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
-	getset/equal-only`
+	getset/equal-only
+	set/compare-then-del rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del
+	redlock/restart-forgets`
 
-// course is the order of teaching of races.md, section 8, and the two starred
-// races that it leaves out.
+// course is the order of teaching of races.md, section 8, the two starred races
+// that it leaves out, and one race of each of the newer locks.
 const course = `
 	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
 	getset/paused-release tx/crash-before-expire tx/ttl-repair any/release-after-expiry tx/watch-without-multi
 	tx/watch-lost-on-reconnect any/lost-reply any/lease-counted-from-reply any/renew-after-loss any/paused-holder
 	any/failover old/setnx-on-volatile compat/token-read-as-expired
-	getset/stale-getset-sets-back tx/ttl-repair-revives`
+	getset/stale-getset-sets-back tx/ttl-repair-revives
+	set/compare-then-del rw/mutex-outrun redlock/restart-forgets`
 
 func TestComplete(t *testing.T) {
 	var names, taught []string
@@ -224,7 +227,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q %t, want %q", name, s.Name, ok, want)
 		}
 	}
-	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat"}) {
+	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat", "set", "rw", "redlock"}) {
 		t.Errorf("groups %v", g)
 	}
 }

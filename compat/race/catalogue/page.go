@@ -228,7 +228,7 @@ func Index() string {
 	p("**exclusion**: at no moment do two clients hold the lock by their own clocks. **effect**: what the lock protects accepts no write of a")
 	p("superseded holder. **honesty**: nothing that reports success lied, and nobody changes another's lock. **progress**: when all are idle or")
 	p("dead, somebody can acquire in time. **report**: lost, held and unknown are said if and only if they are so.\n")
-	p("## The course\n\nEach race adds one idea. The last two are for those who want to know it all.\n")
+	p("## The course\n\nEach race adds one idea. The last ones are of newer locks.\n")
 	p("|  | race | objective | breaks |\n|--:|---|---|---|")
 	for _, s := range catalogue() {
 		if s.Star > 0 {

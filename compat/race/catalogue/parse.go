@@ -58,7 +58,8 @@ import (
 // The words of a schedule are those of race.ParseWords: C1 is its next command, C1-
 // loses the reply, C1.sever the request, C1.stale has a replica answer; +9s lets time
 // pass, +9s~ without anything expired being removed; redis.restart, redis.failover,
-// redis.evict and redis.clock+2000s are what happens to the server.
+// redis.evict and redis.clock+2000s are what happens to the server, S2.restart, S2.evict
+// and S2.down to one of several.
 //
 // A # after white space begins a comment. A file of a user's own needs the
 // algorithm and the schedule; all the rest may be left out.
@@ -116,7 +117,8 @@ func (p *parser) line(line string, n int) error {
 
 // isWord reports whether a line that begins so is part of a schedule.
 func isWord(w string) bool {
-	return w[0] == 'C' && len(w) > 1 && w[1] >= '1' && w[1] <= '9' || w[0] == '+' || slices.Contains([]string{"redis", "time", "network"}, w)
+	return w[0] == 'C' && len(w) > 1 && w[1] >= '1' && w[1] <= '9' || w[0] == '+' || slices.Contains([]string{"redis", "time", "network"}, w) ||
+		w[0] == 'S' && len(w) > 2 && w[1] >= '1' && w[1] <= '9' && w[2] == '.'
 }
 
 // comment reads the lines at the top, which are the page's: name and title,

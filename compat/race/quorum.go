@@ -1,0 +1,105 @@
+package race
+
+import (
+	"context"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+)
+
+// overServers is redlock over three servers, each with setlock.Lua, made an
+// Algorithm so that it can be explored: the shipping Quorum, asking one server
+// after the other. Each client begins with another one, so that votes can split.
+// Real ones ask all at once, and their requests arrive in orders that are not
+// explored here: one client's request to its second server before that to its first.
+//
+// A Quorum is made for each step. What it keeps from one to the next concerns
+// values that an extension changes, and setlock's don't.
+type overServers struct {
+	a     *agent
+	token func() string
+}
+
+// A steady backend is told the time at which the quorum began. Of the parts that
+// it acquires only the whole's end counts: one reading of the clock less between any
+// two servers.
+type steady struct {
+	compat.Backend
+	now time.Time
+}
+
+func (s *steady) Acquire(ctx context.Context, _ func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return s.Backend.Acquire(ctx, stopped(s.now), key, ttl)
+}
+
+func (s *steady) Release(ctx context.Context, _ func() time.Time, l compat.Lease) error {
+	return s.Backend.Release(ctx, stopped(s.now), l)
+}
+
+func (s *steady) Inspect(ctx context.Context, _ func() time.Time, key string) (compat.State, error) {
+	return s.Backend.Inspect(ctx, stopped(s.now), key)
+}
+
+// quorum is over connections of the client's own, which break one by one; or,
+// where no engine runs, over the one that was handed in.
+func (o overServers) quorum(c redis.Conn, now time.Time) *redlock.Quorum {
+	if o.a.ask != nil {
+		c = nil
+	}
+	var token string
+	lua := setlock.Lua{Options: setlock.Options{Token: func() string {
+		if token == "" {
+			token = o.token()
+		}
+		return token
+	}}}
+	var servers []compat.Backend
+	for n := range serverCount {
+		one := compat.NewBackend(views{a: o.a, lent: c, server: n + 1}, unchecked{lua})
+		servers = append(servers, &steady{one, now})
+	}
+	return redlock.New(servers, redlock.Options{Sequential: true, First: o.a.id % serverCount})
+}
+
+// clock is the client's own: time may pass while the servers answer. What is read
+// off it after the last answer tells whether the lease lasts still, as the Locker's
+// reading does after the answer of one server.
+func (o overServers) clock(now time.Time) func() time.Time {
+	a := o.a
+	if a.ask == nil {
+		return stopped(now)
+	}
+	return func() time.Time {
+		was := a.got
+		a.got = true
+		defer func() { a.got = was }()
+		return a.now()
+	}
+}
+
+// stopped is a clock that stands still.
+func stopped(now time.Time) func() time.Time { return func() time.Time { return now } }
+
+func (o overServers) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return o.quorum(c, now).Acquire(context.Background(), o.clock(now), key, ttl)
+}
+
+func (o overServers) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return o.quorum(c, now).Extend(context.Background(), o.clock(now), l, ttl)
+}
+
+// Release looks at the time only to tell what a lost reply meant: it is read
+// once.
+func (o overServers) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	return o.quorum(c, now).Release(context.Background(), stopped(now), l)
+}
+
+func (o overServers) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	return o.quorum(c, now).Inspect(context.Background(), stopped(now), key)
+}
+
+// Check asks one server: the others are the same.
+func (o overServers) Check(c redis.Conn, key string) error { return setlock.Lua{}.Check(c, key) }

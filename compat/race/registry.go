@@ -114,6 +114,10 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Script{Options: sets(c, token)}
 		}},
+	"set:redis-py": {says: "SET NX PX, given back in a script, and extended by adding to what is left",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return setlock.Added{Options: sets(c, token)}
+		}},
 	"redlock": {says: "a majority of three servers, each with set:lua; asked in turn, each client beginning with another",
 		form: quorum, apart: true, nofence: true},
 	"rw:read": {says: "a reader, beside others; neither starves", form: members, shared: true,

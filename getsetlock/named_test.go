@@ -57,7 +57,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		{"redis-mutex-3", "Redis::Mutex:k", "1330862410.5"},
 		{"redis-objects-1.3", "k", "1330862411.5"},
 		{"retools-0.3", "k", "1330862411.5"},
-		{"redset", "k", "1330862411.5"},
+		{"redset", "k", "1330862410.5"},
 		{"chris-lamb", "k", "1330862411.5"},
 		{"ohm-0.1", "k:_lock", "1330862410.5"},
 		{"redis-semaphore", "SEMAPHORE:k:release_locks", "1330862410.5"},

@@ -61,7 +61,7 @@ var formats = []Format{
 	{
 		Name: "node-resque", Kind: Seconds, About: "node-resque's QueueLock and JobLock: a takeover is a plain SET, so two can win it",
 		Examples: []string{integer}, KeyName: "resque:lock:NAME",
-		Stamp: seconds, Plus: one, Win: WinAlways, Release: ReleaseBare,
+		Stamp: seconds, Plus: one, Win: WinAlways, Release: ReleaseBare, TTL: TTLSeconds,
 	},
 	{
 		Name: "celery-once-1", Kind: Seconds, About: "celery-once before 2: GET, then SETEX, so two can win a free key",
@@ -102,12 +102,12 @@ var formats = []Format{
 	{
 		Name: "retools-0.3", Kind: FloatSeconds, About: "retools 0.1 to 0.3",
 		Examples: []string{fraction}, KeyName: raw,
-		Stamp: floats, Plus: one, Win: WinEqual, Release: ReleaseLive,
+		Stamp: floats, Plus: one, Win: WinEqual, Release: ReleaseLive, TTL: TTLSeconds,
 	},
 	{
 		Name: "redset", Kind: FloatSeconds, About: "redset; it waits a hundredth of a second longer than the value says",
 		Examples: []string{fraction}, KeyName: raw,
-		Stamp: floats, Plus: one, Grace: 10 * time.Millisecond, Win: WinEqual, Release: ReleaseBare,
+		Stamp: floats, Grace: 10 * time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
 	{
 		Name: "chris-lamb", Kind: FloatSeconds, About: "the snippet by Chris Lamb that many Python programs carry",

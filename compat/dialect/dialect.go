@@ -101,7 +101,8 @@ type Format struct {
 	Grace     time.Duration // gone by only so much later
 	Win       Win
 
-	// Of the K kinds: the owner that is written, and what ends the key.
+	// Of the K kinds: the owner that is written, and what ends the key. A few of the
+	// T kinds have a TTL beside their time.
 	Token  Token
 	TTL    TTL
 	Repair bool // whoever finds no TTL on the key sets one

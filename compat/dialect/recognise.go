@@ -130,13 +130,29 @@ func writers(g grammar, key string) []string {
 	return all
 }
 
+// withTTL are those of the formats of these names that put a TTL on their keys.
+func withTTL(names []string) []Format {
+	var list []Format
+	for _, f := range formats {
+		if f.TTL != TTLNone && slices.Contains(names, f.Name) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 func (f *Finding) judgeTime(ttl time.Duration, now time.Time) {
 	f.Clock, f.Status = "clients", Alive
 	if f.Until.Before(now) {
 		f.Status = Dead
 	}
 	left := f.Until.Sub(now)
-	if ttl >= 0 && ttl < left-time.Second {
+	if own := withTTL(f.Formats); ttl >= 0 && len(own) > 0 && left-ttl > -time.Second && left-ttl < 2*time.Second {
+		f.Formats = nil // a TTL as long as the lease, but for the "+1" and what is rounded: theirs
+		for _, format := range own {
+			f.Formats = append(f.Formats, format.Name)
+		}
+	} else if ttl >= 0 && ttl < left-time.Second {
 		f.wrong("the key has a TTL, of %v, that ends the lock before its deadline: somebody repaired it as if it were a token", ttl)
 	} else if ttl >= 0 {
 		f.wrong("the key has a TTL, of %v, which the clients of times take away again", ttl)

@@ -22,6 +22,10 @@ func TestRecognise(t *testing.T) {
 		{"report", "1795238709", none, []string{"T-s dead"}},
 		{"report", "1795238718", 5 * time.Second, []string{"T-s alive | ends the lock before"}},
 		{"report", "1795238718", time.Minute, []string{"T-s alive | take away again"}},
+		{"resque:lock:report", "1795238718", 7 * time.Second, []string{"T-s alive"}}, // node-resque's own
+		{"lock.report", "1795238718", 7 * time.Second, []string{"T-s alive | take away again"}},
+		{"report", "1795238718.94", 7*time.Second + 900*time.Millisecond, []string{"T-f alive"}}, // retools' own
+		{"report", "1795238718.94", 6 * time.Second, []string{"T-f alive | ends the lock before"}},
 		{"report", "2147483649", none, []string{"T-s alive | in 2038"}},
 		{"report", "1310551200.0", none, []string{"T-f dead | was in 2011"}},
 		{"report", "1795238718.94", none, []string{"T-f alive"}},

@@ -35,22 +35,7 @@ return KEYS[2] and redis.call('INCR', KEYS[2]) or 0
 
 // Extend moves the end of the key, if it is still ours, by ttl.
 func (k Added) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	ms, err := compat.WholeMillis(ttl)
-	if err != nil {
-		return l, err
-	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	drawn, err := redis.Int64(extendBy.Do(c, append(k.keys(l), l.Value, ms)...))
-	if err != nil {
-		return l, lost(l, err)
-	}
-	if k.draws(l) {
-		l.Fence = drawn
-	}
-	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return k.extend(c, now, l, ttl, extendBy)
 }
 
 // Release is Lua's.

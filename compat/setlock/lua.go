@@ -58,6 +58,12 @@ func (o Options) keys(l compat.Lease) []any {
 
 // Extend sets the end of a lease that is still ours to now+ttl.
 func (k Lua) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return k.extend(c, now, l, ttl, extend)
+}
+
+// extend extends by a script that gets the key, the fence if a number is to be
+// drawn, the token and the milliseconds.
+func (o Options) extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration, by *redis.Script) (compat.Lease, error) {
 	ms, err := compat.WholeMillis(ttl)
 	if err != nil {
 		return l, err
@@ -65,11 +71,11 @@ func (k Lua) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Durati
 	if !now.Before(l.Until) {
 		return l, compat.ErrLost
 	}
-	drawn, err := redis.Int64(extend.Do(c, append(k.keys(l), l.Value, ms)...))
+	drawn, err := redis.Int64(by.Do(c, append(o.keys(l), l.Value, ms)...))
 	if err != nil {
 		return l, lost(l, err)
 	}
-	if k.draws(l) {
+	if o.draws(l) {
 		l.Fence = drawn
 	}
 	l.Until = compat.Until(now, ttl)

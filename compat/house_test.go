@@ -16,7 +16,7 @@ import (
 // goroutine, channel or context stands in them, so that the engine alone waits
 // and the explorer can run them as they ship.
 func TestAlgorithmsAreTold(t *testing.T) {
-	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock"} {
+	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock", "bridge"} {
 		for _, f := range parse(t, dir) {
 			ast.Inspect(f.file, func(n ast.Node) bool {
 				switch n := n.(type) {

@@ -22,7 +22,7 @@ type Classic struct{ Options }
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
 // lease gets shorter, and fewer leases of others look expired.
 func (g Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, err := g.lease(key, now, ttl)
+	l, err := g.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -38,7 +38,7 @@ func (g Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 		if err != nil {
 			return l, compat.Foreign(key, err)
 		}
-		if !g.Dialect.dead(held, now) {
+		if !g.Dialect.Dead(held, now) {
 			return l, g.held(key, held)
 		}
 		return g.takeover(c, now, l, held)
@@ -56,7 +56,7 @@ func (g Classic) takeover(c redis.Conn, now time.Time, l compat.Lease, held stri
 	if err != nil && !errors.Is(err, redis.ErrNil) {
 		return asked, err
 	}
-	if err == nil && (!g.Dialect.dead(old, now) || g.Dialect.Equal && old != held) {
+	if err == nil && (!g.Dialect.Dead(old, now) || g.Dialect.Equal && old != held) {
 		return asked, g.held(l.Key, old) // another was faster; it will find our time (getset/loser-overwrites)
 	}
 	l.How = compat.TakenOver
@@ -81,7 +81,7 @@ func (g Classic) getset(c redis.Conn, l *compat.Lease) (string, error) {
 // trips. The GET keeps a client that has lost its lease, to another whose clock
 // is fast, from writing over it.
 func (g Classic) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, err := g.lease(l.Key, now, ttl)
+	next, err := g.Lease(l.Key, now, ttl)
 	if err != nil {
 		return l, err
 	}

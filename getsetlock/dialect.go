@@ -152,8 +152,9 @@ func (d Dialect) past(until, now time.Time) bool {
 	return until.Before(now)
 }
 
-// dead reports whether value is a time of this dialect that has gone by.
-func (d Dialect) dead(value string, now time.Time) bool {
+// Dead reports whether value is a time of this dialect that has gone by at now,
+// as the dialect's clients compare, Margin and all.
+func (d Dialect) Dead(value string, now time.Time) bool {
 	until, ok := d.Parse(value)
 	return ok && d.orFloat().past(until, now)
 }

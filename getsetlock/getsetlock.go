@@ -52,8 +52,10 @@ type Options struct {
 	Nonce func() string
 }
 
-// lease is what we write and believe when we ask for ttl at now.
-func (o Options) lease(key string, now time.Time, ttl time.Duration) (compat.Lease, error) {
+// Lease is what we write and believe when we ask for ttl at now, for locks that
+// are made of this one. It sends nothing. The error is ErrInvalid if ttl is
+// shorter than what the dialect counts in.
+func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lease, error) {
 	d := o.Dialect.orFloat()
 	if ttl < d.unit() {
 		return compat.Lease{Key: key}, fmt.Errorf("%w: a ttl of %v is shorter than the %v that %s count in",

@@ -21,7 +21,7 @@ type Guarded struct{ Options }
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
 // lease gets shorter, and fewer leases of others look expired.
 func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, err := g.lease(key, now, ttl)
+	l, err := g.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -38,7 +38,7 @@ func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 			compat.Unwatch(c)
 			continue // released since the SETNX: ask again, once (getset/vanished-key)
 		}
-		if !g.Dialect.dead(held, now) {
+		if !g.Dialect.Dead(held, now) {
 			compat.Unwatch(c)
 			return l, g.held(key, held)
 		}
@@ -68,7 +68,7 @@ func (g Guarded) takeover(c redis.Conn, l compat.Lease) (compat.Lease, error) {
 
 // Extend moves the end of a lease that is still ours to now+ttl.
 func (g Guarded) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, err := g.lease(l.Key, now, ttl)
+	next, err := g.Lease(l.Key, now, ttl)
 	if err != nil {
 		return l, err
 	}

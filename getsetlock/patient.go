@@ -40,7 +40,7 @@ type Patient struct {
 
 // Acquire makes one attempt to hold key until now+ttl, and takes nothing over.
 func (p Patient) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, err := p.lease(key, now, ttl)
+	l, err := p.Options.Lease(key, now, ttl)
 	if err == nil && ttl > p.Lease {
 		err = fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v: others would take it over too soon", compat.ErrInvalid, ttl, p.Lease)
 	}

@@ -153,7 +153,7 @@ func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l compat.L
 // dead reports whether the pair is whole, and its deadline has gone by.
 func (t TwoKeys) dead(held pair, now time.Time) bool {
 	until, _ := redis.String(held.deadline, nil)
-	return held.owner != nil && held.deadline != nil && t.deadline().dead(until, now)
+	return held.owner != nil && held.deadline != nil && t.deadline().Dead(until, now)
 }
 
 func (t TwoKeys) held(key string, held pair) error {

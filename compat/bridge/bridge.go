@@ -1,0 +1,87 @@
+// Package bridge has the locks that two fleets of clients honour at once, and
+// the plans by which a fleet moves from an old lock to a newer one while it
+// runs, without a moment of two holders.
+//
+// A fleet is rolled over one client after another, so that for a while two kinds
+// of lock are taken on the same keys. Where those can't be mixed, both can be
+// mixed with a third, the bridge, and the fleet goes over it in two steps: to
+// the bridge, all of it, and then on.
+//
+//	OneKey     a time of the old fleet's dialect, on a key that has a TTL:
+//	           clients of times read the one, clients of tokens only see that
+//	           there is a key, and the server ends it
+//	TwoNames   the old name and the new one, each in its fleet's format, taken
+//	           and given back in one transaction
+//	(none)     fleets of tokens need no bridge: whoever makes the key with SETNX,
+//	           SET NX or under WATCH, and reads no others' values, excludes the rest.
+//	           redis-py's and setlock's locks are the same bytes
+//
+// A bridge keeps two fleets apart from itself, not from each other: while old
+// clients are left no new one may start. NewPlan says in which order, why no
+// step can be left out, and when a step is done:
+//
+//	p, err := bridge.NewPlan("redis-py-2.9", "set")
+//
+// What a bridge promises is what the guarded lock of the old fleet's dialect
+// promises (getsetlock.Guarded): it takes over and gives back under WATCH. What
+// the old clients do to each other by themselves, bare DELs and lost
+// GETSETs, they can do to the bridge as well for as long as they are there. Redis 2.2
+// and later: before it no client of tokens is safe either.
+package bridge
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// ErrDrain means that no lock is safe beside the old fleet's: stop all of its clients,
+// wait for a lease, start the new ones. The error that wraps it says why.
+var ErrDrain = errors.New("setnxlock: no bridge: stop the old clients, wait for a lease, start the new ones")
+
+// Named returns the bridge between the fleet of a client in the field
+// ("redis-py-2.9", "jedis-lock", …) and clients of tokens on the same key. What
+// it writes is what getsetlock.Named's locks write; where those are fractions,
+// with a nonce of our own behind them.
+//
+// The error is ErrDrain if no lock is safe beside these clients; ErrInvalid if
+// they need no bridge or another one (TwoNames), or nobody has that name.
+func Named(name string) (OneKey, error) {
+	f, err := dialect.Lookup(name)
+	if err != nil {
+		return OneKey{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+	}
+	if why := lawless(f); why != "" {
+		return OneKey{}, fmt.Errorf("%w: %s %s", ErrDrain, f.Name, why)
+	}
+	if f.Kind.Timed() {
+		d, err := timeOf(f)
+		return OneKey{Options: getsetlock.Options{Dialect: d}}, err
+	}
+	if f.Kind == dialect.TwoKeys {
+		return OneKey{}, fmt.Errorf("%w: %s has its time on a second key: use bridge.TwoNames", compat.ErrInvalid, f.Name)
+	}
+	return OneKey{}, fmt.Errorf("%w: %s writes tokens, as txlock and setlock do: it needs no bridge", compat.ErrInvalid, f.Name)
+}
+
+// timeOf is how f's clients write times, each of ours its own if they read as
+// many digits as there are.
+func timeOf(f dialect.Format) (getsetlock.Dialect, error) {
+	d, err := getsetlock.Named(f.Name)
+	d.Nonce = d.Nonce || d.Float
+	return d, err
+}
+
+// lawless says why no lock is safe beside f's clients; "" if there is one.
+func lawless(f dialect.Format) string {
+	switch {
+	case f.Win != dialect.WinAlways:
+		return ""
+	case f.TTL == dialect.TTLAtomic:
+		return "looks whether the key is free and then sets it, whoever has taken it in between"
+	}
+	return "sets a key that it has read as dead, whoever has taken it over in between"
+}

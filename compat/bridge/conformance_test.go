@@ -1,0 +1,116 @@
+package bridge_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+// A crossing is a bridge, and the locks of the fleets on its two sides: ours, of
+// the dialect. They behave on the wire as those fleets do.
+type crossing struct {
+	name     string
+	bridge   func(s conformance.Server, fence bool) compat.Algorithm
+	old, new func(s conformance.Server) compat.Algorithm
+	oldKey   func(key string) string
+	vague    bool // two clients can write the same value
+}
+
+func millis(s conformance.Server) bool { return !s.Older("2.6") }
+
+func crossings(t testing.TB) []crossing {
+	newer := func(s conformance.Server) compat.Algorithm {
+		if s.SetNXPX {
+			return setlock.Watched{}
+		}
+		return txlock.Guarded{}
+	}
+	var list []crossing
+	for _, name := range []string{"redis-py-2.9", "redis-docs", "jedis-lock", "machinery", "PT-redis-lock", "jedis-lock-1.0.1", "ServiceStack-DistributedLock"} {
+		b, err := bridge.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := getsetlock.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, crossing{
+			name: name,
+			bridge: func(s conformance.Server, fence bool) compat.Algorithm {
+				b := b // one for each client
+				b.Fence, b.Millis = fence, millis(s)
+				return b
+			},
+			old: func(conformance.Server) compat.Algorithm {
+				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
+			},
+			new:   newer,
+			vague: !b.Dialect.Nonce,
+		})
+	}
+	two := func(old string, lock compat.Algorithm) crossing {
+		f := twoNames(old, "redis-py-3", nil).Old
+		key := f.Key
+		if f.Kind == dialect.TwoKeys {
+			key = nil
+		}
+		return crossing{
+			name: old + " by another name",
+			bridge: func(s conformance.Server, fence bool) compat.Algorithm {
+				return bridge.TwoNames{Old: f, New: format("redis-py-3"), Fence: fence, Millis: millis(s)}
+			},
+			old: func(conformance.Server) compat.Algorithm { return lock }, oldKey: key,
+			new: newer,
+		}
+	}
+	fleet, err := txlock.Named("redis-in-action")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(list,
+		two("redis-py-2.9", getsetlock.Guarded{}),
+		two("redis-in-action", fleet),
+		two("mlanett-redis-lock", getsetlock.TwoKeys{}))
+}
+
+var servers = []string{"oldredis-2.0", "oldredis-2.2.5", "oldredis-2.4", "oldredis-2.6", "oldredis-7.0", "real-redis-server"}
+
+// TestConformance runs the suite over each bridge.
+func TestConformance(t *testing.T) {
+	for _, s := range conformance.Servers(t) {
+		if !slices.Contains(servers, s.Name) && !strings.HasPrefix(s.Name, "at-") && s.Name != "oldredis-twemproxy" {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, x := range crossings(t) {
+				l := conformance.Algorithm{
+					Name: x.name, Ambiguous: x.vague,
+					New:  func(fence bool) compat.Algorithm { return x.bridge(s, fence) },
+					Safe: func(s conformance.Server) bool { return s.Transactions && !s.Older("2.2") },
+				}.On(s)
+				if two, ok := x.bridge(s, false).(bridge.TwoNames); ok {
+					l.Keys = func(prefix, key string) []string {
+						owner, deadline := dialect.Pair(prefix + key)
+						return []string{prefix + key, compat.FenceKey(prefix + key), owner, deadline, two.Old.Key(prefix + key)}
+					}
+				}
+				t.Run(x.name, func(t *testing.T) {
+					t.Parallel()
+					conformance.Run(t, l)
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package bridge_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+
+	_ "github.com/setnxlock/setnxlock/compat/race/catalogue" // getset:guarded/seconds and the clients in the field
+)
+
+func init() {
+	oneKey := func(d getsetlock.Dialect) func(func() string) compat.Algorithm {
+		return func(token func() string) compat.Algorithm {
+			return bridge.OneKey{Options: getsetlock.Options{Dialect: d, Nonce: token}}
+		}
+	}
+	for _, name := range []string{"redis-py-2.9", "redis-mutex", "npm-redis-lock-0.0", "jedis-lock-1.0.1", "lonely-job"} {
+		race.Register(race.Registration{Name: "bridge:" + name, Says: name, New: func(token func() string) compat.Algorithm {
+			b, err := bridge.Named(name)
+			if err != nil {
+				panic(err)
+			}
+			b.Nonce = token
+			return b
+		}})
+	}
+	for name, make := range map[string]func(token func() string) compat.Algorithm{
+		"bridge:float":   oneKey(getsetlock.Float),
+		"bridge:seconds": oneKey(getsetlock.Seconds),
+		"bridge:millis":  oneKey(getsetlock.Millis),
+		"bridge:moved": func(token func() string) compat.Algorithm {
+			return twoNames("redis-py-2.10", "redis-py-3", token)
+		},
+		"bridge:two-key": func(token func() string) compat.Algorithm {
+			return twoNames("mlanett-redis-lock", "redis-py-3", token)
+		},
+		"bridge:float-moved": func(token func() string) compat.Algorithm {
+			return twoNames("redis-py-2.9", "redis-py-3", token)
+		},
+		"moved": func(token func() string) compat.Algorithm {
+			return renamed{txlock.Guarded{Options: txlock.Options{Token: token}}}
+		},
+		"float-moved": func(token func() string) compat.Algorithm {
+			return renamed{getsetlock.Guarded{Options: getsetlock.Options{Nonce: token}}}
+		},
+		"two-key": func(token func() string) compat.Algorithm { return getsetlock.TwoKeys{Owner: token} },
+	} {
+		race.Register(race.Registration{Name: name, Says: name, New: make})
+	}
+}
+
+// twoNames is the bridge of two fleets, the old one of which puts "old:" before
+// its keys if they are raw.
+func twoNames(old, new string, token func() string) bridge.TwoNames {
+	b := bridge.TwoNames{Old: format(old), New: format(new), Token: token}
+	if b.Old.KeyName == "NAME" {
+		b.Old.KeyName = "old:NAME"
+	}
+	return b
+}
+
+func format(name string) dialect.Format {
+	f, err := dialect.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// renamed is a lock whose clients put "old:" before the key.
+type renamed struct{ compat.Algorithm }
+
+func (r renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := r.Algorithm.Acquire(c, now, "old:"+key, ttl)
+	l.Key = key
+	return l, err
+}
+
+func (r renamed) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	key := l.Key
+	l.Key = "old:" + key
+	next, err := r.Algorithm.Extend(c, now, l, ttl)
+	next.Key = key
+	return next, err
+}
+
+func (r renamed) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	l.Key = "old:" + l.Key
+	return r.Algorithm.Release(c, now, l)
+}
+
+func (r renamed) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	s, err := r.Algorithm.Inspect(c, now, "old:"+key)
+	s.Key = key
+	return s, err
+}
+
+// accidents are what goes wrong, one at a time. (With two attempts under each, and
+// three where nobody releases, nothing else breaks, in a minute and a half.)
+var accidents = []struct {
+	name string
+	set  func(*race.Config)
+}{
+	{"crash", func(c *race.Config) { c.Faults.Crash = true }},
+	{"lost reply", func(c *race.Config) { c.Faults.LostReplies = 1; c.Attempts = 1 }},
+	{"lost request", func(c *race.Config) { c.Faults.LostRequests = 1; c.Attempts = 1 }},
+	{"cut", func(c *race.Config) { c.Faults.Cuts = 1; c.Attempts = 1 }},
+	{"late", func(c *race.Config) { c.Faults.Late = 2; c.Attempts = 1 }},
+	{"unreaped", func(c *race.Config) { c.Faults.Unreaped = true }},
+	{"no release", func(c *race.Config) { c.Keep = true; c.Ticks = 6 }},
+	{"renewal", func(c *race.Config) { c.Extend = true; c.Attempts = 1; c.Faults.Crash = true }},
+	{"renewal, lost reply", func(c *race.Config) { c.Extend = true; c.Attempts = 1; c.Faults.LostReplies = 1 }},
+}
+
+// TestExplored: whatever goes wrong, and in whatever order, a bridge and a client of either
+// fleet exclude each other, a dead one's lock is free again in time, and nobody is
+// told what is not so.
+func TestExplored(t *testing.T) {
+	for _, m := range []struct {
+		mix, server string
+		all         bool // each accident; else clients die, and renew
+	}{
+		{"bridge:float", "2.4", false},
+		{"bridge:float+getset:guarded", "2.4", true},
+		{"bridge:float+tx:guarded", "2.2.5", false},
+		{"bridge:float+tx:classic", "2.4", false},
+		{"bridge:float+set:watch", "7.0", true},
+		{"bridge:seconds+getset:guarded/seconds", "2.4", false},
+		{"bridge:seconds+tx:guarded", "2.4", false},
+		{"bridge:millis+getset:guarded/millis", "2.4", false},
+		{"bridge:millis+set:watch", "2.6.12", false},
+		{"bridge:moved", "2.4", false},
+		{"bridge:moved+moved", "2.4", false},
+		{"bridge:moved+tx:guarded", "2.4", true},
+		{"bridge:two-key+two-key", "2.4", true},
+		{"bridge:two-key+set:watch", "7.0", false},
+		{"bridge:float-moved+float-moved", "2.4", false},
+		{"bridge:float-moved+set:watch", "7.0", false},
+	} {
+		for _, x := range accidents {
+			if x.name != "crash" && x.name != "renewal" && (!m.all || underRace) {
+				continue
+			}
+			t.Run(m.mix+"/"+x.name, func(t *testing.T) {
+				c := race.Config{Algorithm: m.mix, Server: m.server, Ticks: 4, Faults: race.Faults{Late: -1}}
+				switch {
+				case strings.Contains(m.mix, "moved"), strings.Contains(m.mix, "two-key"):
+					c.Invariants = []string{"exclusion", "progress"} // the others follow one key
+				case strings.Contains(m.mix, "guarded/"):
+					// Two clients that both stop for longer than a lease can write the
+					// same time: the first then gives back a lock that is as dead as
+					// its own (getset/same-stamp), or makes it as if it had come to life.
+					c.Invariants = []string{"exclusion", "honesty"}
+				}
+				x.set(&c)
+				if underRace {
+					c.Attempts = 1
+				}
+				race.Check(t, c)
+			})
+		}
+	}
+}
+
+// Beside the clients in the field the bridge holds as long as they stay within
+// their leases, alive or dead. Without it, and in their place, the new fleet's lock is
+// taken from its holder before any time has passed.
+func TestBesideClientsInTheField(t *testing.T) {
+	for _, m := range []struct{ old, bridge, new, server string }{
+		{"other/redis-py-2.9", "bridge:redis-py-2.9", "set:watch", "7.0"},
+		{"other/redis-mutex", "bridge:redis-mutex", "set:watch", "7.0"},
+		{"other/npm-redis-lock", "bridge:npm-redis-lock-0.0", "tx:guarded", "2.4"},
+		{"other/jedis-lock", "bridge:jedis-lock-1.0.1", "tx:guarded", "2.4"},
+		{"other/lonely-job", "bridge:lonely-job", "tx:guarded", "2.4"},
+	} {
+		within := race.Config{Server: m.server, Faults: race.Faults{Late: -1}, Invariants: []string{"exclusion"}}
+		dead := within
+		dead.Keep, dead.Ticks, dead.Faults.Crash, dead.Attempts = true, 3, true, 1
+		for _, c := range []race.Config{within, dead} {
+			for _, mix := range []string{m.old + "+" + m.bridge, m.bridge + "+" + m.new} {
+				c.Algorithm = mix
+				t.Run(mix, func(t *testing.T) { race.Check(t, c) })
+			}
+		}
+		within.Algorithm = m.old + "+" + m.new
+		t.Run(within.Algorithm, func(t *testing.T) {
+			r, err := race.Explore(context.Background(), within)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verdict != race.Violated {
+				t.Errorf("%v: then there is no need of a bridge", r)
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A half is one of the names under which TwoNames holds a lock: a token with a
+// TTL, a time with a TTL, or an owner and a time on two keys. keys[0] has what
+// is compared.
+type half struct {
+	dialect.Format
+	keys   []string
+	time   getsetlock.Dialect // of a time
+	millis bool
+}
+
+func newHalf(f dialect.Format, key string, millis bool) (half, error) {
+	h := half{Format: f, keys: []string{f.Key(key)}, millis: millis}
+	switch {
+	case f.Kind == dialect.TwoKeys:
+		owner, deadline := dialect.Pair(key)
+		h.keys = []string{owner, deadline}
+		h.time = getsetlock.Dialect{Name: f.Name, Unit: time.Second, Whole: true}
+	case f.Kind.Timed():
+		var err error
+		if h.time, err = timeOf(f); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// own reports whether what we write is ours alone.
+func (h half) own() bool { return !h.Kind.Timed() || h.time.Nonce }
+
+// value is what stands on keys[0] for an acquisition.
+func (h half) value(key string, now time.Time, ttl time.Duration, token string) string {
+	switch {
+	case h.Kind == dialect.TwoKeys:
+		return dialect.TokenHostPID.Write(key, now, token)
+	case h.Kind.Timed():
+		return h.time.Format(now.Add(ttl), digits(token))
+	}
+	return h.Token.Write(key, now, token)
+}
+
+// digits makes the twelve digits of a time's nonce of a token.
+func digits(token string) func() string {
+	return func() string {
+		const digits = 12
+		b := make([]byte, digits)
+		for i := range b {
+			b[i] = '0' + token[i%len(token)]%10
+		}
+		return string(b)
+	}
+}
+
+// write takes the name with value.
+func (h half) write(now time.Time, ttl time.Duration, value string) compat.Cmd {
+	switch {
+	case h.Kind == dialect.TwoKeys:
+		return compat.Cmd{"MSET", h.keys[0], value, h.keys[1], h.time.Format(now.Add(ttl), nil)}
+	case h.Kind.Timed():
+		until, _ := h.time.Parse(value)
+		return setex(h.millis, h.keys[0], value, until.Sub(now)) // as OneKey's
+	}
+	return setex(h.millis, h.keys[0], value, ttl)
+}
+
+// extend is what moves its end to now+ttl, and the value that it then has. What
+// makes a time new is made of the old one's last digits: its nonce.
+func (h half) extend(now time.Time, ttl time.Duration, value string) (string, compat.Cmd) {
+	switch {
+	case h.Kind == dialect.TwoKeys:
+		return value, compat.Cmd{"SET", h.keys[1], h.time.Format(now.Add(ttl), nil)}
+	case h.Kind.Timed():
+		value = h.value("", now, ttl, value[max(0, len(value)-12):])
+		return value, h.write(now, ttl, value)
+	case h.millis:
+		ms, _ := compat.WholeMillis(ttl)
+		return value, compat.Cmd{"PEXPIRE", h.keys[0], ms}
+	}
+	s, _ := compat.WholeSeconds(ttl)
+	return value, compat.Cmd{"EXPIRE", h.keys[0], s}
+}
+
+func (h half) gets() []compat.Cmd {
+	var cmds []compat.Cmd
+	for _, k := range h.keys {
+		cmds = append(cmds, compat.Cmd{"GET", k})
+	}
+	return cmds
+}
+
+// judge says of what was found whether the name can be taken: nothing is there,
+// or a time gone by, with its owner if there is one.
+func (h half) judge(found []any, now time.Time) (free, dead bool) {
+	there := 0
+	for _, v := range found {
+		if v != nil {
+			there++
+		}
+	}
+	if there == 0 {
+		return true, false
+	}
+	timed := h.Kind.Timed() || h.Kind == dialect.TwoKeys
+	return false, timed && there == len(found) && h.time.Dead(text(found[len(found)-1]), now)
+}
+
+// until is the time that was found; zero if there is none.
+func (h half) until(found []any) time.Time {
+	if !h.Kind.Timed() && h.Kind != dialect.TwoKeys {
+		return time.Time{}
+	}
+	until, _ := h.time.Parse(text(found[len(found)-1]))
+	return until
+}
+
+func (h half) ttlCommand() string {
+	if h.millis {
+		return "PTTL"
+	}
+	return "TTL"
+}
+
+// state is that of this name alone.
+func (h half) state(found []any, ttl any, now time.Time) (compat.State, error) {
+	s := compat.State{Key: h.keys[0], Value: text(found[0]), Status: compat.StatusFree, TTL: compat.NoTTL}
+	free, dead := h.judge(found, now)
+	if free {
+		return s, nil
+	}
+	unit := time.Second
+	if h.millis {
+		unit = time.Millisecond
+	}
+	var err error
+	s.TTL, err = compat.ReadTTL(ttl, unit)
+	s.Status, s.Format, s.Until = compat.StatusHeld, h.Name, h.until(found)
+	switch {
+	case dead:
+		s.Status, s.Clock = compat.StatusDead, "clients"
+	case !s.Until.IsZero():
+		s.Clock = "clients"
+	case s.TTL != compat.NoTTL:
+		s.Until, s.Clock = now.Add(s.TTL), "server"
+	case h.Kind.Timed() || h.Kind == dialect.TwoKeys:
+		s.Status = compat.StatusForeign
+	default:
+		s.Status = compat.StatusEndless
+	}
+	return s, err
+}
+
+// repair is txlock's.
+func (h half) repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(c, now, s, ttl)
+}

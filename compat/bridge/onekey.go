@@ -1,0 +1,190 @@
+package bridge
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// OneKey is the bridge between clients of times and clients of tokens that lock
+// one and the same key. It writes a time of the old fleet's dialect, and gives
+// the key a TTL that ends not before that time: old clients read when it ends,
+// new ones see that there is a key, and if we die both have it back. Two round
+// trips, one more to forget the WATCH of a refusal. Redis 2.2 and later.
+//
+//	WATCH key; GET key           nothing, or a time gone by: take it
+//	                             a time to come, a token, anything else: UNWATCH, held
+//	MULTI; SETEX key ttl T; EXEC nil: another was faster, and nothing was written
+//
+// An extension writes both anew, and a release deletes the key, under WATCH too.
+//
+// The published takeover, GETSET, would strip the TTL, and SETNX would leave the
+// key without one for a moment: a crash there keeps clients of tokens out for
+// ever (compat/ttl-vs-stamp). That is also why this bridge does not let both
+// fleets run at once: what an old client takes over has no TTL, and what a new one
+// holds it can't read, so that it throws or steals (compat/token-read-as-expired).
+//
+// Options are getsetlock's: Dialect is the old fleet's. Its clocks must agree, as
+// they had to before.
+type OneKey struct {
+	getsetlock.Options
+
+	// Millis counts TTLs in milliseconds (Redis 2.6 and later).
+	Millis bool
+}
+
+// Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
+// lease gets shorter, and fewer leases of others look expired.
+func (b OneKey) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := b.Lease(key, now, ttl)
+	if err != nil {
+		return l, err
+	}
+	held, exists, err := compat.Watch(c, key)
+	if err != nil {
+		return l, err
+	}
+	if exists && !b.Dialect.Dead(held, now) {
+		compat.Unwatch(c)
+		until, _ := b.Dialect.Parse(held)
+		return l, &compat.HeldError{Key: key, Value: held, Until: until}
+	}
+	if exists {
+		l.How = compat.TakenOver
+	}
+	replies, err := compat.Exec(c, b.write(l, now)...)
+	switch {
+	case err != nil:
+		return l, err
+	case replies == nil:
+		return l, &compat.HeldError{Key: key}
+	case b.Fence:
+		l.Fence = replies[1].(int64)
+	}
+	return l, nil
+}
+
+// write makes the key what l says, with a TTL that ends not before the time on
+// it: one that ended sooner would free the key under a holder in whose time the
+// others still believe.
+func (b OneKey) write(l compat.Lease, now time.Time) []compat.Cmd {
+	until, _ := b.Dialect.Parse(l.Value)
+	cmds := []compat.Cmd{setex(b.Millis, l.Key, l.Value, until.Sub(now))}
+	if b.Fence && l.Fence == 0 {
+		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+	}
+	return cmds
+}
+
+// setex makes key with a TTL of ttl, rounded up, a second at least where the
+// server counts in seconds.
+func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
+	if millis {
+		ms, _ := compat.WholeMillis(max(ttl, time.Millisecond))
+		return compat.Cmd{"PSETEX", key, ms, value}
+	}
+	s, _ := compat.WholeSeconds(max(ttl, time.Second))
+	return compat.Cmd{"SETEX", key, s, value}
+}
+
+// Extend moves the end of a lease that is still ours to now+ttl, on the key and
+// in its TTL. A key that expired unnoticed since the GET (before Redis 6.0.9) is
+// made anew: nobody else has had it, or EXEC would have failed.
+func (b OneKey) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, err := b.Lease(l.Key, now, ttl)
+	if err != nil {
+		return l, err
+	}
+	next.Fence, next.How = l.Fence, l.How
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	replies, err := ifHolds(c, l, b.write(next, now)...)
+	if errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrAborted) {
+		return l, err
+	}
+	if err == nil && len(replies) > 1 {
+		next.Fence = replies[1].(int64)
+	}
+	return next, err
+}
+
+// Release deletes the key if it still has our time on it. It may come late:
+// whoever took over has changed the value. Not so in a dialect in which two
+// clients can write the same time: when ours has ended by its TTL, one that asked
+// long ago may make it anew (getset/same-stamp), and the key then is left to end by itself.
+func (b OneKey) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	if l.Ambiguous && !now.Before(l.Until) {
+		return compat.ErrLost
+	}
+	replies, err := ifHolds(c, l, compat.Cmd{"DEL", l.Key})
+	if err == nil && replies[0] == int64(0) {
+		return compat.ErrLost // had expired: [0] is not "released"
+	}
+	return err
+}
+
+// ifHolds is compat.IfHolds; but an EXEC that was aborted is not tried again if
+// another client can have made the same value since.
+func ifHolds(c redis.Conn, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
+	if !l.Ambiguous {
+		return compat.IfHolds(c, l, cmds...)
+	}
+	value, exists, err := compat.Watch(c, l.Key)
+	if err != nil {
+		return nil, err
+	}
+	if !exists || value != l.Value {
+		compat.Unwatch(c)
+		return nil, compat.ErrLost
+	}
+	replies, err := compat.Exec(c, cmds...)
+	if err == nil && replies == nil {
+		return nil, compat.ErrAborted
+	}
+	return replies, err
+}
+
+// Inspect reads the value and the TTL: one round trip. A time of the dialect ends
+// when it says, by the clients' clocks; a token with its TTL.
+func (b OneKey) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	unit := time.Second
+	if b.Millis {
+		unit = time.Millisecond
+	}
+	s, err := compat.InspectToken(c, now, key, unit)
+	until, timed := b.Dialect.Parse(s.Value)
+	if err != nil || !timed || s.Status == compat.StatusFree {
+		return s, err
+	}
+	s.Status, s.Until, s.Clock, s.Format = compat.StatusHeld, until, "clients", cmp.Or(b.Dialect.Name, getsetlock.Float.Name)
+	if b.Dialect.Dead(s.Value, now) {
+		s.Status = compat.StatusDead
+	}
+	return s, nil
+}
+
+// Repair gives a token that was left without a TTL its end, if it is still
+// there: the new fleet's client died before it set one (tx/crash-before-expire).
+// A time gets none: that is its dialect's to end.
+func (b OneKey) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	return txlock.Classic{Options: txlock.Options{Millis: b.Millis}}.Repair(c, now, s, ttl)
+}
+
+// Check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
+// does not stand up to SETNX.
+func (b OneKey) Check(c redis.Conn, key string) error { return check(c, key, b.Millis) }
+
+func check(c redis.Conn, key string, millis bool) error {
+	err := txlock.Options{Millis: millis}.Check(c, key)
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) && unsafe.Use == "getsetlock.Classic" {
+		unsafe.Use = "the old fleet's lock, getsetlock.Classic, and no tokens beside it"
+	}
+	return err
+}

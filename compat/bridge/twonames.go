@@ -1,0 +1,353 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// TwoNames is the bridge between two fleets that call the same lock by different
+// names: one that moves its keys under a prefix, or from two keys to one. It holds
+// both names, each in its fleet's format, and takes and gives back both in one
+// EXEC: there is no moment at which a part is held, so a crash leaves both, to
+// be ended as each fleet ends the dead's, and there is no order in which to wait for
+// each other. Two round trips each. Redis 2.2 and later.
+//
+//	acquire   WATCH old new; GET old; GET new     one is held: UNWATCH, held
+//	          MULTI; SETEX old …; SETEX new …; EXEC
+//	extend    WATCH old new; GET old; GET new     both ours? else give back the one that is
+//	          MULTI; EXPIRE old …; EXPIRE new …; EXEC
+//	release   WATCH old new; GET old; GET new     both ours? else give back the one that is
+//	          MULTI; DEL old new; EXEC
+//
+// Times are written as OneKey writes them, with a TTL; the two keys of
+// mlanett's redis-lock are set together and have none.
+//
+// The lock's key is what both fleets call the lock; what each makes of that is
+// its Format's KeyName, which may be changed to what a fleet really uses. A
+// lease's value is both keys' values. On a cluster both keys must be in one slot.
+type TwoNames struct {
+	Old, New dialect.Format
+
+	// Millis counts TTLs in milliseconds (Redis 2.6 and later).
+	Millis bool
+
+	// Fence draws a number from INCR in the transaction that takes the keys,
+	// from the counter of the new name.
+	Fence bool
+
+	// Token returns 32 hexadecimal digits, or any text if both formats take that,
+	// different each time and for each client. nil: compat.NewToken.
+	Token func() string
+}
+
+// Acquire makes one attempt to hold both names until now+ttl.
+func (b TwoNames) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	both, err := b.halves(key)
+	if err == nil && ttl < time.Second {
+		err = fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+	}
+	if err != nil {
+		return compat.Lease{Key: key}, err
+	}
+	l := compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
+	token := b.token()
+	var values [2]string
+	var cmds []compat.Cmd
+	for i, h := range both {
+		values[i] = h.value(key, now, ttl, token)
+		cmds = append(cmds, h.write(now, ttl, values[i]))
+	}
+	l.Value, l.Ambiguous = join(values), !both[0].own() && !both[1].own()
+	found, err := watch(c, both)
+	if err != nil {
+		return l, compat.Foreign(key, err)
+	}
+	for i, h := range both {
+		if free, dead := h.judge(found[i], now); dead {
+			l.How = compat.TakenOver
+		} else if !free {
+			compat.Unwatch(c)
+			return l, &compat.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
+		}
+	}
+	replies, err := compat.Exec(c, b.drawn(both, l, cmds)...)
+	if err == nil && replies == nil {
+		return l, &compat.HeldError{Key: key}
+	}
+	if err == nil && b.Fence {
+		l.Fence = replies[len(replies)-1].(int64)
+	}
+	return l, err
+}
+
+func (b TwoNames) token() string {
+	if b.Token != nil {
+		return b.Token()
+	}
+	return compat.NewToken()
+}
+
+// drawn adds to cmds the drawing of a fence, if l lacks one.
+func (b TwoNames) drawn(both [2]half, l compat.Lease, cmds []compat.Cmd) []compat.Cmd {
+	if b.Fence && l.Fence == 0 {
+		return append(cmds, compat.Cmd{"INCR", compat.FenceKey(both[1].keys[0])})
+	}
+	return cmds
+}
+
+// Extend moves the end of a lease whose both halves are still ours to now+ttl.
+func (b TwoNames) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	if !now.Before(l.Until) {
+		return l, compat.ErrLost
+	}
+	if ttl < time.Second {
+		return l, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+	}
+	both, err := b.halves(l.Key)
+	if err != nil {
+		return l, err
+	}
+	values, _ := split(l.Value)
+	next := l
+	next.Until = compat.Until(now, ttl)
+	var cmds []compat.Cmd
+	for i, h := range both {
+		var cmd compat.Cmd
+		values[i], cmd = h.extend(now, ttl, values[i])
+		cmds = append(cmds, cmd)
+	}
+	next.Value = join(values)
+	replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
+	switch {
+	case errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrAborted):
+		return l, err
+	case err != nil:
+		return next, err
+	case slices.Contains(replies, any(int64(0))): // expired inside the transaction: before 6.0.9 WATCH does not notice
+		b.Release(c, now, next) //nolint:errcheck // what is left of it ends by itself
+		return l, compat.ErrLost
+	case len(replies) > len(cmds):
+		next.Fence = replies[len(cmds)].(int64)
+	}
+	return next, nil
+}
+
+// Release gives both names back. It may come late: it compares.
+func (b TwoNames) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	both, err := b.halves(l.Key)
+	if err != nil {
+		return err
+	}
+	keys := append(slices.Clone(both[0].keys), both[1].keys...)
+	replies, err := b.ifOurs(c, both, l, del(keys))
+	if err == nil && replies[0] != int64(len(keys)) {
+		return compat.ErrLost // one had expired
+	}
+	return err
+}
+
+func del(keys []string) compat.Cmd {
+	cmd := compat.Cmd{"DEL"}
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	return cmd
+}
+
+// ifOurs runs cmds in one EXEC on the condition that both names hold what l says
+// when they run. If only one does, the lease is lost, and that one is given
+// back: nobody would renew it. An EXEC that aborts did not run, and is tried
+// again, a few times, for a renewal of ours may have aborted it
+// (tx/renewal-aborts-release).
+func (b TwoNames) ifOurs(c redis.Conn, both [2]half, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
+	values, ok := split(l.Value)
+	if !ok {
+		return nil, compat.ErrLost
+	}
+	const aborts = 8
+	for range aborts {
+		found, err := watch(c, both)
+		if err != nil {
+			return nil, compat.Foreign(l.Key, err)
+		}
+		first, second := text(found[0][0]) == values[0] && found[0][0] != nil, text(found[1][0]) == values[1] && found[1][0] != nil
+		do := cmds
+		switch {
+		case !first && !second:
+			compat.Unwatch(c)
+			return nil, compat.ErrLost
+		case !second:
+			do = []compat.Cmd{del(both[0].keys)}
+		case !first:
+			do = []compat.Cmd{del(both[1].keys)}
+		}
+		replies, err := compat.Exec(c, do...)
+		if err == nil && replies != nil && !(first && second) {
+			return nil, compat.ErrLost
+		}
+		if err != nil || replies != nil {
+			return replies, err
+		}
+	}
+	return nil, compat.ErrAborted
+}
+
+// Inspect reads both names: one round trip. The state is that of the one that
+// keeps others out longer; Holders has both together, if both are there.
+func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	both, err := b.halves(key)
+	if err != nil {
+		return s, err
+	}
+	var cmds []compat.Cmd
+	for _, h := range both {
+		cmds = append(append(cmds, h.gets()...), compat.Cmd{h.ttlCommand(), h.keys[0]})
+	}
+	replies, err := compat.Pipe(c, cmds...)
+	if err != nil {
+		return s, err
+	}
+	var values [2]string
+	var ends []time.Time
+	for i, h := range both {
+		n := len(h.keys)
+		found, ttl := replies[:n], replies[n]
+		replies = replies[n+1:]
+		if e := refusal(found); e != nil {
+			return s, compat.Foreign(key, e)
+		}
+		one, err := h.state(found, ttl, now)
+		if err != nil {
+			return s, err
+		}
+		if one.Status != compat.StatusFree {
+			values[i], ends = one.Value, append(ends, one.Until)
+		}
+		if rank[one.Status] > rank[s.Status] || rank[one.Status] == rank[s.Status] && one.Until.After(s.Until) {
+			s = one
+		}
+	}
+	if len(ends) == 2 {
+		pair := compat.Holder{Value: join(values), Until: earlier(ends[0], ends[1])}
+		s.Holders = []compat.Holder{pair}
+		if s.Status != compat.StatusEndless { // Repair needs the value of that very name
+			s.Value = pair.Value
+		}
+	}
+	s.Key = key
+	return s, nil
+}
+
+// An endless half comes first, so that a waiter sees it and repairs it.
+var rank = map[compat.Status]int{
+	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusEndless: 4,
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Repair gives a token that was left without a TTL its end, under either name.
+func (b TwoNames) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+	both, err := b.halves(s.Key)
+	if err != nil {
+		return err
+	}
+	for _, h := range both {
+		s.Key = h.keys[0]
+		if h.Kind.Timed() || h.Kind == dialect.TwoKeys {
+			continue
+		}
+		if err = h.repair(c, now, s, ttl); !errors.Is(err, compat.ErrHeld) {
+			return err
+		}
+	}
+	return compat.ErrHeld
+}
+
+// Check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
+// does not stand up to SETNX; ErrDrain if one of the fleets takes what is held.
+func (b TwoNames) Check(c redis.Conn, key string) error {
+	for _, f := range []dialect.Format{b.Old, b.New} {
+		if why := lawless(f); why != "" {
+			return fmt.Errorf("%w: %s %s", ErrDrain, f.Name, why)
+		}
+	}
+	return check(c, key, b.Millis)
+}
+
+// halves are the two names of key.
+func (b TwoNames) halves(key string) (both [2]half, err error) {
+	for i, f := range []dialect.Format{b.Old, b.New} {
+		if both[i], err = newHalf(f, key, b.Millis); err != nil {
+			return both, err
+		}
+	}
+	if slices.Contains(both[0].keys, both[1].keys[0]) {
+		return both, fmt.Errorf("%w: both fleets call it %q: that is one name, and OneKey's", compat.ErrInvalid, both[1].keys[0])
+	}
+	return both, nil
+}
+
+// watch starts to WATCH all keys and reads them, in one write.
+func watch(c redis.Conn, both [2]half) (found [2][]any, err error) {
+	cmds := []compat.Cmd{{"WATCH"}}
+	for _, h := range both {
+		for _, k := range h.keys {
+			cmds[0] = append(cmds[0], k)
+		}
+		cmds = append(cmds, h.gets()...)
+	}
+	replies, err := compat.Pipe(c, cmds...)
+	if err != nil {
+		return found, err
+	}
+	if e := refusal(replies); e != nil {
+		compat.Unwatch(c)
+		return found, e
+	}
+	n := 1 + len(both[0].keys)
+	return [2][]any{replies[1:n], replies[n:]}, nil
+}
+
+// refusal is the first of replies that is an error.
+func refusal(replies []any) error {
+	for _, r := range replies {
+		if e, ok := r.(redis.Error); ok {
+			return e
+		}
+	}
+	return nil
+}
+
+// join makes one value of both: the length of the first stands before it.
+func join(values [2]string) string {
+	return strconv.Itoa(len(values[0])) + ":" + values[0] + values[1]
+}
+
+// split takes it apart again.
+func split(value string) (values [2]string, ok bool) {
+	length, rest, _ := strings.Cut(value, ":")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return values, false
+	}
+	return [2]string{rest[:n], rest[n:]}, true
+}
+
+func text(reply any) string {
+	s, _ := redis.String(reply, nil)
+	return s
+}

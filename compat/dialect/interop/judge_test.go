@@ -112,11 +112,14 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 				owner = conn
 			}
 		case "SET":
-			if owner != "" && len(args) == 3 { // with NX it asks; that is no blind one
+			switch asks := len(args) > 3; { // NX
+			case owner == "":
+				owner = conn
+			case !asks:
 				v.blind++
 				overrun()
+				owner = conn
 			}
-			owner = conn
 		case "DEL":
 			if owner != "" && owner != conn && (foreign[conn] || foreign[owner]) {
 				overrun()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -22,11 +24,14 @@ type scenario struct {
 
 // scenarios are those that this client can.
 func (c client) scenarios(t testing.TB) []scenario {
-	list := []scenario{{"late release", c.lateRelease}, {"overtaken", c.overtaken}}
+	list := []scenario{{"recognised", c.recognised}, {"late release", c.lateRelease}, {"overtaken", c.overtaken}}
 	if c.format(t).Kind.Timed() {
 		list = append(list, scenario{"late takeover", c.lateTakeover}, scenario{"vanished key", c.vanishedKey})
 		if !c.believes { // of those that take a lock over blindly, two may hold: see lateTakeover
-			list = append(list, scenario{"crowd", c.crowd})
+			list = append(list, scenario{"crowd", c.crowd}, scenario{"set back", c.setBack})
+		}
+		if !c.deletes {
+			list = append(list, scenario{"paused release", c.pausedRelease})
 		}
 	}
 	if c.gone {
@@ -36,6 +41,47 @@ func (c client) scenarios(t testing.TB) []scenario {
 		list = append(list, scenario{"death before the TTL", c.deathBeforeTTL})
 	}
 	return list
+}
+
+// recognised: what a client of theirs writes is what its Format says, to the
+// grain, and dialect.Recognise finds it, in order, among the formats that it can
+// be; dead, when it is.
+func (c client) recognised(t *testing.T) {
+	t.Helper()
+	f := c.format(t)
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	p := c.start(t, s.addr, long)
+	before := time.Now()
+	p.acquire()
+	now := time.Now()
+	value := s.value(t)
+	left, err := redis.Int64(s.conn.Do("PTTL", s.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (left >= 0) != (f.TTL != dialect.TTLNone) {
+		t.Errorf("the key's TTL is %d ms, its Format says %q", left, f.TTL)
+	}
+	ttl := time.Duration(left) * time.Millisecond
+	found := dialect.Recognise(s.key, value, ttl, now)
+	if len(found) == 0 || found[0].Kind != f.Kind || !slices.Contains(found[0].Formats, f.Name) || found[0].Status != dialect.Alive || found[0].Wrong != nil {
+		t.Errorf("%q with a TTL of %v is recognised as %+v, want %s of %s, alive", value, ttl, found, f.Kind, f.Name)
+	}
+	if !f.Kind.Timed() {
+		if _, ok := f.Token.Read(value); !ok {
+			t.Errorf("%q is not %s", value, f.Token)
+		}
+		return
+	}
+	until, _, ok := f.Stamp.Parse(value)
+	least, most := before.Add(long+f.Plus-f.Stamp.Grain()), now.Add(long+f.Plus+f.Stamp.Grain())
+	if !ok || until.Before(least) || until.After(most) {
+		t.Errorf("%q is read as %v (%v), want it between %v and %v", value, until, ok, least, most)
+	}
+	found = dialect.Recognise(s.key, value, compat.NoTTL, now.Add(2*long))
+	if len(found) == 0 || found[0].Kind != f.Kind || found[0].Status != dialect.Dead {
+		t.Errorf("%q is recognised as %+v later, want it dead", value, found)
+	}
 }
 
 // lateRelease: a client of theirs works on past its lease, we take the lock over,
@@ -119,6 +165,71 @@ func (c client) lateTakeover(t *testing.T) {
 	}
 	if err := l.Extend(context.Background(), long); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("after their late %s, our extension: %v, want ErrLost", c.late, err)
+	}
+	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
+}
+
+// setBack: as in lateTakeover, but the lease that the late client had asked for is
+// shorter than ours. Its time stands on the key, and when that has gone by a third
+// takes the lock, which we believe to be ours (getset/stale-getset-sets-back). We
+// learn of it at the next extension, and not before.
+func (c client) setBack(t *testing.T) {
+	t.Helper()
+	const ours = time.Minute
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], ours)
+	s.dead(t, c, -3*time.Second)
+	g := newGate(t, s.addr, s.key)
+	p := c.start(t, g.addr, c.lease)
+	g.hold(c.late)
+	p.send("acquire")
+	if answer := g.await(p, c.late, 1); answer != "" {
+		t.Fatalf("their takeover: %q, before its %s", answer, c.late)
+	}
+	l, err := s.locks.TryLock(context.Background(), s.key, ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := g.count(c.acquires())
+	g.pass(c.late)
+	if answer := g.await(p, c.acquires(), asked+1); answer != "" {
+		t.Errorf("they say %q", answer)
+	}
+	p.kill()
+	third := s.lock(t, long)
+	if !time.Now().Before(l.Until()) || third.Lease().How != compat.TakenOver {
+		t.Errorf("a third has the lock, %s, at %v; want it taken over while we believe in it, until %v", third.Lease().How, time.Now(), l.Until())
+	}
+	if err := l.Extend(context.Background(), ours); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("our extension: %v, want ErrLost", err)
+	}
+	if err := third.Release(context.Background()); err != nil {
+		t.Errorf("the third's release: %v", err)
+	}
+	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
+}
+
+// pausedRelease: a client of theirs that looks before it deletes has looked, works
+// past its lease, we take the lock over, and then its DEL arrives
+// (getset/paused-release).
+func (c client) pausedRelease(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	g := newGate(t, s.addr, s.key)
+	p := c.start(t, g.addr, c.lease)
+	p.acquire()
+	g.hold("DEL")
+	p.send("release")
+	if answer := g.await(p, "DEL", 1); answer != "" {
+		t.Fatalf("they say %q before their DEL", answer)
+	}
+	l := s.lock(t, long)
+	g.pass("DEL")
+	p.expect("released")
+	if got := s.value(t); got != "" {
+		t.Errorf("their late DEL left %q on the key", got)
+	}
+	if err := l.Extend(context.Background(), long); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("our extension: %v, want ErrLost", err)
 	}
 	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
 }

@@ -81,11 +81,11 @@ another's enter and leave, in the order in which the server was sent them. The s
 dead holder's. ` + "`make interop`" + ` fetches the clients and writes this page anew; the programs that speak for them are in
 ` + "`compat/dialect/interop/drivers`" + `.
 
-* **their holder killed**: kill -9 while it holds; how long after it got the lock we had it. Never before its lease had ended.
-* **ours dropped**: taken by us and never heard of again; how long after that they had it. Never before our lease had ended. What is more than the
-  lease is the client's "+1", and whole seconds.
-* **released**: how long after a release the other side, which waits, had the lock. Both times are the waiter's poll.
-* **lost**: sections of ours that ended with ErrLost, because the lock could not be given back. None of them overlapped.
+* **their holder killed**: with kill -9, while it holds; how long after it had asked for the lock we had it. Never before its lease had ended.
+* **ours dropped**: taken by us and never heard of again; how long after we had asked for it they had it. Never before our lease had ended. What is
+  more than the lease is the client's "+1", and whole seconds.
+* **released**: how long after a release the other side, which waits, had the lock: its poll.
+* **lost**: sections of ours whose lock could not be given back, since their time stood on it; the release said ErrLost.
 
 ## What was seen
 
@@ -110,7 +110,7 @@ func render(rows []row, server string) string {
 	}
 	b.WriteString("\n\\* Each after a plain SET of theirs on a lock that stood: the record of the server shows it.\n\n")
 	b.WriteString("`getsetlock.Patient` recovers a dead lock a lease after it first saw it, whatever its time says. In the dialects of whole seconds our time is\nrounded up, as a lease must never be shorter on the key than in its holder's belief.\n\n")
-	b.WriteString("## What is guaranteed, and what is not\n\nEach sentence on the right was brought about with the real client: what it sends goes through a gate that keeps one command back, or it is told to release late,\nor it is killed between two commands. `setnxlock race show NAME` tells the race.\n\n")
+	b.WriteString("## What is guaranteed, and what is not\n\nWhat stands on the right was brought about with the real client, each time: what it sends goes through a gate that keeps one command back, or it is\ntold to release late, or it is killed between two commands. (But for clocks: there ours was the fast one.) `setnxlock race show NAME` tells the race.\n\n")
 	b.WriteString("| client | guaranteed | not, and the race |\n|---|---|---|\n")
 	for _, c := range clients {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.what, c.guaranteed(), c.dangers())
@@ -137,7 +137,7 @@ func (c client) guaranteed() string {
 	case c.believes:
 		return "We never take over a lock that stands. " + ours + " **No exclusion** where its clients contend: let it have the key for itself, or replace it."
 	case c.timed():
-		return "Exclusion while clocks agree and nobody works past its lease; a dead holder of either side is recovered when its lease has ended. " + ours
+		return "Exclusion while clocks agree, nobody works past its lease and no GETSET of theirs comes late; a dead holder of either side is recovered when its lease has ended. " + ours
 	}
 	return "Exclusion while nobody works past its lease, whatever the clocks say; a dead holder of either side is recovered when its lease has ended. " + ours
 }
@@ -151,7 +151,7 @@ func (c client) dangers() string {
 	}
 	if c.late == "GETSET" {
 		list = append(list, "Its GETSET at a takeover that we have won puts its time over ours (`getset/loser-overwrites`): our next extension or release says ErrLost, and the "+
-			"lock stands until its time. If that is before the end of our lease, a third gets in between (`getset/stale-getset-sets-back`).")
+			"lock stands until its time. If that is before the end of our lease, a third takes it while we still believe in it (`getset/stale-getset-sets-back`).")
 		if c.gone {
 			list = append(list, "A key that is gone is a dead one to it (`getset/vanished-key`): the same, without any crash. That is what was *lost* above.")
 		}

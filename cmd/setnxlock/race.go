@@ -56,7 +56,7 @@ func (a *app) raceCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceExploreCommand(),
-		a.raceGuaranteesCommand(), a.raceSiteCommand())
+		a.raceGuaranteesCommand(), a.raceMixingCommand(), a.raceSiteCommand())
 	return cmd
 }
 

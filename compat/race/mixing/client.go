@@ -21,6 +21,16 @@ type client struct {
 	token func() string
 }
 
+// short is a fleet whose leases are shorter than all others'.
+type short struct {
+	compat.Algorithm
+	lease time.Duration
+}
+
+func (s short) Acquire(c redis.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
+	return s.Algorithm.Acquire(c, now, key, s.lease)
+}
+
 // An Exception leaves a client's acquire or release, and has changed nothing:
 // it found a value on the key that its language can't read. To whoever waits it
 // is a refusal, by a stranger: the program tries again, or dies.
@@ -54,7 +64,11 @@ func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	case dialect.ReleaseNever:
 		return nil
 	case dialect.ReleaseLive:
-		if deadline := l.Until.Add(k.Plus); !now.Before(deadline) {
+		deadline := l.Until.Add(k.Plus)
+		if k.atMost {
+			deadline = l.Until
+		}
+		if !now.Before(deadline) {
 			return compat.ErrLost
 		}
 	case dialect.ReleaseNotEarly:

@@ -16,8 +16,8 @@ type manner struct {
 
 	rounds     bool // its clock is rounded to the second, not cut
 	looseEqual bool // JavaScript's ==, of the text that GETSET returned and the number that was read
-	expires    bool // the key gets a TTL beside its time
 	unasked    bool // GET, then SETEX: no SETNX
+	atMost     bool // releases until its lease is over, without what it had added to its time
 	whileLive  bool // releases what is its own, and only while it lasts
 	legacy     bool // still reads the times that it used to write
 
@@ -42,16 +42,21 @@ const (
 	falsyHeld              // `current_value and …`
 )
 
-// late is how much later than its deadline, at most, a value has gone by for
-// a client that counts whole units.
-func (m manner) late(f dialect.Format) time.Duration {
+// margins are when, after the time on the key or before it, the client begins to
+// take that time for gone by, if not just then: it waits a little longer, or it
+// counts in whole seconds, and the fraction that others wrote is lost on it.
+func (m manner) margins(f dialect.Format) []time.Duration {
 	switch {
-	case m.rounds:
-		return f.Stamp.Unit / 2
-	case !f.Stamp.Float && f.Stamp.Unit >= time.Second:
-		return f.Stamp.Unit
+	case f.Grace > 0:
+		return []time.Duration{f.Grace}
+	case f.Stamp.Float || f.Stamp.Unit < time.Second:
+		return nil
+	case m.rounds: // half a second later; with a fraction of phase, so much sooner
+		return []time.Duration{time.Second / 2, time.Second/2 - phase}
+	case f.Inclusive:
+		return []time.Duration{-phase}
 	}
-	return 0
+	return []time.Duration{time.Second}
 }
 
 // manners are those of the clients that read what is on the key, from their
@@ -65,7 +70,7 @@ var manners = map[string]manner{
 	"lonely-job":          {reader: rubyInt, Source: "lib/resque-lonely_job.rb: get(key).to_i"},
 	"mini-scheduler":      {reader: rubyInt, gone: goneHeld, Source: "distributed_mutex.rb: time && time.to_i < Time.now.to_i"},
 	"Guanima":             {reader: netTry, gone: goneHeld, Source: "Guanima.Redis: TryParse"},
-	"node-resque":         {reader: jsInt, rounds: true, expires: true, Source: "src/plugins/QueueLock.ts: now <= parseInt(redisTimeout); expire(key, lockTimeout)"},
+	"node-resque":         {reader: jsInt, rounds: true, Source: "src/plugins/QueueLock.ts: now <= parseInt(redisTimeout); expire(key, lockTimeout)"},
 	"celery-once-1":       {reader: pyInt, unasked: true, Source: "celery_once/tasks.py: int(result) - now"},
 	"ohm-0273623":         {reader: rubyInt, Source: "lib/ohm.rb: mutex"},
 	"redis-mutex-0.9":     {reader: rubyInt, Source: "lib/redis/mutex.rb: get.to_i > now"},
@@ -74,7 +79,7 @@ var manners = map[string]manner{
 	"redis-mutex":       {reader: rubyFloat, gone: goneAgain, Source: "lib/redis_mutex.rb: begin … end until old_value = get"},
 	"redis-mutex-3":     {reader: rubyFloat, Source: "lib/redis/mutex.rb: get.to_f > now"},
 	"redis-objects-1.3": {reader: rubyFloat, Source: "lib/redis/lock.rb: get(key).to_f"},
-	"retools-0.3":       {reader: pyFloat, gone: goneHeld, falsy: falsyHeld, Source: "retools/lock.py: current_value and float(current_value) < time.time()"},
+	"retools-0.3":       {reader: pyFloat, gone: goneHeld, falsy: falsyHeld, atMost: true, Source: "retools/lock.py: current_value and float(current_value) < time.time(); time.time() - self.start_time < self.expires"},
 	"redset":            {reader: pyFloat, gone: goneHeld, falsy: falsyHeld, Source: "redset/locks.py: current_value and self.has_expired(current_value)"},
 	"chris-lamb":        {reader: pyFloat, gone: goneHeld, falsy: falsyHeld, Source: "chris-lamb.co.uk, Distributing locking with Python and Redis"},
 	"ohm-0.1":           {reader: rubyFloat, Source: "lib/ohm.rb: mutex"},

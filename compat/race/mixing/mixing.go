@@ -42,8 +42,8 @@ type Party struct {
 	Ours  bool
 	Alike []string // the names of those that send and read the same, and are not computed apart
 
-	margin time.Duration // how much longer than the value says it may leave a lease alone
-	make   func(token func() string) compat.Algorithm
+	margins []time.Duration // race.Registration's
+	make    func(token func() string) compat.Algorithm
 }
 
 // among is the Party's second name: the same, but that its overlaps with others
@@ -87,7 +87,7 @@ func Find(name string) (Party, error) {
 func init() {
 	for _, p := range Parties() {
 		for _, among := range []bool{false, true} {
-			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margin: p.margin, New: p.make}
+			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margins: p.margins, New: p.make}
 			if among {
 				r.Name, r.Says, r.Among = p.among(), p.Says+"; only its overlaps with others than its own count", true
 			}
@@ -125,12 +125,20 @@ func theirs() []Party {
 		p := Party{Name: "theirs/" + f.Name, Says: f.About, Kind: f.Kind}
 		m := manners[f.Name]
 		if f.Kind.Timed() {
-			p.margin = f.Grace + m.late(f)
+			p.margins = m.margins(f)
 			p.make = func(token func() string) compat.Algorithm { return timed{client{f, m, token}} }
 		} else {
 			p.make = func(token func() string) compat.Algorithm { return tokened{client{f, m, token}} }
 		}
 		list, keys = append(list, p), append(keys, behaviour(f, m))
+		if f.Repair {
+			q := p
+			q.Name, q.Says = p.Name+"/3s", p.Says+"; its leases are 3 s, whatever the others' are"
+			q.make = func(token func() string) compat.Algorithm {
+				return short{tokened{client{f, m, token}}, 3 * time.Second}
+			}
+			list, keys = append(list, q), append(keys, q.Name)
+		}
 	}
 	return gather(list, func(i int) string { return keys[i] })
 }
@@ -150,8 +158,8 @@ func behaviour(f dialect.Format, m manner) string {
 func ours() []Party {
 	var list []Party
 	var keys []string
-	add := func(name, says string, kind dialect.Kind, key string, margin time.Duration, make func(token func() string) compat.Algorithm) {
-		list = append(list, Party{Name: "ours/" + name, Says: says, Kind: kind, Ours: true, margin: margin, make: make})
+	add := func(name, says string, kind dialect.Kind, key string, margins []time.Duration, make func(token func() string) compat.Algorithm) {
+		list = append(list, Party{Name: "ours/" + name, Says: says, Kind: kind, Ours: true, margins: margins, make: make})
 		keys = append(keys, key)
 	}
 	for _, variant := range []string{"guarded", "classic"} {
@@ -161,13 +169,10 @@ func ours() []Party {
 				continue // a token's, or two keys'
 			}
 			d.Nonce = d.Nonce || d.Float
-			margin := d.Margin
-			if d.Whole {
-				margin += d.Unit
-			}
+			margins := manner{}.margins(f)
 			same := d
 			same.Name, same.Equal = "", d.Equal && variant == "classic"
-			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margin,
+			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margins,
 				func(token func() string) compat.Algorithm {
 					o := getsetlock.Options{Dialect: d, Nonce: func() string { return before[d.Owner] + token() }}
 					if variant == "classic" {
@@ -177,12 +182,20 @@ func ours() []Party {
 				})
 		}
 	}
-	add("getset:patient", "getset:patient, float seconds: takes over what it saw unchanged for 10 s", dialect.FloatSeconds, "patient", 0,
+	add("getset:patient", "getset:patient, float seconds: takes over what it saw unchanged for 10 s", dialect.FloatSeconds, "patient", nil,
 		func(token func() string) compat.Algorithm {
 			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
 		})
+	for _, seconds := range []int{1, 20} {
+		d := getsetlock.Float
+		d.Margin = time.Duration(seconds) * time.Second
+		add(fmt.Sprintf("getset:guarded/margin-%ds", seconds), fmt.Sprintf("getset:guarded, float seconds, that leaves others' leases alone for %d s more", seconds),
+			dialect.FloatSeconds, d.Margin.String(), []time.Duration{d.Margin}, func(token func() string) compat.Algorithm {
+				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Nonce: token}}
+			})
+	}
 	token := func(name, says string, make func(token func() string) compat.Algorithm) {
-		add(name, says, dialect.Python, name, 0, func(token func() string) compat.Algorithm {
+		add(name, says, dialect.Python, name, nil, func(token func() string) compat.Algorithm {
 			return make(func() string { return hex + token() })
 		})
 	}

@@ -74,7 +74,7 @@ func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	case !won:
 		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our time on it
 	}
-	return l, nil
+	return l, t.expire(c, l.Key, ttl)
 }
 
 // won reports whether the GETSET that returned old was the first.
@@ -131,7 +131,7 @@ func (t timed) refuse(c redis.Conn, key, held string, thrown *Exception) error {
 
 // expire sets the TTL that some put on the key beside the time.
 func (t timed) expire(c redis.Conn, key string, ttl time.Duration) error {
-	if !t.expires {
+	if t.TTL == dialect.TTLNone {
 		return nil
 	}
 	_, err := c.Do("EXPIRE", key, int64(ttl/time.Second))

@@ -1,0 +1,82 @@
+package mixing
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// A Matrix is the verdict on every pair of parties.
+type Matrix struct {
+	Parties []Party
+	States  int
+	Elapsed time.Duration
+
+	verdicts map[[2]string]Verdict
+}
+
+// Of is the verdict on two parties, in either order.
+func (m Matrix) Of(a, b string) Verdict {
+	if v, ok := m.verdicts[[2]string{a, b}]; ok {
+		return v
+	}
+	return m.verdicts[[2]string{b, a}]
+}
+
+// Compute explores every pair of the parties, on as many processors as there
+// are. seen, if not nil, is called with each verdict as it is found, one at a time.
+func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Verdict)) (Matrix, error) {
+	began := time.Now()
+	m := Matrix{Parties: parties, verdicts: map[[2]string]Verdict{}}
+	total := len(parties) * (len(parties) + 1) / 2
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	self := func(p Party) (Verdict, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return m.verdicts[[2]string{p.Name, p.Name}], nil
+	}
+	run := func(pairs [][2]Party) {
+		next := make(chan [2]Party)
+		var wg sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			wg.Go(func() {
+				for q := range next {
+					v, err := pair(ctx, q[0], q[1], self)
+					if err != nil {
+						cancel(fmt.Errorf("%s and %s: %w", q[0].Name, q[1].Name, err))
+						continue
+					}
+					mu.Lock()
+					m.verdicts[[2]string{q[0].Name, q[1].Name}] = v
+					m.States += v.States
+					if seen != nil {
+						seen(len(m.verdicts), total, v)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		for _, q := range pairs {
+			if ctx.Err() == nil {
+				next <- q
+			}
+		}
+		close(next)
+		wg.Wait()
+	}
+	var alone, pairs [][2]Party
+	for i, a := range parties {
+		alone = append(alone, [2]Party{a, a}) // first: what a fleet does to itself is not held against the other
+		for _, b := range parties[i+1:] {
+			pairs = append(pairs, [2]Party{a, b})
+		}
+	}
+	run(alone)
+	run(pairs)
+	m.Elapsed = time.Since(began)
+	return m, context.Cause(ctx)
+}

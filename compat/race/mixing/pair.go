@@ -1,0 +1,313 @@
+package mixing
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// A Verdict is what happens when two fleets lock the same key.
+type Verdict struct {
+	A, B Party // in the order of Parties; the same one twice is a fleet by itself
+
+	Clash *Clash  // two hold the lock at once; nil: within the bounds never
+	Stuck []Stuck // keys that one of the two never gets again
+
+	States int
+}
+
+// A Clash is a way to two holders: a shortest one, among those that need the
+// least.
+type Clash struct {
+	Grade    Grade
+	Needs    Needs
+	Steps    int
+	Schedule string // race.ReplaySchedule runs it
+	Text     string // "C1 and C2 both hold the lock"
+}
+
+// A Grade is what it takes for two clients to hold a lock at once. Each takes
+// more than the one before.
+type Grade string
+
+const (
+	AtOnce   Grade = "at once"     // no time passes: one takes what the other holds
+	Takeover Grade = "at takeover" // no time passes, and a dead client's lock is on the key
+	Early    Grade = "early"       // nobody is slow: one takes over before the other's lease is over
+	Late     Grade = "late"        // somebody stops between two commands, or works past the end of its lease
+)
+
+// Needs says how many clients it takes.
+type Needs string
+
+const (
+	OneOfEach Needs = "one of each"
+	TwoOfA    Needs = "two of A"
+	TwoOfB    Needs = "two of B"
+)
+
+// A Stuck is a key that a client of By never gets again, however long it waits.
+type Stuck struct {
+	Of, By   string // names of Parties
+	When     When
+	Schedule string
+}
+
+// When says after what a key is stuck.
+type When string
+
+const (
+	Holding When = "died holding it" // a client of Of, and so it is after every crash
+	Halfway When = "died half-way"   // a client of Of, between two commands of its own
+	Orderly When = "all went well"   // nobody died: one of each came and went
+)
+
+// Own reports whether the fleet leaves such keys to itself, too.
+func (s Stuck) Own() bool { return s.Of == s.By }
+
+// Safe reports whether two fleets may share a key: no two clients hold it at
+// once, and both get again what a dead one of either held.
+func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }
+
+// Takes says how many clients the Clash takes, in words; "" if there is none.
+func (v Verdict) Takes() string {
+	switch c, same := v.Clash, v.A.Name == v.B.Name; {
+	case c == nil:
+		return ""
+	case same && c.Needs == OneOfEach:
+		return "two clients"
+	case same:
+		return "three clients"
+	case c.Needs == OneOfEach:
+		return "one client of each"
+	case c.Needs == TwoOfA:
+		return "two clients of " + v.A.Name + " and one of " + v.B.Name
+	}
+	return "two clients of " + v.B.Name + " and one of " + v.A.Name
+}
+
+// patience is how long a waiter waits before a key is called stuck: many times
+// longer than any lease, grace or margin.
+const patience = 2 * time.Minute
+
+// phase is what all clocks show more than the server's: so runs don't begin at
+// the turn of a second, where what is cut off and what is not are the same.
+const phase = 900 * time.Millisecond
+
+// base is what all explorations have in common. The server can do all that
+// anybody asks for.
+func base(clients, attempts, ticks int, parties ...string) race.Config {
+	c := race.Config{
+		Algorithm: strings.Join(parties, "+"), Server: "2.8",
+		Clients: clients, Attempts: attempts, Ticks: ticks, TTL: lease, Within: patience,
+		Faults: race.Faults{Late: -1},
+	}
+	for range clients {
+		c.Skew = append(c.Skew, phase)
+	}
+	return c
+}
+
+// A stage is an exploration that looks for two holders, and what it needs.
+type stage struct {
+	Grade
+	ticks int
+	keep  bool
+	given bool
+	late  int
+}
+
+// stages are in the order of what they need.
+var stages = []stage{
+	{Grade: AtOnce, late: -1},
+	{Grade: Takeover, late: -1, given: true},
+	{Grade: Early, late: -1, ticks: 3, keep: true},
+	{Grade: Late, late: 1, ticks: 4},
+}
+
+// pairing explores one pair.
+type pairing struct {
+	ctx  context.Context
+	v    *Verdict
+	self func(Party) (Verdict, error) // of a fleet by itself
+}
+
+// Pair explores what two fleets do to each other.
+func Pair(ctx context.Context, a, b Party) (Verdict, error) {
+	alone := map[string]Verdict{}
+	return pair(ctx, a, b, func(p Party) (v Verdict, err error) {
+		v, known := alone[p.Name]
+		if !known {
+			v, err = pair(ctx, p, p, nil)
+			alone[p.Name] = v
+		}
+		return v, err
+	})
+}
+
+// pair explores two fleets. self, of fleets that are not the same, tells what
+// each does to itself.
+func pair(ctx context.Context, a, b Party, self func(Party) (Verdict, error)) (Verdict, error) {
+	v := Verdict{A: a, B: b}
+	p := pairing{ctx, &v, self}
+	if err := p.exclusion(); err != nil {
+		return v, err
+	}
+	orders := [][2]Party{{a, b}, {b, a}}
+	if a.Name == b.Name {
+		orders = orders[:1]
+	}
+	for _, o := range orders {
+		if err := p.progress(o[0], o[1]); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// exclusion looks for two holders: in each stage with one client of each fleet,
+// then with two of one.
+func (p pairing) exclusion() error {
+	a, b := p.v.A, p.v.B
+	for _, s := range stages {
+		manyA, err := p.several(a, s.Grade)
+		if err != nil {
+			return err
+		}
+		manyB, err := p.several(b, s.Grade)
+		if err != nil {
+			return err
+		}
+		attempts := 2
+		if s.keep || s.given {
+			attempts = 1
+		}
+		for _, x := range []struct {
+			needs Needs
+			c     race.Config
+		}{
+			{OneOfEach, base(2, attempts, s.ticks, a.Name, b.Name)},
+			{TwoOfA, base(3, 1, min(s.ticks, 3), manyA, manyA, b.Name)},
+			{TwoOfB, base(3, 1, min(s.ticks, 3), manyB, manyB, a.Name)},
+		} {
+			if x.needs == TwoOfB && a.Name == b.Name {
+				continue
+			}
+			x.c.Keep, x.c.Faults.Late = s.keep, s.late
+			if found, err := p.clash(s, x.needs, x.c); found || err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// several is what two clients of a fleet run. Of a fleet that is unsafe by
+// itself, under no worse conditions, only overlaps with the other fleet count.
+func (p pairing) several(of Party, g Grade) (string, error) {
+	if p.v.A.Name == p.v.B.Name {
+		return of.Name, nil
+	}
+	alone, err := p.self(of)
+	if err == nil && alone.Clash != nil && !worse(alone.Clash.Grade, g) {
+		return of.among(), nil
+	}
+	return of.Name, err
+}
+
+// worse reports whether a needs more than b.
+func worse(a, b Grade) bool {
+	for _, s := range stages {
+		switch s.Grade {
+		case a:
+			return false
+		case b:
+			return true
+		}
+	}
+	return false
+}
+
+// clash explores c, over what a dead client of either fleet left on the key if
+// the stage is of takeovers.
+func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
+	c.Invariants = []string{"exclusion"}
+	for _, given := range p.givens(s) {
+		c.Given = given
+		r, err := p.explore(c)
+		if err != nil {
+			return false, err
+		}
+		if t := r.Trace; t != nil {
+			p.v.Clash = &Clash{Grade: s.Grade, Needs: needs, Steps: len(t.Events), Schedule: t.Schedule, Text: t.Events[t.Verdict.Step-1].Violation.Text}
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// givens are what stands on the key at the beginning: nothing, or what a dead
+// client of either fleet wrote.
+func (p pairing) givens(s stage) [][]string {
+	if !s.given {
+		return [][]string{nil}
+	}
+	var list [][]string
+	for _, of := range []Party{p.v.A, p.v.B} {
+		if !of.Kind.Timed() || len(list) > 0 && p.v.A.Name == p.v.B.Name {
+			continue // tokens die with their keys
+		}
+		list = append(list, []string{"SET {key} " + of.left()})
+	}
+	return list
+}
+
+// longAgo is when those died whose locks are still on the key. (Five days before
+// a run begins, because eight bytes of it have no space among them.)
+var longAgo = time.Date(2019, 12, 28, 0, 0, 0, 0, time.UTC)
+
+// left is the value that a client of the fleet left long ago.
+func (p Party) left() string {
+	s := oldredis.MustNew("2.8", oldredis.Options{})
+	defer s.Close()
+	l, err := p.make(func() string { return "000000790197" }).Acquire(s.Dial(), longAgo, "k", lease)
+	if err != nil {
+		panic("mixing: " + p.Name + " can't take a free key: " + err.Error())
+	}
+	return l.Value
+}
+
+// progress looks whether clients of one fleet get what one of the other left
+// behind: after it kept the lock until its lease ran out, as a client does that
+// died holding it; after it died anywhere; and after both came and went.
+func (p pairing) progress(of, by Party) error {
+	kept := base(1, 1, 4, of.Name, by.Name)
+	kept.Keep = true
+	dead := base(1, 1, 2, of.Name, by.Name)
+	dead.Faults.Crash = true
+	gone := base(2, 1, 3, of.Name, by.Name)
+	for _, x := range []struct {
+		when When
+		c    race.Config
+	}{{Holding, kept}, {Halfway, dead}, {Orderly, gone}} {
+		x.c.Invariants = []string{"progress"}
+		r, err := p.explore(x.c)
+		if err != nil {
+			return err
+		}
+		if r.Trace != nil {
+			p.v.Stuck = append(p.v.Stuck, Stuck{Of: of.Name, By: by.Name, When: x.when, Schedule: r.Trace.Schedule})
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p pairing) explore(c race.Config) (race.Result, error) {
+	r, err := race.Explore(p.ctx, c)
+	p.v.States += r.States
+	return r, err
+}

@@ -1,0 +1,77 @@
+package mixing
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+	"strings"
+	"testing"
+)
+
+//go:embed testdata/verdicts.txt
+var drawnUp string
+
+// What is computed agrees with what was told from the sources.
+func TestVerdicts(t *testing.T) {
+	alone := map[string]Verdict{}
+	self := func(p Party) (v Verdict, err error) {
+		v, ok := alone[p.Name]
+		if !ok {
+			v, err = pair(context.Background(), p, p, nil)
+			alone[p.Name] = v
+		}
+		return v, err
+	}
+	rows := 0
+	for line := range strings.Lines(drawnUp) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		rows++
+		row := strings.Split(line, "|")
+		for i := range row {
+			row[i] = strings.TrimSpace(row[i])
+		}
+		holder, err := Find("theirs/" + row[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		challenger, err := Find("theirs/" + row[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := pair(context.Background(), holder, challenger, self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := taken(v); row[2] != "-" && got != row[2] {
+			t.Errorf("%s, challenged by %s: %s, want %s: %+v", row[0], row[1], got, row[2], v.Clash)
+		}
+		if got := recovered(v, holder, challenger); row[3] != "-" && got != row[3] {
+			t.Errorf("%s, died and challenged by %s: %s, want %s: %+v", row[0], row[1], got, row[3], v.Stuck)
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d verdicts, want those of the whole table", rows)
+	}
+}
+
+// taken reports whether two hold the lock although nobody is late.
+func taken(v Verdict) string {
+	if v.Clash == nil || v.Clash.Grade == Late {
+		return "not taken"
+	}
+	return "taken"
+}
+
+func recovered(v Verdict, of, by Party) string {
+	i := slices.IndexFunc(v.Stuck, func(s Stuck) bool { return s.Of == of.Name && s.By == by.Name && s.When != Orderly })
+	switch {
+	case i < 0:
+		return "recovered"
+	case v.Stuck[i].When == Halfway:
+		return "half"
+	}
+	return "never"
+}

@@ -102,7 +102,7 @@ func render(rows []row, server string) string {
 	fmt.Fprintf(&b, head, server, workers, workers, total)
 	for _, r := range rows {
 		overlaps := fmt.Sprint(r.overlaps)
-		if r.c.believes {
+		if r.overlaps > 0 { // only a client that believes may have any
 			overlaps += " *"
 		}
 		fmt.Fprintf(&b, "| %s | %s | `%s` | `%s` | %d + %d | %s | %d | %s | %s | %s | %s |\n", r.c.what, r.c.registry, r.c.dialect, r.a.name,

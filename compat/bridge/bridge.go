@@ -54,8 +54,8 @@ func Named(name string) (OneKey, error) {
 	if err != nil {
 		return OneKey{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
 	}
-	if why := lawless(f); why != "" {
-		return OneKey{}, fmt.Errorf("%w: %s %s", ErrDrain, f.Name, why)
+	if err := drain(f); err != nil {
+		return OneKey{}, err
 	}
 	if f.Kind.Timed() {
 		d, err := timeOf(f)
@@ -84,4 +84,22 @@ func lawless(f dialect.Format) string {
 		return "looks whether the key is free and then sets it, whoever has taken it in between"
 	}
 	return "sets a key that it has read as dead, whoever has taken it over in between"
+}
+
+// drain is ErrDrain if no lock is safe beside f's clients.
+func drain(f dialect.Format) error {
+	if why := lawless(f); why != "" {
+		return drainError{f.Name + " " + why}
+	}
+	return nil
+}
+
+// A drainError is ErrDrain; from a Check it is ErrUnsafeServer as well, which is
+// what a Locker takes for its last word.
+type drainError struct{ why string }
+
+func (e drainError) Error() string { return ErrDrain.Error() + ": " + e.why }
+
+func (e drainError) Is(target error) bool {
+	return target == ErrDrain || target == compat.ErrUnsafeServer
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -177,8 +178,13 @@ func (b OneKey) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Dur
 }
 
 // Check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
-// does not stand up to SETNX.
-func (b OneKey) Check(c redis.Conn, key string) error { return check(c, key, b.Millis) }
+// does not stand up to SETNX; ErrDrain if the dialect's clients take what is held.
+func (b OneKey) Check(c redis.Conn, key string) error {
+	if f, err := dialect.Lookup(b.Dialect.Name); err == nil && drain(f) != nil {
+		return drain(f)
+	}
+	return check(c, key, b.Millis)
+}
 
 func check(c redis.Conn, key string, millis bool) error {
 	err := txlock.Options{Millis: millis}.Check(c, key)

@@ -281,8 +281,8 @@ func (b TwoNames) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.D
 // does not stand up to SETNX; ErrDrain if one of the fleets takes what is held.
 func (b TwoNames) Check(c redis.Conn, key string) error {
 	for _, f := range []dialect.Format{b.Old, b.New} {
-		if why := lawless(f); why != "" {
-			return fmt.Errorf("%w: %s %s", ErrDrain, f.Name, why)
+		if err := drain(f); err != nil {
+			return err
 		}
 	}
 	return check(c, key, b.Millis)

@@ -1,0 +1,311 @@
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A Plan is how a fleet moves from one lock to another while it runs. Only the
+// clients of two stages that follow each other may run at once; what that
+// needs is in each Stage.
+type Plan struct {
+	From   string  `json:"from"`
+	About  string  `json:"about"` // who the old clients are
+	To     string  `json:"to"`
+	OldKey string  `json:"old_key"` // what the old clients call the lock NAME
+	NewKey string  `json:"new_key"` // what the new ones must call it
+	Stages []Stage `json:"stages,omitempty"`
+
+	// Drain says why there is no way but to stop all old clients, wait for a
+	// lease and start the new ones. "" if there is one.
+	Drain string `json:"drain,omitempty"`
+
+	// Risks are what the old clients can do to whoever locks beside them, as to
+	// each other, until the last of them has gone.
+	Risks []string `json:"risks,omitempty"`
+}
+
+// A Stage is a lock that all clients of the fleet take in the end.
+type Stage struct {
+	Name    string   `json:"name"`
+	Lock    string   `json:"lock"`              // what its clients run
+	Go      string   `json:"go,omitempty"`      // the same in a program of ours
+	Command string   `json:"command,omitempty"` // and by the command
+	Mix     []string `json:"mix,omitempty"`     // what runs at once while it is rolled out
+	Why     string   `json:"why,omitempty"`     // why it can't be left out
+	Races   []string `json:"races,omitempty"`   // what happens if it is, in the catalogue
+	Done    []string `json:"done,omitempty"`    // how to know that it is finished
+	Back    string   `json:"back,omitempty"`    // how to go back
+
+	locks []compat.Algorithm
+}
+
+// Locks are the stage's, the one that needs the newest server first: take the
+// first that says it is safe on yours (compat.Checker). Those of an old client
+// are ours in its dialect, which look the same to it.
+func (s Stage) Locks() []compat.Algorithm { return s.locks }
+
+// Targets are what NewPlan can lead to.
+func Targets() []string {
+	return []string{"set", "set:lua", "set:watch", "set:script", "tx", "tx:renamed", "tx:guarded", "tx:classic"}
+}
+
+// Ours are what NewPlan takes for an old lock besides the clients in the field.
+func Ours() []string { return []string{"setnx-expire", "getset", "tx", "set"} }
+
+// NewPlan returns the plan that leads from a lock (the name of a client in the
+// field, or one of Ours; "setnx-expire" is what most articles have) to one of
+// Targets. The error is ErrInvalid if there is no such name. That there is no
+// safe way is no error: see Plan.Drain.
+func NewPlan(from, to string) (Plan, error) {
+	news, ok := target(to)
+	if !ok {
+		return Plan{}, fmt.Errorf("%w: no lock %q to move to: there are %s", compat.ErrInvalid, to, strings.Join(Targets(), ", "))
+	}
+	f, err := origin(from)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{From: f.Name, About: f.About, To: to, OldKey: f.KeyName, NewKey: f.KeyName, Risks: risks(f)}
+	if why := lawless(f); why != "" {
+		p.Drain = f.Name + " " + why + ": no lock is safe beside it"
+		return p, nil
+	}
+	old := Stage{Name: "old", Lock: f.Name, locks: olds(f)}
+	next := Stage{Name: "new", Lock: to, Go: goOf(to), Command: "setnxlock run --algorithm " + to + prefix(f) + " NAME -- ...", locks: news}
+	switch {
+	case f.Kind.Timed():
+		p.Stages = []Stage{old, oneKey(f), next}
+	case f.Kind == dialect.TwoKeys:
+		p.NewKey = "NAME"
+		next.Command = "setnxlock run --algorithm " + to + " NAME -- ..."
+		p.Stages = []Stage{old, twoKeys(f), next}
+	case f.Token == dialect.TokenSpring:
+		p.Stages = []Stage{old, form(f), next}
+	default:
+		p.Stages = []Stage{old, next}
+	}
+	p.link(f)
+	return p, nil
+}
+
+// link says of each stage what it is rolled out beside, when it is done and how
+// to go back.
+func (p *Plan) link(f dialect.Format) {
+	last := len(p.Stages) - 1
+	for i := 1; i <= last; i++ {
+		s, before := &p.Stages[i], p.Stages[i-1]
+		s.Mix = []string{before.Lock, s.Lock}
+		s.Done = append(s.Done, fmt.Sprintf("no client of stage %d runs any more, on any machine (CLIENT LIST, cron, queues that start workers), and the longest of their leases has passed since the last one stopped", i-1))
+		s.Back = fmt.Sprintf("roll the clients back to %s one by one: the same two locks run at once", before.Lock)
+		if i == last {
+			s.Back += "; no further back than that in one step"
+		}
+		if i == last-1 || last == 1 {
+			s.Done = append(s.Done, looks(f, last == 1))
+		}
+	}
+}
+
+// looks is what setnxlock survey must show when the last old client has gone.
+func looks(f dialect.Format, direct bool) string {
+	switch {
+	case f.Kind.Timed():
+		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews. (A time with a TTL is the bridge's. What survey says against it is for fleets without one.)"
+	case f.Kind == dialect.TwoKeys:
+		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
+	case f.TTL == dialect.TTLAtomic:
+		return "setnxlock survey shows no lock that nothing ends (status endless)"
+	case direct:
+		return "setnxlock survey shows no lock that nothing ends (status endless): such a one is an old client's that died before it set a TTL; setnxlock repair gives it its end"
+	}
+	return "setnxlock survey shows no lock that nothing ends (status endless)"
+}
+
+// oneKey is the stage between times and tokens.
+func oneKey(f dialect.Format) Stage {
+	b, code := OneKey{}, "bridge.OneKey{}"
+	if named, err := Named(f.Name); err == nil {
+		b, code = named, fmt.Sprintf("bridge.Named(%q)", f.Name)
+	}
+	seconds := b
+	b.Millis = true
+	s := Stage{
+		Name: "bridge", Lock: "bridge:" + f.Name, Go: code,
+		Command: "setnxlock run --algorithm bridge --dialect " + commandDialect(f) + prefix(f) + " NAME -- ...",
+		locks:   []compat.Algorithm{b, seconds},
+		Races:   []string{"compat/token-read-as-expired", "compat/ttl-vs-stamp"},
+		Why:     "an old client " + meets(f) + "; and a new one never recovers the lock of an old one that died, which has no TTL",
+	}
+	if f.Name == "getset" {
+		s.Races = s.Races[1:]
+	}
+	return s
+}
+
+// meets is what f's clients do when they find a token. What the executed ones do
+// is in the tests of getsetlock; the others go by their language.
+func meets(f dialect.Format) string {
+	const steals = "reads a number, or 0, at the beginning of a new one's token, and takes the lock over from its holder"
+	switch f.Name {
+	case "getset":
+		return "leaves a new one's token alone"
+	case "redis-py-2.2.3", "redis-py-2.9", "retools-0.3", "redset", "chris-lamb", "jedis-lock":
+		return "throws at a new one's token, or overwrites it if it comes between its GET and its GETSET"
+	case "machinery":
+		return "ends with an error at a new one's token, or overwrites it if it comes between its GET and its GETSET"
+	case "npm-redis-lock-0.0":
+		return "writes over a new one's token, whose TTL is gone with it"
+	case "jedis-lock-1.0.1":
+		return "takes over what it can't read: a new one's token from its holder"
+	case "Guanima", "ServiceStack", "ServiceStack-DistributedLock":
+		return "can't read a new one's token, and waits for it to be deleted; or overwrites it if it comes between its GET and its GETSET"
+	}
+	return steals
+}
+
+// twoKeys is the stage between two keys and one.
+func twoKeys(f dialect.Format) Stage {
+	token, _ := dialect.Lookup("redis-py-3")
+	return Stage{
+		Name: "bridge", Lock: "bridge:" + f.Name, Go: "bridge.TwoNames{Old: old, New: new} // dialect.Lookup(\"" + f.Name + "\"), dialect.Lookup(\"redis-py-3\")",
+		Why:   "an old client looks at lock:owner:NAME and lock:expire:NAME, a new one at NAME: neither sees the other's lock",
+		locks: []compat.Algorithm{TwoNames{Old: f, New: token, Millis: true}, TwoNames{Old: f, New: token}},
+	}
+}
+
+// form is the stage of clients that read the whole value of others' tokens.
+func form(f dialect.Format) Stage {
+	return Stage{
+		Name: "form", Lock: "tx in the form of " + f.Name, Go: fmt.Sprintf("txlock.Named(%q)", f.Name),
+		Command: "setnxlock run --algorithm tx --dialect " + f.Name + " NAME -- ...",
+		Why:     "an old client takes apart the value of a lock that it finds, whoever's it is: one in another form may make it throw",
+		locks:   olds(f),
+	}
+}
+
+func commandDialect(f dialect.Format) string {
+	if f.Name == "getset" {
+		return "float"
+	}
+	return f.Name
+}
+
+// prefix is the flag that makes the command's key the old clients' own.
+func prefix(f dialect.Format) string {
+	before, after, _ := strings.Cut(f.KeyName, "NAME")
+	switch {
+	case before == "" && after == "":
+		return ""
+	case after == "":
+		return " --prefix '" + before + "'"
+	}
+	return "" // the key as the old clients have it: see Plan.NewKey
+}
+
+// risks are what f's clients do to each other.
+func risks(f dialect.Format) []string {
+	var list []string
+	switch f.Release {
+	case dialect.ReleaseBare:
+		list = append(list, "a client that outlives its lease deletes whoever's lock is there (any/release-after-expiry): its leases must be longer than its work")
+	case dialect.ReleaseLive, dialect.ReleaseNotEarly, dialect.ReleaseCompare:
+		list = append(list, "a client that stops for the rest of its lease between looking and DEL deletes its successor's lock (getset/paused-release)")
+	}
+	if f.Kind.Timed() && (f.Win == dialect.WinExpired || f.Win == dialect.WinEqual) {
+		list = append(list, "a GETSET that lost, or was late, writes over a live lock (getset/loser-overwrites, getset/stale-getset-sets-back)")
+	}
+	if f.Kind.Timed() || f.Kind == dialect.TwoKeys {
+		list = append(list, "clocks must agree until the bridge has gone (getset/skewed-takeover)")
+	}
+	if f.TTL == dialect.TTLSeconds || f.TTL == dialect.TTLMillis {
+		list = append(list, "a client that dies between SETNX and EXPIRE leaves a key that nothing ends (tx/crash-before-expire)")
+	}
+	if f.Repair {
+		list = append(list, "a client that finds no TTL sets its own, on a new holder's key too if it comes late (tx/ttl-repair): no new lease may be longer than the old clients'")
+	}
+	return list
+}
+
+// origin is the lock to move from.
+func origin(name string) (dialect.Format, error) {
+	tokens := dialect.Format{Name: name, Kind: dialect.Python, KeyName: "NAME", Token: dialect.TokenHex, TTL: dialect.TTLAtomic, Release: dialect.ReleaseWatched}
+	switch family, _, _ := strings.Cut(name, ":"); family {
+	case "setnx-expire":
+		tokens.About, tokens.TTL, tokens.Release = "what most articles have: SETNX, then EXPIRE, and DEL", dialect.TTLSeconds, dialect.ReleaseBare
+		return tokens, nil
+	case "tx", "set":
+		if _, ok := target(name); ok {
+			tokens.About = "a lock of this module with a token and a TTL"
+			return tokens, nil
+		}
+	case "getset":
+		tokens.Name, tokens.Kind, tokens.TTL, tokens.Token = "getset", dialect.FloatSeconds, dialect.TTLNone, ""
+		tokens.About, tokens.Stamp = "getsetlock.Guarded or Classic, in this module's own dialect", dialect.Stamp{Unit: time.Second, Float: true}
+		return tokens, nil
+	}
+	f, err := dialect.Lookup(name)
+	if err != nil {
+		return f, fmt.Errorf("%w: %w; or one of %s", compat.ErrInvalid, err, strings.Join(Ours(), ", "))
+	}
+	return f, nil
+}
+
+// olds are our locks that look to f's clients like one of them.
+func olds(f dialect.Format) []compat.Algorithm {
+	switch {
+	case f.Name == "getset":
+		return []compat.Algorithm{getsetlock.Guarded{}}
+	case f.Kind == dialect.TwoKeys:
+		return []compat.Algorithm{getsetlock.TwoKeys{}}
+	case f.Kind.Timed():
+		d, _ := getsetlock.Named(f.Name)
+		return []compat.Algorithm{getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}}
+	}
+	if news, ok := target(f.Name); ok {
+		return news
+	}
+	if f.Name == "setnx-expire" {
+		return []compat.Algorithm{txlock.Classic{TTLRepair: txlock.RepairNever}}
+	}
+	fleet, _ := txlock.Named(f.Name)
+	seconds := fleet
+	seconds.Millis = false
+	return []compat.Algorithm{fleet, seconds}
+}
+
+// target are the locks of a name in Targets, the one that needs the newest server first.
+func target(name string) ([]compat.Algorithm, bool) {
+	millis := txlock.Options{Millis: true}
+	all := map[string][]compat.Algorithm{
+		"set:lua":    {setlock.Lua{}},
+		"set:watch":  {setlock.Watched{}},
+		"set:script": {setlock.Script{}},
+		"tx:renamed": {txlock.Renamed{Options: millis}, txlock.Renamed{}},
+		"tx:guarded": {txlock.Guarded{Options: millis}, txlock.Guarded{}},
+		"tx:classic": {txlock.Classic{Options: millis}, txlock.Classic{}},
+	}
+	var list []compat.Algorithm
+	for _, t := range Targets() {
+		family, _, _ := strings.Cut(t, ":")
+		if t == name || family == name && t != "tx:classic" {
+			list = append(list, all[t]...)
+		}
+	}
+	return list, list != nil
+}
+
+// goOf is the Go of a target; of a family its first.
+func goOf(to string) string {
+	return map[string]string{
+		"set": "setlock.Lua{}", "set:lua": "setlock.Lua{}", "set:watch": "setlock.Watched{}", "set:script": "setlock.Script{}",
+		"tx": "txlock.Renamed{}", "tx:renamed": "txlock.Renamed{}", "tx:guarded": "txlock.Guarded{}", "tx:classic": "txlock.Classic{}",
+	}[to]
+}

@@ -1,0 +1,106 @@
+package bridge_test
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+)
+
+// There is a plan from every client in the field, and from each of our own
+// locks, to each target; or the reason why there is none.
+func TestPlans(t *testing.T) {
+	names := bridge.Ours()
+	for _, f := range dialect.All() {
+		names = append(names, f.Name)
+	}
+	var races []string
+	for _, s := range catalogue.All() {
+		races = append(races, s.Name)
+	}
+	name := regexp.MustCompile(`\b(?:any|compat|getset|tx|set|old)/[a-z-]+`)
+	drained := []string{}
+	for _, from := range names {
+		for _, to := range bridge.Targets() {
+			p, err := bridge.NewPlan(from, to)
+			if err != nil {
+				t.Errorf("%s to %s: %v", from, to, err)
+				continue
+			}
+			if p.Drain != "" {
+				if to == "set" {
+					drained = append(drained, from)
+				}
+				if len(p.Stages) > 0 {
+					t.Errorf("%s: stages although it must be drained", from)
+				}
+				continue
+			}
+			stages := 2
+			if f, err := dialect.Lookup(from); from == "getset" || err == nil && (f.Kind.Timed() || f.Kind == dialect.TwoKeys || from == "spring") {
+				stages = 3
+			}
+			if len(p.Stages) != stages || p.Stages[stages-1].Lock != to {
+				t.Errorf("%s to %s: %d stages, want %d: %+v", from, to, len(p.Stages), stages, p.Stages)
+				continue
+			}
+			for i, s := range p.Stages {
+				if len(s.Locks()) == 0 {
+					t.Errorf("%s to %s: nothing to run in stage %q", from, to, s.Name)
+				}
+				if i > 0 && (len(s.Mix) != 2 || s.Mix[0] != p.Stages[i-1].Lock || len(s.Done) < 1 || s.Back == "" || s.Go == "") {
+					t.Errorf("%s to %s: stage %q lacks something: %+v", from, to, s.Name, s)
+				}
+				if i > 0 && i < stages-1 && s.Why == "" {
+					t.Errorf("%s to %s: no reason for stage %q", from, to, s.Name)
+				}
+				for _, r := range append(s.Races, name.FindAllString(strings.Join(p.Risks, " "), -1)...) {
+					if !slices.Contains(races, r) {
+						t.Errorf("%s to %s names %s, which is not in the catalogue", from, to, r)
+					}
+				}
+			}
+		}
+	}
+	if want := []string{"node-resque", "celery-once-1"}; !slices.Equal(drained, want) {
+		t.Errorf("drained: %q, want %q", drained, want)
+	}
+	for _, wrong := range [][2]string{{"redis-py-2.9", "redlock"}, {"redis-py", "set"}, {"set:published", "set"}, {"redis-py-2.9", ""}} {
+		if _, err := bridge.NewPlan(wrong[0], wrong[1]); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("a plan from %s to %s: %v, want ErrInvalid", wrong[0], wrong[1], err)
+		}
+	}
+}
+
+// A fleet that no lock is safe beside is refused by name, and nothing is written.
+func TestDrain(t *testing.T) {
+	for _, name := range []string{"node-resque", "celery-once-1"} {
+		if _, err := bridge.Named(name); !errors.Is(err, bridge.ErrDrain) || !strings.Contains(err.Error(), name) {
+			t.Errorf("Named(%q): %v, want ErrDrain", name, err)
+		}
+		b := bridge.OneKey{}
+		b.Dialect.Name = name
+		s := oldredis.Run(t, "7.0")
+		for _, a := range []compat.Algorithm{b, bridge.TwoNames{Old: twoNames(name, name, nil).Old, New: format("redis-py-3")}} {
+			_, err := compat.New(s, a, compat.Options{}).TryLock(t.Context(), "k", ttl)
+			if !errors.Is(err, bridge.ErrDrain) || !errors.Is(err, compat.ErrUnsafeServer) {
+				t.Errorf("%T beside %s: %v, want ErrDrain", a, name, err)
+			}
+		}
+		if n, _ := s.Dial().Do("DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys were written", n)
+		}
+	}
+	for _, name := range []string{"redis-py-2.10", "mlanett-redis-lock", "redis-pie"} {
+		if _, err := bridge.Named(name); !errors.Is(err, compat.ErrInvalid) || errors.Is(err, bridge.ErrDrain) {
+			t.Errorf("Named(%q): %v, want ErrInvalid", name, err)
+		}
+	}
+}

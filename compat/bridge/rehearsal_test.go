@@ -1,0 +1,231 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+const ttl = 10 * time.Second
+
+// lockOf is the first of a stage's locks that is safe on the server.
+func lockOf(t testing.TB, source compat.Source, s bridge.Stage) compat.Algorithm {
+	t.Helper()
+	c, err := source.GetContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, a := range s.Locks() {
+		checker, ok := a.(compat.Checker)
+		if !ok {
+			return a
+		}
+		if err = checker.Check(c, "k"); err == nil {
+			return a
+		}
+	}
+	t.Fatalf("no lock of %s is safe here: %v", s.Lock, err)
+	return nil
+}
+
+// A fleet is some workers that each do a little work under the lock, again and
+// again. They see whether they are alone.
+type fleet struct {
+	t      testing.TB
+	source compat.Source
+	lease  time.Duration
+	wg     sync.WaitGroup
+
+	inside, overlaps, sections atomic.Int64
+	counter                    int // an update that got lost is to be seen
+	mu                         sync.Mutex
+	last                       time.Time
+	stall                      time.Duration // the longest time in which nobody got in
+}
+
+// A worker works until it is told to stop. The last thing it does when it is to die
+// is to take the lock.
+type worker struct {
+	stop, die chan struct{}
+	ended     chan struct{}
+	rounds    atomic.Int64
+}
+
+func (f *fleet) start(a compat.Algorithm) *worker {
+	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
+	k := compat.New(f.source, a, compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
+	f.wg.Go(func() {
+		defer close(w.ended)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for {
+			select {
+			case <-w.stop:
+				return
+			default:
+			}
+			lock, err := k.Lock(ctx, "report", f.lease)
+			if errors.Is(err, compat.ErrUnknown) {
+				continue
+			}
+			if err != nil {
+				f.t.Error(err)
+				return
+			}
+			select {
+			case <-w.die:
+				f.enter(func() {})
+				return
+			default:
+			}
+			f.enter(func() { k.Inspect(ctx, "report") }) //nolint:errcheck // some time passes inside
+			if err := lock.Release(ctx); err != nil {
+				f.t.Errorf("%T: %v", a, err)
+			}
+			w.rounds.Add(1)
+		}
+	})
+	return w
+}
+
+func (f *fleet) enter(work func()) {
+	if f.inside.Add(1) != 1 {
+		f.overlaps.Add(1)
+	}
+	f.mu.Lock()
+	f.stall = max(f.stall, time.Since(f.last))
+	f.mu.Unlock()
+	seen := f.counter
+	work()
+	f.counter = seen + 1
+	f.mu.Lock()
+	f.last = time.Now()
+	f.mu.Unlock()
+	f.sections.Add(1)
+	f.inside.Add(-1)
+}
+
+// works waits until each of workers has been in the section again.
+func (f *fleet) works(workers []*worker) {
+	f.t.Helper()
+	before := make([]int64, len(workers))
+	for i, w := range workers {
+		before[i] = w.rounds.Load()
+	}
+	deadline := time.Now().Add(time.Minute)
+	for i, w := range workers {
+		for w.rounds.Load() == before[i] {
+			if time.Now().After(deadline) {
+				f.t.Fatal("a worker got no turn in a minute")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// rehearse carries out a plan: each stage is rolled out worker by worker, while
+// the others work on. One of the old clients dies with the lock in its hands, and one of
+// the bridge's.
+func rehearse(t *testing.T, source compat.Source, p bridge.Plan) {
+	f := &fleet{t: t, source: source, lease: 2 * time.Second, last: time.Now()}
+	const size = 4
+	workers := make([]*worker, size)
+	for i := range workers {
+		workers[i] = f.start(lockOf(t, source, p.Stages[0]))
+	}
+	f.works(workers)
+	for n, s := range p.Stages[1:] {
+		a := lockOf(t, source, s)
+		for i, w := range workers {
+			if i == size/2 {
+				close(w.die)
+			} else {
+				close(w.stop)
+			}
+			<-w.ended
+			workers[i] = f.start(a)
+			f.works(workers)
+		}
+		t.Logf("stage %d, %s: rolled out, %d sections so far", n+1, s.Lock, f.sections.Load())
+	}
+	for _, w := range workers {
+		close(w.stop)
+	}
+	f.wg.Wait()
+	t.Logf("%d sections, %d overlaps, %v the longest time in which nobody got in", f.sections.Load(), f.overlaps.Load(), f.stall.Round(time.Millisecond))
+	if f.overlaps.Load() != 0 || int64(f.counter) != f.sections.Load() {
+		t.Errorf("%d overlaps, the counter at %d after %d sections", f.overlaps.Load(), f.counter, f.sections.Load())
+	}
+	// A lease; a second and another for dialects of whole ones; and what a busy machine takes.
+	if limit := f.lease + 2*time.Second + 5*time.Second; f.stall > limit {
+		t.Errorf("nobody got in for %v, although a lease is %v", f.stall, f.lease)
+	}
+}
+
+// TestRehearsal carries out whole plans on a real server, and on an old one.
+func TestRehearsal(t *testing.T) {
+	for _, r := range []struct{ from, to string }{
+		{"redis-py-2.9", "set"},
+		{"setnx-expire", "set"},
+		{"jedis-lock", "set"},
+		{"mlanett-redis-lock", "set"},
+		{"redis-in-action", "tx"},
+		{"spring", "set"},
+	} {
+		t.Run(r.from, func(t *testing.T) {
+			t.Parallel()
+			p, err := bridge.NewPlan(r.from, r.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rehearse(t, conformance.Dial(t, realredis.Start(t)), p)
+		})
+	}
+	for _, from := range []string{"redis-py-2.9", "jedis-lock"} {
+		t.Run(from+" on 2.4", func(t *testing.T) {
+			t.Parallel()
+			p, err := bridge.NewPlan(from, "tx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rehearse(t, oldredis.Run(t, "2.4"), p)
+		})
+	}
+}
+
+// Without the bridge the lock of an old client that died is nobody's for ever:
+// the plan's own reason.
+func TestSkippedStage(t *testing.T) {
+	p, err := bridge.NewPlan("redis-py-2.9", "set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(p.Stages[1].Why, "never recovers") {
+		t.Fatalf("the plan gives another reason: %s", p.Stages[1].Why)
+	}
+	s := oldredis.Run(t, "7.0")
+	old := compat.New(s, lockOf(t, s, p.Stages[0]), compat.Options{})
+	if _, err := old.TryLock(t.Context(), "report", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Dial()
+	defer c.Close()
+	later := time.Now().Add(24 * time.Hour)
+	if _, err := lockOf(t, s, p.Stages[2]).Acquire(c, later, "report", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("a new client, a day later: %v, want ErrHeld", err)
+	}
+	if l, err := lockOf(t, s, p.Stages[1]).Acquire(c, later, "report", ttl); err != nil || l.How != compat.TakenOver {
+		t.Errorf("the bridge, a day later: %+v, %v; want it taken over", l, err)
+	}
+}

@@ -32,6 +32,8 @@ of that version. Beyond them it says nothing.
            restart   the server comes back empty, once; restart=2: twice
            failover  a replica takes over that has not seen the last write
            evict     the server drops the key
+           down      one of several servers (redlock) answers no more; there
+                     restart and evict befall one of them too
            unreaped  keys that have expired may still be in memory
            late=1    a client stops once between reading its clock and what it
                      does on it; late=0: never; else as often as time jumps`

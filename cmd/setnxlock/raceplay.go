@@ -39,6 +39,8 @@ const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
   restart  failover  evict  reap
              the server comes back empty; comes back without its last write;
              drops the key; removes what has expired
+  S1.restart  S1.evict  S1.down
+             the same of one of several servers; it answers no more
   u  r       undo a step; reset
   s  v       the schedule so far; the timeline so far
   ?  q       these keys; quit`
@@ -230,6 +232,13 @@ func (g *game) choice(key string, rest []string) (c race.Choice, used int, err e
 	}
 	if v, ok := serverKeys[key]; ok {
 		return race.Choice{Verb: v}, 0, nil
+	}
+	if len(key) > 3 && key[0] == 'S' && key[2] == '.' {
+		words, err := race.ParseWords(key)
+		if err != nil {
+			return c, 0, err
+		}
+		return words[0], 0, nil
 	}
 	if key == "t" {
 		if len(rest) == 0 || strings.Trim(rest[0], "+0123456789.hms~") != "" || !strings.ContainsAny(rest[0], "hms") {

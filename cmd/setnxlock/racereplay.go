@@ -30,6 +30,9 @@ the algorithm, the version of Redis, clients x attempts, what is not as usual
              of one write               redis.failover  without the last write
                                         redis.evict     it drops the key
 
+Of the three servers of redlock, S2.restart and S2.evict befall one, and with
+S2.down it answers no more.
+
 A FILE is a scenario as the catalogue has them (algorithm and schedule are
 enough), a trace as --format json writes it, or holds a schedule; - is stdin.
 

@@ -53,11 +53,12 @@ func algorithmsHelp() string {
 	for _, name := range race.Algorithms() {
 		if slices.Contains(shipped(), name) {
 			b.WriteString(paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name), 80))
-		} else {
+		} else if !fleet(name) {
 			others = append(others, name)
 		}
 	}
-	return b.String() + "\nand, kept only to be broken,\n\n" + paragraph("  ", strings.Join(others, ", "), 80)
+	return b.String() + "\nand, kept only to be broken,\n\n" + paragraph("  ", strings.Join(others, ", "), 80) +
+		"\nand the fleets of race mixing --list.\n"
 }
 
 // completeList is complete for values that are looked up when they are asked for.
@@ -118,11 +119,11 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 	return base, nil
 }
 
-// faults reads --faults: lost=1,cut=1,crash,restart,failover,evict,late=1.
+// faults reads --faults: lost=1,cut=1,crash,restart,failover,evict,down,late=1.
 func faults(words []string) (f race.Faults, err error) {
 	counts := map[string]*int{
 		"lost": &f.LostReplies, "sever": &f.LostRequests, "cut": &f.Cuts,
-		"restart": &f.Restart, "failover": &f.Failover, "evict": &f.Evict,
+		"restart": &f.Restart, "failover": &f.Failover, "evict": &f.Evict, "down": &f.Down,
 	}
 	flags := map[string]*bool{"crash": &f.Crash, "unreaped": &f.Unreaped}
 	for _, w := range words {
@@ -152,5 +153,5 @@ func faults(words []string) (f race.Faults, err error) {
 }
 
 func faultWords() []string {
-	return []string{"lost", "sever", "cut", "crash", "restart", "failover", "evict", "unreaped", "late"}
+	return []string{"lost", "sever", "cut", "crash", "restart", "failover", "evict", "down", "unreaped", "late"}
 }

@@ -175,6 +175,13 @@ func (g *game) accidents() []string {
 			keys = append(keys, k)
 		}
 	}
+	for _, k := range []string{"S1.restart", "S1.evict", "S1.down"} { // of S2 and S3 likewise
+		if words, err := race.ParseWords(k); err == nil {
+			if _, ok := g.tried(words[0]); ok {
+				keys = append(keys, k)
+			}
+		}
+	}
 	return append(keys, "u", "r", "s", "v", "?", "q")
 }
 

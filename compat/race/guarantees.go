@@ -96,7 +96,7 @@ var accidents = []Accident{
 	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
 	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *Config) { c.Faults.Restart = 1 }},
 	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *Config) { c.Faults.Failover = 1 }, among: one},
-	{Name: "server down", Says: "one of several servers answers no more", set: func(c *Config) { c.Faults.Down = 1 }, among: several},
+	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *Config) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
 	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *Config) { c.Faults.Evict = 1 }},
 	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Effect = true; c.Attempts = 1 }},
 	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }, fenced: true},

@@ -53,7 +53,7 @@ func TestGuaranteesAreNotStale(t *testing.T) {
 // what no lock survives.
 func TestDefaultHolds(t *testing.T) {
 	unavoidable := map[string]bool{"restart": true, "failover": true, "evict": true, "pause": true}
-	for _, x := range Accidents() {
+	for _, x := range AccidentsOf("tx:renamed") {
 		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Accident: x.Name, Clients: 2}
 		var f filler
 		if err := f.fill(context.Background(), &c); err != nil {

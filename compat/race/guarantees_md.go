@@ -47,7 +47,13 @@ func (m Matrix) bounds(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(both, "; "))
 	}
-	b.WriteString("\n")
+	b.WriteString(`
+Readers and writers, and redlock, take long: they are run on one server that they refuse, the oldest that they don't, and the newest. Where a row's accident is one that is
+counted (a lost reply, a restart), readers and writers are run with two readers and a writer, once each, and redlock with two clients, once each; redlock never with three.
+Two who only read may hold the lock at once, and a reader writes nothing: in the rows of a pause two write. Of redlock **honesty** is not looked at, and it has no fence.
+*late*, *lost reply* and *lost request* befall one of its servers' answers; [explorer.md](explorer.md) says what else is different there.
+
+`)
 }
 
 // exampleOf is the first algorithm of the matrix that an accident can befall.
@@ -197,6 +203,8 @@ func toldIn(algorithm, accident string, b Break) string {
 	switch {
 	case accident == "failover":
 		name = "any-failover"
+	case algorithm == "redlock" && accident == "restart":
+		name = "redlock-restart-forgets"
 	case b.Invariant == "effect":
 		name = "any-paused-holder"
 	case accident == "skew" && strings.HasPrefix(algorithm, "getset"):
@@ -207,6 +215,10 @@ func toldIn(algorithm, accident string, b Break) string {
 		name = "tx-ttl-repair-revives"
 	case algorithm == "tx:classic/published":
 		name = "tx-ttl-repair"
+	case algorithm == "set:published":
+		name = "set-compare-then-del"
+	case strings.HasPrefix(algorithm, "rw:read/published") && b.Invariant == "exclusion":
+		name = "rw-mutex-outrun"
 	case strings.HasPrefix(algorithm, "getset:classic") && strings.Contains(b.Text, "removes the lock"):
 		name = "getset-paused-release"
 	default:

@@ -75,6 +75,10 @@ var smallConfigs = []Config{
 	{Algorithm: "broken/get-del", Clients: 3, Attempts: 1, Ticks: 2, Each: true},
 	{Algorithm: "broken/del-setnx", Clients: 3, Attempts: 1, Ticks: 3, Each: true, Faults: Faults{Late: -1}},
 	{Algorithm: "broken/bare-del", Ticks: 1, Each: true, Faults: Faults{LostReplies: 1}},
+	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: Faults{Restart: 1, LostReplies: 1, Late: -1}},
+	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
+	{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Each: true, Extend: true, Faults: Faults{Late: 1}},
+	{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Each: true, Faults: Faults{Down: 1, LostReplies: 1, Late: -1}},
 }
 
 // A weak fingerprint takes new states for seen ones, silently: the set of the

@@ -67,6 +67,56 @@ func TestPublishedRacesAreFound(t *testing.T) {
 	}
 }
 
+// The published locks of SET and of readers and a writer, and a quorum of which
+// one server forgets, break as it is known of them, in as few steps; and hold
+// where they are known to.
+func TestNewerLocks(t *testing.T) {
+	const shared, published = "rw:read+rw:read+rw:write", "rw:read/published+rw:write/published"
+	for _, c := range []struct {
+		Config
+		steps int // 0: it holds
+	}{
+		{Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"honesty"}}, 5},
+		{Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{Config{Algorithm: "set:watch", Server: "noscript", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{Config{Algorithm: "set:script", Server: "2.6", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{Config{Algorithm: published, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}}, 13},
+		{Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"report"}}, 10},
+		{Config{Algorithm: published, Attempts: 1, Faults: Faults{Crash: true}, Invariants: []string{"progress"}}, 2},
+		{Config{Algorithm: shared, Clients: 3, Attempts: 1, Ticks: 3, Faults: Faults{Crash: true, Late: -1}}, 0},
+		{Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Effect: true, Invariants: []string{"effect"}}, 18},
+		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Late: -1}}, 7},
+		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 2, Faults: Faults{Crash: true, Down: 1, Late: -1}}, 0},
+	} {
+		r := explored(t, c.Config)
+		steps := 0
+		if r.Trace != nil {
+			steps = len(r.Trace.Events)
+		}
+		if steps != c.steps {
+			t.Errorf("%s: %v; want it to break in %d steps", c.line(), r, c.steps)
+		}
+	}
+}
+
+// Readers hold together: what would be two holders of a plain lock is not, and a
+// writer beside one of them is.
+func TestReadersShare(t *testing.T) {
+	for schedule, want := range map[string]string{
+		"rw:read 7.0 2x1 : C1 C1 C1 C1 C1 C1 C1 C2 C2 C2 C2 C2 C2 C2":                            "",
+		"rw:read/published+rw:write/published 7.0 2x1 : C1 C1 C1 +6s C2 C2 C2 C2 C1 C1 C2 C2 C2": "exclusion",
+		"rw:write/published+rw:read/published 7.0 2x1 : C1 C1 C1 C1 +6s C2 C2 C2 C2 C2 C1 C1 C1": "exclusion",
+		"set:lua+set:watch 7.0 2x1 : C1 redis.restart C2":                                        "exclusion",
+		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.restart C2":                                         "exclusion",
+		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.down C2":                                            "",
+	} {
+		trace, err := ReplaySchedule(schedule)
+		if err != nil || trace.Verdict.Violated != want {
+			t.Errorf("%s: %q %v, want %q", schedule, trace.Verdict.Violated, err, want)
+		}
+	}
+}
+
 // On 2.0 a SETNX takes a held lock; the variants that ship hold.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
@@ -94,6 +144,9 @@ func TestStatesArePinned(t *testing.T) {
 		{Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2}, 354},
 		{Config{Algorithm: "tx:renamed", Attempts: 2, Ticks: 2, Faults: Faults{LostReplies: 1}}, 11165},
 		{Config{Algorithm: "getset:guarded", Attempts: 2, Ticks: 2}, 1882},
+		{Config{Algorithm: "set:lua", Server: "7.0", Attempts: 2, Ticks: 2, Faults: Faults{Restart: 1}, Invariants: []string{"progress"}}, 5798},
+		{Config{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Invariants: []string{"progress"}}, 3498},
+		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{Down: 1, Late: -1}}, 20749},
 	} {
 		r := explored(t, c.Config)
 		if r.States != c.states {

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -41,19 +42,19 @@ func (j *judge) values(g *ghost, st *stances, i int, now int64, s *standing) bre
 }
 
 // standing looks where the values stand before and after a command.
-func (x *search) standing(st *stances, was, to uint32, now int32) *standing {
+func (x *search) standing(st *stances, was, to uint32) *standing {
 	s := &standing{any: x.trans.contents[was].busy || x.trans.contents[to].busy}
 	if x.judge.form == members {
 		for k := range x.c.Clients {
-			s.before[k] = x.trans.stands(was, now, st[k].value)
-			s.after[k] = x.trans.stands(to, now, st[k].value)
+			s.before[k] = x.trans.stands(was, st[k].value)
+			s.after[k] = x.trans.stands(to, st[k].value)
 		}
 	}
 	return s
 }
 
-// stands reports whether a value stands in a key that is alive.
-func (t *transitions) stands(n uint32, now int32, value string) bool {
+// stands reports whether a value is on the server, dead or alive.
+func (t *transitions) stands(n uint32, value string) bool {
 	if value == "" {
 		return false
 	}
@@ -62,29 +63,21 @@ func (t *transitions) stands(n uint32, now int32, value string) bool {
 		lease = uint32(len(t.leases))
 		t.leases[value] = lease
 	}
-	a, b := uint64(n)<<32|uint64(lease), uint64(uint32(now))
-	v, ok := t.stood.get(a, b)
+	v, ok := t.stood.get(uint64(n), uint64(lease))
 	if !ok {
-		if stands(t.contents[n].snap.At(instant(int64(now))).Entries(t.s), value) {
+		if stands(t.contents[n].snap.Entries(t.s), value) {
 			v = 1
 		}
-		t.stood.put(a, b, v)
+		t.stood.put(uint64(n), uint64(lease), v)
 	}
 	return v == 1
 }
 
 func stands(entries []oldredis.Entry, value string) bool {
-	for _, e := range entries {
-		if !e.Unreaped && (strings.Contains(e.Value, value) || strings.Contains(e.Key, value)) {
-			return true
-		}
-		for _, el := range e.Elements {
-			if !e.Unreaped && strings.Contains(el, value) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, func(e oldredis.Entry) bool {
+		return strings.Contains(e.Value, value) || strings.Contains(e.Key, value) ||
+			slices.ContainsFunc(e.Elements, func(el string) bool { return strings.Contains(el, value) })
+	})
 }
 
 // busy reports whether anything is there but fences and what stands for a

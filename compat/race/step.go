@@ -145,7 +145,7 @@ func (u *turn) resume(i int, input uint32) {
 	}
 	u.st[i] = &u.x.runs.nodes[e.to].stance
 	for _, r := range e.results {
-		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.t.now, u.st[i].value)
+		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.st[i].value)
 		u.fault(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
 	}
 }
@@ -199,7 +199,7 @@ func (u *turn) execute(i int) (reply uint32) {
 		u.t.prev = was
 	}
 	if x.judge.form != oneKey {
-		u.fault(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to, now)))
+		u.fault(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
 	} else if x.judge.tracks || x.judge.progress {
 		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
 	}

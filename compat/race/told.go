@@ -143,6 +143,10 @@ func (t told) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 
 func (t told) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
 	st, err := t.Algorithm.Inspect(c, t.begin(opInspect, now, nil), key)
-	t.end(err, st.Value, string(st.Status))
+	seen := []string{st.Value, string(st.Status)}
+	for _, h := range st.Holders {
+		seen = append(seen, h.Value) // the Locker looks for its own among them
+	}
+	t.end(err, seen...)
 	return st, err
 }

@@ -48,7 +48,7 @@ type transitions struct {
 	acts     table // content, now, verb, until → content
 	seen     table // exec or act, conn → what becomes of a watcher's connection
 	leases   map[string]uint32
-	stood    table // content, lease, now → whether its value stands
+	stood    table // content, lease → whether its value stands
 	replies  *replies
 	ran      int
 

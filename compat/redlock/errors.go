@@ -101,7 +101,7 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 	var ends []time.Time
 	var unsafe, invalid error
 	values := make([]part, len(votes))
-	granted, refused, foreign, notString := 0, 0, 0, 0
+	granted, refused, foreign, notString, spared := 0, 0, 0, 0, 0
 	for i, v := range votes {
 		var h *compat.HeldError
 		why, _ := compat.Settled(v.err)
@@ -126,6 +126,8 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 			ends = append(ends, time.Time{})
 		case errors.Is(why, compat.ErrForeign):
 			refused, notString = refused+1, notString+1
+		case errors.Is(why, errNotAsked):
+			spared++
 		}
 	}
 	spare := len(votes) - q.need // servers that can be done without
@@ -139,7 +141,9 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 		return nil
 	case notString > spare:
 		kind = compat.ErrForeign
-	case granted+refused >= q.need:
+	case granted+refused >= q.need, refused > 0 && granted+refused+spared >= q.need:
+		// Those that were not asked any more are not out of reach: with one server gone
+		// and one held the lock is worth waiting for.
 		held.Until = freeAt(q.need-granted, ends)
 		held.Foreign = foreign+notString > spare
 		held.Value = format(values)

@@ -133,35 +133,42 @@ func (c client) overtaken(t *testing.T) {
 	}
 }
 
-// lateTakeover: a client of theirs has read the time of a dead lock, we take the
-// lock over, and then its write arrives. One that looks at what its GETSET
-// replaced knows that it came too late, but has put its own time over ours
-// (getset/loser-overwrites): our next extension says ErrLost. One that does not
-// look holds as well (getset/double-takeover).
-func (c client) lateTakeover(t *testing.T) {
+// tooLate: a client of theirs has read the time of a dead lock, we take the lock
+// over, and then its write arrives. What it says then: "" if it goes on asking.
+func (c client) tooLate(t *testing.T, s side, ours, theirs time.Duration) (l *compat.Lock, answer string) {
 	t.Helper()
-	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
 	s.dead(t, c, -3*time.Second)
 	g := newGate(t, s.addr, s.key)
-	p := c.start(t, g.addr, 2*long) // not ours: two that write the same second can't be told apart
+	p := c.start(t, g.addr, theirs)
 	g.hold(c.late)
 	p.send("acquire")
 	if answer := g.await(p, c.late, 1); answer != "" {
 		t.Fatalf("their takeover: %q, before its %s", answer, c.late)
 	}
-	l, err := s.locks.TryLock(context.Background(), s.key, long)
+	l, err := s.locks.TryLock(context.Background(), s.key, ours)
 	if err != nil || l.Lease().How != compat.TakenOver {
 		t.Fatalf("our takeover: %v", err)
 	}
-	ours := s.value(t)
 	asked := g.count(c.acquires())
 	g.pass(c.late)
-	answer := g.await(p, c.acquires(), asked+1)
+	answer = g.await(p, c.acquires(), asked+1)
+	p.kill()
+	return l, answer
+}
+
+// lateTakeover: a client that looks at what its GETSET replaced knows that it came
+// too late, but has put its own time over ours (getset/loser-overwrites): our next
+// extension says ErrLost. One that does not look holds as well
+// (getset/double-takeover).
+func (c client) lateTakeover(t *testing.T) {
+	t.Helper()
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	l, answer := c.tooLate(t, s, long, 2*long) // two that write the same second can't be told apart
 	if holds := answer == "held"; holds != c.believes || answer != "" && !holds {
 		t.Errorf("their late %s: they say %q; want them to hold as well: %v", c.late, answer, c.believes)
 	}
-	if got := s.value(t); got == ours {
-		t.Errorf("their late %s left our %q on the key, want it overwritten", c.late, ours)
+	if got := s.value(t); got == l.Token() {
+		t.Errorf("their late %s left our %q on the key, want it overwritten", c.late, got)
 	}
 	if err := l.Extend(context.Background(), long); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("after their late %s, our extension: %v, want ErrLost", c.late, err)
@@ -169,32 +176,18 @@ func (c client) lateTakeover(t *testing.T) {
 	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
 }
 
-// setBack: as in lateTakeover, but the lease that the late client had asked for is
-// shorter than ours. Its time stands on the key, and when that has gone by a third
-// takes the lock, which we believe to be ours (getset/stale-getset-sets-back). We
-// learn of it at the next extension, and not before.
+// setBack: the lease that the late client had asked for is shorter than ours. Its
+// time stands on the key, and when that has gone by a third takes the lock, which
+// we believe to be ours (getset/stale-getset-sets-back). We learn of it at the
+// next extension, and not before.
 func (c client) setBack(t *testing.T) {
 	t.Helper()
 	const ours = time.Minute
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], ours)
-	s.dead(t, c, -3*time.Second)
-	g := newGate(t, s.addr, s.key)
-	p := c.start(t, g.addr, c.lease)
-	g.hold(c.late)
-	p.send("acquire")
-	if answer := g.await(p, c.late, 1); answer != "" {
-		t.Fatalf("their takeover: %q, before its %s", answer, c.late)
-	}
-	l, err := s.locks.TryLock(context.Background(), s.key, ours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := g.count(c.acquires())
-	g.pass(c.late)
-	if answer := g.await(p, c.acquires(), asked+1); answer != "" {
+	l, answer := c.tooLate(t, s, ours, c.lease)
+	if answer != "" {
 		t.Errorf("they say %q", answer)
 	}
-	p.kill()
 	third := s.lock(t, long)
 	if !time.Now().Before(l.Until()) || third.Lease().How != compat.TakenOver {
 		t.Errorf("a third has the lock, %s, at %v; want it taken over while we believe in it, until %v", third.Lease().How, time.Now(), l.Until())

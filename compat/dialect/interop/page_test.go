@@ -153,7 +153,7 @@ func (c client) dangers() string {
 		list = append(list, "Its GETSET at a takeover that we have won puts its time over ours (`getset/loser-overwrites`): our next extension or release says ErrLost, and the "+
 			"lock stands until its time. If that is before the end of our lease, a third takes it while we still believe in it (`getset/stale-getset-sets-back`).")
 		if c.gone {
-			list = append(list, "A key that is gone is a dead one to it (`getset/vanished-key`): the same, without any crash. That is what was *lost* above.")
+			list = append(list, "A key that is gone is a dead one to it (`getset/vanished-key`): the same, without any crash; that is what was *lost* above. Ask for leases as long as theirs: then its time is before our end only by what it was late, and up to a hundredth of the lease our margin for drift covers that.")
 		}
 	}
 	switch {

@@ -8,7 +8,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop fuzz bench lint install
+.PHONY: demo test race interop fuzz bench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -40,6 +40,10 @@ fuzz:
 ## bench: what a lock costs, as a ratio to two PINGs on the same connection
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+## mixing: docs/mixing.md anew, every pair computed: minutes; the tests compute a part of it
+mixing:
+	$(GO) run ./cmd/setnxlock race mixing -o docs/mixing.md
 
 ## lint: gofmt, vet and staticcheck
 lint:

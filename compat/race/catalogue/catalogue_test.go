@@ -77,7 +77,7 @@ const canonical = `
 	any/failover any/restart-forgets any/evicted any/read-from-replica
 	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
 	getset/equal-only
-	set/compare-then-del set/extend-adds rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del
+	set/compare-then-del set/extend-adds rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
 	redlock/restart-forgets`
 
 // course is the order of teaching of races.md, section 8, the two starred races

@@ -50,6 +50,7 @@ var variants = []variant{
 		})},
 	{name: "getset:guarded", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Guarded{Options: o} })},
 	{name: "getset:classic", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Classic{Options: o} })},
+	{name: "bridge", alone: true, make: bridges},
 	{name: "rw:read", alone: true, make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} })},
 	{name: "rw:write", alone: true, make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.Write{Options: o} })},
 	{name: "rw:read/published", alone: true, unsafe: "its mutex ends before a slow client's turn does (rw/mutex-outrun)",

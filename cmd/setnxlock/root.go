@@ -92,7 +92,7 @@ func (a *app) rootCommand() *cobra.Command {
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), or a variant: "+strings.Join(names()[5:], ", "))
+		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(names()[5:], ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
@@ -105,7 +105,7 @@ func (a *app) rootCommand() *cobra.Command {
 	complete(root, "prefix", nil)
 	complete(root, "sentinel", nil)
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
 	return root
 }
 

@@ -27,6 +27,9 @@ type Plan struct {
 	// lease and start the new ones. "" if there is one.
 	Drain string `json:"drain,omitempty"`
 
+	// Direct says why no bridge is needed. "" if there is one.
+	Direct string `json:"direct,omitempty"`
+
 	// Risks are what the old clients can do to whoever locks beside them, as to
 	// each other, until the last of them has gone.
 	Risks []string `json:"risks,omitempty"`
@@ -73,11 +76,12 @@ func NewPlan(from, to string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{From: f.Name, About: f.About, To: to, OldKey: f.KeyName, NewKey: f.KeyName, Risks: risks(f)}
+	p := Plan{From: f.Name, About: f.About, To: to, OldKey: f.KeyName, NewKey: f.KeyName}
 	if why := lawless(f); why != "" {
-		p.Drain = f.Name + " " + why + ": no lock is safe beside it"
+		p.Drain = f.Name + " " + why + ", so no lock is safe beside it"
 		return p, nil
 	}
+	p.Risks = risks(f)
 	old := Stage{Name: "old", Lock: f.Name, locks: olds(f)}
 	next := Stage{Name: "new", Lock: to, Go: goOf(to), Command: "setnxlock run --algorithm " + to + prefix(f) + " NAME -- ...", locks: news}
 	switch {
@@ -91,6 +95,7 @@ func NewPlan(from, to string) (Plan, error) {
 		p.Stages = []Stage{old, form(f), next}
 	default:
 		p.Stages = []Stage{old, next}
+		p.Direct = "old and new clients make the key only where there is none, and go by its TTL, not by what others have written on it"
 	}
 	p.link(f)
 	return p, nil
@@ -118,7 +123,7 @@ func (p *Plan) link(f dialect.Format) {
 func looks(f dialect.Format, direct bool) string {
 	switch {
 	case f.Kind.Timed():
-		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews. (A time with a TTL is the bridge's. What survey says against it is for fleets without one.)"
+		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own, whatever survey says against it)"
 	case f.Kind == dialect.TwoKeys:
 		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
 	case f.TTL == dialect.TTLAtomic:
@@ -142,7 +147,10 @@ func oneKey(f dialect.Format) Stage {
 		Command: "setnxlock run --algorithm bridge --dialect " + commandDialect(f) + prefix(f) + " NAME -- ...",
 		locks:   []compat.Algorithm{b, seconds},
 		Races:   []string{"compat/token-read-as-expired", "compat/ttl-vs-stamp"},
-		Why:     "an old client " + meets(f) + "; and a new one never recovers the lock of an old one that died, which has no TTL",
+		Why:     "an old client " + meets(f),
+	}
+	if f.TTL == dialect.TTLNone {
+		s.Why += "; and a new one never recovers the lock of an old one that died, which has no TTL"
 	}
 	if f.Name == "getset" {
 		s.Races = s.Races[1:]

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/spf13/cobra"
+)
+
+const migrateHelp = `Moves a fleet from one lock to another while it runs, without a moment of two
+holders.
+
+While a fleet is rolled over, old and new clients lock the same keys at once. Where
+that is not safe there is a bridge, a lock that both honour: the whole fleet goes
+to the bridge first, and from there on.`
+
+const migrateExamples = `  setnxlock migrate plan --from redis-py-2.9 --to set
+  setnxlock migrate plan --from setnx-expire --to set --json`
+
+const migrateStatus = `  0      There is a safe way, and here it is.
+  1      There is none: stop the old clients, wait for a lease, start the new ones.
+  64     Wrong usage.`
+
+func (a *app) migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "migrate",
+		Short:       "Tell how a fleet moves to another lock while it runs",
+		Long:        migrateHelp,
+		Example:     migrateExamples,
+		Annotations: alone(migrateStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(a.errs)
+			cmd.Help() //nolint:errcheck
+			return exit(statusUsage)
+		},
+	}
+	cmd.AddCommand(a.migratePlanCommand())
+	return cmd
+}
+
+const migratePlanHelp = `Prints the stages by which a fleet moves: what its clients run in each, what runs
+at once while a stage is rolled out, why a stage can't be left out, by the name of
+the race that would follow, how to know that it is finished, and how to go back.
+
+--from is a client in the field (setnxlock survey names those it finds), or
+setnx-expire, which is what most articles have; or getset, tx or set, for a lock of
+this module. --to is a family or a variant of --algorithm: set needs Redis 2.6 or
+2.6.12, tx 2.2.`
+
+func (a *app) migratePlanCommand() *cobra.Command {
+	var from, to string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:         "plan --from CLIENT --to LOCK",
+		Short:       "Print the stages, and why none can be left out",
+		Long:        migratePlanHelp,
+		Example:     migrateExamples,
+		Annotations: alone(migrateStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from == "" {
+				return usage(cmd, errors.New("a plan needs --from, the lock that the fleet has"))
+			}
+			p, err := bridge.NewPlan(from, to)
+			if err != nil {
+				return &failure{statusUsage, err, ""}
+			}
+			if asJSON {
+				err = a.printJSON(p)
+			} else {
+				err = a.write("", func(w io.Writer) error { return printPlan(w, p, min(a.width(), 100)) })
+			}
+			if err == nil && p.Drain != "" {
+				return exit(1)
+			}
+			return err
+		},
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the lock that the fleet has: `CLIENT` is redis-py-2.9, jedis-lock, ..., setnx-expire, getset, tx or set")
+	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` that it is to have: "+strings.Join(bridge.Targets(), ", "))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	complete(cmd, "from", append(clients(), bridge.Ours()...))
+	complete(cmd, "to", bridge.Targets())
+	return cmd
+}
+
+// printPlan is the plan for people.
+func printPlan(w io.Writer, p bridge.Plan, width int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "From %s to %s.\n", p.From, p.To)
+	b.WriteString(paragraph("", p.About+".", width))
+	if p.Drain != "" {
+		fmt.Fprintln(&b)
+		b.WriteString(paragraph("", "There is no safe way while it runs: "+p.Drain+". Stop all old clients, wait until the longest of their leases has passed, start the new ones.", width))
+	}
+	if p.Direct != "" {
+		fmt.Fprintln(&b)
+		b.WriteString(paragraph("", "No bridge is needed: "+p.Direct+".", width))
+	}
+	for i, s := range p.Stages {
+		fmt.Fprintf(&b, "\nStage %d, %s: %s\n", i, s.Name, s.Lock)
+		item(&b, "in Go", s.Go, math.MaxInt) // to be copied: in one line
+		item(&b, "command", s.Command, math.MaxInt)
+		if len(s.Mix) > 0 {
+			item(&b, "beside it", s.Mix[0]+", while it is rolled out, and nothing else", width)
+		}
+		if s.Why != "" {
+			item(&b, "why", "without it "+s.Why+".", width)
+		}
+		for _, r := range s.Races {
+			item(&b, "see", "setnxlock race show "+r, width)
+		}
+		for _, d := range s.Done {
+			item(&b, "done when", d+".", width)
+		}
+		item(&b, "back", s.Back, width)
+	}
+	if p.Drain == "" {
+		fmt.Fprintf(&b, "\nThe key that old clients call %s is %s for the new ones.\n", p.OldKey, p.NewKey)
+	}
+	if len(p.Risks) > 0 {
+		fmt.Fprintf(&b, "\nUntil the last old client has gone, as before:\n")
+		for _, r := range p.Risks {
+			b.WriteString(paragraph("  - ", r+".", width))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func item(b *strings.Builder, name, text string, width int) {
+	if text != "" {
+		b.WriteString(paragraph(fmt.Sprintf("  %-9s  ", name), text, width))
+	}
+}
+
+// bridges are the locks of --algorithm bridge: between the clients that --dialect
+// names and clients of tokens on the same key.
+func bridges(d getsetlock.Dialect, fence bool) []compat.Algorithm {
+	b, err := bridge.Named(d.Name)
+	if err != nil { // no client's: one of our own; or its Check refuses it
+		b.Dialect = d
+	}
+	b.Fence = fence
+	seconds := b
+	b.Millis = true
+	return []compat.Algorithm{b, seconds}
+}

@@ -17,18 +17,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const raceMixingHelp = `Tells what happens when two fleets lock the same key, each in its own format: our
-locks in every dialect, as they ship, and the clients in the field, as models of
-their published code, faults included. "Safe": within the bounds no two hold the
-lock at once, and both get again what a dead client of either held. Otherwise what
-it takes to break it: nothing ("at once"), a dead lock ("at takeover"), time
-("early") or somebody slow ("late"), with a shortest schedule.
+const raceMixingHelp = `Tells what happens when two fleets lock the same key, each in its own format:
+our locks in every dialect, as they ship, and the clients in the field, as
+models of their published code, faults included. Safe: within the bounds no two
+hold the lock at once, and both get again what a dead client of either held.
+Otherwise what it takes to break it: nothing ("at once"), a dead lock ("at
+takeover"), time ("early") or somebody slow ("late"), with a shortest schedule.
 
-With --a and --b one pair is computed; without, all of them, as docs/mixing.md has
-them: some minutes on two cores.`
+With --a and --b one pair is computed; without, all of them, as docs/mixing.md
+has them: some minutes on two cores.`
 
 const raceMixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
-  setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b theirs/redis-py-2.9
+  setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b redis-py-2.9
   setnxlock race mixing --list
   setnxlock race mixing -o docs/mixing.md`
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
@@ -22,8 +23,8 @@ type crossing struct {
 	name     string
 	bridge   func(s conformance.Server, fence bool) compat.Algorithm
 	old, new func(s conformance.Server) compat.Algorithm
-	oldKey   func(key string) string
-	vague    bool // two clients can write the same value
+	oldNames string // what the old fleet puts before its keys
+	vague    bool   // two clients can write the same value
 }
 
 func millis(s conformance.Server) bool { return !s.Older("2.6") }
@@ -61,16 +62,16 @@ func crossings(t testing.TB) []crossing {
 	}
 	two := func(old string, lock compat.Algorithm) crossing {
 		f := twoNames(old, "redis-py-3", nil).Old
-		key := f.Key
+		before, _, _ := strings.Cut(f.KeyName, "NAME")
 		if f.Kind == dialect.TwoKeys {
-			key = nil
+			before = ""
 		}
 		return crossing{
 			name: old + " by another name",
 			bridge: func(s conformance.Server, fence bool) compat.Algorithm {
 				return bridge.TwoNames{Old: f, New: format("redis-py-3"), Fence: fence, Millis: millis(s)}
 			},
-			old: func(conformance.Server) compat.Algorithm { return lock }, oldKey: key,
+			old: func(conformance.Server) compat.Algorithm { return lock }, oldNames: before,
 			new: newer,
 		}
 	}
@@ -112,5 +113,30 @@ func TestConformance(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// Beside clients of either fleet, each of them contending for one key, no two
+// stand in the section together.
+func TestBeside(t *testing.T) {
+	for _, s := range conformance.Servers(t) {
+		if !slices.Contains([]string{"oldredis-2.2.5", "oldredis-2.6", "real-redis-server"}, s.Name) {
+			continue
+		}
+		for _, x := range crossings(t) {
+			b := x.bridge(s, false)
+			for side, peer := range map[string]compat.Algorithm{"old": x.old(s), "new": x.new(s)} {
+				t.Run(s.Name+"/"+x.name+"/"+side, func(t *testing.T) {
+					f := &fleet{t: t, source: s.Source, key: t.Name(), lease: 20 * time.Second, quota: 100, last: time.Now()}
+					prefix := ""
+					if side == "old" {
+						prefix = x.oldNames
+					}
+					workers := []*worker{f.start(b, ""), f.start(peer, prefix), f.start(b, ""), f.start(peer, prefix)}
+					f.wg.Wait()
+					f.end(workers)
+				})
+			}
+		}
 	}
 }

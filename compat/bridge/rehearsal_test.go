@@ -44,7 +44,9 @@ func lockOf(t testing.TB, source compat.Source, s bridge.Stage) compat.Algorithm
 type fleet struct {
 	t      testing.TB
 	source compat.Source
+	key    string
 	lease  time.Duration
+	quota  int64 // sections after which a worker ends by itself; 0: none
 	wg     sync.WaitGroup
 
 	inside, overlaps, sections atomic.Int64
@@ -62,20 +64,20 @@ type worker struct {
 	rounds    atomic.Int64
 }
 
-func (f *fleet) start(a compat.Algorithm) *worker {
+func (f *fleet) start(a compat.Algorithm, prefix string) *worker {
 	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
-	k := compat.New(f.source, a, compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
+	k := compat.New(f.source, a, compat.Options{Prefix: prefix, MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
 	f.wg.Go(func() {
 		defer close(w.ended)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		for {
+		for f.quota == 0 || w.rounds.Load() < f.quota {
 			select {
 			case <-w.stop:
 				return
 			default:
 			}
-			lock, err := k.Lock(ctx, "report", f.lease)
+			lock, err := k.Lock(ctx, f.key, f.lease)
 			if errors.Is(err, compat.ErrUnknown) {
 				continue
 			}
@@ -89,7 +91,7 @@ func (f *fleet) start(a compat.Algorithm) *worker {
 				return
 			default:
 			}
-			f.enter(func() { k.Inspect(ctx, "report") }) //nolint:errcheck // some time passes inside
+			f.enter(func() { k.Inspect(ctx, f.key) }) //nolint:errcheck // some time passes inside
 			if err := lock.Release(ctx); err != nil {
 				f.t.Errorf("%T: %v", a, err)
 			}
@@ -134,15 +136,28 @@ func (f *fleet) works(workers []*worker) {
 	}
 }
 
+// end stops all workers and says what they have seen.
+func (f *fleet) end(workers []*worker) {
+	f.t.Helper()
+	for _, w := range workers {
+		close(w.stop)
+	}
+	f.wg.Wait()
+	f.t.Logf("%d sections, %d overlaps, %v the longest time in which nobody got in", f.sections.Load(), f.overlaps.Load(), f.stall.Round(time.Millisecond))
+	if f.overlaps.Load() != 0 || int64(f.counter) != f.sections.Load() {
+		f.t.Errorf("%d overlaps, the counter at %d after %d sections", f.overlaps.Load(), f.counter, f.sections.Load())
+	}
+}
+
 // rehearse carries out a plan: each stage is rolled out worker by worker, while
 // the others work on. One of the old clients dies with the lock in its hands, and one of
 // the bridge's.
 func rehearse(t *testing.T, source compat.Source, p bridge.Plan) {
-	f := &fleet{t: t, source: source, lease: 2 * time.Second, last: time.Now()}
+	f := &fleet{t: t, source: source, key: "report", lease: 2 * time.Second, last: time.Now()}
 	const size = 4
 	workers := make([]*worker, size)
 	for i := range workers {
-		workers[i] = f.start(lockOf(t, source, p.Stages[0]))
+		workers[i] = f.start(lockOf(t, source, p.Stages[0]), "")
 	}
 	f.works(workers)
 	for n, s := range p.Stages[1:] {
@@ -154,19 +169,12 @@ func rehearse(t *testing.T, source compat.Source, p bridge.Plan) {
 				close(w.stop)
 			}
 			<-w.ended
-			workers[i] = f.start(a)
+			workers[i] = f.start(a, "")
 			f.works(workers)
 		}
 		t.Logf("stage %d, %s: rolled out, %d sections so far", n+1, s.Lock, f.sections.Load())
 	}
-	for _, w := range workers {
-		close(w.stop)
-	}
-	f.wg.Wait()
-	t.Logf("%d sections, %d overlaps, %v the longest time in which nobody got in", f.sections.Load(), f.overlaps.Load(), f.stall.Round(time.Millisecond))
-	if f.overlaps.Load() != 0 || int64(f.counter) != f.sections.Load() {
-		t.Errorf("%d overlaps, the counter at %d after %d sections", f.overlaps.Load(), f.counter, f.sections.Load())
-	}
+	f.end(workers)
 	// A lease; a second and another for dialects of whole ones; and what a busy machine takes.
 	if limit := f.lease + 2*time.Second + 5*time.Second; f.stall > limit {
 		t.Errorf("nobody got in for %v, although a lease is %v", f.stall, f.lease)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -125,14 +124,6 @@ func hideDefault(cmd *cobra.Command, name string) {
 // offer, not even the names of files.
 func complete(cmd *cobra.Command, flag string, values []string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
-}
-
-// oneKey is the arguments of a command that is about one key.
-func oneKey(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s needs one KEY, not %d", cmd.Name(), len(args))
-	}
-	return nil
 }
 
 // onServer is a key as it stands on the server.

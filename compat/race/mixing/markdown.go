@@ -80,7 +80,7 @@ that is alone on its keys is safe stands on the diagonal. *Of two* means that tw
 one fleet held is never had again by the other, nor by anybody until somebody deletes the key; stuck in plain type, that this takes a death between two commands, which leaves the fleet's own
 clients locked out as well.
 
-Bounds: the same lease of 10 s for all (but where a name says 3s) and clocks that agree; two clients with two attempts each, one of either fleet, then three with one attempt each, two of one fleet; up to four jumps of time, and in "late" one pause between a
+Bounds: the same lease of 10 s for all (but where a name says 3s) and clocks that agree; two clients with two attempts each, one of either fleet, then three with one attempt each, two of one fleet; up to four jumps of time (with three clients three), more where a fleet leaves others' locks alone for longer than the time on the key says, and in "late" one pause between a
 clock and what is done on it. *Safe* is a proof within them, and no more. What a client makes of another's token is a lottery of the token's first digits. One ticket was drawn for all, one with which most lose: 94213c….
 Two clients of different prefix never meet; these did.
 
@@ -194,7 +194,7 @@ Every party with every other: ours in each dialect (the classic variant in four)
 
 ` + "```\n")
 	for i, p := range m.Parties {
-		fmt.Fprintf(b, "%3d %-46s ", i+1, p.Name)
+		fmt.Fprintf(b, "%3d %-49s ", i+1, p.Name)
 		for k := range m.Parties {
 			b.WriteString(m.letter(m.Of(p.Name, m.Parties[k].Name)))
 		}

@@ -20,7 +20,7 @@ func find(t *testing.T, name string) Party {
 
 // What the wire was seen to do when real clients met, in the words of the page.
 func TestPairs(t *testing.T) {
-	for _, x := range []struct {
+	for i, x := range []struct {
 		a, b  string
 		clash Grade // "": none
 		needs Needs
@@ -46,6 +46,9 @@ func TestPairs(t *testing.T) {
 		// A crash between SETNX and PEXPIRE.
 		{"theirs/redis-py-2.10", "theirs/redis-py-2.10", "", "", "theirs/redis-py-2.10 by theirs/redis-py-2.10 died half-way"},
 	} {
+		if underRace && i%4 != 0 {
+			continue
+		}
 		v, err := Pair(context.Background(), find(t, x.a), find(t, x.b))
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +98,7 @@ func TestAmong(t *testing.T) {
 // A clock that is off by more than the margin breaks a lock of times, and one that
 // is off by less does not; a lock of TTLs has nothing to do with clocks.
 func TestSkew(t *testing.T) {
-	for _, x := range []struct {
+	for i, x := range []struct {
 		name  string
 		off   time.Duration
 		holds bool
@@ -109,6 +112,9 @@ func TestSkew(t *testing.T) {
 		{"ours/getset:patient", 15 * time.Second, true},
 		{"set:lua", -15 * time.Second, true},
 	} {
+		if underRace && i%4 != 0 {
+			continue
+		}
 		s, err := skew(context.Background(), x.name, x.off)
 		if err != nil || s.Holds() != x.holds {
 			t.Errorf("%s with a clock off by %v: holds is %v, want %v: %s %v", x.name, x.off, s.Holds(), x.holds, s.Schedule, err)

@@ -34,7 +34,11 @@ const (
 func (r reader) reads(value string) (n float64, e *Exception) {
 	switch r {
 	case pyFloat:
-		return orThrow(r, value, strings.ContainsAny(value, "xXpP_"), 64)
+		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || strings.ContainsAny(value, "xXpP_") { // Go's own: hexadecimal, underscores
+			return 0, &Exception{Reader: string(r), Value: value}
+		}
+		return n, nil
 	case pyInt, javaLong, goInt:
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
@@ -78,14 +82,6 @@ func (r reader) reads(value string) (n float64, e *Exception) {
 		return float64(n), nil
 	}
 	panic("mixing: no reader " + string(r))
-}
-
-func orThrow(r reader, value string, no bool, bits int) (float64, *Exception) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(value), bits)
-	if err != nil || no {
-		return 0, &Exception{Reader: string(r), Value: value}
-	}
-	return n, nil
 }
 
 // leading reads the number that a text begins with; ok is false if it begins with

@@ -28,7 +28,9 @@ func TestVerdicts(t *testing.T) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		rows++
+		if rows++; underRace && rows%8 != 0 {
+			continue
+		}
 		row := strings.Split(line, "|")
 		for i := range row {
 			row[i] = strings.TrimSpace(row[i])

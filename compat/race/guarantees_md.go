@@ -215,7 +215,7 @@ func toldIn(algorithm, accident string, b Break) string {
 		name = "tx-ttl-repair-revives"
 	case algorithm == "tx:classic/published":
 		name = "tx-ttl-repair"
-	case algorithm == "set:published":
+	case algorithm == "set:published" && accident == "none":
 		name = "set-compare-then-del"
 	case strings.HasPrefix(algorithm, "rw:read/published") && b.Invariant == "exclusion":
 		name = "rw-mutex-outrun"

@@ -123,7 +123,7 @@ func (p *Plan) link(f dialect.Format) {
 func looks(f dialect.Format, direct bool) string {
 	switch {
 	case f.Kind.Timed():
-		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own, whatever survey says against it)"
+		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own)"
 	case f.Kind == dialect.TwoKeys:
 		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
 	case f.TTL == dialect.TTLAtomic:

@@ -1,0 +1,215 @@
+package bridge_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+var noon = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
+
+// Each bridge, as it goes over the wire: an acquisition, a refusal, an
+// extension, a release; and a takeover of what a crash has left.
+func TestProtocols(t *testing.T) {
+	token := func() string { return "000000000042" }
+	for _, c := range []struct {
+		name string
+		a    compat.Algorithm
+		want string
+	}{
+		{"one key", bridge.OneKey{Options: getsetlock.Options{Nonce: token}}, `
+WATCH a → OK
+GET a → nil
+MULTI → OK
+SETEX a 10 1330862410.000000000000042 → QUEUED
+EXEC → [OK]
+WATCH a → OK
+GET a → 1330862410.000000000000042
+UNWATCH → OK
+WATCH a → OK
+GET a → 1330862410.000000000000042
+MULTI → OK
+SETEX a 20 1330862420.000000000000042 → QUEUED
+EXEC → [OK]
+WATCH a → OK
+GET a → 1330862420.000000000000042
+MULTI → OK
+DEL a → QUEUED
+EXEC → [1]
+`},
+		{"one key, jedis-lock, with a fence", func() compat.Algorithm {
+			b, err := bridge.Named("jedis-lock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Millis, b.Fence = true, true
+			return b
+		}(), `
+WATCH a → OK
+GET a → nil
+MULTI → OK
+PSETEX a 10001 1330862410001 → QUEUED
+INCR {a}:fence → QUEUED
+EXEC → [OK 1]
+WATCH a → OK
+GET a → 1330862410001
+UNWATCH → OK
+WATCH a → OK
+GET a → 1330862410001
+MULTI → OK
+PSETEX a 20001 1330862420001 → QUEUED
+EXEC → [OK]
+WATCH a → OK
+GET a → 1330862420001
+MULTI → OK
+DEL a → QUEUED
+EXEC → [1]
+`},
+		{"two names", twoNames("redis-py-2.10", "redis-py-3", token), `
+WATCH old:a a → OK
+GET old:a → nil
+GET a → nil
+MULTI → OK
+SETEX old:a 10 000000000042 → QUEUED
+SETEX a 10 000000000042 → QUEUED
+EXEC → [OK OK]
+WATCH old:a a → OK
+GET old:a → 000000000042
+GET a → 000000000042
+UNWATCH → OK
+WATCH old:a a → OK
+GET old:a → 000000000042
+GET a → 000000000042
+MULTI → OK
+EXPIRE old:a 20 → QUEUED
+EXPIRE a 20 → QUEUED
+EXEC → [1 1]
+WATCH old:a a → OK
+GET old:a → 000000000042
+GET a → 000000000042
+MULTI → OK
+DEL old:a a → QUEUED
+EXEC → [2]
+`},
+	} {
+		s := oldredis.Run(t, "2.6")
+		conn := s.Dial()
+		sent := s.Record()
+		l, err := c.a.Acquire(conn, noon, "a", ttl)
+		if err != nil || l.How != compat.Free {
+			t.Fatalf("%s: %s, %v", c.name, l.How, err)
+		}
+		if _, err := c.a.Acquire(conn, noon, "a", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+			t.Errorf("%s: a second one: %v, want ErrHeld", c.name, err)
+		}
+		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err := c.a.Release(conn, noon, l); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := sent.String(); got != c.want[1:] {
+			t.Errorf("%s went over the wire as\n%swant\n%s", c.name, got, c.want[1:])
+		}
+	}
+}
+
+// What stands on the key: whoever holds it, by a time, a token or anything else,
+// keeps the bridge out and is left as it is; a time gone by is taken over, and
+// then has a TTL.
+func TestOneKeyMeets(t *testing.T) {
+	b, err := bridge.Named("redis-py-2.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		value  string
+		ttl    int // 0: none
+		status compat.Status
+	}{
+		{"1330862460.5", 0, compat.StatusHeld},
+		{"1330862460.5", 70, compat.StatusHeld},
+		{"2147483649.0", 0, compat.StatusHeld},
+		{"94213c24e0f911f0a9d30242ac120002", 60, compat.StatusHeld},
+		{"94213c24e0f911f0a9d30242ac120002", 0, compat.StatusEndless},
+		{"1330862340058", 0, compat.StatusEndless}, // milliseconds: somebody else's time
+		{"", 60, compat.StatusHeld},
+		{"1330862399.5", 0, compat.StatusDead},
+		{"1330862399.5", 5, compat.StatusDead},
+	} {
+		s := oldredis.Run(t, "2.4")
+		conn := s.Dial()
+		conn.Do("SET", "k", c.value) //nolint:errcheck
+		if c.ttl > 0 {
+			conn.Do("EXPIRE", "k", c.ttl) //nolint:errcheck
+		}
+		st, err := b.Inspect(conn, noon, "k")
+		if err != nil || st.Status != c.status {
+			t.Errorf("Inspect of %q: %+v, %v; want %s", c.value, st, err, c.status)
+		}
+		l, err := b.Acquire(conn, noon, "k", ttl)
+		value, _ := redis.String(conn.Do("GET", "k"))
+		left, _ := redis.Int(conn.Do("TTL", "k"))
+		if c.status == compat.StatusDead {
+			if err != nil || l.How != compat.TakenOver || value != l.Value || left < 10 {
+				t.Errorf("%q: %+v, %v, and the key holds %q with a TTL of %d; want it taken over, with one", c.value, l, err, value, left)
+			}
+			continue
+		}
+		if !errors.Is(err, compat.ErrHeld) || value != c.value || (left > 0) != (c.ttl > 0) {
+			t.Errorf("%q: %v, and the key holds %q with a TTL of %d; want it left alone", c.value, err, value, left)
+		}
+		repaired := b.Repair(conn, noon, st, ttl) == nil
+		left, _ = redis.Int(conn.Do("TTL", "k"))
+		if token := len(c.value) == 32 && c.ttl == 0; repaired != token || (left > 0) != (token || c.ttl > 0) {
+			t.Errorf("%q repaired: %t, TTL %d", c.value, repaired, left)
+		}
+	}
+}
+
+// A lock of two names of which one is lost is lost, and the other is given back:
+// when it is extended, and when it is released.
+func TestTwoNamesLoseOne(t *testing.T) {
+	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {
+		b := twoNames(old, "redis-py-3", nil)
+		oldKey := b.Old.Key("k")
+		for _, gone := range []string{oldKey, "k"} {
+			for step, do := range map[string]func(c redis.Conn, l compat.Lease) error{
+				"Extend":  func(c redis.Conn, l compat.Lease) error { _, err := b.Extend(c, noon, l, ttl); return err },
+				"Release": func(c redis.Conn, l compat.Lease) error { return b.Release(c, noon, l) },
+			} {
+				s := oldredis.Run(t, "2.4")
+				conn := s.Dial()
+				l, err := b.Acquire(conn, noon, "k", ttl)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.Do("SET", gone, "another's") //nolint:errcheck
+				if err := do(conn, l); !errors.Is(err, compat.ErrLost) {
+					t.Errorf("%s of %s and %s, of which %s is another's: %v, want ErrLost", step, oldKey, "k", gone, err)
+				}
+				for _, k := range []string{oldKey, "k"} {
+					value, _ := redis.String(conn.Do("GET", k))
+					if want := map[bool]string{true: "another's"}[k == gone]; value != want {
+						t.Errorf("after %s %s holds %q, want %q", step, k, value, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Two names that are one are no two names.
+func TestTwoNamesAreTwo(t *testing.T) {
+	b := bridge.TwoNames{Old: format("redis-py-2.9"), New: format("redis-py-3")}
+	s := oldredis.Run(t, "2.4")
+	if _, err := compat.New(s, b, compat.Options{}).TryLock(t.Context(), "k", ttl); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid", err)
+	}
+}

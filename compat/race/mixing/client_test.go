@@ -1,0 +1,115 @@
+package mixing
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+func format(t *testing.T, name string) dialect.Format {
+	t.Helper()
+	f, err := dialect.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// The first moment at which each client takes a value for gone by: at its end, a
+// millisecond after it, or when the second has turned for a clock that is cut, or
+// rounded.
+func TestTakenFrom(t *testing.T) {
+	for _, x := range []struct {
+		client, value string
+		from          time.Duration // after noon
+	}{
+		{"redis-py-2.9", "1795238740.9", 10*time.Second + 901*time.Millisecond},
+		{"redis-py-2.9", "1795238740", 10*time.Second + time.Millisecond},
+		{"redis-mutex", "1795238740.9", 10*time.Second + 900*time.Millisecond},
+		{"redset", "1795238740.9", 10*time.Second + 911*time.Millisecond},
+		{"resque-lock", "1795238740", 11 * time.Second},
+		{"resque-lock", "1795238740.9", 11 * time.Second},
+		{"lonely-job", "1795238740", 10 * time.Second},
+		{"lonely-job", "1795238740.9", 10 * time.Second}, // 0.9 s too soon
+		{"node-resque", "1795238740", 10*time.Second + 500*time.Millisecond},
+		{"jedis-lock", "1795238740900", 10*time.Second + 901*time.Millisecond},
+		{"npm-redis-lock-0.0", "1795238740900", 10*time.Second + 900*time.Millisecond},
+		{"PT-redis-lock", "1795238740-4711-7", 11 * time.Second},
+	} {
+		for _, late := range []bool{false, true} {
+			s := oldredis.Run(t, "7.0")
+			c := s.Dial()
+			do(t, c, "SET", "k", x.value)
+			at := noon.Add(x.from)
+			if !late {
+				at = at.Add(-time.Millisecond)
+			}
+			if _, err := model(format(t, x.client)).Acquire(c, at, "k", lease); (err == nil) != late {
+				t.Errorf("%s, %s on the key, at %v: %v", x.client, x.value, at.Sub(noon), err)
+			}
+		}
+	}
+}
+
+// What each way of release does to a key that is its own still, or another's by
+// then, before the lease is over and after.
+func TestReleases(t *testing.T) {
+	const earlier, later = "1795238735.5", "1795238799.5"
+	for _, x := range []struct {
+		client string
+		on     string // the key by then; "": what the client wrote
+		after  time.Duration
+		gone   bool
+	}{
+		{"ohm-0.1", later, time.Second, true}, // a bare DEL: whoever's it is
+		{"ohm-0.1", later, time.Minute, true},
+		{"redis-objects-1.3", later, time.Second, true}, // if its own time has not come
+		{"redis-objects-1.3", later, lease + 999*time.Millisecond, true},
+		{"redis-objects-1.3", later, lease + time.Second, false},
+		{"retools-0.3", "", lease - time.Millisecond, true}, // if its lease is not over; its time says a second more
+		{"retools-0.3", "", lease, false},
+		{"redis-py-2.9", "", time.Minute, true},
+		{"redis-py-2.9", earlier, time.Second, false}, // #384: a loser's earlier time, and it is silent
+		{"redis-py-2.9", later, time.Minute, true},    // #415: another's live lock
+		{"redis-py-2.9", "token", time.Second, false}, // ValueError
+		{"redis-mutex", "", time.Minute, true},
+		{"redis-mutex", later, time.Second, false},
+		{"PT-redis-lock", "", time.Second, true},
+		{"PT-redis-lock", "", time.Minute, false},
+		{"redis-py-2.10", "", time.Minute, true},
+		{"redis-py-2.10", later, time.Second, false},
+		{"redis-py-3", "", time.Minute, true},
+		{"redis-py-3", later, time.Second, false},
+		{"machinery", "", time.Second, false},
+		{"laravel-5.5", later, time.Minute, true},
+	} {
+		s := oldredis.Run(t, "7.0")
+		c := s.Dial()
+		a := model(format(t, x.client))
+		l, err := a.Acquire(c, noon, "k", lease)
+		if err != nil {
+			t.Fatal(x.client, err)
+		}
+		if x.on != "" {
+			do(t, c, "SET", "k", x.on)
+		}
+		err = a.Release(c, noon.Add(x.after), l)
+		exists, _ := redis.Bool(do(t, c, "EXISTS", "k"), nil)
+		if exists == x.gone || err != nil && err != compat.ErrLost {
+			t.Errorf("%s releases %q after %v: the key is there: %v, %v", x.client, x.on, x.after, exists, err)
+		}
+	}
+}
+
+// Of a fleet that is unsafe by itself it is the other one's overlap that counts.
+func TestClashIsWithTheOther(t *testing.T) {
+	v, err := pairOf(t, "ours/getset:guarded/redis-py-2.9", "theirs/jedis-lock")
+	if err != nil || v.Clash == nil || v.Clash.Needs != TwoOfB || !strings.Contains(v.Clash.Text, "C3") || !strings.Contains(v.Clash.Schedule, "theirs/jedis-lock/among+theirs/jedis-lock/among+ours/") {
+		t.Errorf("%+v, %v: want one of ours, C3, and one of two that are not counted among themselves", v.Clash, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/spf13/cobra"
 )
 
@@ -53,7 +54,11 @@ func (a *app) raceGuaranteesCommand() *cobra.Command {
 				if asJSON {
 					return encodeJSON(w, matrixJSON(m))
 				}
-				_, err := io.WriteString(w, m.Markdown())
+				skews, err := mixing.Skews(context.Background())
+				if err != nil {
+					return err
+				}
+				_, err = io.WriteString(w, m.Markdown()+mixing.Clocks(skews))
 				return err
 			}); err != nil {
 				return err

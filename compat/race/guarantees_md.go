@@ -22,7 +22,7 @@ Redis of each version, with one kind of accident at a time. [How that works](exp
 **holds** says that no invariant broke in any order of events within the bounds of its row, and in how many states (over the servers of the column). Otherwise the invariants that break are named;
 a shortest way to break each is below the table, in a line that ` + "`setnxlock race replay`" + ` takes. **refused** says that the lock itself refuses the server, by name, before it writes anything.
 
-How far clocks may disagree, in which dialect and with which option, and what other fleets on the same key do to a lock: [mixing](mixing.md#clocks-that-disagree).
+How far clocks may disagree, in which dialect and with which option, is [at the end](#clocks-that-disagree); what other fleets on the same key do to a lock is in [mixing](mixing.md).
 
 `)
 	m.bounds(&b)

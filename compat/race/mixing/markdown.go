@@ -40,13 +40,15 @@ func Mixed() []Party {
 	})
 }
 
+// Clocks is the section on clocks that disagree, the last of docs/guarantees.md too.
+func Clocks(skews []Skew) string { return clocks + skewTable(skews) }
+
 // Markdown is docs/mixing.md. It replays every schedule that it shows.
 func (m Matrix) Markdown(skews []Skew) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
 	m.table(&b)
-	b.WriteString(clocks)
-	b.WriteString(SkewTable(skews))
+	b.WriteString(Clocks(skews))
 	m.letters(&b)
 	if err := m.ways(&b); err != nil {
 		return "", err
@@ -92,7 +94,7 @@ const clocks = `
 How our timestamp locks do among themselves when the clock of *one* client is off by so much, and all others agree: two clients × 2 attempts, three × 1, five jumps of time, leases of 10 s that nobody gives
 back before their end. Locks whose end is a TTL are there for comparison: only the server's clock counts for them. A tenth of a second is what the drift margin of a lease of 10 s takes. Where the Locker's clock is ` + "`server.Clock`" + `, read the column of what is left after measuring: less than 0.1 s on any
 network whose round trips are. ` + "`Patient`" + ` takes over by waiting only, so in these runs, in which everybody asks once, it refuses what is on the key; that it gets a dead client's key in the end
-is what the table above says of it.
+is what the table of [mixing](mixing.md) says of it.
 
 `
 

@@ -73,9 +73,8 @@ func skew(ctx context.Context, name string, off time.Duration) (Skew, error) {
 	return s, nil
 }
 
-// SkewTable is the table of Skews in Markdown: docs/guarantees.md may take it as
-// it is.
-func SkewTable(list []Skew) string {
+// skewTable is the table of Skews in Markdown.
+func skewTable(list []Skew) string {
 	var b, ways strings.Builder
 	b.WriteString("| lock |")
 	for _, off := range offs {

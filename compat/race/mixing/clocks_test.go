@@ -1,0 +1,39 @@
+package mixing
+
+import (
+	"context"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of docs/guarantees.md anew")
+
+// What docs/guarantees.md and docs/mixing.md say of clocks that disagree is what
+// is computed today.
+func TestClocksAreNotStale(t *testing.T) {
+	skews, err := Skews(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := Clocks(skews)
+	const guarantees = "../../../docs/guarantees.md"
+	b, err := os.ReadFile(guarantees)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *updateClocks {
+		before, _, _ := strings.Cut(string(b), "\n## Clocks that disagree\n")
+		b = []byte(before + now)
+		if err := os.WriteFile(guarantees, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.HasSuffix(string(b), now) {
+		t.Error("docs/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o docs/guarantees.md")
+	}
+	if !strings.Contains(read(t), now) {
+		t.Error("docs/mixing.md has another clocks' section than is computed now: make mixing")
+	}
+}

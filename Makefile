@@ -20,9 +20,9 @@ test:
 	$(GO) test ./...
 	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
-## race: under the race detector; of the explorer, which is slow under it and runs on one goroutine, a part
+## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
 race:
-	$(GO) test -race $$($(GO) list ./... | grep -v '/compat/race$$')
+	$(GO) test -race -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md

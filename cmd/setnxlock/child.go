@@ -25,7 +25,8 @@ type signals struct {
 }
 
 // catch takes the signals that are passed on, but not those that we were
-// started to ignore (nohup): the command is to ignore them as well.
+// started to ignore (nohup): the command is to ignore them as well. They are
+// caught until we end: a second Ctrl-C must not change our exit status.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), pipes: make(chan os.Signal, 1)}
 	for _, sig := range passedOn {
@@ -37,8 +38,6 @@ func catch() *signals {
 	signal.Notify(s.pipes, syscall.SIGPIPE)
 	return s
 }
-
-func (s *signals) stop() { signal.Stop(s.c); signal.Stop(s.pipes) }
 
 // suspend stops our process group as Ctrl-Z does, and returns when it has been
 // continued. Where no shell looks after jobs (ssh host setnxlock ..., a

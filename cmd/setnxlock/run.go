@@ -156,7 +156,6 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	a.warn()
 	signals := catch()
-	defer signals.stop()
 
 	lock, p, err := a.obtain(keys, f, signals)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -146,6 +147,10 @@ func together(a compat.Algorithm) compat.Algorithm {
 		return multilock.Tx{Options: a.Options}
 	case txlock.Guarded:
 		return multilock.Tx{Options: a.Options}
+	case setlock.Lua: // the same bytes
+		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
+	case setlock.Watched:
+		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
 	case getsetlock.Guarded:
 		return multilock.GetSet{Options: a.Options}
 	case getsetlock.Classic:

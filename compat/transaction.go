@@ -28,8 +28,8 @@ func Pipe(c redis.Conn, cmds ...Cmd) ([]any, error) {
 	return replies, err
 }
 
-// aborts is how often IfHolds lets an EXEC be aborted.
-const aborts = 8
+// Aborts is how often IfHolds, and its like for several keys, let an EXEC be aborted.
+const Aborts = 8
 
 // Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies,
 // nil if EXEC did nothing because a watched key was touched. It looks at every
@@ -111,7 +111,7 @@ func Unwatch(c redis.Conn) {
 // run, and is tried again, a few times. The commands must not create the key: before Redis 6.0.9 a watched key
 // may expire without EXEC noticing (tx/extend-resurrects).
 func IfHolds(c redis.Conn, l Lease, cmds ...Cmd) ([]any, error) {
-	for range aborts {
+	for range Aborts {
 		value, exists, err := Watch(c, l.Key)
 		if err != nil {
 			return nil, err

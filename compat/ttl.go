@@ -28,6 +28,27 @@ func roundUp(ttl, unit time.Duration) (int64, error) {
 	return int64((ttl + unit - 1) / unit), nil
 }
 
+// SetEx is the command that makes key with value and a TTL, in milliseconds
+// (PSETEX: Redis 2.6) or in whole seconds. Errors are WholeMillis' and WholeSeconds'.
+func SetEx(millis bool, key, value string, ttl time.Duration) (Cmd, error) {
+	if millis {
+		ms, err := WholeMillis(ttl)
+		return Cmd{"PSETEX", key, ms, value}, err
+	}
+	s, err := WholeSeconds(ttl)
+	return Cmd{"SETEX", key, s, value}, err
+}
+
+// Expire is the command that sets key's TTL, likewise.
+func Expire(millis bool, key string, ttl time.Duration) (Cmd, error) {
+	if millis {
+		ms, err := WholeMillis(ttl)
+		return Cmd{"PEXPIRE", key, ms}, err
+	}
+	s, err := WholeSeconds(ttl)
+	return Cmd{"EXPIRE", key, s}, err
+}
+
 // ReadTTL returns the time that reply, TTL's or PTTL's, gives in unit, or NoTTL.
 // Before 2.8 a missing key answers as one without a TTL does: read the value in
 // the same write to tell them apart.

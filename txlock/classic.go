@@ -47,7 +47,7 @@ const (
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
-	expire, err := k.expire(key, ttl)
+	expire, err := compat.Expire(k.Millis, key, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -118,7 +118,7 @@ func (r TTLRepair) repair(c redis.Conn, o Options, s compat.State, ttl time.Dura
 	if r != RepairSeen || isTime(s.Value) {
 		return compat.ErrHeld
 	}
-	expire, err := o.expire(s.Key, ttl)
+	expire, err := compat.Expire(o.Millis, s.Key, ttl)
 	if err != nil {
 		return err
 	}

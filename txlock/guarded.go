@@ -19,7 +19,7 @@ type Guarded struct{ Options }
 // Acquire makes one attempt to hold key until now+ttl.
 func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: g.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
-	setex, err := g.setex(key, l.Value, ttl)
+	setex, err := compat.SetEx(g.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}

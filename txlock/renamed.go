@@ -24,7 +24,7 @@ type Renamed struct{ Options }
 func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: r.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	tmp := compat.Aux(key, l.Value)
-	setex, err := r.setex(tmp, l.Value, ttl)
+	setex, err := compat.SetEx(r.Millis, tmp, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}

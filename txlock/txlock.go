@@ -54,7 +54,7 @@ type Options struct {
 
 // Extend sets the end of a lease that is still ours to now+ttl: two round trips.
 func (o Options) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	expire, err := o.expire(l.Key, ttl)
+	expire, err := compat.Expire(o.Millis, l.Key, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -88,8 +88,8 @@ func (o Options) Check(c redis.Conn, key string) error {
 	}
 	compat.Unwatch(c)
 
-	setex, _ := o.setex(scratch, "held", 10*time.Second)
-	expire, _ := o.expire(scratch, 10*time.Second)
+	setex, _ := compat.SetEx(o.Millis, scratch, "held", 10*time.Second)
+	expire, _ := compat.Expire(o.Millis, scratch, 10*time.Second)
 	replies, err := compat.Exec(c, setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
 	switch {
 	case compat.UnknownCommand(err) && o.Millis:
@@ -118,24 +118,4 @@ func (o Options) value(key string, now time.Time) string {
 		return o.Form(key, now, token)
 	}
 	return token
-}
-
-// setex is the command that makes key with value and a TTL.
-func (o Options) setex(key, value string, ttl time.Duration) (compat.Cmd, error) {
-	if o.Millis {
-		ms, err := compat.WholeMillis(ttl)
-		return compat.Cmd{"PSETEX", key, ms, value}, err
-	}
-	s, err := compat.WholeSeconds(ttl)
-	return compat.Cmd{"SETEX", key, s, value}, err
-}
-
-// expire is the command that sets key's TTL.
-func (o Options) expire(key string, ttl time.Duration) (compat.Cmd, error) {
-	if o.Millis {
-		ms, err := compat.WholeMillis(ttl)
-		return compat.Cmd{"PEXPIRE", key, ms}, err
-	}
-	s, err := compat.WholeSeconds(ttl)
-	return compat.Cmd{"EXPIRE", key, s}, err
 }

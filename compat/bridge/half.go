@@ -83,12 +83,9 @@ func (h half) extend(now time.Time, ttl time.Duration, value string) (string, co
 	case h.Kind.Timed():
 		value = h.value("", now, ttl, value[max(0, len(value)-12):])
 		return value, h.write(now, ttl, value)
-	case h.millis:
-		ms, _ := compat.WholeMillis(ttl)
-		return value, compat.Cmd{"PEXPIRE", h.keys[0], ms}
 	}
-	s, _ := compat.WholeSeconds(ttl)
-	return value, compat.Cmd{"EXPIRE", h.keys[0], s}
+	expire, _ := compat.Expire(h.millis, h.keys[0], ttl) // TwoNames takes no ttl that is too short
+	return value, expire
 }
 
 func (h half) gets() []compat.Cmd {

@@ -85,12 +85,12 @@ func (b OneKey) write(l compat.Lease, now time.Time) []compat.Cmd {
 // setex makes key with a TTL of ttl, rounded up, a second at least where the
 // server counts in seconds.
 func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
+	least := time.Second
 	if millis {
-		ms, _ := compat.WholeMillis(max(ttl, time.Millisecond))
-		return compat.Cmd{"PSETEX", key, ms, value}
+		least = time.Millisecond
 	}
-	s, _ := compat.WholeSeconds(max(ttl, time.Second))
-	return compat.Cmd{"SETEX", key, s, value}
+	cmd, _ := compat.SetEx(millis, key, value, max(ttl, least)) // which is never too short
+	return cmd
 }
 
 // Extend moves the end of a lease that is still ours to now+ttl, on the key and

@@ -31,13 +31,13 @@ func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) 
 		return compat.Lease{Key: key}, err
 	}
 	l := compat.Lease{Key: key, Value: t.value(keys[0], now), Until: compat.Until(now, ttl), How: compat.Free}
-	n, err := t.count(ttl)
-	if err != nil {
-		return l, err
-	}
 	var cmds []compat.Cmd
 	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{t.unit("SETEX"), k, n, l.Value})
+		setex, err := compat.SetEx(t.Millis, k, l.Value, ttl)
+		if err != nil {
+			return l, err
+		}
+		cmds = append(cmds, setex)
 	}
 	if t.Fence {
 		cmds = append(cmds, draw(keys)...)
@@ -66,7 +66,7 @@ func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) 
 // refused names the key that was in the way, and reads its end in the write that ends
 // the WATCH.
 func (t Tx) refused(c redis.Conn, now time.Time, f found) error {
-	replies, err := compat.Pipe(c, compat.Cmd{"UNWATCH"}, compat.Cmd{t.unit("TTL"), f.key})
+	replies, err := compat.Pipe(c, compat.Cmd{"UNWATCH"}, compat.Cmd{t.ttl(), f.key})
 	if f.foreign != nil {
 		return f.foreign
 	}
@@ -85,16 +85,16 @@ func (t Tx) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duratio
 	if err != nil {
 		return l, err
 	}
-	n, err := t.count(ttl)
-	if err != nil {
-		return l, err
+	var cmds []compat.Cmd
+	for _, k := range keys {
+		expire, err := compat.Expire(t.Millis, k, ttl)
+		if err != nil {
+			return l, err
+		}
+		cmds = append(cmds, expire)
 	}
 	if !now.Before(l.Until) {
 		return l, compat.ErrLost
-	}
-	var cmds []compat.Cmd
-	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{t.unit("EXPIRE"), k, n})
 	}
 	drawn := t.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
 	if drawn {
@@ -136,7 +136,7 @@ func (t Tx) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 
 // Inspect reads all keys and their TTLs: one round trip.
 func (t Tx) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
-	return inspect(c, now, key, t.unit("TTL"), t.Options)
+	return inspect(c, now, key, t.ttl(), t.Options)
 }
 
 // Repair gives an end to those keys of the set that hold s.Value and have none.
@@ -174,20 +174,12 @@ func (t Tx) value(key string, now time.Time) string {
 	return t.Form(key, now, token())
 }
 
-// count is ttl as the commands take it.
-func (t Tx) count(ttl time.Duration) (int64, error) {
+// ttl is the command that tells a TTL as Options counts it.
+func (t Tx) ttl() string {
 	if t.Millis {
-		return compat.WholeMillis(ttl)
+		return "PTTL"
 	}
-	return compat.WholeSeconds(ttl)
-}
-
-// unit is the command that counts as Options says: PSETEX for SETEX.
-func (t Tx) unit(command string) string {
-	if t.Millis {
-		return "P" + command
-	}
-	return command
+	return "TTL"
 }
 
 func (t Tx) tick() time.Duration {

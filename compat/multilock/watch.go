@@ -8,9 +8,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// aborts is how often ifAllHold lets an EXEC be aborted: as often as compat.IfHolds.
-const aborts = 8
-
 // ifAllHold runs cmds in one EXEC on the condition that every key holds value
 // when they run. If some do not, it deletes those that do, and returns ErrLost:
 // a set of which a part is lost is given up. Two round trips:
@@ -21,7 +18,7 @@ const aborts = 8
 // The commands must not create a key: before Redis 6.0.9 a watched key may
 // expire without EXEC noticing (tx/extend-resurrects).
 func ifAllHold(c redis.Conn, keys []string, value string, cmds ...compat.Cmd) ([]any, error) {
-	for range aborts {
+	for range compat.Aborts {
 		all, err := watch(c, keys)
 		if err != nil {
 			return nil, err

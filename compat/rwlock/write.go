@@ -19,7 +19,7 @@ type Write struct{ Options }
 // If it has died or given up, that ends a second after the last of them has gone.
 func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
-	setex, err := w.setex(key, l.Value, ttl)
+	setex, err := compat.SetEx(w.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -94,23 +94,11 @@ func (w Write) refused(c redis.Conn, v view, l compat.Lease, ttl time.Duration) 
 
 // Extend sets the end of a lease that is still ours to now+ttl.
 func (w Write) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	expire, err := w.expire(l.Key, ttl)
+	expire, err := compat.Expire(w.Millis, l.Key, ttl)
 	if err != nil {
 		return l, err
 	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	replies, err := compat.IfHolds(c, l, append([]compat.Cmd{expire}, w.draw(l)...)...)
-	if err != nil {
-		return l, err
-	}
-	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
-		return l, compat.ErrLost
-	}
-	l = w.drawn(l, replies)
-	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return compat.ExtendIfHolds(c, now, l, ttl, expire, len(w.draw(l)) > 0)
 }
 
 // Release deletes the key if it still holds our token. Readers that were
@@ -130,24 +118,4 @@ func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 		return compat.ErrLost // had expired: [0] is not "released"
 	}
 	return err
-}
-
-// setex is the command that makes key with value and a TTL.
-func (o Options) setex(key, value string, ttl time.Duration) (compat.Cmd, error) {
-	if o.Millis {
-		ms, err := compat.WholeMillis(ttl)
-		return compat.Cmd{"PSETEX", key, ms, value}, err
-	}
-	s, err := compat.WholeSeconds(ttl)
-	return compat.Cmd{"SETEX", key, s, value}, err
-}
-
-// expire is the command that sets key's TTL.
-func (o Options) expire(key string, ttl time.Duration) (compat.Cmd, error) {
-	if o.Millis {
-		ms, err := compat.WholeMillis(ttl)
-		return compat.Cmd{"PEXPIRE", key, ms}, err
-	}
-	s, err := compat.WholeSeconds(ttl)
-	return compat.Cmd{"EXPIRE", key, s}, err
 }

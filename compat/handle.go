@@ -34,6 +34,9 @@ func (h Handle) String() string {
 	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
+// IsHandle tells a handle, or what is left of one, from a token.
+func IsHandle(s string) bool { return strings.HasPrefix(s, handlePrefix) }
+
 // ParseHandle reads what Handle.String wrote. It returns ErrInvalid for
 // anything else, one that was cut or mistyped included.
 func ParseHandle(s string) (Handle, error) {

@@ -69,6 +69,21 @@ func (a *app) connect(ctx context.Context) (*place, error) {
 	return p, nil
 }
 
+// session is one connection to the only server there is. Close both, the
+// connection first.
+func (a *app) session(ctx context.Context) (*place, redis.Conn, error) {
+	p, err := a.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := p.one().source.GetContext(ctx)
+	if err != nil {
+		p.Close()
+		return nil, nil, a.unreachable(ctx, p.one(), err)
+	}
+	return p, c, nil
+}
+
 // place makes the place that the flags name.
 func (a *app) place() (*place, error) {
 	var urls []string

@@ -53,21 +53,13 @@ func (a *app) releaseCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, isHandle, err := tokenOrHandle(token)
 			switch {
 			case force == cmd.Flags().Changed("token"):
 				return usage(cmd, errors.New("release needs either --token or --force"))
-			case err != nil:
-				return err
-			case isHandle && len(args) == 0:
-				return a.releaseByToken(h.Key, h.Token)
+			case compat.IsHandle(token):
+				return a.releaseByHandle(cmd, args, token)
 			case len(args) == 0:
 				return usage(cmd, errors.New("release needs a KEY"))
-			case isHandle:
-				if key, err := a.all(args); err != nil || key != h.Key {
-					return usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
-				}
-				return a.releaseByToken(h.Key, h.Token)
 			case force:
 				return a.releaseByForce(args, yes)
 			case token == "":
@@ -86,13 +78,19 @@ func (a *app) releaseCommand() *cobra.Command {
 	return cmd
 }
 
-// tokenOrHandle reads --token. No token of ours begins as a handle does.
-func tokenOrHandle(s string) (h compat.Handle, is bool, err error) {
-	if !strings.HasPrefix(s, "snx1.") {
-		return h, false, nil
+// releaseByHandle releases the lock that a handle names. The keys need not be
+// given; if they are, they must be its own.
+func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, s string) error {
+	h, err := handle(s)
+	if err != nil {
+		return err
 	}
-	h, err = handle(s)
-	return h, true, err
+	if len(keys) > 0 {
+		if key, err := a.all(keys); err != nil || key != h.Key {
+			return usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
+		}
+	}
+	return a.releaseByToken(h.Key, h.Token)
 }
 
 // releaseByToken releases what holds the token on a key with its prefix.

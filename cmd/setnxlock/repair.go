@@ -142,11 +142,11 @@ func setsTTL(formats []string) bool {
 
 // watchFor waits for a lease.
 func (a *app) watchFor(ctx context.Context, lease time.Duration, suspects int) error {
-	began := time.Now()
-	if !newStage(a.errs).live {
+	began, s := time.Now(), newStage(a.errs)
+	if !s.live {
 		a.say("%d locks look dead; watching them for %v", suspects, lease)
 	}
-	stop := newStage(a.errs).progress(fmt.Sprintf("watching %d locks, seconds", suspects),
+	stop := s.progress(fmt.Sprintf("watching %d locks, seconds", suspects),
 		func() int { return min(int(time.Since(began).Seconds()), int(lease.Seconds())) }, int(lease.Seconds()))
 	defer stop()
 	t := time.NewTimer(lease)
@@ -161,15 +161,11 @@ func (a *app) watchFor(ctx context.Context, lease time.Duration, suspects int) e
 
 // heal looks at each suspect again, over one connection.
 func (a *app) heal(ctx context.Context, suspects []surveyed, f repairFlags) ([]repaired, error) {
-	p, err := a.connect(ctx)
+	p, c, err := a.session(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	c, err := p.one().source.GetContext(ctx)
-	if err != nil {
-		return nil, a.unreachable(ctx, p.one(), err)
-	}
 	defer c.Close()
 	var list []repaired
 	for _, l := range suspects {
@@ -208,7 +204,7 @@ func healOne(c redis.Conn, l surveyed, f repairFlags) (outcome string, err error
 	outcome = cure(l.finding)
 	switch {
 	case l.finding.Status == dialect.TwoPart:
-		_, deadline := dialect.Pair(l.Key[len("lock:owner:"):])
+		_, deadline, _ := dialect.PairOf(l.Key)
 		late, err := expired(c, deadline)
 		if err != nil || !late {
 			return "", err

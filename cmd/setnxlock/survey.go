@@ -58,7 +58,7 @@ func (a *app) surveyCommand() *cobra.Command {
 			if asJSON {
 				return a.printJSON(found)
 			}
-			return found.print(newStage(a.out).w)
+			return found.print(a.out)
 		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
@@ -106,15 +106,11 @@ func (a *app) survey(ctx context.Context, match string, all bool) (*survey, erro
 	if len(a.redis.list) > 1 || a.cluster {
 		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of each master in turn"}
 	}
-	p, err := a.connect(ctx)
+	p, c, err := a.session(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	c, err := p.one().source.GetContext(ctx)
-	if err != nil {
-		return nil, a.unreachable(ctx, p.one(), err)
-	}
 	defer c.Close()
 	s := &survey{Server: p.one().name, at: time.Now()}
 	var looked atomic.Int64
@@ -221,7 +217,7 @@ func (s *survey) look(c redis.Conn, keys []string, anyText bool) error {
 
 // recognized is what a key holds, by its likeliest reading, if it can be a lock.
 func recognized(key, value string, ttl time.Duration, now time.Time, anyText bool) (surveyed, bool) {
-	if strings.HasSuffix(key, ":fence") || strings.HasPrefix(key, "lock:expire:") {
+	if _, deadline, _ := dialect.PairOf(key); strings.HasSuffix(key, ":fence") || key == deadline {
 		return surveyed{}, false // a counter beside a lock; the second of two keys
 	}
 	all := dialect.Recognise(key, value, ttl, now)

@@ -83,9 +83,10 @@ func (a *app) named(ctx context.Context, p *place, key string, fence bool, o com
 		return nil, err
 	}
 	t.locks = compat.NewLocker(b, o)
-	t.look = func(ctx context.Context) (compat.State, error) { return t.locks.Inspect(ctx, key) }
 	if a.readable(keys) {
 		t.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
+	} else {
+		t.look = func(ctx context.Context) (compat.State, error) { return t.locks.Inspect(ctx, key) }
 	}
 	return t, nil
 }

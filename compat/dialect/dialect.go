@@ -119,6 +119,17 @@ const ownerKey, expireKey = "lock:owner:", "lock:expire:"
 // Pair are the two keys of the 2-key format.
 func Pair(name string) (owner, deadline string) { return ownerKey + name, expireKey + name }
 
+// PairOf are both keys of the 2-key format, if key is one of them by its name.
+func PairOf(key string) (owner, deadline string, ok bool) {
+	for _, prefix := range []string{ownerKey, expireKey} {
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			owner, deadline = Pair(name)
+			return owner, deadline, true
+		}
+	}
+	return "", "", false
+}
+
 // Key is the key that the client locks for what the program calls name.
 func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAME", name, 1) }
 

@@ -39,6 +39,23 @@ type Options struct {
 	// after its context, when the server does not answer.
 	Cleanup time.Duration
 
+	// MaxPinned is how many held locks may keep the connection that took them, one
+	// each, under WATCH: such a lock is extended and released in one round trip
+	// instead of two. Locks beyond it, those of algorithms that need no
+	// WATCH, and one whose connection has died take the other way. Default: 0, none.
+	MaxPinned int
+
+	// MaxHandOvers is how often in a row a released lock may be handed to the next
+	// goroutine that waits for it in this process, without releasing it on the
+	// server. Negative: never. Default: 16.
+	MaxHandOvers int
+
+	// Signal makes a release wake one client of ours, in whatever process, that
+	// waits for the key with Signal too, and makes waiters listen for that. It
+	// needs RPOPLPUSH and BLPOP, so a Redis since 2.0 and no proxy. Without it, and
+	// among clients that don't signal, waiters poll.
+	Signal bool
+
 	// Observer sees everything that happens. Default: none.
 	Observer Observer
 

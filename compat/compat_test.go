@@ -204,16 +204,31 @@ func TestPanicReleases(t *testing.T) {
 // A renewal that fails is tried again well before the next would be due.
 func TestFailedRenewalIsTriedSooner(t *testing.T) {
 	w := newWorld(t, "2.4")
-	k, net := w.client(txlock.Renamed{})
+	net := new(network)
+	seen := make(chan compat.Kind, 100)
+	k := compat.New(net.Over(w.server), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.ObserverFunc(func(e compat.Event) {
+		if e.Kind == compat.EventFailed || e.Kind == compat.EventExtended {
+			seen <- e.Kind
+		}
+	})})
+	expect := func(after time.Duration, want compat.Kind) {
+		t.Helper()
+		w.clock.Add(after)
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Errorf("%v later: %s, want %s", after, got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%v later: nothing happened", after)
+		}
+	}
 	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 		for range 3 {
 			net.Lose(func(int, string) fault { return lostRequest })
-			w.wake(ttl / 3) // a renewal is due, and fails
+			expect(ttl/3, compat.EventFailed)
 			net.Lose(nil)
-			w.wake(ttl / 20) // it is tried again
-			if net.Count() == 0 {
-				t.Errorf("nothing was sent %v after a failed renewal", ttl/20)
-			}
+			expect(ttl/20, compat.EventExtended)
 		}
 		return ctx.Err()
 	})

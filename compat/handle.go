@@ -71,23 +71,20 @@ func (l *Lock) Handle() Handle {
 // Whoever adopts the handle has until Until to do so. It returns ErrLost if the
 // lock is held no more, and any other error if it is not known what the key holds.
 func (l *Lock) HandOver(ctx context.Context) (Handle, error) {
-	if l.renewing != nil {
-		l.renewing()
-		<-l.renewed
-	}
+	l.leave()
 	l.op.Lock()
 	defer l.op.Unlock()
-	if l.ctx.Err() != nil {
-		return Handle{}, l.over()
+	if l.over() {
+		return Handle{}, l.gone()
 	}
 	if err := l.learn(ctx); err != nil {
 		return Handle{}, err
 	}
 	l.mu.Lock()
-	l.end.Stop()
 	l.released = true
 	l.mu.Unlock()
-	l.cancel(ErrHandedOver)
+	l.finish(ErrHandedOver)
+	l.k.unkeep(l.current())
 	return l.Handle(), nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/benbjohnson/clock"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -17,40 +15,35 @@ import (
 // should check the fence if it can. It is safe for concurrent use.
 type Lock struct {
 	k     *Locker
-	ttl   time.Duration
 	since time.Time
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	end    interface{ Stop() bool }
-
-	renewing context.CancelFunc // stops the renewal; nil if there is none
-	renewed  chan struct{}      // closed when it has stopped
+	parent context.Context // that of Do, or of whoever took the lock
+	bound  bool            // the lock's context ends with parent
 
 	op sync.Mutex // held for the length of a step: one at a time
 
 	mu       sync.Mutex
+	ttl      time.Duration
 	lease    Lease
 	maybe    *Lease // an extension whose outcome is unknown: the key holds lease.Value or maybe.Value
+	renewed  bool   // it is renewed until it ends
+	ended    bool   // it is held no more, or on its way there
+	cause    error  // why, if it was not released: ErrLost, ErrHandedOver
 	released bool
+	left     bool            // it is being released or handed over: nothing is done for it by itself any more
+	ctx      context.Context // nil until somebody asks for it
+	cancel   context.CancelCauseFunc
+	stop     context.CancelFunc // ends the renewal under way, if it is one lock's alone
+
+	place place
 }
 
-// hold makes a Lock of a lease that has just been obtained.
-func (k *Locker) hold(parent context.Context, l Lease, ttl time.Duration, renew bool, start time.Time, tries int) *Lock {
-	lock := &Lock{k: k, ttl: ttl, since: k.o.Clock.Now(), lease: l}
-	lock.ctx, lock.cancel = context.WithCancelCause(parent)
-	k.see(Event{Kind: EventAcquired, Key: l.Key, Lease: l, Took: k.o.Clock.Since(start), Tries: tries})
-	lock.mu.Lock()
-	lock.setEnd(l.Until)
-	lock.mu.Unlock()
-	if renew {
-		var ctx context.Context
-		ctx, lock.renewing = context.WithCancel(context.WithoutCancel(parent))
-		lock.renewed = make(chan struct{})
-		// The first timer is set here, not in the goroutine: whoever has the lock
-		// and moves a mock clock moves the renewal.
-		go lock.renew(ctx, k.o.Clock.Timer(ttl/3))
-	}
+// hold makes a Lock of a lease that has just been obtained. Its context ends
+// with parent if it is bound to it.
+func (k *Locker) hold(parent context.Context, bound bool, l Lease, ttl time.Duration, renew bool, start time.Time, tries int) *Lock {
+	lock := &Lock{k: k, ttl: ttl, since: k.now(), lease: l, parent: parent, bound: bound, renewed: renew}
+	k.see(Event{Kind: EventAcquired, Key: l.Key, Lease: l, Took: lock.since.Sub(start), Tries: tries})
+	k.agenda.add(lock, end(l, ttl), lock.every())
 	return lock
 }
 
@@ -73,7 +66,43 @@ func (l *Lock) Lease() Lease { return l.current() }
 
 // Context ends with cause ErrLost before the lease does, and without one when
 // the lock is released. Work under the lock should run in it.
-func (l *Lock) Context() context.Context { return l.ctx }
+func (l *Lock) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		parent := l.parent
+		if !l.bound {
+			parent = context.WithoutCancel(parent)
+		}
+		l.ctx, l.cancel = context.WithCancelCause(parent)
+		if l.ended {
+			l.cancel(l.cause)
+		}
+	}
+	return l.ctx
+}
+
+// over reports whether the lock is held no more, or must not be relied on.
+func (l *Lock) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended || l.bound && l.parent.Err() != nil
+}
+
+// finish ends the lock's context with a cause, nil when it is released. It
+// reports whether it was the first to do so.
+func (l *Lock) finish(cause error) bool {
+	l.mu.Lock()
+	first := !l.ended
+	if first {
+		l.ended, l.cause = true, cause
+		if l.cancel != nil {
+			l.cancel(cause)
+		}
+	}
+	l.mu.Unlock()
+	return first
+}
 
 func (l *Lock) current() Lease {
 	l.mu.Lock()
@@ -91,21 +120,15 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	l.op.Lock()
 	defer l.op.Unlock()
-	if err := l.extend(ctx, ttl); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	l.ttl = ttl
-	l.mu.Unlock()
-	return nil
+	return l.extend(ctx, ttl)
 }
 
 // extend is one extension. l.op is held.
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
-	if l.ctx.Err() != nil {
-		return l.over()
+	if l.over() {
+		return l.gone()
 	}
-	start := l.k.o.Clock.Now()
+	start := l.k.now()
 	if err := l.learn(ctx); err != nil {
 		return l.failed(err)
 	}
@@ -114,18 +137,24 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 		return l.lose(fmt.Errorf("%w: %q: its time has run out", ErrLost, old.Key))
 	}
 	next, err := l.k.extend(ctx, old, ttl)
+	return l.extended(old, next, ttl, err, start)
+}
+
+// extended notes how an extension of old to ttl, asked for at start, has ended.
+func (l *Lock) extended(old, next Lease, ttl time.Duration, err error, start time.Time) error {
 	l.mu.Lock()
 	if err == nil {
-		l.lease = next
-		l.setEnd(next.Until)
+		l.lease, l.ttl = next, ttl
 	} else if !definite(err) && next.Value != old.Value {
 		l.maybe = &next
 	}
+	every := l.every()
 	l.mu.Unlock()
 	if err != nil {
 		return l.failed(err)
 	}
-	l.k.see(Event{Kind: EventExtended, Key: next.Key, Lease: next, Took: l.k.o.Clock.Since(start)})
+	l.k.agenda.set(l, end(next, ttl), every)
+	l.k.see(Event{Kind: EventExtended, Key: next.Key, Lease: next, Took: l.k.since(start)})
 	return nil
 }
 
@@ -147,7 +176,7 @@ func (l *Lock) learn(ctx context.Context) error {
 	l.maybe = nil
 	if st.Holds(maybe.Value) {
 		l.lease = *maybe
-		l.setEnd(maybe.Until)
+		l.k.agenda.set(l, end(*maybe, l.ttl), l.every())
 	}
 	return nil // a third value is for the step that follows to refuse
 }
@@ -162,15 +191,20 @@ func (l *Lock) failed(err error) error {
 
 // lose ends the lock's context. It returns err.
 func (l *Lock) lose(err error) error {
-	if l.ctx.Err() == nil {
-		l.cancel(ErrLost)
-		l.k.see(Event{Kind: EventLost, Key: l.Key(), Lease: l.current(), Took: l.k.o.Clock.Since(l.since), Err: err})
+	noticed := l.over() // with the context that it was bound to
+	if !l.finish(ErrLost) {
+		return err
+	}
+	l.k.agenda.remove(l)
+	l.k.unkeep(l.current())
+	if !noticed {
+		l.k.see(Event{Kind: EventLost, Key: l.Key(), Lease: l.current(), Took: l.k.since(l.since), Err: err})
 	}
 	return err
 }
 
-// over is the error of an operation on a lock that is held no more.
-func (l *Lock) over() error {
+// gone is the error of an operation on a lock that is held no more.
+func (l *Lock) gone() error {
 	return fmt.Errorf("%w: %q", ErrLost, l.Key())
 }
 
@@ -180,31 +214,28 @@ func (l *Lock) over() error {
 // could not be learned, or ErrAborted, and then it may be called again: it
 // compares, and never removes another client's lock. After it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
-	if l.renewing != nil {
-		l.renewing()
-		<-l.renewed // else a renewal could follow the release (any/renewal-outlives-release)
-	}
-	l.op.Lock()
+	l.leave()
+	l.op.Lock() // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
 	defer l.op.Unlock()
 
 	l.mu.Lock()
 	if l.released {
 		l.mu.Unlock()
-		return l.over()
+		return l.gone()
 	}
-	l.end.Stop()
 	lease, maybe := l.lease, l.maybe
 	l.mu.Unlock()
 
-	start := l.k.o.Clock.Now()
+	start := l.k.now()
 	err := l.k.release(ctx, lease)
 	if maybe != nil && errors.Is(err, ErrLost) {
 		err = l.k.release(ctx, *maybe)
 	}
 	if errors.Is(err, ErrLost) {
-		l.cancel(ErrLost)
+		l.finish(ErrLost)
+	} else {
+		l.finish(nil)
 	}
-	l.cancel(nil)
 	l.mu.Lock()
 	l.released = !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrAborted)
 	l.mu.Unlock()
@@ -212,46 +243,40 @@ func (l *Lock) Release(ctx context.Context) error {
 	return err
 }
 
-// setEnd makes the context end shortly before until. l.mu is held.
-func (l *Lock) setEnd(until time.Time) {
-	if l.end != nil {
-		l.end.Stop()
+// leave takes the lock off the agenda, and stops the renewal under way if it can.
+func (l *Lock) leave() {
+	l.k.agenda.remove(l)
+	l.mu.Lock()
+	l.left = true
+	if l.stop != nil {
+		l.stop()
 	}
-	early := min(max(time.Millisecond, l.ttl/50), 250*time.Millisecond)
-	l.end = l.k.o.Clock.AfterFunc(l.k.o.Clock.Until(until)-early, func() {
-		l.mu.Lock()
-		current := l.lease.Until.Equal(until)
-		l.mu.Unlock()
-		if current { // and not extended while this timer fired
-			l.lose(fmt.Errorf("%w: %q: its time is running out", ErrLost, l.Key())) //nolint:errcheck
-		}
-	})
+	l.mu.Unlock()
 }
 
-// renew extends the lock at each third of its ttl, sooner after a failure,
-// until the lock is released or lost.
-func (l *Lock) renew(ctx context.Context, t *clock.Timer) {
-	defer close(l.renewed)
-	defer func() { t.Stop() }()
-	for {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		case <-l.ctx.Done():
-			return
-		}
-		l.op.Lock()
-		l.mu.Lock()
-		ttl := l.ttl
-		l.mu.Unlock()
-		err := l.extend(ctx, ttl)
-		l.op.Unlock()
-		pause := ttl / 3
-		if err != nil && ctx.Err() == nil && l.ctx.Err() == nil {
-			l.k.see(Event{Kind: EventFailed, Key: l.Key(), Lease: l.current(), Err: err})
-			pause = max(ttl/20, time.Millisecond)
-		}
-		t = l.k.o.Clock.Timer(pause)
+// end is when the context of a lease does: shortly before it.
+func end(l Lease, ttl time.Duration) time.Time {
+	return l.Until.Add(-min(max(time.Millisecond, ttl/50), 250*time.Millisecond))
+}
+
+// every is how often the lock is renewed: three times in its ttl; 0: never. l.mu is held.
+func (l *Lock) every() time.Duration {
+	if !l.renewed {
+		return 0
+	}
+	return l.ttl / 3
+}
+
+// expire ends a lock whose end has come, unless it was extended at that moment.
+func (l *Lock) expire() {
+	l.mu.Lock()
+	until := end(l.lease, l.ttl)
+	again := until.After(l.k.now()) && !l.ended && !l.left
+	if again {
+		l.k.agenda.add(l, until, l.every())
+	}
+	l.mu.Unlock()
+	if !again {
+		l.lose(fmt.Errorf("%w: %q: its time is running out", ErrLost, l.Key())) //nolint:errcheck
 	}
 }

@@ -70,6 +70,9 @@ type Options struct {
 type Locker struct {
 	backend Backend
 	o       Options
+	now     func() time.Time // o.Clock.Now
+	plain   *limited         // the context of most steps
+	agenda  agenda
 }
 
 // New returns a Locker that runs a over connections from source.
@@ -98,7 +101,25 @@ func NewLocker(b Backend, o Options) *Locker {
 		o.MaxPoll = 500 * time.Millisecond
 	}
 	o.MaxPoll = max(o.MinPoll, o.MaxPoll)
-	return &Locker{backend: b, o: o}
+	k := &Locker{backend: b, o: o, now: o.Clock.Now, plain: &limited{context.Background(), o.Timeout}}
+	k.agenda.clock, k.agenda.renew = o.Clock, k.renewAll
+	if b, ok := b.(keeping); ok {
+		b.keep(o.MaxPinned)
+	}
+	return k
+}
+
+// keeping is a Backend that keeps connections for leases. unkeep parts a lease
+// that will neither be extended nor released from its own, and does not block.
+type keeping interface {
+	keep(most int)
+	unkeep(l Lease)
+}
+
+func (k *Locker) unkeep(l Lease) {
+	if b, ok := k.backend.(keeping); ok {
+		b.unkeep(l)
+	}
 }
 
 // TryLock makes one attempt. It returns ErrHeld (a *HeldError) if another
@@ -108,7 +129,7 @@ func NewLocker(b Backend, o Options) *Locker {
 // ttl is how long the lock lasts if nobody extends or releases it. The lock is
 // not renewed unless Options.Renew says so; use Do for that.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	start := k.o.Clock.Now()
+	start := k.now()
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
@@ -117,7 +138,7 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, err
 	}
-	return k.hold(context.WithoutCancel(ctx), l, ttl, k.o.Renew, start, 1), nil
+	return k.hold(ctx, false, l, ttl, k.o.Renew, start, 1), nil
 }
 
 // Lock waits until it has the lock or ctx is done. In the second case the error
@@ -129,7 +150,7 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 //
 // ctx bounds the waiting, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	return k.lock(ctx, context.WithoutCancel(ctx), key, ttl, k.o.Renew)
+	return k.lock(ctx, false, key, ttl, k.o.Renew)
 }
 
 // Do waits for the lock, calls f while holding and renewing it, and releases
@@ -137,7 +158,7 @@ func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 // must have stopped writing by then. Do returns f's error, joined with the
 // release's if that failed: ErrLost if the lock was lost on the way.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
-	lock, err := k.lock(ctx, ctx, key, ttl, true)
+	lock, err := k.lock(ctx, true, key, ttl, true)
 	if err != nil {
 		return err
 	}
@@ -161,7 +182,7 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 // has them. It returns ErrLost if the key does not hold token any more. The
 // handle that gave the token away must not be used again.
 func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
-	start := k.o.Clock.Now()
+	start := k.now()
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
@@ -183,7 +204,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
-	return k.hold(context.WithoutCancel(ctx), next, ttl, k.o.Renew, start, 1), nil
+	return k.hold(ctx, false, next, ttl, k.o.Renew, start, 1), nil
 }
 
 // ReleaseToken releases a lock by its token alone, without a handle: it removes
@@ -209,7 +230,7 @@ func (k *Locker) handedOver(ctx context.Context, key, token string, ttl time.Dur
 	if f, ok := k.backend.(Finder); ok {
 		step, done := k.step(ctx, ttl)
 		defer done()
-		return f.Find(step, k.o.Clock.Now, key, token)
+		return f.Find(step, k.now, key, token)
 	}
 	st, err := k.inspect(ctx, key, ttl)
 	if err != nil {
@@ -220,7 +241,7 @@ func (k *Locker) handedOver(ctx context.Context, key, token string, ttl time.Dur
 	}
 	until := st.until(token)
 	if until.IsZero() { // nothing will end it: it is ours until we say otherwise
-		until = k.o.Clock.Now().Add(ttl)
+		until = k.now().Add(ttl)
 	}
 	return Lease{Key: key, Value: token, Until: until}, nil
 }
@@ -238,7 +259,7 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 func (k *Locker) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {
 	step, done := k.step(ctx, ttl)
 	defer done()
-	return k.backend.Inspect(step, k.o.Clock.Now, key)
+	return k.backend.Inspect(step, k.now, key)
 }
 
 func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
@@ -251,8 +272,8 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	return k.o.Prefix + key, nil
 }
 
-func (k *Locker) lock(ctx, parent context.Context, key string, ttl time.Duration, renew bool) (*Lock, error) {
-	start := k.o.Clock.Now()
+func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration, renew bool) (*Lock, error) {
+	start := k.now()
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
@@ -261,7 +282,7 @@ func (k *Locker) lock(ctx, parent context.Context, key string, ttl time.Duration
 	for n := 1; ; n++ {
 		l, err := k.attempt(ctx, key, ttl, n)
 		if err == nil {
-			return k.hold(parent, l, ttl, renew, start, n), nil
+			return k.hold(ctx, bound, l, ttl, renew, start, n), nil
 		}
 		if err := w.after(ctx, err, n); err != nil {
 			return nil, err
@@ -271,15 +292,15 @@ func (k *Locker) lock(ctx, parent context.Context, key string, ttl time.Duration
 
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
-	start := k.o.Clock.Now()
+	start := k.now()
 	l, err := k.acquire(ctx, key, ttl)
 	if closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
 		// The pool's connection was dead, and the key was found free: ask over a live one.
 		l, err = k.acquire(ctx, key, ttl)
 	}
-	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.since(start), Tries: n, Err: err})
 	if errors.Is(err, ErrHeld) {
-		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.o.Clock.Since(start), Tries: n, Err: err})
+		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.since(start), Tries: n, Err: err})
 	}
 	return l, err
 }
@@ -287,13 +308,13 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 // acquire asks once, and settles.
 func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Lease, error) {
 	step, done := k.step(ctx, ttl)
-	l, err := k.backend.Acquire(step, k.o.Clock.Now, key, ttl)
+	l, err := k.backend.Acquire(step, k.now, key, ttl)
 	done()
 	switch {
 	case err == nil && ctx.Err() != nil:
 		// Taken, but nobody is waiting for it any more.
 		err = k.giveBack(ctx, l, context.Cause(ctx))
-	case err == nil && !k.o.Clock.Now().Before(l.Until):
+	case err == nil && !k.now().Before(l.Until):
 		// The reply took longer than the lease lasts (any/lease-counted-from-reply).
 		err = k.giveBack(ctx, l, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
 	case err != nil && !definite(err):
@@ -331,7 +352,7 @@ func (k *Locker) settle(ctx context.Context, l Lease, ttl time.Duration, why err
 	}
 	step, done := k.step(ctx, ttl)
 	defer done()
-	next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
+	next, err := k.backend.Extend(step, k.now, l, ttl)
 	if err != nil {
 		why = errors.Join(why, err)
 		if next.Value != l.Value { // the extension may have run for all that
@@ -358,7 +379,7 @@ func (k *Locker) undo(ctx context.Context, l Lease, why error) error {
 func (k *Locker) giveBack(ctx context.Context, l Lease, why error) error {
 	step, done := k.cleanup(ctx)
 	defer done()
-	err := k.backend.Release(step, k.o.Clock.Now, l)
+	err := k.backend.Release(step, k.now, l)
 	if err == nil || errors.Is(err, ErrLost) {
 		return why
 	}
@@ -371,7 +392,7 @@ func (k *Locker) giveBack(ctx context.Context, l Lease, why error) error {
 func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease, error) {
 	for try := 1; ; try++ {
 		step, done := k.step(ctx, ttl)
-		next, err := k.backend.Extend(step, k.o.Clock.Now, l, ttl)
+		next, err := k.backend.Extend(step, k.now, l, ttl)
 		done()
 		if err == nil || definite(err) || errors.Is(err, ErrUnknown) {
 			return next, err
@@ -396,11 +417,11 @@ func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease,
 // any more, in time, was released; unless nothing was sent, or a server answers
 // that may never have had it (any/failover).
 func (k *Locker) release(ctx context.Context, l Lease) error {
-	inTime := k.o.Clock.Now().Before(l.Until)
+	inTime := k.now().Before(l.Until)
 	sent := false
 	for try := 1; ; try++ {
 		ctx, done := k.orCleanup(ctx)
-		err := k.backend.Release(ctx, k.o.Clock.Now, l)
+		err := k.backend.Release(ctx, k.now, l)
 		never := errors.As(err, new(unsent))
 		if err == nil || definite(err) && !never {
 			done()
@@ -411,7 +432,7 @@ func (k *Locker) release(ctx context.Context, l Lease) error {
 			done()
 			return &UnknownError{Lease: l, Err: err}
 		}
-		st, readErr := k.backend.Inspect(ctx, k.o.Clock.Now, l.Key)
+		st, readErr := k.backend.Inspect(ctx, k.now, l.Key)
 		done()
 		switch {
 		case readErr != nil:
@@ -448,13 +469,30 @@ func (k *Locker) orCleanup(ctx context.Context) (context.Context, func()) {
 // cancelled needs no goroutine to watch it: redigo's own time limit does.
 func (k *Locker) step(ctx context.Context, ttl time.Duration) (context.Context, func()) {
 	d := min(k.o.Timeout, ttl)
-	if ctx.Done() == nil {
-		return context.WithValue(ctx, limit{}, d), func() {}
+	switch {
+	case ctx.Done() != nil:
+		return k.within(ctx, d)
+	case d == k.plain.limit && ctx == k.plain.Context:
+		return k.plain, func() {}
 	}
-	return k.within(ctx, d)
+	return &limited{ctx, d}, func() {}
 }
 
-type limit struct{}
+// A limited is a context that can't be cancelled, with a time limit for each command.
+type limited struct {
+	context.Context
+	limit time.Duration
+}
+
+type ofLimited struct{}
+
+// Value finds the limit below whatever a Backend has put on top of it.
+func (l *limited) Value(key any) any {
+	if key == (ofLimited{}) {
+		return l
+	}
+	return l.Context.Value(key)
+}
 
 var errSlow = errors.New("setnxlock: no answer in time")
 
@@ -467,6 +505,14 @@ func (k *Locker) within(ctx context.Context, d time.Duration) (context.Context, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := k.o.Clock.AfterFunc(d, func() { cancel(errSlow) })
 	return ctx, func() { t.Stop(); cancel(nil) }
+}
+
+// since measures a time for an Observer; nobody else asks.
+func (k *Locker) since(start time.Time) time.Duration {
+	if k.o.Observer == nil {
+		return 0
+	}
+	return k.o.Clock.Since(start)
 }
 
 func (k *Locker) see(e Event) {

@@ -56,8 +56,8 @@ func (s *single) once(ctx context.Context, key string, step func(redis.Conn) err
 	g := &guard{Conn: c}
 	if ctx.Done() != nil {
 		g.ctx = ctx
-	} else if l, ok := ctx.Value(limit{}).(time.Duration); ok {
-		g.limit = l
+	} else if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
+		g.limit = l.limit
 	}
 	err = step(g)
 	if g.Err() != nil {

@@ -11,7 +11,8 @@ import (
 // A Batcher is an Algorithm that extends many leases in as few writes as one.
 // ExtendAll is Extend of each of leases by the ttl of the same index, over one
 // connection. Each has its own outcome: one that was lost does not keep the
-// others from being extended. A Locker renews by it what is due together.
+// others from being extended. A Locker renews by it what is due together. An
+// Algorithm that embeds a Batcher and has an Extend of its own needs an ExtendAll of its own.
 type Batcher interface {
 	ExtendAll(c redis.Conn, now time.Time, leases []Lease, ttls []time.Duration) ([]Lease, []error)
 }

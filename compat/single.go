@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -126,6 +127,52 @@ func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		return err
 	})
 	return next, err
+}
+
+// batchAtMost is how many leases are extended in one write: a server runs it
+// without a pause for anybody else.
+const batchAtMost = 128
+
+// batches puts together what one server can be asked at once: of a cluster, the
+// keys of one slot.
+func (s *single) batches(leases []Lease) [][]int {
+	_, several := s.algo.(Batcher)
+	_, cluster := s.source.(KeySource)
+	open := map[int]int{} // by slot, the batch that has room
+	var list [][]int
+	for i, l := range leases {
+		slot := 0
+		if cluster {
+			slot = Slot(l.Key)
+		}
+		at, ok := open[slot]
+		if !ok || !several || len(list[at]) == batchAtMost {
+			at, list = len(list), append(list, nil)
+			open[slot] = at
+		}
+		list[at] = append(list[at], i)
+	}
+	return list
+}
+
+func (s *single) extendAll(ctx context.Context, now func() time.Time, leases []Lease, ttls []time.Duration) ([]Lease, []error) {
+	var next []Lease
+	var errs []error
+	err := s.do(ctx, leases[0].Key, func(c redis.Conn) error {
+		era := s.era()
+		next, errs = s.algo.(Batcher).ExtendAll(c, now(), leases, ttls)
+		for i := range next {
+			next[i].era = era
+		}
+		return errors.Join(errs...)
+	})
+	if next == nil { // nothing was sent
+		next, errs = slices.Clone(leases), make([]error, len(leases))
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return next, errs
 }
 
 // A pool's idle connections are all dead after a restart of the server or a

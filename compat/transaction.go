@@ -153,6 +153,130 @@ func ExtendIfHolds(c redis.Conn, now time.Time, l Lease, ttl time.Duration, expi
 	return l, nil
 }
 
+// ExtendAllIfHold is the ExtendAll of locks that are extended under WATCH, in two
+// round trips for all of leases. extend returns what a lease becomes, and the
+// commands that make it so: where the first answers 0 it was lost, and the second,
+// if there is one, draws the fence. An EXEC that was aborted did nothing for any of them:
+// each half is then tried by itself, so that one key that somebody keeps
+// touching does not keep the others from being extended.
+func ExtendAllIfHold(c redis.Conn, now time.Time, leases []Lease, ttls []time.Duration,
+	extend func(now time.Time, l Lease, ttl time.Duration) (Lease, []Cmd, error)) ([]Lease, []error) {
+	b := batch{c: c, leases: leases, next: make([]Lease, len(leases)), cmds: make([][]Cmd, len(leases)), errs: make([]error, len(leases))}
+	var ours []int
+	for i, l := range leases {
+		b.next[i], b.cmds[i], b.errs[i] = extend(now, l, ttls[i])
+		if b.errs[i] == nil && !now.Before(l.Until) {
+			b.errs[i] = ErrLost
+		}
+		if b.errs[i] == nil {
+			ours = append(ours, i)
+		}
+	}
+	b.extend(ours)
+	for i, err := range b.errs {
+		if definite(err) {
+			b.next[i] = leases[i]
+		}
+	}
+	return b.next, b.errs
+}
+
+// A batch is what ExtendAllIfHold has come to.
+type batch struct {
+	c      redis.Conn
+	leases []Lease
+	next   []Lease
+	cmds   [][]Cmd
+	errs   []error
+}
+
+// extend extends the leases of these indexes.
+func (b *batch) extend(list []int) {
+	for _, half := range b.once(list) {
+		if len(half) > 1 {
+			b.extend(half)
+			continue
+		}
+		for _, i := range half {
+			replies, err := IfHolds(b.c, b.leases[i], b.cmds[i]...)
+			b.settle(i, replies, err)
+		}
+	}
+}
+
+// once extends them in one transaction. It returns two halves of those for which it
+// did nothing.
+func (b *batch) once(list []int) [][]int {
+	if len(list) < 2 {
+		return [][]int{list}
+	}
+	watch, get := make(Cmd, 1, len(list)+1), make(Cmd, 1, len(list)+1)
+	watch[0], get[0] = "WATCH", "MGET"
+	for _, i := range list {
+		watch, get = append(watch, b.leases[i].Key), append(get, b.leases[i].Key)
+	}
+	replies, err := Pipe(b.c, watch, get)
+	if err == nil {
+		err = first(replies, nil)
+	}
+	var held []any
+	if err == nil {
+		held, err = redis.Values(replies[1], nil)
+	}
+	if err == nil && len(held) != len(list) {
+		err = fmt.Errorf("setnxlock: MGET answered %d values to %d keys", len(held), len(list))
+	}
+	if err != nil {
+		Unwatch(b.c)
+		b.fail(list, err)
+		return nil
+	}
+	var cmds []Cmd
+	ours := list[:0:0]
+	for n, i := range list {
+		if v, ok := held[n].([]byte); !ok || string(v) != b.leases[i].Value {
+			b.errs[i] = ErrLost
+			continue
+		}
+		ours, cmds = append(ours, i), append(cmds, b.cmds[i]...)
+	}
+	if len(ours) == 0 {
+		Unwatch(b.c)
+		return nil
+	}
+	done, err := Exec(b.c, cmds...)
+	switch {
+	case done != nil: // errors of single commands among them
+		for _, i := range ours {
+			b.settle(i, done[:len(b.cmds[i])], first(done[:len(b.cmds[i])], nil))
+			done = done[len(b.cmds[i]):]
+		}
+		return nil
+	case err != nil:
+		b.fail(ours, err)
+		return nil
+	}
+	return [][]int{ours[:len(ours)/2], ours[len(ours)/2:]}
+}
+
+func (b *batch) fail(list []int, err error) {
+	for _, i := range list {
+		b.errs[i] = err
+	}
+}
+
+// settle notes what one lease's commands answered.
+func (b *batch) settle(i int, replies []any, err error) {
+	switch {
+	case err != nil:
+		b.errs[i] = err
+	case replies[0] == int64(0): // expired inside the transaction: before 6.0.9 WATCH does not notice
+		b.errs[i] = ErrLost
+	case len(replies) > 1:
+		b.next[i].Fence = replies[1].(int64)
+	}
+}
+
 // ReleaseIfHolds is the Release of such a lock.
 func ReleaseIfHolds(c redis.Conn, l Lease) error {
 	replies, err := IfHolds(c, l, Cmd{"DEL", l.Key})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +22,6 @@ type world struct {
 	t      *testing.T
 	clock  *clock.Mock
 	server *oldredis.Server
-	timers *atomic.Int32 // pauses that clients have begun
 }
 
 func newWorld(t *testing.T, version string) *world {
@@ -34,7 +32,7 @@ func newWorld(t *testing.T, version string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &world{t, m, s, new(atomic.Int32)}
+	return &world{t, m, s}
 }
 
 // client returns a client with a network of its own.
@@ -45,19 +43,13 @@ func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
 // skewed returns a client whose clock is ahead by skew.
 func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *network) {
 	net := new(network)
-	return compat.New(net.Over(w.server), a, compat.Options{Clock: ahead{w.clock, skew, w.timers}, Rand: func() float64 { return 0 }}), net
+	return compat.New(net.Over(w.server), a, compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}), net
 }
 
 // ahead is a clock that runs with the mock but shows another time.
 type ahead struct {
 	*clock.Mock
-	by     time.Duration
-	timers *atomic.Int32
-}
-
-func (a ahead) Timer(d time.Duration) *clock.Timer {
-	defer a.timers.Add(1)
-	return a.Mock.Timer(d)
+	by time.Duration
 }
 
 func (a ahead) Now() time.Time                  { return a.Mock.Now().Add(a.by) }
@@ -82,21 +74,6 @@ func (w *world) until(done <-chan struct{}) time.Duration {
 	}
 	w.t.Fatal("an hour has passed and nothing happened")
 	return 0
-}
-
-// wake lets d pass and waits until a client that it woke has done its work and
-// pauses again.
-func (w *world) wake(d time.Duration) {
-	w.t.Helper()
-	before := w.timers.Load()
-	w.clock.Add(d)
-	deadline := time.Now().Add(10 * time.Second)
-	for w.timers.Load() == before {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("nobody woke within %v", d)
-		}
-		runtime.Gosched()
-	}
 }
 
 // inBackground runs f beside the test and returns a channel that is closed when it has returned.

@@ -2,6 +2,8 @@ package getsetlock
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -102,6 +104,57 @@ func (g Classic) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 		return l, compat.ErrLost
 	}
 	return next, err
+}
+
+// ExtendAll extends many leases in two round trips: all GETs, then a GETSET for
+// each that is still ours.
+func (g Classic) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	next, errs := slices.Clone(leases), make([]error, len(leases))
+	get := make(compat.Cmd, 1, len(leases)+1)
+	get[0] = "MGET"
+	for i, l := range leases {
+		if next[i], errs[i] = g.Lease(l.Key, now, ttls[i]); errs[i] == nil && !now.Before(l.Until) {
+			errs[i] = compat.ErrLost
+		}
+		next[i].Fence, next[i].How = l.Fence, l.How
+		get = append(get, l.Key)
+	}
+	held, err := redis.Values(c.Do(get[0].(string), get[1:]...))
+	if err == nil && len(held) != len(leases) {
+		err = fmt.Errorf("setnxlock: MGET answered %d values to %d keys", len(held), len(leases))
+	}
+	var ours []int
+	var sets []compat.Cmd
+	for i, l := range leases {
+		switch {
+		case errs[i] != nil:
+		case err != nil:
+			errs[i] = err
+		default:
+			if v, ok := held[i].([]byte); !ok || string(v) != l.Value {
+				errs[i] = compat.ErrLost
+			} else if g.Fence && l.Fence == 0 { // its number is drawn in a transaction of its own
+				next[i], errs[i] = g.Extend(c, now, l, ttls[i])
+			} else {
+				ours, sets = append(ours, i), append(sets, compat.Cmd{"GETSET", l.Key, next[i].Value})
+			}
+		}
+	}
+	if len(ours) == 0 {
+		return next, errs
+	}
+	replies, err := compat.Pipe(c, sets...)
+	for n, i := range ours {
+		old, e := "", err
+		if e == nil {
+			old, e = redis.String(replies[n], nil)
+		}
+		if errors.Is(e, redis.ErrNil) || e == nil && old != leases[i].Value {
+			e = compat.ErrLost
+		}
+		errs[i] = e
+	}
+	return next, errs
 }
 
 // Release deletes the key if it still has our time on it and that time has not

@@ -90,6 +90,19 @@ func (g Guarded) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	return next, err
 }
 
+// ExtendAll extends many leases in two round trips.
+func (g Guarded) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return compat.ExtendAllIfHold(c, now, leases, ttls, func(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, []compat.Cmd, error) {
+		next, err := g.Lease(l.Key, now, ttl)
+		next.Fence, next.How = l.Fence, l.How
+		cmds := []compat.Cmd{{"GETSET", l.Key, next.Value}}
+		if g.Fence && l.Fence == 0 {
+			cmds = append(cmds, g.incr(l.Key))
+		}
+		return next, cmds, err
+	})
+}
+
 // Release deletes the key if it still has our time on it: two round trips. It
 // may come late: whoever took over has changed the value.
 func (g Guarded) Release(c redis.Conn, now time.Time, l compat.Lease) error {

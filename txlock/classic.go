@@ -77,6 +77,11 @@ func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	return l, nil
 }
 
+// ExtendAll extends many leases in two round trips.
+func (k Classic) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return k.extendAll(c, now, leases, ttls)
+}
+
 // setnx tries to make the key. The EXPIRE must not stand in the same MULTI: it
 // would run for a refused attempt too and move the holder's end.
 func (k Classic) setnx(c redis.Conn, l *compat.Lease) (bool, error) {

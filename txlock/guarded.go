@@ -47,3 +47,8 @@ func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	}
 	return l, nil
 }
+
+// ExtendAll extends many leases in two round trips.
+func (g Guarded) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return g.extendAll(c, now, leases, ttls)
+}

@@ -58,6 +58,11 @@ func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	return l, err
 }
 
+// ExtendAll extends many leases in two round trips.
+func (r Renamed) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return r.extendAll(c, now, leases, ttls)
+}
+
 // fenced reads the four replies of MULTI; RENAMENX; INCR; EXEC. The write is
 // one with what stands before and behind it, so it can't be compat.Exec's.
 func fenced(c redis.Conn, replies []any) (won any, fence int64, err error) {

@@ -62,6 +62,20 @@ func (o Options) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	return compat.ExtendIfHolds(c, now, l, ttl, expire, draw)
 }
 
+// extendAll is each variant's ExtendAll: many leases in two round trips. It is not
+// Options' own, or a lock of another shape that has Options in it would have it too.
+func (o Options) extendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return compat.ExtendAllIfHold(c, now, leases, ttls, func(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, []compat.Cmd, error) {
+		expire, err := compat.Expire(o.Millis, l.Key, ttl)
+		cmds := []compat.Cmd{expire}
+		if o.Fence && l.Fence == 0 {
+			cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+		}
+		l.Until = compat.Until(now, ttl)
+		return l, cmds, err
+	})
+}
+
 // Release deletes the key if it still holds our token: two round trips.
 func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return compat.ReleaseIfHolds(c, l)

@@ -24,6 +24,7 @@ var checks = []struct {
 	{"expiry", (*suite).expiry, nil},
 	{"extension", (*suite).extension, nil},
 	{"renewal", (*suite).renewal, nil},
+	{"renewals", (*suite).renewals, nil},
 	{"unknown", (*suite).unknown, nil},
 	{"fences", (*suite).fences, func(l Lock) bool { return l.Fence }},
 	{"adoption", (*suite).adoption, nil},
@@ -263,6 +264,57 @@ func (c *suite) renewal(t testing.TB) {
 			}
 			return context.Cause(held)
 		})
+	})
+}
+
+// renewals: many locks of one client, renewed together, outlast their ttl; and
+// one that was lost is lost alone.
+func (c *suite) renewals(t testing.TB) {
+	c.patiently(t, "renewals", func(ctx context.Context, _ string, ttl time.Duration) error {
+		o := c.options()
+		o.Renew = true
+		k := c.New(plain, o)
+		var locks []*compat.Lock
+		defer func() {
+			for _, lock := range locks {
+				lock.Release(context.Background()) //nolint:errcheck // those that matter are released below
+			}
+		}()
+		name := compat.NewToken()
+		for i := range 16 {
+			lock, err := c.take(ctx, k, c.key(fmt.Sprint(name, i)), ttl)
+			if err != nil {
+				return err
+			}
+			locks = append(locks, lock)
+		}
+		stolen, last := locks[5], locks[15].Until()
+		if err := k.ReleaseToken(ctx, c.key(fmt.Sprint(name, 5)), stolen.Token()); err != nil {
+			return fmt.Errorf("ReleaseToken: %w", err)
+		}
+		look := time.NewTicker(ttl / 50)
+		defer look.Stop()
+		for locks[0].Until().Before(last.Add(ttl/2)) || stolen.Context().Err() == nil {
+			select {
+			case <-look.C:
+			case <-locks[0].Context().Done():
+				return fmt.Errorf("lock 0: %w", context.Cause(locks[0].Context()))
+			case <-ctx.Done():
+				return fmt.Errorf("a lock that was released behind its back goes on: %w", ctx.Err())
+			}
+		}
+		for i, lock := range locks {
+			if lock == stolen {
+				continue
+			}
+			if err := context.Cause(lock.Context()); err != nil {
+				return fmt.Errorf("lock %d: %w", i, err)
+			}
+			if err := lock.Release(ctx); err != nil {
+				return fmt.Errorf("Release of lock %d: %w", i, err)
+			}
+		}
+		return nil
 	})
 }
 

@@ -32,7 +32,12 @@ type Network struct {
 }
 
 // Over returns source through the network.
-func (n *Network) Over(source compat.Source) compat.Source { return &cable{source, n} }
+func (n *Network) Over(source compat.Source) compat.Source {
+	if _, ok := source.(compat.KeySource); ok {
+		return &cables{cable{source, n}}
+	}
+	return &cable{source, n}
+}
 
 // Lose makes the next commands fail as f says, counted from here. nil: none.
 func (n *Network) Lose(f func(n int, name string) Fault) {
@@ -76,8 +81,10 @@ func (c *cable) GetContext(ctx context.Context) (redis.Conn, error) {
 	return &faultyConn{Conn: conn, net: c.net}, err
 }
 
-// GetFor makes a cluster a cluster behind the network too.
-func (c *cable) GetFor(ctx context.Context, key string) (redis.Conn, error) {
+// cables lead to a cluster, which is one behind the network too.
+type cables struct{ cable }
+
+func (c *cables) GetFor(ctx context.Context, key string) (redis.Conn, error) {
 	conn, err := connection(ctx, c.source, key)
 	return &faultyConn{Conn: conn, net: c.net}, err
 }

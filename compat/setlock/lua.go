@@ -1,6 +1,9 @@
 package setlock
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -80,6 +83,51 @@ func (o Options) extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	}
 	l.Until = compat.Until(now, ttl)
 	return l, nil
+}
+
+// ExtendAll extends many leases in one round trip.
+func (k Lua) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	next, errs := slices.Clone(leases), make([]error, len(leases))
+	var sent []int
+	for i, l := range leases {
+		ms, err := compat.WholeMillis(ttls[i])
+		if err == nil && !now.Before(l.Until) {
+			err = compat.ErrLost
+		}
+		if err == nil {
+			err = extend.SendHash(c, append(k.keys(l), l.Value, ms)...)
+			sent = append(sent, i)
+		}
+		errs[i] = err
+	}
+	replies, err := redis.Values(c.Do(""))
+	if err == nil && len(replies) != len(sent) {
+		err = fmt.Errorf("setnxlock: %d replies to %d scripts", len(replies), len(sent))
+	}
+	for n, i := range sent {
+		switch {
+		case err != nil:
+			errs[i] = err
+			continue
+		case noScript(replies[n]):
+			next[i], errs[i] = k.Extend(c, now, leases[i], ttls[i]) // it did not run; the first of these teaches the server
+			continue
+		}
+		drawn, e := redis.Int64(replies[n], nil)
+		if errs[i] = lost(leases[i], e); e != nil {
+			continue
+		}
+		if k.draws(leases[i]) {
+			next[i].Fence = drawn
+		}
+		next[i].Until = compat.Until(now, ttls[i])
+	}
+	return next, errs
+}
+
+func noScript(reply any) bool {
+	e, ok := reply.(redis.Error)
+	return ok && strings.HasPrefix(string(e), "NOSCRIPT")
 }
 
 // Release deletes the key if it still holds our token.

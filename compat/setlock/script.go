@@ -56,6 +56,11 @@ func (k Script) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Dur
 	return Lua(k).Extend(c, now, l, ttl)
 }
 
+// ExtendAll extends many leases in one round trip.
+func (k Script) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return Lua(k).ExtendAll(c, now, leases, ttls)
+}
+
 // Release deletes the key if it still holds our token.
 func (k Script) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return Lua(k).Release(c, now, l)

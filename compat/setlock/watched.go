@@ -35,6 +35,19 @@ func (k Watched) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	return compat.ExtendIfHolds(c, now, l, ttl, compat.Cmd{"PEXPIRE", l.Key, ms}, k.draws(l))
 }
 
+// ExtendAll extends many leases in two round trips.
+func (k Watched) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	return compat.ExtendAllIfHold(c, now, leases, ttls, func(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, []compat.Cmd, error) {
+		ms, err := compat.WholeMillis(ttl)
+		cmds := []compat.Cmd{{"PEXPIRE", l.Key, ms}}
+		if k.draws(l) {
+			cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
+		}
+		l.Until = compat.Until(now, ttl)
+		return l, cmds, err
+	})
+}
+
 // Release deletes the key if it still holds our token.
 func (k Watched) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return compat.ReleaseIfHolds(c, l)

@@ -1,0 +1,227 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A watcher counts what happens to the locks of a client.
+type watcher chan compat.Event
+
+func (w watcher) Observe(e compat.Event) {
+	switch e.Kind {
+	case compat.EventExtended, compat.EventFailed, compat.EventLost:
+		w <- e
+	}
+}
+
+// next is the next event, whatever lock it is of.
+func (w watcher) next(t *testing.T) compat.Event {
+	t.Helper()
+	select {
+	case e := <-w:
+		return e
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing happened any more")
+		return compat.Event{}
+	}
+}
+
+// renewing is a client that renews what it holds, and n locks of its.
+func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Lock, *network, watcher) {
+	net, seen := new(network), make(watcher, 10000)
+	k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen})
+	var locks []*compat.Lock
+	for i := range n {
+		locks = append(locks, try(t, k, fmt.Sprint("k", i)))
+	}
+	net.Lose(nil)
+	return locks, net, seen
+}
+
+// batched are all that can renew many locks in one write.
+func batched(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
+	everywhere(t, f)
+	for name, a := range map[string]compat.Algorithm{
+		"getset:classic": getsetlock.Classic{}, "getset:seconds": getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}},
+		"tx:fenced": txlock.Renamed{Options: txlock.Options{Fence: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, newWorld(t, "2.4"), a)
+		})
+	}
+}
+
+// A hundred locks are renewed with hardly more commands than there are locks;
+// one that was lost, or that is no lock any more, does not keep the others from it.
+func TestRenewedTogether(t *testing.T) {
+	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		const n = 100
+		locks, net, seen := w.renewing(t, a, n)
+		w.do("DEL", "k3")
+		w.do("SET", "k5", "another's")
+		w.do("DEL", "k7")
+		w.do("LPUSH", "k7", "no lock")
+		w.clock.Add(ttl / 3)
+		extended, lost := 0, map[string]bool{}
+		for extended+len(lost) < n {
+			switch e := seen.next(t); e.Kind {
+			case compat.EventExtended:
+				extended++
+			case compat.EventLost:
+				lost[e.Key] = true
+			default:
+				t.Fatalf("%s: %v", e.Kind, e.Err)
+			}
+		}
+		if len(lost) != 3 || !lost["k3"] || !lost["k5"] || !lost["k7"] {
+			t.Errorf("lost are %v, want k3, k5 and k7", lost)
+		}
+		if c := net.Count(); c > n+10 {
+			t.Errorf("%d commands for %d renewals: they were not made together", c, n)
+		}
+		for i, l := range locks {
+			err := l.Release(background)
+			if want := i == 3 || i == 5 || i == 7; want != (errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrForeign)) || err != nil && !want {
+				t.Errorf("Release of k%d: %v", i, err)
+			}
+		}
+	})
+}
+
+// Whatever message of a renewal of several is lost, no lock is, and none is
+// left behind.
+func TestLossAmongMany(t *testing.T) {
+	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		for _, f := range []fault{lostRequest, lostReply} {
+			for at := 1; ; at++ {
+				locks, net, seen := w.renewing(t, a, 3)
+				hit := false
+				net.Lose(func(n int, _ string) fault {
+					if n == at {
+						hit = true
+						return f
+					}
+					return none
+				})
+				w.clock.Add(ttl / 3)
+				for extended := 0; extended < 3; {
+					switch e := seen.next(t); e.Kind {
+					case compat.EventExtended:
+						extended++
+					case compat.EventFailed:
+						w.clock.Add(ttl / 20)
+					case compat.EventLost:
+						t.Fatalf("%v at command %d: %s was lost: %v", f, at, e.Key, e.Err)
+					}
+				}
+				if locks[0].Lease().Ambiguous { // a release whose reply is lost stays unknown, rightly
+					net.Lose(nil)
+				}
+				for _, l := range locks {
+					if err := l.Release(background); err != nil {
+						t.Errorf("%v at command %d: Release: %v", f, at, err)
+					}
+					if v := w.value(l.Key()); v != "" {
+						t.Errorf("%v at command %d: %s was left behind: %q", f, at, l.Key(), v)
+					}
+				}
+				if !hit {
+					if at < 4 {
+						t.Errorf("no more than %d commands were sent", at-1)
+					}
+					break
+				}
+			}
+		}
+	})
+}
+
+// Of many locks of different lengths each ends at its own time, and no released
+// one is heard of again.
+func TestEachLockEndsAtItsTime(t *testing.T) {
+	m := clock.NewMock()
+	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
+	s, err := oldredis.New("2.4", oldredis.Options{Clock: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	lost := make(chan string, 2000)
+	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: compat.ObserverFunc(func(e compat.Event) {
+		if e.Kind == compat.EventLost {
+			lost <- e.Key
+		}
+	})})
+	random := rand.New(rand.NewPCG(1, 2))
+	type held struct {
+		*compat.Lock
+		ends time.Time
+	}
+	locks := map[string]held{}
+	for round := range 60 {
+		for i := range 20 {
+			key, ttl := fmt.Sprint(round, "-", i), time.Duration(1+random.IntN(40))*time.Second
+			l, err := k.TryLock(background, key, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks[key] = held{l, l.Until()}
+		}
+		for key, l := range locks {
+			switch random.IntN(6) {
+			case 0:
+				if err := l.Release(background); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+				delete(locks, key)
+			case 1:
+				if err := l.Extend(background, 30*time.Second); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+				locks[key] = held{l.Lock, l.Until()}
+			}
+		}
+		m.Add(time.Second)
+		due := 0
+		for _, l := range locks {
+			if !l.ends.Add(-250 * time.Millisecond).After(m.Now()) {
+				due++
+			}
+		}
+		for range due {
+			select {
+			case key := <-lost:
+				l, ok := locks[key]
+				if left := l.ends.Sub(m.Now()); !ok || left > time.Second {
+					t.Fatalf("%s ended %v before its time, or after its release", key, left)
+				}
+				if context.Cause(l.Context()) != compat.ErrLost {
+					t.Errorf("%s: its context ended with %v", key, context.Cause(l.Context()))
+				}
+				delete(locks, key)
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%d locks are past their end and go on", due)
+			}
+		}
+		for key, l := range locks {
+			if l.ends.Before(m.Now()) {
+				t.Errorf("%s ended at %v and goes on", key, l.ends)
+			}
+		}
+	}
+	if len(locks) == 0 {
+		t.Error("no lock outlived the test: it shows nothing of those whose time has not come")
+	}
+}

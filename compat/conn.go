@@ -19,6 +19,7 @@ type guard struct {
 	limit time.Duration   // for each command, when ctx is nil; 0: the connection's own
 
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
+	room     [8]string
 	multi    bool     // the server may be in MULTI
 	watching bool     // the server may hold a WATCH
 
@@ -27,6 +28,9 @@ type guard struct {
 }
 
 func (g *guard) Send(name string, args ...any) error {
+	if g.sent == nil {
+		g.sent = g.room[:0]
+	}
 	g.sent = append(g.sent, name)
 	return g.Conn.Send(name, args...)
 }

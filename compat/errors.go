@@ -152,6 +152,9 @@ func UnknownCommand(err error) bool {
 // and that another server, or this one later, will: it moves the slot, or nobody
 // serves it now. A Source of a cluster has followed what can be followed.
 func notNow(err error) (redis.Error, bool) {
+	if err == nil { // most often, and errors.As would cost an allocation
+		return "", false
+	}
 	var e redis.Error
 	if !errors.As(err, &e) {
 		return "", false

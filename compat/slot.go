@@ -9,6 +9,9 @@ import (
 // to key's slot, so that on a cluster both can stand in one transaction:
 // {key}:name, or key:name if key has a hash tag of its own.
 func Aux(key, name string) string {
+	if key != "" && !strings.ContainsAny(key, "{}") {
+		return "{" + key + "}:" + name // most keys: there is nothing to compute
+	}
 	aux := key + ":" + name
 	if Slot(aux) == Slot(key) {
 		return aux // key has a tag of its own

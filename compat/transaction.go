@@ -10,6 +10,8 @@ import (
 // A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
 type Cmd []any
 
+var multi, exec = Cmd{"MULTI"}, Cmd{"EXEC"}
+
 func (m Cmd) send(c redis.Conn) error { return c.Send(m[0].(string), m[1:]...) }
 
 // Pipe sends cmds in one write and returns their replies in order. An error
@@ -41,25 +43,25 @@ const Aborts = 8
 // hand out a connection that answers QUEUED to everything. Hence the DISCARD.
 func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
 	all := make([]Cmd, 0, len(cmds)+2)
-	all = append(append(append(all, Cmd{"MULTI"}), cmds...), Cmd{"EXEC"})
+	all = append(append(append(all, multi), cmds...), exec)
 	replies, err := Pipe(c, all...)
 	if err != nil {
 		return nil, err
 	}
-	exec := replies[len(cmds)+1]
-	if e, refused := exec.(redis.Error); refused {
+	ran := replies[len(cmds)+1]
+	if e, refused := ran.(redis.Error); refused {
 		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
 		return nil, first(replies[:len(cmds)+1], e)
 	}
 	if err := first(replies[:len(cmds)+1], nil); err != nil {
 		return nil, err
 	}
-	if exec == nil {
+	if ran == nil {
 		return nil, nil
 	}
-	done, err := redis.Values(exec, nil)
+	done, err := redis.Values(ran, nil)
 	if err != nil || len(done) != len(cmds) {
-		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", exec, len(cmds))
+		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(cmds))
 	}
 	return done, first(done, nil)
 }

@@ -42,28 +42,48 @@ const Aborts = 8
 // MULTI; redigo believes that MULTI ended when EXEC was sent, so its pool would
 // hand out a connection that answers QUEUED to everything. Hence the DISCARD.
 func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
+	done, err := transact(c, cmds)
+	if err != nil {
+		return nil, err
+	}
+	return done, first(done, nil)
+}
+
+// transact is Exec for who looks at the replies one by one: an error among them
+// is that of a command which could not be queued or did not run. The error
+// returned is the connection's or EXEC's own.
+func transact(c redis.Conn, cmds []Cmd) ([]any, error) {
 	all := make([]Cmd, 0, len(cmds)+2)
 	all = append(append(append(all, multi), cmds...), exec)
 	replies, err := Pipe(c, all...)
 	if err != nil {
 		return nil, err
 	}
-	ran := replies[len(cmds)+1]
+	ran, queued := replies[len(cmds)+1], replies[1:len(cmds)+1]
 	if e, refused := ran.(redis.Error); refused {
 		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
 		return nil, first(replies[:len(cmds)+1], e)
 	}
-	if err := first(replies[:len(cmds)+1], nil); err != nil {
+	if err := first(replies[:1], nil); err != nil {
 		return nil, err
 	}
 	if ran == nil {
 		return nil, nil
 	}
 	done, err := redis.Values(ran, nil)
-	if err != nil || len(done) != len(cmds) {
+	for i, q := range queued {
+		if _, refused := q.(redis.Error); refused {
+			continue
+		}
+		if err != nil || len(done) == 0 {
+			return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(cmds))
+		}
+		queued[i], done = done[0], done[1:]
+	}
+	if len(done) > 0 {
 		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(cmds))
 	}
-	return done, first(done, nil)
+	return queued, nil
 }
 
 // first returns the first of replies that is an error, or e.

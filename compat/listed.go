@@ -1,0 +1,230 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// The list release: compare and delete, or compare and replace, the value of a
+// string key in one round trip, with neither WATCH nor scripts. Redis 2.0 and
+// later. SORT is the one old command that reads a key whose name stands in
+// another; LREM the one that compares; and RENAME of a key that is not there
+// the one that does nothing. s, a, t and u are names of our own, which
+// exist within the EXEC alone.
+//
+//	RPUSH s key
+//	SORT s BY nosort GET * STORE s              s = [value]; [""] if key holds no string
+//	SORT s BY nosort GET # GET # STORE a        a = [value value]
+//	LREM s 0 held                               s is gone if, and only if, value is held
+//	RENAMENX a s                                s = [value value] if it was gone
+//	SORT s BY nosort LIMIT 1 1 STORE t          t = [value] if s has a second, else empty
+//	RPOPLPUSH t u                               u = [value] if t is not empty
+//	RENAME u key                                an error if there is no u, and key is what it was
+//	LREM key 0 held                             empties the list on key, which deletes it; an error on a string
+//	MSETNX key new a ""                         to replace: 1 if key was deleted and a was renamed
+//	DEL s a t u
+//
+// It must hold up when the server refuses some of these commands and runs the
+// rest, as it does before 2.6.5 over maxmemory (tx/half-queued). So nothing is
+// concluded from a key's absence, which a refusal looks like: each step makes
+// a key that the next one needs. With any of the 2048 subsets of the commands
+// left out, another's value stays on the key, as listed_test.go shows.
+// What is shorter is not safe. "LREM s 0 held; RENAMENX key s" takes a refused
+// RPUSH for an equal value and removes another client's lock. LTRIM or LPOP in
+// place of the third SORT, refused, leaves a list that RENAME puts over
+// another's value; so does RENAME of t itself, since before 2.4 SORT stores an
+// empty list. LINSERT would do in place of the second SORT and RENAMENX, but
+// came with 2.2, and would save two commands of twelve. SETNX in place of
+// MSETNX would make a key that was not there.
+//
+// Limits. Before 2.4.11 SORT does not see keys of more than 1024 bytes. A
+// server in cluster mode refuses GET in SORT. Before 2.2 the LREM deletes a key
+// that has a TTL, as every write does there. Redis 2.0 takes a number for equal to the same
+// number with a zero byte and more behind it. On 1.2, where a list that was
+// emptied stays, s is never gone and nothing ever deleted.
+func listed(key, held string, more ...Cmd) []Cmd {
+	own := held
+	if len(own) > 12 {
+		own = own[len(own)-12:] // a token's last digits, a timestamp's nonce
+	}
+	own = Aux(key, own)
+	// Boxed once: each name stands in several commands.
+	var k, v, s, a, t, u, by, store any = key, held, own + "s", own + "a", own + "t", own + "u", "BY", "STORE"
+	var nosort, get, itself any = "nosort", "GET", "#"
+	cmds := make([]Cmd, 0, listedCmds+len(more)+2)
+	cmds = append(cmds,
+		Cmd{"RPUSH", s, k},
+		Cmd{"SORT", s, by, nosort, get, "*", store, s},
+		Cmd{"SORT", s, by, nosort, get, itself, get, itself, store, a},
+		Cmd{"LREM", s, 0, v},
+		Cmd{"RENAMENX", a, s},
+		Cmd{"SORT", s, by, nosort, "LIMIT", 1, 1, store, t},
+		Cmd{"RPOPLPUSH", t, u},
+		Cmd{"RENAME", u, k},
+		Cmd{"LREM", k, 0, v},
+	)
+	for _, m := range more {
+		if m[0] == "MSETNX" {
+			m = append(m, a, "")
+		}
+		cmds = append(cmds, m)
+	}
+	return append(cmds, Cmd{"DEL", s, a, t, u})
+}
+
+// Where the replies that tell stand, and how many commands there always are.
+const (
+	listedRename = 7
+	listedEmpty  = 8
+	listedMore   = 9
+	listedCmds   = 10
+)
+
+// MaxListedKey is the longest key, in bytes, that the list release can read on
+// every server.
+const MaxListedKey = 1024
+
+// ReleaseListed deletes l.Key if it holds l.Value, by lists: one round trip,
+// Redis 2.0 and later, where CheckListed has found nothing against it. It
+// returns ErrLost if the key holds anything else or nothing, and then changes
+// nothing; ErrInvalid, before anything is sent, if the value is empty or the
+// key longer than MaxListedKey; the server's error if it refused a command.
+func ReleaseListed(c redis.Conn, l Lease) error {
+	if err := listable(l.Key, l.Value); err != nil {
+		return err
+	}
+	replies, err := transact(c, listed(l.Key, l.Value))
+	if err != nil {
+		return err
+	}
+	return deletedListed(c, l, replies)
+}
+
+// ReplaceListed puts value on l.Key if it holds l.Value, and runs more in the
+// same transaction whether it does or not: one round trip. The key is left
+// without a TTL. It returns the replies to more; errors are ReleaseListed's.
+//
+// Before 2.6.5 a server that runs out of memory within the transaction may
+// delete the old value and refuse the new one: that is ErrLost, with the refusal.
+func ReplaceListed(c redis.Conn, l Lease, value string, more ...Cmd) ([]any, error) {
+	if err := listable(l.Key, l.Value); err != nil {
+		return nil, err
+	}
+	cmds := listed(l.Key, l.Value, append([]Cmd{{"MSETNX", l.Key, value}}, more...)...)
+	replies, err := transact(c, cmds)
+	if err != nil {
+		return nil, err
+	}
+	err = deletedListed(c, l, replies)
+	set := replies[listedMore]
+	switch {
+	case err == nil && set != int64(1):
+		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %v", ErrLost, l.Key, set)
+	case err != nil && set == int64(1):
+		// It was not there, and what keeps MSETNX from making it was refused.
+		gone := l
+		gone.Value = value
+		return nil, errors.Join(err, ReleaseListed(c, gone))
+	case err != nil:
+		return nil, err
+	}
+	replies = replies[listedMore+1 : len(replies)-1]
+	return replies, first(replies, nil)
+}
+
+func listable(key, value string) error {
+	switch {
+	case value == "": // what SORT makes of a key that is not there
+		return fmt.Errorf("%w: an empty value can't be compared by lists", ErrInvalid)
+	case len(key) > MaxListedKey:
+		return fmt.Errorf("%w: a key of %d bytes, and by lists %d can be read", ErrInvalid, len(key), MaxListedKey)
+	}
+	return nil
+}
+
+// deletedListed tells by the replies whether the key was deleted.
+func deletedListed(c redis.Conn, l Lease, replies []any) error {
+	if replies[listedRename] != "OK" {
+		if err := first(replies[:listedRename], nil); err != nil {
+			return err
+		}
+		if err, ok := replies[listedRename].(redis.Error); ok && !strings.Contains(string(err), "no such key") {
+			return err
+		}
+		return ErrLost
+	}
+	if n, _ := replies[listedEmpty].(int64); n > 0 {
+		return nil
+	}
+	// The key is a list that holds our value, and nobody else would end it.
+	n, err := redis.Int64(c.Do("LREM", l.Key, 0, l.Value))
+	if err == nil && n == 0 {
+		return ErrLost
+	}
+	return err
+}
+
+// CheckListed returns ErrUnsafeServer, with use as what to use, if this server
+// does not compare by lists: it tries each outcome on a scratch key in key's
+// slot, and looks at what it leaves.
+func CheckListed(c redis.Conn, key, use string) error {
+	scratch := Aux(key, "check:"+NewToken())
+	wrong, err := tryListed(c, Lease{Key: scratch, Value: "held"})
+	if err != nil || wrong != "" {
+		Pipe(c, Cmd{"DEL", scratch}) //nolint:errcheck // the reason is told
+	}
+	switch e, refused := err.(redis.Error); {
+	case UnknownCommand(err), refused && strings.Contains(string(e), "denied"):
+		return Refuse(c, "it does not run every list command that a release by lists is made of ("+string(e)+")", use)
+	case wrong != "":
+		return Refuse(c, "lists don't compare there: "+wrong, use)
+	}
+	return err
+}
+
+// tryListed tries what there is on l's key, and says what went wrong.
+func tryListed(c redis.Conn, l Lease) (wrong string, err error) {
+	release := func() error { return ReleaseListed(c, l) }
+	replace := func() error { _, err := ReplaceListed(c, l, "next"); return err }
+	for _, try := range []struct {
+		holds string
+		does  func() error
+		want  error
+		left  string
+		wrong string
+	}{
+		{"other", release, ErrLost, "other", "another's value is deleted"},
+		{"held", release, nil, "", "an equal value is not deleted, as on 1.2, where an emptied list stays"},
+		{"other", replace, ErrLost, "other", "another's value is replaced"},
+		{"held", replace, nil, "next", "an equal value is not replaced"},
+		{"", replace, ErrLost, "", "a value is put on a key that was not there"},
+	} {
+		set := Cmd{"SET", l.Key, try.holds}
+		if try.holds == "" {
+			set = Cmd{"DEL", l.Key}
+		}
+		if _, err := c.Do(set[0].(string), set[1:]...); err != nil {
+			return "", err
+		}
+		if err := try.does(); !errors.Is(err, try.want) {
+			if _, known := Settled(err); known || err == nil {
+				return try.wrong, nil
+			}
+			return "", err
+		}
+		left, err := redis.String(c.Do("GET", l.Key))
+		if err != nil && err != redis.ErrNil {
+			return "", err
+		}
+		if left != try.left {
+			return try.wrong, nil
+		}
+		if _, err := c.Do("DEL", l.Key); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}

@@ -8,57 +8,55 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// The list release: compare and delete, or compare and replace, the value of a
-// string key in one round trip, with neither WATCH nor scripts. Redis 2.0 and
-// later. SORT is the one old command that reads a key whose name stands in
-// another; LREM the one that compares; and RENAME of a key that is not there
-// the one that does nothing. s, a, t and u are names of our own, which
-// exist within the EXEC alone.
+// listed is the list release: it compares the value of a string key, and
+// deletes or replaces it, in one round trip, with neither WATCH nor scripts. SORT
+// is the one old command that reads a key whose name stands in another, LREM
+// the one that compares, and RENAME of what is not there does nothing. s, a, t
+// and u are names of our own, which exist within the EXEC alone.
 //
 //	RPUSH s key
-//	SORT s BY nosort GET * STORE s              s = [value]; [""] if key holds no string
-//	SORT s BY nosort GET # GET # STORE a        a = [value value]
-//	LREM s 0 held                               s is gone if, and only if, value is held
-//	RENAMENX a s                                s = [value value] if it was gone
-//	SORT s BY nosort LIMIT 1 1 STORE t          t = [value] if s has a second, else empty
-//	RPOPLPUSH t u                               u = [value] if t is not empty
-//	RENAME u key                                an error if there is no u, and key is what it was
-//	LREM key 0 held                             empties the list on key, which deletes it; an error on a string
-//	MSETNX key new a ""                         to replace: 1 if key was deleted and a was renamed
+//	SORT s BY nosort GET * STORE s            s = [value], or [""] if key holds no string
+//	SORT s BY nosort GET # GET # STORE a      a = [value value]
+//	LREM s 0 held                             s is gone if, and only if, value is held
+//	RENAMENX a s                              s = [value value] if it was gone
+//	SORT s BY nosort LIMIT 1 1 STORE t        t = [value] if s has a second, else [] or nothing
+//	RPOPLPUSH t u                             u = [value] if t has one
+//	RENAME u key                              no such key u: key is what it was
+//	LREM key 0 held                           empties that list, and so deletes it; an error on a string
+//	MSETNX key next a ""                      to replace: 1 if key is gone and a was renamed
 //	DEL s a t u
 //
-// It must hold up when the server refuses some of these commands and runs the
-// rest, as it does before 2.6.5 over maxmemory (tx/half-queued). So nothing is
-// concluded from a key's absence, which a refusal looks like: each step makes
-// a key that the next one needs. With any of the 2048 subsets of the commands
-// left out, another's value stays on the key, as listed_test.go shows.
-// What is shorter is not safe. "LREM s 0 held; RENAMENX key s" takes a refused
-// RPUSH for an equal value and removes another client's lock. LTRIM or LPOP in
-// place of the third SORT, refused, leaves a list that RENAME puts over
-// another's value; so does RENAME of t itself, since before 2.4 SORT stores an
-// empty list. LINSERT would do in place of the second SORT and RENAMENX, but
-// came with 2.2, and would save two commands of twelve. SETNX in place of
-// MSETNX would make a key that was not there.
+// Before 2.6.5 a server may refuse some of these, over maxmemory, and run the
+// rest (tx/half-queued). So nothing is concluded from a key's absence, which a
+// refusal looks like: every step makes what the next one needs, and a RENAME
+// whose source was not made does nothing. Whichever of them are left out, all 2048
+// subsets, another's value stays on the key (TestListedSubsets).
 //
-// Limits. Before 2.4.11 SORT does not see keys of more than 1024 bytes. A
-// server in cluster mode refuses GET in SORT. Before 2.2 the LREM deletes a key
-// that has a TTL, as every write does there. Redis 2.0 takes a number for equal to the same
-// number with a zero byte and more behind it. On 1.2, where a list that was
-// emptied stays, s is never gone and nothing ever deleted.
-func listed(key, held string, more ...Cmd) []Cmd {
-	own := held
-	if len(own) > 12 {
-		own = own[len(own)-12:] // a token's last digits, a timestamp's nonce
+// What is shorter is not safe. LREM s, then RENAMENX key s: without the RPUSH
+// it removes whatever stands on the key. LTRIM or LPOP in place of the third SORT: without
+// it, a list is renamed over another's value. RENAME of t itself: before 2.4 SORT
+// stores empty lists. SETNX in place of MSETNX makes a key that was not there.
+// LINSERT could stand for the second SORT and RENAMENX, but came with 2.2.
+//
+// Limits: before 2.4.11 SORT sees no keys of more than MaxListedKey bytes; in
+// cluster mode it has no GET; before 2.2 LREM, like every write there, deletes a
+// key that has a TTL; 2.0 takes a number and the same number with a zero byte and
+// more behind it for equal; a foreign list on the key loses the elements that are held. On
+// 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
+func listed(key, held, next string, more []Cmd) []Cmd {
+	name := held
+	if len(name) > 12 {
+		name = name[len(name)-12:] // a token's last digits, a timestamp's nonce
 	}
-	own = Aux(key, own)
-	// Boxed once: each name stands in several commands.
-	var k, v, s, a, t, u, by, store any = key, held, own + "s", own + "a", own + "t", own + "u", "BY", "STORE"
-	var nosort, get, itself any = "nosort", "GET", "#"
-	cmds := make([]Cmd, 0, listedCmds+len(more)+2)
+	name = Aux(key, name)
+	// Boxed once: each of these stands in several commands.
+	var k, v, s, a, t, u any = key, held, name + "s", name + "a", name + "t", name + "u"
+	var by, nosort, get, store any = "BY", "nosort", "GET", "STORE"
+	cmds := make([]Cmd, 0, listedMore+len(more)+2)
 	cmds = append(cmds,
 		Cmd{"RPUSH", s, k},
 		Cmd{"SORT", s, by, nosort, get, "*", store, s},
-		Cmd{"SORT", s, by, nosort, get, itself, get, itself, store, a},
+		Cmd{"SORT", s, by, nosort, get, "#", get, "#", store, a},
 		Cmd{"LREM", s, 0, v},
 		Cmd{"RENAMENX", a, s},
 		Cmd{"SORT", s, by, nosort, "LIMIT", 1, 1, store, t},
@@ -66,21 +64,17 @@ func listed(key, held string, more ...Cmd) []Cmd {
 		Cmd{"RENAME", u, k},
 		Cmd{"LREM", k, 0, v},
 	)
-	for _, m := range more {
-		if m[0] == "MSETNX" {
-			m = append(m, a, "")
-		}
-		cmds = append(cmds, m)
+	if next != "" {
+		cmds = append(cmds, Cmd{"MSETNX", k, next, a, ""})
 	}
-	return append(cmds, Cmd{"DEL", s, a, t, u})
+	return append(append(cmds, more...), Cmd{"DEL", s, a, t, u})
 }
 
-// Where the replies that tell stand, and how many commands there always are.
+// Where the replies that tell stand.
 const (
 	listedRename = 7
 	listedEmpty  = 8
-	listedMore   = 9
-	listedCmds   = 10
+	listedMore   = 9 // MSETNX, if there is one
 )
 
 // MaxListedKey is the longest key, in bytes, that the list release can read on
@@ -96,7 +90,7 @@ func ReleaseListed(c redis.Conn, l Lease) error {
 	if err := listable(l.Key, l.Value); err != nil {
 		return err
 	}
-	replies, err := transact(c, listed(l.Key, l.Value))
+	replies, err := transact(c, listed(l.Key, l.Value, "", nil))
 	if err != nil {
 		return err
 	}
@@ -110,11 +104,10 @@ func ReleaseListed(c redis.Conn, l Lease) error {
 // Before 2.6.5 a server that runs out of memory within the transaction may
 // delete the old value and refuse the new one: that is ErrLost, with the refusal.
 func ReplaceListed(c redis.Conn, l Lease, value string, more ...Cmd) ([]any, error) {
-	if err := listable(l.Key, l.Value); err != nil {
+	if err := errors.Join(listable(l.Key, l.Value), listable(l.Key, value)); err != nil {
 		return nil, err
 	}
-	cmds := listed(l.Key, l.Value, append([]Cmd{{"MSETNX", l.Key, value}}, more...)...)
-	replies, err := transact(c, cmds)
+	replies, err := transact(c, listed(l.Key, l.Value, value, more))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +132,15 @@ func listable(key, value string) error {
 	switch {
 	case value == "": // what SORT makes of a key that is not there
 		return fmt.Errorf("%w: an empty value can't be compared by lists", ErrInvalid)
-	case len(key) > MaxListedKey:
+	case value == key: // the first SORT, refused, would leave it on s
+		return fmt.Errorf("%w: a value that is its own key can't be compared by lists", ErrInvalid)
+	}
+	return Listable(key)
+}
+
+// Listable returns ErrInvalid if key is longer than MaxListedKey.
+func Listable(key string) error {
+	if len(key) > MaxListedKey {
 		return fmt.Errorf("%w: a key of %d bytes, and by lists %d can be read", ErrInvalid, len(key), MaxListedKey)
 	}
 	return nil

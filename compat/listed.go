@@ -169,17 +169,16 @@ func deletedListed(c redis.Conn, l Lease, replies []any) error {
 }
 
 // CheckListed returns ErrUnsafeServer, with use as what to use, if this server
-// does not compare by lists: it tries each outcome on a scratch key in key's
-// slot, and looks at what it leaves.
-func CheckListed(c redis.Conn, key, use string) error {
-	scratch := Aux(key, "check:"+NewToken())
+// does not compare by lists: it tries each outcome on scratch, a key that nobody
+// has, looks at what it leaves, and removes it.
+func CheckListed(c redis.Conn, scratch, use string) error {
 	wrong, err := tryListed(c, Lease{Key: scratch, Value: "held"})
 	if err != nil || wrong != "" {
-		Pipe(c, Cmd{"DEL", scratch}) //nolint:errcheck // the reason is told
+		c.Do("DEL", scratch) //nolint:errcheck // the reason is told
 	}
 	switch e, refused := err.(redis.Error); {
 	case UnknownCommand(err), refused && strings.Contains(string(e), "denied"):
-		return Refuse(c, "it does not run every list command that a release by lists is made of ("+string(e)+")", use)
+		return Refuse(c, "it does not run every command that a release by lists is made of ("+string(e)+")", use)
 	case wrong != "":
 		return Refuse(c, "lists don't compare there: "+wrong, use)
 	}

@@ -318,7 +318,7 @@ func TestListedCheck(t *testing.T) {
 		t.Helper()
 		s := oldredis.MustNew(v, o)
 		t.Cleanup(func() { s.Close() })
-		err := compat.CheckListed(s.Dial(), "k", "another lock")
+		err := compat.CheckListed(s.Dial(), "scratch", "another lock")
 		if left := s.Snapshot().Entries(s); len(left) > 0 && len(o.Refuse) == 0 {
 			t.Errorf("left: %v", left)
 		}
@@ -342,7 +342,7 @@ func TestListedCheck(t *testing.T) {
 	}
 	s := oldredis.Run(t, "2.0")
 	s.SetMaxMemoryReached(true)
-	if err := compat.CheckListed(s.Dial(), "k", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
+	if err := compat.CheckListed(s.Dial(), "scratch", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("CheckListed when memory is full: %v: it may be safe later", err)
 	}
 }

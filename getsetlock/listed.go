@@ -120,5 +120,5 @@ func (g Listed) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 // Check returns ErrUnsafeServer if lists don't compare here. On 1.2, where a
 // list that was emptied stays, nothing that is safe is known.
 func (g Listed) Check(c redis.Conn, key string) error {
-	return compat.CheckListed(c, key, "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic")
+	return compat.CheckListed(c, compat.Aux(key, "check:"+compat.NewToken()), "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic")
 }

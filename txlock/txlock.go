@@ -107,7 +107,7 @@ func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 // here, or can't be extended or released safely. It runs what the lock runs on
 // a scratch key.
 func (o Options) Check(c redis.Conn, key string) error {
-	const use = "getsetlock.Classic"
+	const use = "getsetlock.Listed, or where that is refused too getsetlock.Classic"
 	scratch := compat.Aux(key, "check:"+compat.NewToken())
 	if _, _, err := compat.Watch(c, scratch); compat.UnknownCommand(err) {
 		return compat.Refuse(c, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
@@ -131,7 +131,7 @@ func (o Options) Check(c redis.Conn, key string) error {
 	case replies[2] != int64(1):
 		return compat.Refuse(c, "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
 	case o.Listed:
-		return compat.CheckListed(c, key, "Options.Listed false")
+		return compat.CheckListed(c, scratch, "Options.Listed false")
 	}
 	return nil
 }

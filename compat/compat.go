@@ -131,6 +131,7 @@ type Lease struct {
 	Ambiguous bool
 
 	era uint64 // the EraSource's, when the lease was asked for
+	pin *pin   // the connection that has watched Key since it held Value; nil: none
 
 	_ struct{} // no positional literals
 }

@@ -18,16 +18,35 @@ type guard struct {
 	ctx   context.Context // nil: the step can't be cancelled
 	limit time.Duration   // for each command, when ctx is nil; 0: the connection's own
 
+	within time.Duration // how long the step may take, by whichever; 0: not known
+	kept   bool          // a lease keeps the connection when the step has ended
+	asked  bool          // something was sent in this step
+
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
 	room     [8]string
-	multi    bool     // the server may be in MULTI
-	watching bool     // the server may hold a WATCH
+	multi    bool // the server may be in MULTI
+	watching bool // the server may hold a WATCH
 
 	notNow redis.Error // a cluster's refusal to run one of the commands
 	ran    bool        // one that can change something ran, or may have
 }
 
+// begin begins a step.
+func (g *guard) begin(ctx context.Context) {
+	g.ctx, g.limit, g.within = nil, 0, 0
+	if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
+		g.within = l.limit
+	}
+	if ctx.Done() != nil {
+		g.ctx = ctx
+	} else {
+		g.limit = g.within
+	}
+	g.kept, g.asked, g.ran, g.notNow = false, false, false, ""
+}
+
 func (g *guard) Send(name string, args ...any) error {
+	g.asked = true
 	if g.sent == nil {
 		g.sent = g.room[:0]
 	}
@@ -36,6 +55,7 @@ func (g *guard) Send(name string, args ...any) error {
 }
 
 func (g *guard) Do(name string, args ...any) (any, error) {
+	g.asked = true
 	var reply any
 	var err error
 	switch {

@@ -66,7 +66,7 @@ type Options struct {
 
 // A Locker takes, keeps and gives back locks. It is safe for concurrent use. At
 // any time it uses at most one connection for each lock that is waited for or
-// held, and none while it sleeps.
+// held, and none while it sleeps, but for those of Options.MaxPinned.
 type Locker struct {
 	backend Backend
 	o       Options
@@ -104,18 +104,12 @@ func NewLocker(b Backend, o Options) *Locker {
 	k := &Locker{backend: b, o: o, now: o.Clock.Now, plain: &limited{context.Background(), o.Timeout}}
 	k.agenda.clock, k.agenda.renew = o.Clock, k.renewAll
 	if b, ok := b.(keeping); ok {
-		b.keep(o.MaxPinned)
+		b.keep(o.MaxPinned, o.Clock)
 	}
 	return k
 }
 
-// keeping is a Backend that keeps connections for leases. unkeep parts a lease
-// that will neither be extended nor released from its own, and does not block.
-type keeping interface {
-	keep(most int)
-	unkeep(l Lease)
-}
-
+// unkeep gives back the connection that l keeps, if it keeps one.
 func (k *Locker) unkeep(l Lease) {
 	if b, ok := k.backend.(keeping); ok {
 		b.unkeep(l)
@@ -478,7 +472,8 @@ func (k *Locker) step(ctx context.Context, ttl time.Duration) (context.Context, 
 	return &limited{ctx, d}, func() {}
 }
 
-// A limited is a context that can't be cancelled, with a time limit for each command.
+// A limited is a context with a time limit: for the whole step, or, if it can't
+// be cancelled, for each command.
 type limited struct {
 	context.Context
 	limit time.Duration
@@ -504,7 +499,7 @@ func (k *Locker) cleanup(ctx context.Context) (context.Context, func()) {
 func (k *Locker) within(ctx context.Context, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := k.o.Clock.AfterFunc(d, func() { cancel(errSlow) })
-	return ctx, func() { t.Stop(); cancel(nil) }
+	return &limited{ctx, d}, func() { t.Stop(); cancel(nil) }
 }
 
 // since measures a time for an Observer; nobody else asks.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -20,6 +21,10 @@ type single struct {
 	source  Source
 	algo    Algorithm
 	checked atomic.Uint64 // 1 + the era in which the server was found safe; 0: none, or a connection has broken since
+
+	keeper Keeper       // algo, if leases are to keep their connections; else nil
+	free   atomic.Int64 // how many more may
+	clock  clock.Clock
 }
 
 // NewBackend returns the Backend of a on one server, or on the servers of a
@@ -34,16 +39,22 @@ func (e unsent) Unwrap() error { return e.error }
 // do runs one step over a connection of its own; once more if all that happened
 // was that a cluster redirected it in a way that its Source could not follow.
 func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error) error {
-	err := s.once(ctx, key, step)
+	return s.over(ctx, key, new(guard), step)
+}
+
+// over is do over a connection that g is to guard.
+func (s *single) over(ctx context.Context, key string, g *guard, step func(redis.Conn) error) error {
+	err := s.once(ctx, key, g, step)
 	if redirected(err) && errors.As(err, new(unsent)) {
-		err = s.once(ctx, key, step)
+		*g = guard{}
+		err = s.once(ctx, key, g, step)
 	}
 	return err
 }
 
 // once asks, before it borrows a connection, whether the context is done: redigo
 // would kill a healthy connection for it.
-func (s *single) once(ctx context.Context, key string, step func(redis.Conn) error) error {
+func (s *single) once(ctx context.Context, key string, g *guard, step func(redis.Conn) error) error {
 	if ctx.Err() != nil {
 		return unsent{context.Cause(ctx)}
 	}
@@ -54,18 +65,21 @@ func (s *single) once(ctx context.Context, key string, step func(redis.Conn) err
 		}
 		return unsent{fmt.Errorf("setnxlock: no connection: %w", err)}
 	}
-	g := &guard{Conn: c}
-	if ctx.Done() != nil {
-		g.ctx = ctx
-	} else if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
-		g.limit = l.limit
-	}
+	g.Conn = c
+	g.begin(ctx)
 	err = step(g)
+	if g.kept = g.kept && g.Err() == nil; g.kept {
+		return nil
+	}
+	s.giveBack(g)
+	return g.verdict(err)
+}
+
+func (s *single) giveBack(g *guard) {
 	if g.Err() != nil {
 		s.checked.Store(0) // the next connection may lead to another server
 	}
 	g.giveBack()
-	return g.verdict(err)
 }
 
 // verdict is a step's error after what a cluster answered in it. That a server
@@ -93,17 +107,30 @@ func (s *single) Acquire(ctx context.Context, now func() time.Time, key string, 
 	if err != nil {
 		return l, unsent{err}
 	}
-	_, checked := s.algo.(Checker)
+	if s.keeper != nil && s.free.Add(-1) >= 0 {
+		return s.acquireKept(ctx, now, key, ttl, safe)
+	} else if s.keeper != nil {
+		s.free.Add(1)
+	}
 	err = s.do(ctx, key, func(c redis.Conn) (err error) {
-		era := s.era()
-		if checked && era != safe {
-			return unsent{errReplaced} // the new one may be of another version
+		era, err := s.still(safe)
+		if err != nil {
+			return err
 		}
 		l, err = s.algo.Acquire(c, now(), key, ttl)
 		l.era = era
 		return err
 	})
 	return l, err
+}
+
+// still returns the era, or an error if it is not the one in which the server was found safe.
+func (s *single) still(safe uint64) (uint64, error) {
+	era := s.era()
+	if _, checked := s.algo.(Checker); checked && era != safe {
+		return era, unsent{errReplaced} // the new one may be of another version
+	}
+	return era, nil
 }
 
 // errReplaced is a connection's end to the Locker: it asks again.
@@ -118,15 +145,33 @@ func (s *single) era() uint64 {
 }
 
 func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
-	next := l
+	next, settled, broke := s.overKept(ctx, l, func(c redis.Conn) (Lease, bool, error) {
+		next, kept, err := s.keeper.ExtendKept(c, now(), l, ttl)
+		next.era = l.era
+		return next, kept, err
+	})
+	if settled {
+		return next, broke
+	}
+	other := l
 	err := s.do(ctx, l.Key, func(c redis.Conn) (err error) {
 		era := s.era()
-		if next, err = s.algo.Extend(c, now(), l, ttl); err == nil {
-			next.era = era
+		if other, err = s.algo.Extend(c, now(), l, ttl); err == nil {
+			other.era = era
 		}
 		return err
 	})
-	return next, err
+	other.pin = nil
+	if moot(err, broke) {
+		return next, broke
+	}
+	return other, err
+}
+
+// moot reports that a step which was refused, or could not be asked for, tells
+// nothing, because what broke may have been done before: the key is then to be read.
+func moot(err, broke error) bool {
+	return broke != nil && (errors.Is(err, ErrLost) || errors.As(err, new(unsent)))
 }
 
 // batchAtMost is how many leases are extended in one write: a server runs it
@@ -134,7 +179,7 @@ func (s *single) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 const batchAtMost = 128
 
 // batches puts together what one server can be asked at once: of a cluster, the
-// keys of one slot.
+// keys of one slot. A lease that keeps its connection is extended over that.
 func (s *single) batches(leases []Lease) [][]int {
 	_, several := s.algo.(Batcher)
 	_, cluster := s.source.(KeySource)
@@ -146,9 +191,11 @@ func (s *single) batches(leases []Lease) [][]int {
 			slot = Slot(l.Key)
 		}
 		at, ok := open[slot]
-		if !ok || !several || len(list[at]) == batchAtMost {
+		if !ok || !several || l.pin != nil || len(list[at]) == batchAtMost {
 			at, list = len(list), append(list, nil)
-			open[slot] = at
+			if l.pin == nil {
+				open[slot] = at
+			}
 		}
 		list[at] = append(list[at], i)
 	}
@@ -200,7 +247,18 @@ func closed(err error) bool {
 }
 
 func (s *single) Release(ctx context.Context, now func() time.Time, l Lease) error {
-	return s.do(ctx, l.Key, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
+	_, settled, broke := s.overKept(ctx, l, func(c redis.Conn) (Lease, bool, error) {
+		return l, false, s.keeper.ReleaseKept(c, now(), l)
+	})
+	if settled {
+		return broke
+	}
+	s.unkeep(l)
+	err := s.do(ctx, l.Key, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
+	if moot(err, broke) {
+		return broke
+	}
+	return err
 }
 
 func (s *single) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {

@@ -12,14 +12,21 @@ type Cmd []any
 
 var multi, exec = Cmd{"MULTI"}, Cmd{"EXEC"}
 
-func (m Cmd) send(c redis.Conn) error { return c.Send(m[0].(string), m[1:]...) }
-
 // Pipe sends cmds in one write and returns their replies in order. An error
 // the server gave for one of them is a redis.Error in its place; the error
 // returned is the connection's, and then any of them may have run.
 func Pipe(c redis.Conn, cmds ...Cmd) ([]any, error) {
+	n := 0
 	for _, m := range cmds {
-		if err := m.send(c); err != nil {
+		n += len(m) - 1
+	}
+	// The arguments of all commands in one piece: what a Conn keeps of them is this,
+	// and the Cmds need not outlive the call.
+	args := make([]any, 0, n)
+	for _, m := range cmds {
+		from := len(args)
+		args = append(args, m[1:]...)
+		if err := c.Send(m[0].(string), args[from:len(args):len(args)]...); err != nil {
 			return nil, err
 		}
 	}
@@ -42,48 +49,38 @@ const Aborts = 8
 // MULTI; redigo believes that MULTI ended when EXEC was sent, so its pool would
 // hand out a connection that answers QUEUED to everything. Hence the DISCARD.
 func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
-	done, err := transact(c, cmds)
+	replies, err := Pipe(c, transaction(cmds, 0)...)
 	if err != nil {
 		return nil, err
 	}
-	return done, first(done, nil)
+	return Executed(c, replies)
 }
 
-// transact is Exec for who looks at the replies one by one: an error among them
-// is that of a command which could not be queued or did not run. The error
-// returned is the connection's or EXEC's own.
-func transact(c redis.Conn, cmds []Cmd) ([]any, error) {
-	all := make([]Cmd, 0, len(cmds)+2)
-	all = append(append(append(all, multi), cmds...), exec)
-	replies, err := Pipe(c, all...)
-	if err != nil {
-		return nil, err
-	}
-	ran, queued := replies[len(cmds)+1], replies[1:len(cmds)+1]
+// transaction is MULTI; cmds…; EXEC, with room for more behind it.
+func transaction(cmds []Cmd, more int) []Cmd {
+	all := make([]Cmd, 0, len(cmds)+2+more)
+	return append(append(append(all, multi), cmds...), exec)
+}
+
+// Executed is what Exec makes of the replies to MULTI, commands and EXEC, for a
+// write in which more stands beside them.
+func Executed(c redis.Conn, replies []any) ([]any, error) {
+	queued, ran := replies[:len(replies)-1], replies[len(replies)-1]
 	if e, refused := ran.(redis.Error); refused {
 		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
-		return nil, first(replies[:len(cmds)+1], e)
+		return nil, first(queued, e)
 	}
-	if err := first(replies[:1], nil); err != nil {
+	if err := first(queued, nil); err != nil {
 		return nil, err
 	}
 	if ran == nil {
 		return nil, nil
 	}
 	done, err := redis.Values(ran, nil)
-	for i, q := range queued {
-		if _, refused := q.(redis.Error); refused {
-			continue
-		}
-		if err != nil || len(done) == 0 {
-			return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(cmds))
-		}
-		queued[i], done = done[0], done[1:]
+	if err != nil || len(done) != len(queued)-1 {
+		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued)-1)
 	}
-	if len(done) > 0 {
-		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(cmds))
-	}
-	return queued, nil
+	return done, first(done, nil)
 }
 
 // first returns the first of replies that is an error, or e.
@@ -165,10 +162,15 @@ func ExtendIfHolds(c redis.Conn, now time.Time, l Lease, ttl time.Duration, expi
 	if err != nil {
 		return l, err
 	}
+	return extended(l, now, ttl, replies)
+}
+
+// extended is l after an EXEC that set the key's TTL and perhaps drew a fence.
+func extended(l Lease, now time.Time, ttl time.Duration, replies []any) (Lease, error) {
 	if replies[0] == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
 		return l, ErrLost
 	}
-	if draw {
+	if len(replies) > 1 {
 		l.Fence = replies[1].(int64)
 	}
 	l.Until = Until(now, ttl)

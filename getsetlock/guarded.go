@@ -16,6 +16,12 @@ import (
 //	WATCH key; GET key       a time to come: UNWATCH, held
 //	MULTI; GETSET key T; EXEC
 //	                         nil: another was faster, and nothing was written
+//
+// With a connection that is kept, one round trip for each step, two for a takeover:
+//
+//	SETNX key T; WATCH key; GET key                   0, and a time gone by: as above
+//	MULTI; GETSET key T; EXEC; WATCH key; GET key     extended, or taken over
+//	MULTI; EXISTS key; DEL key; EXEC                  released
 type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
@@ -42,18 +48,50 @@ func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 			compat.Unwatch(c)
 			return l, g.held(key, held)
 		}
-		return g.takeover(c, l)
+		replies, err := compat.Exec(c, g.getset(l, g.Fence)...)
+		return g.takenOver(l, replies, err)
 	}
 	return l, &compat.HeldError{Key: key}
 }
 
-// takeover replaces the dead value that was just read under WATCH.
-func (g Guarded) takeover(c redis.Conn, l compat.Lease) (compat.Lease, error) {
+// AcquireKept is Acquire, and goes on watching the key, unless another client
+// can write our value.
+func (g Guarded) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	l, err := g.Lease(key, now, ttl)
+	if err != nil || l.Ambiguous {
+		l, err = g.Acquire(c, now, key, ttl)
+		return l, false, err
+	}
+	won, s, err := compat.TakeAndWatch(c, &l, g.Fence, compat.Cmd{"SETNX", key, l.Value})
+	if err != nil || won == int64(1) {
+		return l, err == nil && s.Keeps(l), err
+	}
+	switch held, exists, err := s.Value(key); {
+	case err != nil:
+		return l, false, err
+	case !exists:
+		compat.Unwatch(c)
+		l, err = g.Acquire(c, now, key, ttl) // released since the SETNX
+		return l, false, err
+	case !g.Dialect.Dead(held, now):
+		return l, false, g.held(key, held)
+	}
+	replies, s, err := compat.ExecAndWatch(c, key, g.getset(l, g.Fence)...)
+	l, err = g.takenOver(l, replies, err)
+	return l, err == nil && s.Keeps(l), err
+}
+
+// getset are the commands that replace what was just read under WATCH.
+func (g Guarded) getset(l compat.Lease, draw bool) []compat.Cmd {
 	cmds := []compat.Cmd{{"GETSET", l.Key, l.Value}}
-	if g.Fence {
+	if draw {
 		cmds = append(cmds, g.incr(l.Key))
 	}
-	replies, err := compat.Exec(c, cmds...)
+	return cmds
+}
+
+// takenOver is l after a takeover's EXEC.
+func (g Guarded) takenOver(l compat.Lease, replies []any, err error) (compat.Lease, error) {
 	switch {
 	case err != nil:
 		return l, err
@@ -68,19 +106,36 @@ func (g Guarded) takeover(c redis.Conn, l compat.Lease) (compat.Lease, error) {
 
 // Extend moves the end of a lease that is still ours to now+ttl.
 func (g Guarded) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, err := g.Lease(l.Key, now, ttl)
+	next, draw, err := g.next(now, l, ttl)
 	if err != nil {
 		return l, err
 	}
+	replies, err := compat.IfHolds(c, l, g.getset(next, draw)...)
+	return g.extended(l, next, replies, err)
+}
+
+// ExtendKept is Extend over a connection that watches.
+func (g Guarded) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	next, draw, err := g.next(now, l, ttl)
+	if err != nil {
+		return l, false, err
+	}
+	replies, kept, err := compat.IfKept(c, l, next, g.getset(next, draw)...)
+	next, err = g.extended(l, next, replies, err)
+	return next, kept, err
+}
+
+// next is the lease that an extension asks for, and whether it draws a number:
+// l was adopted, or its own was lost with the reply.
+func (g Guarded) next(now time.Time, l compat.Lease, ttl time.Duration) (next compat.Lease, draw bool, err error) {
+	if next, err = g.Lease(l.Key, now, ttl); err == nil && !now.Before(l.Until) {
+		err = compat.ErrLost
+	}
 	next.Fence, next.How = l.Fence, l.How
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	cmds := []compat.Cmd{{"GETSET", l.Key, next.Value}}
-	if g.Fence && l.Fence == 0 { // adopted, or its number was lost with the reply
-		cmds = append(cmds, g.incr(l.Key))
-	}
-	replies, err := compat.IfHolds(c, l, cmds...)
+	return next, g.Fence && l.Fence == 0, err
+}
+
+func (g Guarded) extended(l, next compat.Lease, replies []any, err error) (compat.Lease, error) {
 	if err == compat.ErrLost {
 		return l, err
 	}
@@ -93,24 +148,20 @@ func (g Guarded) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 // ExtendAll extends many leases in two round trips.
 func (g Guarded) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
 	return compat.ExtendAllIfHold(c, now, leases, ttls, func(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, []compat.Cmd, error) {
-		next, err := g.Lease(l.Key, now, ttl)
-		next.Fence, next.How = l.Fence, l.How
-		cmds := []compat.Cmd{{"GETSET", l.Key, next.Value}}
-		if g.Fence && l.Fence == 0 {
-			cmds = append(cmds, g.incr(l.Key))
-		}
-		return next, cmds, err
+		next, draw, err := g.next(now, l, ttl)
+		return next, g.getset(next, draw), err
 	})
 }
 
 // Release deletes the key if it still has our time on it: two round trips. It
 // may come late: whoever took over has changed the value.
 func (g Guarded) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	replies, err := compat.IfHolds(c, l, compat.Cmd{"DEL", l.Key})
-	if err == nil && replies[0] == int64(0) {
-		return compat.ErrLost
-	}
-	return err
+	return compat.ReleaseIfHolds(c, l)
+}
+
+// ReleaseKept is Release over a connection that watches.
+func (g Guarded) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
+	return compat.ReleaseIfKept(c, l)
 }
 
 // Check returns ErrUnsafeServer if there is no WATCH, or no MULTI.
@@ -120,7 +171,7 @@ func (g Guarded) Check(c redis.Conn, key string) error {
 		_, err = compat.Exec(c, compat.Cmd{"EXISTS", key})
 	}
 	if compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.Listed, or where that is refused too getsetlock.Classic")
+		return compat.Refuse(c, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.Classic")
 	}
 	return err
 }

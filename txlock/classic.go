@@ -1,7 +1,6 @@
 package txlock
 
 import (
-	"errors"
 	"regexp"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 //
 //	SETNX key token           1: ours; 0: held
 //	EXPIRE key ttl; GET key   not ours any more: it was repaired, and ran out, in between
+//	                          (if the connection is kept: EXPIRE; WATCH; GET)
 //
 // A client that dies between the two leaves a key that nothing ends
 // (tx/crash-before-expire). What is done about that is Repair.
@@ -46,35 +46,47 @@ const (
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
+	l, _, err := k.acquire(c, now, key, ttl, compat.Cmd{"GET", key})
+	return l, err
+}
+
+// AcquireKept is Acquire, and goes on watching the key.
+func (k Classic) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	l, s, err := k.acquire(c, now, key, ttl, compat.Cmd{"WATCH", key}, compat.Cmd{"GET", key})
+	return l, s.Keeps(l), err
+}
+
+func (k Classic) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, last ...compat.Cmd) (l compat.Lease, s compat.Sight, err error) {
+	l = compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	expire, err := compat.Expire(k.Millis, key, ttl)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	won, err := k.setnx(c, &l)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	if !won {
-		return l, k.refused(c, key, expire)
+		return l, s, k.refused(c, key, expire)
 	}
 
-	replies, err := compat.Pipe(c, expire, compat.Cmd{"GET", key})
+	replies, err := compat.Pipe(c, append([]compat.Cmd{expire}, last...)...)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	set, err := redis.Bool(replies[0], nil)
 	if err != nil {
-		return l, err // ours, without a TTL: the Locker extends it or gives it back
+		return l, s, err // ours, without a TTL: the Locker extends it or gives it back
 	}
-	held, err := redis.String(replies[1], nil)
-	if err != nil && !errors.Is(err, redis.ErrNil) {
-		return l, err // ours for all we know: a cluster can refuse the GET alone
+	s = compat.Seen(replies)
+	if _, refused := replies[len(replies)-1].(redis.Error); refused {
+		_, _, err := s.Value(key)
+		return l, s, err // ours for all we know: a cluster can refuse the GET alone
 	}
-	if !set || held != l.Value {
-		return l, compat.ErrLost
+	if !set || !s.Holds(l.Value) {
+		return l, s, compat.ErrLost
 	}
-	return l, nil
+	return l, s, nil
 }
 
 // ExtendAll extends many leases in two round trips.

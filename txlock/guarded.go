@@ -14,14 +14,33 @@ import (
 //	WATCH key; GET key            a value: held (the read reaps an expired key)
 //	MULTI; SETEX key ttl token; EXEC
 //	                              nil: another was faster
+//	WATCH key; GET key            in the same write, if the connection is kept
 type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: g.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
+	l, _, err := g.acquire(c, now, key, ttl, exec)
+	return l, err
+}
+
+// AcquireKept is Acquire, and goes on watching the key.
+func (g Guarded) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	l, s, err := g.acquire(c, now, key, ttl, compat.ExecAndWatch)
+	return l, s.Keeps(l), err
+}
+
+// exec is compat.Exec as one that sees nothing.
+func exec(c redis.Conn, key string, cmds ...compat.Cmd) ([]any, compat.Sight, error) {
+	replies, err := compat.Exec(c, cmds...)
+	return replies, compat.Sight{}, err
+}
+
+func (g Guarded) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration,
+	exec func(redis.Conn, string, ...compat.Cmd) ([]any, compat.Sight, error)) (l compat.Lease, s compat.Sight, err error) {
+	l = compat.Lease{Key: key, Value: g.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := compat.SetEx(g.Millis, key, l.Value, ttl)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	cmds := []compat.Cmd{setex}
 	if g.Fence {
@@ -30,22 +49,22 @@ func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 
 	held, exists, err := compat.Watch(c, key)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	if exists {
 		compat.Unwatch(c)
-		return l, &compat.HeldError{Key: key, Value: held}
+		return l, s, &compat.HeldError{Key: key, Value: held}
 	}
-	replies, err := compat.Exec(c, cmds...)
+	replies, s, err := exec(c, key, cmds...)
 	switch {
 	case err != nil:
-		return l, err
+		return l, s, err
 	case replies == nil:
-		return l, &compat.HeldError{Key: key} // taken since our GET
+		return l, s, &compat.HeldError{Key: key} // taken since our GET
 	case g.Fence:
 		l.Fence = replies[1].(int64)
 	}
-	return l, nil
+	return l, s, nil
 }
 
 // ExtendAll extends many leases in two round trips.

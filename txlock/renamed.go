@@ -1,7 +1,6 @@
 package txlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,6 +14,8 @@ import (
 //	SETEX tmp ttl token     a key of our own, named after the token
 //	RENAMENX tmp key        1: ours, TTL and all; 0: held
 //	DEL tmp                 after a refusal; else its TTL removes it
+//	WATCH key               if the connection is kept
+//	GET key                 whose it is, after a refusal; ours, if it is kept
 //
 // A refused attempt writes 183 bytes to the AOF and the replicas, so a waiter
 // must look before it tries, as the Locker does.
@@ -22,11 +23,22 @@ type Renamed struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: r.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
+	l, _, err := r.acquire(c, now, key, ttl, compat.Cmd{"GET", key})
+	return l, err
+}
+
+// AcquireKept is Acquire, and goes on watching the key.
+func (r Renamed) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	l, s, err := r.acquire(c, now, key, ttl, compat.Cmd{"WATCH", key}, compat.Cmd{"GET", key})
+	return l, s.Keeps(l), err
+}
+
+func (r Renamed) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, last ...compat.Cmd) (l compat.Lease, s compat.Sight, err error) {
+	l = compat.Lease{Key: key, Value: r.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	tmp := compat.Aux(key, l.Value)
 	setex, err := compat.SetEx(r.Millis, tmp, l.Value, ttl)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
 	rename, del := compat.Cmd{"RENAMENX", tmp, key}, compat.Cmd{"DEL", tmp}
 
@@ -34,53 +46,36 @@ func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	if r.Fence {
 		cmds = []compat.Cmd{setex, {"MULTI"}, rename, {"INCR", compat.FenceKey(key)}, {"EXEC"}, del}
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := compat.Pipe(c, append(cmds, last...)...)
 	if err != nil {
-		return l, err
+		return l, s, err
 	}
+	s = compat.Seen(replies)
 	won := replies[1]
 	if r.Fence {
-		won, l.Fence, err = fenced(c, replies[1:5])
-		if err != nil {
-			return l, err
+		var done []any
+		if done, err = compat.Executed(c, replies[1:5]); err == nil && done != nil {
+			won, l.Fence = done[0], done[1].(int64)
 		}
 	}
-	switch won {
-	case int64(1):
-		return l, nil
-	case int64(0):
-		return l, &compat.HeldError{Key: key}
-	}
-	if refused, ok := replies[0].(redis.Error); ok {
-		return l, refused // there is no tmp; what RENAMENX said follows from it
+	refused, ok := replies[0].(redis.Error)
+	switch {
+	case ok:
+		return l, s, refused // there is no tmp; what RENAMENX said follows from it
+	case err != nil:
+		return l, s, err
+	case won == int64(1):
+		return l, s, nil
+	case won == int64(0):
+		return l, s, s.Refused(key)
 	}
 	_, err = redis.Int(won, nil) // the server's own words: tmp was gone before it was renamed
-	return l, err
+	return l, s, err
 }
 
 // ExtendAll extends many leases in two round trips.
 func (r Renamed) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
 	return r.extendAll(c, now, leases, ttls)
-}
-
-// fenced reads the four replies of MULTI; RENAMENX; INCR; EXEC. The write is
-// one with what stands before and behind it, so it can't be compat.Exec's.
-func fenced(c redis.Conn, replies []any) (won any, fence int64, err error) {
-	done, err := redis.Values(replies[3], nil)
-	if err != nil {
-		c.Do("DISCARD") //nolint:errcheck // a refused EXEC leaves 2.0–2.4 in MULTI
-		for _, r := range replies {
-			if refused, ok := r.(redis.Error); ok {
-				return nil, 0, refused // the first is the reason: EXEC may only say that there was one
-			}
-		}
-		return nil, 0, err
-	}
-	if len(done) != 2 {
-		return nil, 0, fmt.Errorf("setnxlock: EXEC answered %v to RENAMENX and INCR", done)
-	}
-	fence, err = redis.Int64(done[1], nil)
-	return done[0], fence, err
 }
 
 // Check is Options.Check, and asks whether the TTL travels with the name.

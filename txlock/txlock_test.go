@@ -54,6 +54,7 @@ EXEC → [OK]
 SETEX {k}:me 10 me → OK
 RENAMENX {k}:me k → 1
 DEL {k}:me → 0
+GET k → me
 `}, {"renamed with a fence", txlock.Renamed{Options: fenced}, `
 SETEX {k}:me 10 me → OK
 MULTI → OK
@@ -61,6 +62,7 @@ RENAMENX {k}:me k → QUEUED
 INCR {k}:fence → QUEUED
 EXEC → [1 1]
 DEL {k}:me → 0
+GET k → me
 `}} {
 		s := oldredis.Run(t, "2.6")
 		got := s.Record()
@@ -120,7 +122,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"classic", txlock.Classic{Options: options("me")}, "SETNX k me → 0\n"},
 		{"guarded", txlock.Guarded{Options: options("me")}, "WATCH k → OK\nGET k → other\nUNWATCH → OK\n"},
-		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX {k}:me 10 me → OK\nRENAMENX {k}:me k → 0\nDEL {k}:me → 1\n"},
+		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX {k}:me 10 me → OK\nRENAMENX {k}:me k → 0\nDEL {k}:me → 1\nGET k → other\n"},
 		{"published repair", txlock.Classic{Options: options("me"), TTLRepair: txlock.RepairPublished}, "SETNX k me → 0\nTTL k → -1\nEXPIRE k 10 → 1\n"},
 	} {
 		s := oldredis.Run(t, "2.4")

@@ -27,6 +27,7 @@ type agent struct {
 	issued  int      // tokens of this attempt
 	asks    int      // acquisitions of this attempt
 
+	kept   bool // its lease keeps the connection
 	memory memory
 	deaf   *[opAgain]bool // operations that do not look at the time they are told
 	shift  time.Duration  // which is then told wrong
@@ -137,7 +138,8 @@ func (a *agent) run(k int) {
 	a.stance = stance{attempt: k, asked: -1}
 	a.issued, a.asks, a.fresh = 0, 0, false
 	a.memory = memory{}
-	algo := told{a.c.algorithm(a), a}
+	a.kept = false
+	algo := a.told()
 	if a.c.bare(a.id) {
 		a.runBare(algo)
 	} else {
@@ -147,7 +149,7 @@ func (a *agent) run(k int) {
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *agent) runShipped(algo compat.Algorithm) {
-	k := compat.New(a, algo, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
+	k := compat.New(a, algo, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, MaxPinned: a.c.entry(a.id).pinned})
 	ctx := context.Background()
 	if a.c.Poll && !a.free(k) {
 		return
@@ -165,6 +167,7 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 		a.end(opExtend, err)
 		if errors.Is(err, compat.ErrLost) {
 			a.holds = false
+			a.unkeep()
 		} else {
 			a.hold(lock.Lease())
 			a.work()
@@ -173,6 +176,13 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	if a.letGo(); !a.c.Keep {
 		a.end(opRelease, lock.Release(ctx))
 	}
+	a.unkeep() // when its lease ends
+}
+
+// unkeep is what the Locker does in the background: it gives the connection back
+// that a lost lease kept. To the server it is one that begins anew.
+func (a *agent) unkeep() {
+	a.closed, a.kept = a.closed || a.kept, false
 }
 
 // free looks before it tries, as Locker.Lock does between attempts.
@@ -271,6 +281,7 @@ func (a *agent) hold(l compat.Lease) {
 	a.fresh = false // what it does next, it may do later
 	a.until, a.fence, a.value = millis(l.Until), l.Fence, l.Value
 	a.memory.holds(l, a.id)
+	a.memory.past.number(truth(a.kept))
 }
 
 // letGo is where the client stops relying on the lock: before its release is

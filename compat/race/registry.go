@@ -24,6 +24,8 @@ type entry struct {
 	apart   bool // each client's is made otherwise: none is like another
 	nofence bool // it has no fences to draw
 
+	pinned int // how many of a client's leases may keep their connections
+
 	// margin is how much longer than its value says it leaves a lease alone.
 	margin time.Duration
 }
@@ -146,7 +148,18 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Write{Options: shares(c, token)} }},
 }
 
-func init() { maps.Copy(registry, broken) }
+func init() {
+	maps.Copy(registry, broken)
+	for _, name := range kept {
+		e := registry[name]
+		e.pinned = 1
+		e.says += "; over the connection that took it, kept under WATCH"
+		registry[name+"/kept"] = e
+	}
+}
+
+// kept are the algorithms that can go on watching their key.
+var kept = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
 
 func stamps(c *Config, token func() string) getsetlock.Options {
 	return getsetlock.Options{Fence: c.Fence, Nonce: token}

@@ -89,7 +89,7 @@ func TestReplayFailsLoudly(t *testing.T) {
 
 // Every event says why, and what is true: nothing of it is empty.
 func TestTracesAreComplete(t *testing.T) {
-	tr, err := ReplaySchedule("tx:renamed 2.4 2x2 effect fence : C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash")
+	tr, err := ReplaySchedule("tx:renamed 2.4 2x2 effect fence : C1 C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash")
 	if err != nil {
 		t.Fatal(err)
 	}

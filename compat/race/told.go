@@ -89,6 +89,15 @@ func (t told) begin(op operation, now time.Time, l *compat.Lease) time.Time {
 	return now
 }
 
+// told is the client's algorithm, which is a Keeper only where it is to be used as one.
+func (a *agent) told() compat.Algorithm {
+	t := told{a.c.algorithm(a), a}
+	if k, ok := t.Algorithm.(compat.Keeper); ok && a.c.entry(a.id).pinned > 0 {
+		return toldKeeper{t, k}
+	}
+	return t
+}
+
 func (t told) end(err error, results ...string) {
 	m := &t.a.memory
 	m.past.number(kindOf(err))
@@ -117,22 +126,37 @@ func (m *memory) holds(l compat.Lease, client int) {
 	m.past.lease(l, client)
 }
 
-func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// asks notes that an attempt begins.
+func (t told) asks() {
 	if t.a.asks++; t.a.asks > 1 {
 		t.a.results = append(t.a.results, result{op: opAgain})
 		t.a.memory.past = fact{}
 	}
+}
+
+func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	t.asks()
 	l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
+	t.acquired(l, err)
+	return l, err
+}
+
+func (t told) acquired(l compat.Lease, err error) {
+	t.a.kept = false
 	t.endLease(l, err)
 	t.a.got = err == nil
-	return l, err
 }
 
 func (t told) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	l, err := t.Algorithm.Extend(c, t.begin(opExtend, now, &l), l, ttl)
+	t.extended(l, err)
+	return l, err
+}
+
+func (t told) extended(l compat.Lease, err error) {
+	t.a.kept = false
 	t.endLease(l, err)
 	t.a.got = err == nil && t.a.phase == acquiring
-	return l, err
 }
 
 func (t told) Release(c redis.Conn, now time.Time, l compat.Lease) error {
@@ -149,4 +173,38 @@ func (t told) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 	}
 	t.end(err, seen...)
 	return st, err
+}
+
+// toldKeeper is told of a Keeper. Whether a lease keeps its connection is for
+// the client to remember.
+type toldKeeper struct {
+	told
+	k compat.Keeper
+}
+
+func (t toldKeeper) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	t.asks()
+	l, kept, err := t.k.AcquireKept(c, t.begin(opAcquire, now, nil), key, ttl)
+	t.acquired(l, err)
+	t.keeps(kept)
+	return l, kept, err
+}
+
+func (t toldKeeper) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	l, kept, err := t.k.ExtendKept(c, t.begin(opExtend, now, &l), l, ttl)
+	t.extended(l, err)
+	t.keeps(kept)
+	return l, kept, err
+}
+
+func (t toldKeeper) keeps(kept bool) {
+	t.a.kept = kept
+	t.a.memory.past.number(truth(kept))
+}
+
+func (t toldKeeper) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
+	err := t.k.ReleaseKept(c, t.begin(opRelease, now, &l), l)
+	t.a.kept = false
+	t.end(err)
+	return err
 }

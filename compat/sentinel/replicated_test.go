@@ -72,7 +72,7 @@ func TestReplicatedWire(t *testing.T) {
 	if _, err := a.Extend(c, time.Now(), l, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(ran, " "), "SETEX RENAMENX DEL WAIT WATCH GET MULTI EXPIRE EXEC WAIT"; got != want {
+	if got, want := strings.Join(ran, " "), "SETEX RENAMENX DEL GET WAIT WATCH GET MULTI EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("sent %s, want %s", got, want)
 	}
 }

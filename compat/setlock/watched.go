@@ -16,6 +16,12 @@ import (
 //	MULTI; PEXPIRE key ttl; EXEC          nil: somebody was faster
 //	MULTI; DEL key; EXEC                  nil: somebody was faster
 //
+// With a connection that is kept, one round trip for each:
+//
+//	SET key token NX PX ttl; WATCH key; GET key
+//	MULTI; PEXPIRE key ttl; EXEC; WATCH key; GET key
+//	MULTI; EXISTS key; DEL key; EXEC
+//
 // A server over its maxmemory queues nothing in a MULTI since Redis 5.0: until
 // it has room again, a lock can then neither be extended nor given back, and
 // ends with its TTL. A script is let through: where there are scripts, use Lua.
@@ -24,6 +30,19 @@ type Watched struct{ Options }
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Watched) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return k.set(c, now, key, ttl)
+}
+
+// AcquireKept is Acquire, and goes on watching the key.
+func (k Watched) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+	l, ms, err := k.lease(now, key, ttl)
+	if err != nil {
+		return l, false, err
+	}
+	set, s, err := compat.TakeAndWatch(c, &l, k.Fence, compat.Cmd{"SET", key, l.Value, "NX", "PX", ms})
+	if err == nil && set == nil {
+		return l, false, s.Refused(key)
+	}
+	return l, err == nil && s.Keeps(l), err
 }
 
 // Extend sets the end of a lease that is still ours to now+ttl.
@@ -51,6 +70,20 @@ func (k Watched) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, t
 // Release deletes the key if it still holds our token.
 func (k Watched) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return compat.ReleaseIfHolds(c, l)
+}
+
+// ExtendKept is Extend over a connection that watches.
+func (k Watched) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	ms, err := compat.WholeMillis(ttl)
+	if err != nil {
+		return l, false, err
+	}
+	return compat.ExtendIfKept(c, now, l, ttl, compat.Cmd{"PEXPIRE", l.Key, ms}, k.draws(l))
+}
+
+// ReleaseKept is Release over a connection that watches.
+func (k Watched) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
+	return compat.ReleaseIfKept(c, l)
 }
 
 // Check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH

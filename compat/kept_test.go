@@ -1,0 +1,555 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// keepers are the variants that can keep their connections.
+var keepers = []string{"getset:guarded", "tx:classic", "tx:guarded", "tx:renamed", "set:watch"}
+
+// keepersOn runs f for each of them, on each version that has it, with a Locker
+// that keeps up to two connections of a pool.
+func keepersOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool)) {
+	for _, name := range keepers {
+		versions := oldredis.Versions()
+		for _, v := range versions[slices.Index(versions, since(name)):] {
+			t.Run(name+"/"+v, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, v)
+				p := w.server.Pool()
+				f(t, w, compat.New(p, safe[name], compat.Options{Clock: w.clock, MaxPinned: 2}), p)
+			})
+		}
+	}
+}
+
+// A meter counts the round trips and the commands on a Source's connections.
+type meter struct {
+	compat.Source
+	mu    sync.Mutex
+	trips int
+	cmds  []string
+}
+
+func (m *meter) GetContext(ctx context.Context) (redis.Conn, error) {
+	c, err := m.Source.GetContext(ctx)
+	return &metered{c, m}, err
+}
+
+// took returns the round trips and the commands since it was last asked.
+func (m *meter) took() (int, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	trips, cmds := m.trips, strings.Join(m.cmds, " ")
+	m.trips, m.cmds = 0, nil
+	return trips, cmds
+}
+
+type metered struct {
+	redis.Conn
+	m *meter
+}
+
+func (c *metered) Send(name string, args ...any) error {
+	c.m.mu.Lock()
+	c.m.cmds = append(c.m.cmds, name)
+	c.m.mu.Unlock()
+	return c.Conn.Send(name, args...)
+}
+
+func (c *metered) Do(name string, args ...any) (any, error) {
+	c.m.mu.Lock()
+	c.m.trips++
+	if name != "" {
+		c.m.cmds = append(c.m.cmds, name)
+	}
+	c.m.mu.Unlock()
+	return c.Conn.Do(name, args...)
+}
+
+// What each variant sends, and in how many round trips.
+func TestKeptRoundTrips(t *testing.T) {
+	const keep = " WATCH GET"
+	for _, c := range []struct {
+		name, version            string
+		acquire, extend, release string
+		trips                    int // of the acquisition
+	}{
+		{"getset:guarded", "2.2", "SETNX" + keep, "MULTI GETSET EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
+		{"tx:classic", "2.2", "SETNX EXPIRE" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 2},
+		{"tx:guarded", "2.2", "WATCH GET MULTI SETEX EXEC" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 2},
+		{"tx:renamed", "2.4", "SETEX RENAMENX DEL" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
+		{"set:watch", "2.6.12", "SET" + keep, "MULTI PEXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.version)
+			m := &meter{Source: w.server.Pool()}
+			k := compat.New(m, safe[c.name], compat.Options{Clock: w.clock, MaxPinned: 1})
+			if err := try(t, k, "k").Release(background); err != nil { // asks, once, whether the server is safe
+				t.Fatal(err)
+			}
+			m.took()
+			for range 2 {
+				l := try(t, k, "k")
+				if trips, cmds := m.took(); trips != c.trips || cmds != c.acquire {
+					t.Errorf("acquired in %d round trips by %q, want %d by %q", trips, cmds, c.trips, c.acquire)
+				}
+				for range 2 {
+					w.clock.Add(time.Second)
+					if err := l.Extend(background, ttl); err != nil {
+						t.Fatal(err)
+					}
+					if trips, cmds := m.took(); trips != 1 || cmds != c.extend {
+						t.Errorf("extended in %d round trips by %q, want 1 by %q", trips, cmds, c.extend)
+					}
+				}
+				if err := l.Release(background); err != nil {
+					t.Fatal(err)
+				}
+				if trips, cmds := m.took(); trips != 1 || cmds != c.release {
+					t.Errorf("released in %d round trips by %q, want 1 by %q", trips, cmds, c.release)
+				}
+			}
+		})
+	}
+}
+
+// A takeover keeps its connection too.
+func TestKeptTakeover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "2.2")
+	m := &meter{Source: w.server.Pool()}
+	k := compat.New(m, getsetlock.Guarded{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	w.do("SET", "k", "1330837560")
+	l := try(t, k, "k")
+	m.took()
+	if err := l.Release(background); err != nil || l.Lease().How != compat.TakenOver {
+		t.Fatal(l.Lease().How, err)
+	}
+	if trips, cmds := m.took(); trips != 1 {
+		t.Errorf("released in %d round trips by %s, want 1", trips, cmds)
+	}
+}
+
+// A lock beyond MaxPinned goes the other way, and one whose turn has come back
+// keeps again.
+func TestMaxPinned(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		var held []*compat.Lock
+		for _, key := range []string{"a", "b", "c", "d"} {
+			held = append(held, try(t, k, key))
+		}
+		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
+			t.Errorf("4 locks keep %d connections, want 2", n)
+		}
+		if err := held[0].Release(background); err != nil {
+			t.Error(err)
+		}
+		held[0] = try(t, k, "e")
+		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
+			t.Errorf("again %d connections, want 2", n)
+		}
+		for _, l := range held {
+			if err := l.Extend(background, ttl); err != nil {
+				t.Error(err)
+			}
+			if err := l.Release(background); err != nil {
+				t.Error(err)
+			}
+		}
+		returned(t, p)
+	})
+}
+
+// returned checks that all connections are back and clean: nothing is under
+// WATCH or in MULTI.
+func returned(t *testing.T, p *redis.Pool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for p.ActiveCount() != p.IdleCount() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d connections did not come back", p.ActiveCount()-p.IdleCount(), p.ActiveCount())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var all []redis.Conn
+	for range p.IdleCount() {
+		c := p.Get()
+		all = append(all, c)
+		for _, key := range []string{"a", "b", "c", "d", "e", "k"} { // a WATCH that was left would see it
+			c.Do("SET", key, "x") //nolint:errcheck
+			c.Do("DEL", key)      //nolint:errcheck
+		}
+		c.Send("MULTI")            //nolint:errcheck
+		c.Send("EXISTS", "nobody") //nolint:errcheck
+		if done, err := c.Do("EXEC"); done == nil || err != nil {
+			t.Errorf("EXEC on a connection that came back: %v, %v", done, err)
+		}
+	}
+	for _, c := range all {
+		c.Close()
+	}
+}
+
+// A refused attempt leaves no WATCH and no connection.
+func TestKeptRefusal(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		held := try(t, k, "k")
+		for range 3 {
+			if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Fatalf("%v, want ErrHeld", err)
+			}
+		}
+		if n := p.ActiveCount() - p.IdleCount(); n != 1 {
+			t.Errorf("%d connections are kept for one lock", n)
+		}
+		if err := held.Release(background); err != nil {
+			t.Errorf("Release after contenders were refused (tx/contender-aborts-release): %v", err)
+		}
+		w.do("RPUSH", "k", "a list")
+		if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a key that is no string: %v", err)
+		}
+		w.do("DEL", "k")
+		returned(t, p)
+	})
+}
+
+// Whatever happened to the key while the connection was kept, the holder is told
+// as it would be without: done, if the value is still its own; else ErrLost.
+func TestKeptAndTouched(t *testing.T) {
+	for what, c := range map[string]struct {
+		do   func(w *world, value string)
+		lost bool
+	}{
+		"an EXPIRE, as a renewal's":       {func(w *world, _ string) { w.do("EXPIRE", "k", 30) }, false},
+		"the same value once more":        {func(w *world, v string) { w.do("SET", "k", v); w.do("EXPIRE", "k", 30) }, false},
+		"another's value":                 {func(w *world, _ string) { w.do("SET", "k", "1330837700.000000000000001") }, true},
+		"deleted":                         {func(w *world, _ string) { w.do("DEL", "k") }, true},
+		"deleted and taken":               {func(w *world, _ string) { w.do("DEL", "k"); w.do("SETNX", "k", "1330837700.000000000000001") }, true},
+		"evicted":                         {func(w *world, _ string) { w.server.Evict("k") }, true},
+		"the server restarted empty":      {func(w *world, _ string) { w.server.Restart(oldredis.Empty) }, true},
+		"the server restarted with it":    {func(w *world, _ string) { w.server.Restart(oldredis.Keeping) }, false},
+		"the server closed it":            {func(w *world, _ string) { cutAll(w.server) }, false},
+		"the server closed it, and taken": {func(w *world, _ string) { cutAll(w.server); w.do("SET", "k", "1330837700.000000000000001") }, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+				for _, step := range []string{"extend", "release"} {
+					l := try(t, k, "k")
+					c.do(w, l.Token())
+					var err error
+					if step == "extend" {
+						if err = l.Extend(background, ttl); err == nil && w.value("k") != l.Token() {
+							t.Errorf("extended, and the key holds %q", w.value("k"))
+						}
+						if err == nil {
+							err = l.Release(background)
+						}
+					} else {
+						before := w.value("k")
+						err = l.Release(background)
+						if c.lost && w.value("k") != before {
+							t.Errorf("the release made %q of %q", w.value("k"), before)
+						}
+						if c.lost && err == nil && (strings.Contains(what, "restart") || strings.Contains(what, "closed")) {
+							err = compat.ErrLost // a release that broke off: what is gone in time is taken for released
+						}
+					}
+					if what == "evicted" && strings.HasPrefix(t.Name(), "TestKeptAndTouched/evicted/getset") && err == nil {
+						err = compat.ErrLost // GETSET made it anew, and nobody had it in between
+					}
+					if c.lost != errors.Is(err, compat.ErrLost) || !c.lost && err != nil {
+						t.Errorf("%s: %v, want lost %v", step, err, c.lost)
+					}
+					if !c.lost && w.value("k") != "" {
+						t.Errorf("%s: the key holds %q, want it released", step, w.value("k"))
+					}
+					w.do("DEL", "k")
+				}
+				returned(t, p)
+			})
+		})
+	}
+}
+
+// cutAll ends every connection, as a server does with a client list or a
+// timeout.
+func cutAll(s *oldredis.Server) {
+	for n := range 64 {
+		s.Cut(n)
+	}
+}
+
+// A key that expires while its connection is kept, unnoticed by WATCH before
+// 6.0.9 and counted by DEL before 2.8, was lost.
+func TestKeptAndExpired(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		if strings.HasPrefix(t.Name(), "TestKeptAndExpired/getset") {
+			return // its keys have no TTL
+		}
+		l := try(t, k, "k")
+		w.server.AdvanceLazy(2 * ttl) // on the server alone: the client's clock stands still
+		if err := l.Release(background); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("Release of a key that has expired: %v, want ErrLost", err)
+		}
+		returned(t, p)
+	})
+}
+
+// A lock that ends by itself, or is handed over, gives its connection back, and
+// a release that comes late harms nobody.
+func TestKeptIsGivenBack(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		late := try(t, k, "k")
+		w.clock.Add(ttl + time.Second)
+		select {
+		case <-late.Context().Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the lock's end has passed and it is held")
+		}
+		w.clock.Add(time.Second)
+		returned(t, p)
+		second := try(t, k, "k")
+		if err := late.Release(background); !errors.Is(err, compat.ErrLost) || w.value("k") != second.Token() {
+			t.Errorf("a late release: %v, the key holds %q, want %q", err, w.value("k"), second.Token())
+		}
+		h, err := second.HandOver(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Add(time.Millisecond)
+		third, err := k.AdoptHandle(background, h, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := third.Release(background); err != nil {
+			t.Error(err)
+		}
+		returned(t, p)
+	})
+}
+
+// A release whose context has ended gives the lock and the connection back; an
+// extension keeps both.
+func TestKeptAndCancelled(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		done, cancel := context.WithCancel(background)
+		cancel()
+		l := try(t, k, "k")
+		if err := l.Extend(done, ttl); !errors.Is(err, context.Canceled) {
+			t.Errorf("Extend: %v", err)
+		}
+		if err := l.Extend(background, 1); !errors.Is(err, compat.ErrInvalid) && err != nil {
+			t.Errorf("Extend to a nanosecond: %v", err)
+		}
+		if p.ActiveCount()-p.IdleCount() != 1 {
+			t.Error("the connection was given back")
+		}
+		if err := l.Release(done); err != nil || w.value("k") != "" {
+			t.Errorf("Release: %v, the key holds %q", err, w.value("k"))
+		}
+		returned(t, p)
+	})
+}
+
+// Whichever message of an extension or a release over a kept connection is lost,
+// nothing stays unknown.
+func TestKeptLostMessages(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, _ *compat.Locker, p *redis.Pool) {
+		name := strings.Split(t.Name(), "/")[1]
+		for _, f := range []fault{lostRequest, lostReply} {
+			for n := 1; n <= 5; n++ {
+				net := new(network)
+				k := compat.New(net.Over(p), safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
+				l := try(t, k, "k")
+				lose := func() {
+					net.Lose(func(i int, _ string) fault {
+						if i == n {
+							return f
+						}
+						return none
+					})
+				}
+				lose()
+				if err := l.Extend(background, ttl); err != nil {
+					t.Errorf("Extend that lost message %d: %v", n, err)
+				}
+				net.Lose(nil)
+				if l.Token() != w.value("k") {
+					t.Errorf("Extend that lost message %d: the token is %q, the key holds %q", n, l.Token(), w.value("k"))
+				}
+				if err := l.Release(background); err != nil {
+					t.Error(err)
+				}
+				l = try(t, k, "k")
+				lose()
+				if err := l.Release(background); err != nil || w.value("k") != "" {
+					t.Errorf("Release that lost message %d: %v, the key holds %q", n, err, w.value("k"))
+				}
+			}
+		}
+		returned(t, p)
+	})
+}
+
+// Locks that are renewed while they are kept stay kept, and are released in one
+// round trip.
+func TestKeptIsRenewed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "2.4")
+	m := &meter{Source: w.server.Pool()}
+	k := compat.New(m, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
+		held := w.value("k")
+		w.until(inBackground(func() {
+			for w.clock.Now().Before(time.Date(2012, 3, 4, 5, 7, 7, 0, time.UTC)) && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		}))
+		if w.value("k") != held {
+			t.Errorf("after a minute the key holds %q, want %q", w.value("k"), held)
+		}
+		m.took()
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trips, cmds := m.took(); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
+		t.Errorf("released in %d round trips by %s", trips, cmds)
+	}
+}
+
+// A kept connection of a server that was replaced is not asked any more.
+func TestKeptInEachEra(t *testing.T) {
+	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
+	k := compat.New(s, txlock.Renamed{}, compat.Options{MaxPinned: 2})
+	for _, stands := range []bool{false, true} {
+		s.era = 0
+		l, err := k.TryLock(t.Context(), "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.era = 1
+		if stands {
+			s.servers[1].Dial().Do("SETEX", "k", 60, l.Token()) //nolint:errcheck
+		}
+		asked := 0
+		s.servers[0].SetTrace(func(_ int, cmd []string, _ any) {
+			if cmd[0] != "UNWATCH" {
+				asked++
+			}
+		})
+		if err := l.Release(t.Context()); stands == (err != nil) || !stands && !errors.Is(err, compat.ErrLost) {
+			t.Errorf("Release on the server that replaced it, which has the lock: %v, %v", stands, err)
+		}
+		if asked != 0 {
+			t.Errorf("the replaced server was asked %d times", asked)
+		}
+		s.servers[0].SetTrace(nil)
+		s.servers[0].Dial().Do("DEL", "k") //nolint:errcheck
+	}
+}
+
+// A kept connection that hangs costs half of the step's time, and then another
+// one does it.
+func TestKeptConnectionHangs(t *testing.T) {
+	addr := realredis.Start(t)
+	for _, ctx := range []context.Context{background, t.Context()} {
+		var first *hanging
+		p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				return nil, err
+			}
+			h := &hanging{Conn: c}
+			if first == nil {
+				first = h
+			}
+			return redis.NewConn(h, 0, 0), nil
+		}}
+		defer p.Close()
+		k := compat.New(p, txlock.Renamed{}, compat.Options{MaxPinned: 1, Timeout: time.Second})
+		for _, step := range []func(*compat.Lock) error{
+			func(l *compat.Lock) error { return l.Extend(ctx, time.Minute) },
+			func(*compat.Lock) error { return nil },
+		} {
+			first = nil
+			l, err := k.TryLock(ctx, "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == nil { // the idle one is kept now
+				t.Fatal("nothing was dialled")
+			}
+			first.stuck.Store(true)
+			if err := step(l); err != nil {
+				t.Errorf("Extend over a connection that hangs: %v", err)
+			}
+			if err := l.Release(ctx); err != nil {
+				t.Errorf("Release over a connection that hangs: %v", err)
+			}
+			p.MaxIdle = 0 // the next lock dials anew
+		}
+	}
+}
+
+// hanging is a network connection on which at some time nothing arrives any more.
+type hanging struct {
+	net.Conn
+	stuck atomic.Bool
+}
+
+func (c *hanging) Write(b []byte) (int, error) {
+	if c.stuck.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// Only what another client can't write is kept.
+func TestAmbiguousIsNotKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "2.4")
+	p := w.server.Pool()
+	k := compat.New(p, getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	l := try(t, k, "k")
+	if p.ActiveCount() != p.IdleCount() {
+		t.Error("a lease that is no proof of itself keeps a connection")
+	}
+	if err := l.Release(background); err != nil {
+		t.Error(err)
+	}
+}
+
+// Locks that need no WATCH keep nothing.
+func TestScriptsKeepNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "2.6.12")
+	p := w.server.Pool()
+	k := compat.New(p, setlock.Lua{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	l := try(t, k, "k")
+	if p.ActiveCount() != p.IdleCount() {
+		t.Error("set:lua keeps a connection")
+	}
+	if err := l.Release(background); err != nil {
+		t.Error(err)
+	}
+}

@@ -56,6 +56,17 @@ func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
 	return Executed(c, replies)
 }
 
+// transact is Exec for who looks at the replies one by one: an error among them
+// is that of a command which could not be queued or did not run. The error
+// returned is the connection's or EXEC's own.
+func transact(c redis.Conn, cmds []Cmd) ([]any, error) {
+	replies, err := Pipe(c, transaction(cmds, 0)...)
+	if err != nil {
+		return nil, err
+	}
+	return transacted(c, replies)
+}
+
 // transaction is MULTI; cmds…; EXEC, with room for more behind it.
 func transaction(cmds []Cmd, more int) []Cmd {
 	all := make([]Cmd, 0, len(cmds)+2+more)
@@ -65,22 +76,40 @@ func transaction(cmds []Cmd, more int) []Cmd {
 // Executed is what Exec makes of the replies to MULTI, commands and EXEC, for a
 // write in which more stands beside them.
 func Executed(c redis.Conn, replies []any) ([]any, error) {
-	queued, ran := replies[:len(replies)-1], replies[len(replies)-1]
+	done, err := transacted(c, replies)
+	if err != nil {
+		return nil, err
+	}
+	return done, first(done, nil)
+}
+
+// transacted is what transact makes of them.
+func transacted(c redis.Conn, replies []any) ([]any, error) {
+	queued, ran := replies[1:len(replies)-1], replies[len(replies)-1]
 	if e, refused := ran.(redis.Error); refused {
 		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
-		return nil, first(queued, e)
+		return nil, first(replies[:len(replies)-1], e)
 	}
-	if err := first(queued, nil); err != nil {
+	if err := first(replies[:1], nil); err != nil {
 		return nil, err
 	}
 	if ran == nil {
 		return nil, nil
 	}
 	done, err := redis.Values(ran, nil)
-	if err != nil || len(done) != len(queued)-1 {
-		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued)-1)
+	for i, q := range queued {
+		if _, refused := q.(redis.Error); refused {
+			continue
+		}
+		if err != nil || len(done) == 0 {
+			return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued))
+		}
+		queued[i], done = done[0], done[1:]
 	}
-	return done, first(done, nil)
+	if len(done) > 0 {
+		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued))
+	}
+	return queued, nil
 }
 
 // first returns the first of replies that is an error, or e.

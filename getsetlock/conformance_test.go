@@ -14,7 +14,8 @@ import (
 func TestMain(m *testing.M) { conformance.Main(m) }
 
 // TestConformance runs the suite over each client's dialect, once for those that
-// are alike but for the key's name: Guarded where there is WATCH, Classic elsewhere; and
+// are alike but for the key's name: Guarded where there is WATCH, Listed on 2.0, Classic
+// before; and
 // over TwoKeys.
 func TestConformance(t *testing.T) {
 	for _, s := range conformance.Servers(t) {
@@ -30,8 +31,11 @@ func TestConformance(t *testing.T) {
 						Name: d.Name, Ambiguous: !d.Nonce,
 						New: func(fence bool) compat.Algorithm {
 							o := getsetlock.Options{Dialect: d, Fence: fence}
-							if s.Older("2.2") {
+							switch {
+							case s.Older("2.0"):
 								return getsetlock.Classic{Options: o}
+							case s.Older("2.2"):
+								return getsetlock.Listed{Options: o}
 							}
 							return getsetlock.Guarded{Options: o}
 						},

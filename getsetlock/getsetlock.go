@@ -7,11 +7,12 @@
 //	GET key         a time to come: held; no key any more: ask again
 //	GETSET key T    a time gone by, or nothing: ours; else another was faster
 //
-// Three variants write the same bytes: Classic is the published one, for any
+// Four variants write the same bytes: Classic is the published one, for any
 // Redis since 1.2 and for proxies without transactions; Guarded takes over and
-// releases under WATCH (2.2), so that a loser changes nothing; Patient takes
-// over what it has seen unchanged for a whole lease, whatever the time. TwoKeys
-// is another protocol: the owner on one key, the deadline on a second.
+// releases under WATCH (2.2), so that a loser changes nothing; Listed does so
+// with lists, in one round trip less (2.0); Patient takes over what it has seen
+// unchanged for a whole lease, whatever the time. TwoKeys is another protocol: the
+// owner on one key, the deadline on a second.
 //
 // It needs clocks that agree: a client whose clock is fast by more than the
 // time left takes a lock that is held (getset/skewed-takeover). There are three
@@ -37,7 +38,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Options are the same for both variants. The zero value is float seconds.
+// Options are the same for each variant. The zero value is float seconds.
 type Options struct {
 	// Dialect is how the fleet writes its timestamps. The zero value is Float.
 	Dialect Dialect

@@ -171,7 +171,7 @@ func (g Guarded) Check(c redis.Conn, key string) error {
 		_, err = compat.Exec(c, compat.Cmd{"EXISTS", key})
 	}
 	if compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.Classic")
+		return compat.Refuse(c, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.Listed, or where that is refused too getsetlock.Classic")
 	}
 	return err
 }

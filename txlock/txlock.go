@@ -10,6 +10,7 @@
 //	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
 //	release   WATCH key; GET key        ours?
 //	          MULTI; DEL key; EXEC      nil: somebody was faster
+//	          or, with Options.Listed, in one round trip by lists (compat.ReleaseListed)
 //
 // On the connection that acquired, if it went on watching (compat.Keeper), each
 // is one round trip; nil: compare, as above.
@@ -31,6 +32,7 @@
 package txlock
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -47,6 +49,13 @@ type Options struct {
 	// Fence draws a number from INCR in the transaction that takes the key.
 	// It grows with every acquisition; a refused attempt may burn one.
 	Fence bool
+
+	// Listed releases in one round trip instead of two, by a transaction of list
+	// commands that compares (compat.ReleaseListed), and costs the AOF and the
+	// replicas five times the bytes. Check tries it. Keys of more than
+	// compat.MaxListedKey bytes, and values that are empty or their own key, are
+	// released as ever.
+	Listed bool
 
 	// Token returns the value of the next acquisition, different each time and
 	// for each client. nil: compat.NewToken.
@@ -82,8 +91,13 @@ func (o Options) extendAll(c redis.Conn, now time.Time, leases []compat.Lease, t
 	})
 }
 
-// Release deletes the key if it still holds our token: two round trips.
+// Release deletes the key if it still holds our token: two round trips, or one.
 func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	if o.Listed {
+		if err := compat.ReleaseListed(c, l); !errors.Is(err, compat.ErrInvalid) {
+			return err
+		}
+	}
 	return compat.ReleaseIfHolds(c, l)
 }
 
@@ -113,7 +127,7 @@ func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 // here, or can't be extended or released safely. It runs what the lock runs on
 // a scratch key.
 func (o Options) Check(c redis.Conn, key string) error {
-	const use = "getsetlock.Classic"
+	const use = "getsetlock.Listed, or where that is refused too getsetlock.Classic"
 	scratch := compat.Aux(key, "check:"+compat.NewToken())
 	if _, _, err := compat.Watch(c, scratch); compat.UnknownCommand(err) {
 		return compat.Refuse(c, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
@@ -136,6 +150,8 @@ func (o Options) Check(c redis.Conn, key string) error {
 		return compat.Refuse(c, "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
 	case replies[2] != int64(1):
 		return compat.Refuse(c, "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
+	case o.Listed:
+		return compat.CheckListed(c, scratch, "Options.Listed false")
 	}
 	return nil
 }

@@ -43,12 +43,15 @@ var variants = []variant{
 		make: set(func(o setlock.Options) compat.Algorithm { return setlock.Added{Options: o} })},
 	{name: "tx:renamed", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} })},
 	{name: "tx:guarded", make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} })},
+	{name: "tx:renamed/listed", alone: true, make: tx(func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Renamed{Options: o} })},
+	{name: "tx:guarded/listed", alone: true, make: tx(func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Guarded{Options: o} })},
 	{name: "tx:classic", alone: true, make: tx(func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} })},
 	{name: "tx:classic/published", alone: true, risk: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
 		make: tx(func(o txlock.Options) compat.Algorithm {
 			return txlock.Classic{Options: o, TTLRepair: txlock.RepairPublished}
 		})},
 	{name: "getset:guarded", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Guarded{Options: o} })},
+	{name: "getset:listed", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Listed{Options: o} })},
 	{name: "getset:classic", make: getset(func(o getsetlock.Options) compat.Algorithm { return getsetlock.Classic{Options: o} })},
 	{name: "bridge", alone: true, make: bridges},
 	{name: "rw:read", alone: true, make: rw(func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} })},

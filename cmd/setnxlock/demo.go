@@ -80,6 +80,7 @@ func entries() []entry {
 	getset, tx := getsetlock.Options{Fence: true}, txlock.Options{Fence: true}
 	return []entry{
 		{"getset:classic", "1.2", getsetlock.Classic{Options: getset}},
+		{"getset:listed", "2.0", getsetlock.Listed{Options: getset}},
 		{"getset:guarded", "2.2", getsetlock.Guarded{Options: getset}},
 		{"tx:classic", "2.2", txlock.Classic{Options: tx}},
 		{"tx:guarded", "2.2", txlock.Guarded{Options: tx}},
@@ -297,7 +298,7 @@ func (d *demo) refusal() error {
 	}
 	d.line("so txlock refuses to work there: %s", d.good("refused"))
 	d.line("  %s", unsafe.Why)
-	d.line("  instead: --algorithm getset:classic, which --algorithm auto chooses")
+	d.line("  instead: --algorithm getset:listed, which --algorithm auto chooses")
 	return nil
 }
 

@@ -211,6 +211,7 @@ func abilities(r server.Report) []ability {
 		{"GETSET", r.Getset, "returns the old value", "1.0"},
 		{"MULTI", r.Multi, "several commands as one: fences", "1.2"},
 		{"SETEX", r.Setex, "value and TTL in one", "2.0"},
+		{"SORT, LREM in MULTI", r.Lists, "lists compare and delete", "2.0"},
 		{"SETNX on a key with a TTL", r.SetnxRespectsTTL, "a held key refuses it", "2.2"},
 		{"EXPIRE again", r.ExpireAgain, "a lease can be renewed", "2.2"},
 		{"WATCH", r.Watch, "a touched key aborts EXEC", "2.2"},

@@ -172,11 +172,13 @@ func (a *app) remove(ctx context.Context, v *view, value string) error {
 }
 
 // removeKey deletes the key if it holds value: in one transaction where there is
-// WATCH, whatever the format, and otherwise as getsetlock.Classic does.
+// WATCH or where lists compare, whatever the format, and otherwise as
+// getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	locks := []candidate{
 		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
 		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
+		{name: "getset:listed", Algorithm: getsetlock.Listed{}},
 	}
 	for _, c := range locks {
 		err := a.check(ctx, n, c, key)

@@ -113,6 +113,7 @@ func hintFor(reply string) string {
 func inCommandWords(e *compat.UnsafeServerError) string {
 	return strings.NewReplacer(
 		"getsetlock.Classic", "--algorithm getset:classic",
+		"getsetlock.Listed", "--algorithm getset:listed",
 		"getsetlock.Guarded", "--algorithm getset:guarded",
 		"txlock.Classic", "--algorithm tx:classic",
 		"txlock.Guarded", "--algorithm tx:guarded",

@@ -7,7 +7,8 @@
 //	TTLs hold, WATCH, SETEX                    txlock.Guarded        2.2
 //	scripts, no transactions                   setlock.Script        twemproxy 0.2
 //	WATCH                                      getsetlock.Guarded    to join a fleet of timestamp locks
-//	SETNX and GETSET                           getsetlock.Classic    1.2, 2.0, other proxies
+//	MULTI, and lists compare in it             getsetlock.Listed     2.0
+//	SETNX and GETSET                           getsetlock.Classic    1.2, other proxies
 //
 // Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
 // txlock.Renamed and not setlock.Script. It needs no more round trips to acquire, and
@@ -89,6 +90,8 @@ func Choose(r server.Report, o Options) (Choice, error) {
 		return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
 	case r.Watch && r.Multi:
 		c = getsetGuarded(r, o)
+	case r.Lists:
+		c = getsetListed(r, o)
 	default:
 		c = getsetClassic(r, o)
 	}
@@ -186,6 +189,18 @@ func getsetGuarded(r server.Report, o Options) Choice {
 	}
 }
 
+func getsetListed(r server.Report, o Options) Choice {
+	return Choice{
+		Algorithm: getsetlock.Listed{Options: getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence}},
+		Name:      "getset:listed",
+		Why:       "a transaction of list commands compares, so that a client that is too late changes nothing, and " + lacks(r),
+		Safe:      true,
+		Risks: append(timestampRisks(r, o),
+			"over its maxmemory the server refuses what makes lists, and a lock can then neither be extended nor given back before its end",
+			"beside clients of the published lock, which overwrite and delete without comparing, it is only as safe as they are"),
+	}
+}
+
 func getsetClassic(r server.Report, o Options) Choice {
 	return Choice{
 		Algorithm: getsetlock.Classic{Options: getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence}},
@@ -205,7 +220,7 @@ func lacks(r server.Report) string {
 	case !r.ExpireAgain:
 		return "EXPIRE does not move an end that was set before, so that no lock could be extended"
 	case !r.Multi || !r.Watch:
-		return "nothing can be released safely without MULTI and WATCH, or scripts"
+		return "no key with a TTL can be extended safely without MULTI and WATCH, or scripts"
 	case !r.Setex:
 		return "there is no SETEX, so that a lock could be left without an end"
 	}

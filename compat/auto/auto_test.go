@@ -22,8 +22,10 @@ import (
 // a fleet of timestamp locks.
 func choices(version string) (alone, joining string) {
 	switch {
-	case version == "1.2", version == "2.0":
+	case version == "1.2":
 		return "getset:classic", "getset:classic"
+	case version == "2.0":
+		return "getset:listed", "getset:listed"
 	case version == "twemproxy":
 		return "set:script", "getset:classic"
 	case strings.HasPrefix(version, "2.2"):
@@ -172,7 +174,8 @@ func TestRefusedCommands(t *testing.T) {
 		{"7.0", []string{"RENAMENX"}, "set:lua"},
 		{"7.0", []string{"WATCH"}, "set:lua"},
 		{"7.0", []string{"MULTI"}, "set:lua"},
-		{"7.0", []string{"EVAL", "WATCH"}, "getset:classic"},
+		{"7.0", []string{"EVAL", "WATCH"}, "getset:listed"},
+		{"7.0", []string{"EVAL", "WATCH", "SORT"}, "getset:classic"},
 		{"7.0", []string{"EVAL", "PTTL"}, "tx:renamed"},
 		{"2.6", []string{"EVAL"}, "tx:renamed"},
 		{"2.6", []string{"RENAMENX"}, "tx:guarded"},
@@ -180,7 +183,9 @@ func TestRefusedCommands(t *testing.T) {
 		{"2.6", []string{"WATCH"}, "set:script"},
 		{"2.6", []string{"SETEX"}, "set:script"},
 		{"2.6", []string{"GETSET"}, "tx:renamed"},
-		{"2.4", []string{"WATCH"}, "getset:classic"},
+		{"2.4", []string{"WATCH"}, "getset:listed"},
+		{"2.4", []string{"WATCH", "RPOPLPUSH"}, "getset:classic"},
+		{"2.0", []string{"LREM"}, "getset:classic"},
 		{"2.4", []string{"MULTI"}, "getset:classic"},
 		{"2.4", []string{"SETEX"}, "getset:guarded"},
 	} {

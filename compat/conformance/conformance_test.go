@@ -30,6 +30,11 @@ func locks() []conformance.Algorithm {
 			New: func(fence bool) compat.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
+		}, {
+			Name: "getset:listed/" + name, Ambiguous: !d.Nonce, Safe: watch("2.0"),
+			New: func(fence bool) compat.Algorithm {
+				return getsetlock.Listed{Options: getsetlock.Options{Dialect: d, Fence: fence}}
+			},
 		}}
 	}
 	tx := func(name, since string, lock func(txlock.Options) compat.Algorithm) []conformance.Algorithm {
@@ -47,6 +52,8 @@ func locks() []conformance.Algorithm {
 		tx("tx:classic", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
 		tx("tx:guarded", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
 		tx("tx:renamed", "2.4", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
+		tx("tx:guarded/listed", "2.2", func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Guarded{Options: o} }),
+		tx("tx:renamed/listed", "2.4", func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Renamed{Options: o} }),
 		set(),
 	} {
 		all = append(all, list...)

@@ -112,13 +112,21 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	var before []string
-	if s.manners.emptyStays {
+	if s.manners.emptyStays || len(db.empty) > 0 {
 		var answer any
 		if before, answer = s.emptied(db, cmd, args, positions); answer != nil {
 			return answer
 		}
 	}
 	own := append(make([]string, 0, len(args)), args...)
+	if len(positions) > 0 && db.empty[args[positions[0]]] == "list" {
+		switch cmd.name { // miniredis takes an empty list for none
+		case "lpushx", "rpushx":
+			own[0] = cmd.name[:len("push")+1]
+		case "linsert":
+			return int64(-1)
+		}
+	}
 	if cmd.writes {
 		reply := s.watched(db, cmd, positions, own)
 		s.tidy(db, cmd, args, positions, before, reply)
@@ -173,14 +181,21 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 			if before != nil {
 				delete(db.empty, key)
 			}
-		case before != nil && before[n] != "" && !store:
+		case before != nil && before[n] != "" && !store && s.manners.emptyStays:
 			delete(db.dies, key)
 			db.keepEmpty(key, before[n])
+		case db.empty[key] != "" && !s.manners.emptyStays && !endsEmpty[cmd.name]:
 		default:
 			delete(db.dies, key)
+			if !s.manners.emptyStays {
+				delete(db.empty, key)
+			}
 		}
 	}
 }
+
+// endsEmpty are the commands that delete an empty list, which SORT had stored.
+var endsEmpty = map[string]bool{"lrem": true, "ltrim": true}
 
 // quiet are the commands that touch no WATCH when their reply says that they
 // did nothing; miniredis' version of the key grows all the same.

@@ -35,7 +35,7 @@ func init() {
 
 		"multi": multi, "exec": exec, "discard": discard, "watch": watchKeys, "unwatch": unwatchKeys,
 		"eval": eval, "evalsha": eval, "eval_ro": eval, "evalsha_ro": eval, "script": scriptCommand,
-		"blpop": blpop, "brpop": brpop, "brpoplpush": brpoplpush,
+		"sort": sortList, "blpop": blpop, "brpop": brpop, "brpoplpush": brpoplpush,
 		"subscribe": subscribe, "psubscribe": psubscribe, "unsubscribe": unsubscribe,
 		"punsubscribe": punsubscribe, "publish": publish,
 

@@ -46,6 +46,32 @@ type manners struct {
 	// emptyStays: a list or sorted set that lost its last element exists.
 	emptyStays bool
 
+	// sortStoresEmpty: SORT stores an empty list too, in place of what was there:
+	// a TTL stays on the name.
+	sortStoresEmpty bool
+
+	// sortStoreKeeps: SORT with nothing to store leaves what was there.
+	sortStoreKeeps bool
+
+	// sortMissingStoresNot: SORT of a missing key answers an empty array, and
+	// stores nothing.
+	sortMissingStoresNot bool
+
+	// sortStoresSorted: what SORT BY nosort stores is sorted nonetheless.
+	sortStoresSorted bool
+
+	// nosortIgnoresDesc: SORT BY nosort DESC is not reversed.
+	nosortIgnoresDesc bool
+
+	// sortLoose: SORT takes what is no number for the digits it begins with.
+	sortLoose bool
+
+	// sortShortNames: SORT sees no key of more than 1024 bytes, field included.
+	sortShortNames bool
+
+	// sortNoHash: SORT sees no fields of hashes.
+	sortNoHash bool
+
 	// multiNests: MULTI inside MULTI is queued like any command.
 	multiNests bool
 
@@ -198,6 +224,7 @@ var mannersOf = map[string]*manners{
 		missingRangeNil: true, substrNil: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		quitSilently: true, infoFlat: true, infoBrief: true,
+		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true, sortNoHash: true,
 	},
 	"2.0": {
 		redis: "2.0.5", words: words2_0, cron: tick,
@@ -208,6 +235,7 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		quitSilently: true, infoFlat: true, infoBrief: true,
+		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
 	},
 	"2.2.5": {
 		redis: "2.2.5", words: words2_2, cron: tick,
@@ -219,6 +247,7 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
+		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
 	},
 	"2.2": {
 		redis: "2.2.15", words: words2_2, cron: tick,
@@ -230,6 +259,7 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
+		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
 	},
 	"2.4": {
 		redis: "2.4.18", words: words2_2, cron: tick,
@@ -241,6 +271,7 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
+		sortStoreKeeps: true, sortLoose: true, nosortIgnoresDesc: true,
 	},
 	"2.6": {
 		redis: "2.6.11", words: words2_6, cron: tick,
@@ -249,6 +280,7 @@ var mannersOf = map[string]*manners{
 		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+		sortStoresSorted: true, nosortIgnoresDesc: true,
 	},
 	"2.6.12": {
 		redis: "2.6.12", words: words2_6, cron: tick,
@@ -257,6 +289,7 @@ var mannersOf = map[string]*manners{
 		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+		sortStoresSorted: true, nosortIgnoresDesc: true,
 	},
 	"2.8": {
 		redis: "2.8.24", words: words2_8, cron: tick,
@@ -264,6 +297,7 @@ var mannersOf = map[string]*manners{
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+		nosortIgnoresDesc: true,
 	},
 	"3.0": {
 		redis: "3.0.7", words: words2_8, cron: tick,
@@ -271,6 +305,7 @@ var mannersOf = map[string]*manners{
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, infoBrief: true,
+		nosortIgnoresDesc: true,
 	},
 	"5.0": {
 		redis: "5.0.14", words: words5_0, cron: tick,

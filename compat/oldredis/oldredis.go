@@ -47,7 +47,7 @@
 // # Limits
 //
 // Scripts, and values other than strings, are miniredis': their error texts
-// are the newest beyond the first word. SORT, streams' consumer groups,
-// replication and CONFIG SET are not emulated, and say so. INFO tells the
+// are the newest beyond the first word. Streams' consumer groups, replication
+// and CONFIG SET are not emulated, and say so. INFO tells the
 // version, the role, memory settings and the number of keys.
 package oldredis

@@ -67,7 +67,8 @@ func replayFolder(t *testing.T, dir string, mayDiffer float64) {
 
 // replayFile replays the recordings of one version and counts.
 func replayFile(t *testing.T, file string, mayDiffer float64) {
-	name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".jsonl"), "redis-")
+	name, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".jsonl"), "-lists")
+	name = strings.TrimPrefix(name, "redis-")
 	version, ok := recorded[name]
 	if !ok {
 		t.Fatalf("recordings of a Redis %s, and no version is called that", name)

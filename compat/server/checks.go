@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,6 +34,7 @@ var checks = []struct {
 	{"RENAMENX", true, (*probe).renamenx},
 	{"MULTI", true, (*probe).multi},
 	{"WATCH", true, (*probe).watch},
+	{"lists", true, (*probe).lists},
 	{"milliseconds", true, (*probe).millis},
 	{"SET NX PX", true, (*probe).setNXPX},
 	{"EVAL", true, (*probe).eval},
@@ -162,6 +164,56 @@ func (p *probe) watch() bool {
 		p.drop() // still in MULTI, perhaps
 	}
 	return p.r.Watch
+}
+
+// lists asks by the very commands that a lock sends. It is for servers
+// that have transactions.
+func (p *probe) lists() bool {
+	if !p.r.Multi {
+		p.asked, p.answers = []string{"–"}, []string{"not asked: there is no MULTI"}
+		return false
+	}
+	var err error
+	for try, lost := 0, -1; try < 3 && lost != p.lost; try++ { // what broke was tidied up in the middle
+		lost = p.lost
+		err = compat.CheckListed(&asker{p: p}, p.a, "")
+	}
+	p.r.Lists = err == nil && p.err == nil
+	p.asked = []string{"RPUSH; SORT; LREM; RENAMENX; RPOPLPUSH; RENAME; MSETNX; DEL in MULTI, on a value that is equal, another, and none"}
+	p.answers = []string{"each as it should"}
+	var unsafe *compat.UnsafeServerError
+	switch {
+	case errors.As(err, &unsafe):
+		p.answers = []string{unsafe.Why}
+	case err != nil:
+		p.answers = []string{err.Error()}
+	}
+	return p.r.Lists
+}
+
+// An asker is a connection that asks the probe's questions. Nothing is received from it.
+type asker struct {
+	redis.Conn
+	p    *probe
+	sent []compat.Cmd
+}
+
+func (a *asker) Send(name string, args ...any) error {
+	a.sent = append(a.sent, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (a *asker) Do(name string, args ...any) (any, error) {
+	cmds := a.sent
+	a.sent = nil
+	if name == "" {
+		return a.p.ask(cmds...), a.p.err
+	}
+	reply := a.p.ask(append(compat.Cmd{name}, args...))[0]
+	if refused, ok := reply.(redis.Error); ok && a.p.err == nil {
+		return nil, refused
+	}
+	return reply, a.p.err
 }
 
 func (p *probe) millis() bool {

@@ -76,6 +76,7 @@ type Report struct {
 	RenamenxKeepsTTL   bool // the TTL travels with the name (2.4)
 	RenamenxRefuses    bool // RENAMENX is refused by a held key with a TTL (2.2)
 	Multi              bool // MULTI and EXEC (1.2)
+	Lists              bool // a transaction of list commands compares a value, and deletes or replaces it (2.0)
 	Watch              bool // a touched key aborts EXEC (2.2)
 	Millis             bool // PSETEX, PEXPIRE and PTTL (2.6)
 	SetNXPX            bool // SET key value NX PX (2.6.12)
@@ -116,7 +117,7 @@ func (r Report) Has(id string) bool {
 }
 
 // Probe finds out what the server behind source can do. It sends
-// twenty writes, some more for each command on which connections are closed, and
+// forty writes, some more for each command on which connections are closed, and
 // uses one connection at a time. It writes to two scratch keys of random name and removes them, also
 // when it fails or ctx ends; if the connection is lost for good, what is left
 // of them ends after a minute.

@@ -26,7 +26,7 @@ func abilities(r server.Report) string {
 	}{
 		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
 		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"carries", r.RenamenxKeepsTTL}, {"refuses", r.RenamenxRefuses},
-		{"multi", r.Multi}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
+		{"multi", r.Multi}, {"lists", r.Lists}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
 		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Config}, {"closes", r.ClosesConnections},
 	} {
 		if c.has {
@@ -39,13 +39,13 @@ func abilities(r server.Report) string {
 // facts is what facts/servers.md has of each version.
 var facts = map[string]string{
 	"1.2": "setnx getset clears multi ping info",
-	"2.0": "setnx getset clears setex multi ping info config",
-	"2.2": "setnx getset clears respects again setex refuses multi watch ping info config",
-	"2.4": "setnx getset clears respects again setex carries refuses multi watch ping info config",
-	"2.6": "setnx getset clears respects again setex carries refuses multi watch millis eval time ping info config",
-	"7.0": "setnx getset clears respects again setex carries refuses multi watch millis nxpx eval time ping info config",
+	"2.0": "setnx getset clears setex multi lists ping info config",
+	"2.2": "setnx getset clears respects again setex refuses multi lists watch ping info config",
+	"2.4": "setnx getset clears respects again setex carries refuses multi lists watch ping info config",
+	"2.6": "setnx getset clears respects again setex carries refuses multi lists watch millis eval time ping info config",
+	"7.0": "setnx getset clears respects again setex carries refuses multi lists watch millis nxpx eval time ping info config",
 
-	"noscript":  "setnx getset clears respects again setex carries refuses multi watch millis nxpx time ping info config",
+	"noscript":  "setnx getset clears respects again setex carries refuses multi lists watch millis nxpx time ping info config",
 	"twemproxy": "setnx getset clears respects again setex millis eval closes",
 }
 

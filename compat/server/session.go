@@ -22,6 +22,7 @@ type session struct {
 
 	c    redis.Conn // nil: none borrowed
 	sure bool       // c has answered before
+	lost int        // connections that broke
 	err  error      // once set, nothing more is asked
 }
 
@@ -154,6 +155,7 @@ func (s *session) drop() {
 	if s.c == nil {
 		return
 	}
+	s.lost++
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	redis.DoContext(s.c, done, "GET", s.key) //nolint:errcheck // redigo closes what is used with a context that is done

@@ -1,0 +1,348 @@
+package compat_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// eachListing runs f on embedded versions that have the list release, on a real
+// redis-server, and at the addresses in SETNXLOCK_TEST_REDIS.
+func eachListing(t *testing.T, f func(t *testing.T, c redis.Conn)) {
+	for _, v := range []string{"2.0", "2.2", "2.4", "2.6", "7.0"} { // whose lists differ
+		t.Run(v, func(t *testing.T) { t.Parallel(); f(t, oldredis.Run(t, v).Dial()) })
+	}
+	addrs := []string{realredis.Start(t)}
+	for _, addr := range strings.Split(os.Getenv("SETNXLOCK_TEST_REDIS"), ",") {
+		if addr = strings.TrimSpace(addr); addr != "" {
+			addrs = append(addrs, addr)
+		}
+	}
+	for _, addr := range addrs {
+		t.Run("real/"+addr, func(t *testing.T) {
+			t.Parallel()
+			c, err := redis.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if info, _ := redis.String(c.Do("INFO")); strings.Contains(info, "redis_version:1.") {
+				t.Log("a server of 1.2: TestListedCheck says that it is refused")
+				return
+			}
+			f(t, c)
+		})
+	}
+}
+
+// A refuser is a connection to a server that refuses some commands of the next
+// transaction and runs the rest, as over maxmemory before 2.6.5.
+type refuser struct {
+	redis.Conn
+	refused uint // a bit for each command behind MULTI
+
+	names []string // of the write so far
+	sent  int
+}
+
+const noMemory = redis.Error("ERR command not allowed when used memory > 'maxmemory'")
+
+func (r *refuser) Send(name string, args ...any) error {
+	r.names = append(r.names, name)
+	if n := len(r.names) - 2; n >= 0 && name != "EXEC" && r.refused>>n&1 == 1 {
+		return nil
+	}
+	r.sent++
+	return r.Conn.Send(name, args...)
+}
+
+func (r *refuser) Do(name string, args ...any) (any, error) {
+	if name != "" || len(r.names) == 0 {
+		return r.Conn.Do(name, args...)
+	}
+	replies, err := redis.Values(r.Conn.Do(""))
+	if err != nil || len(replies) != r.sent {
+		return nil, fmt.Errorf("%d replies to %d commands: %w", len(replies), r.sent, err)
+	}
+	all := make([]any, len(r.names))
+	for i := range all {
+		if n := i - 2 + 1; n >= 0 && r.names[i] != "EXEC" && r.refused>>n&1 == 1 {
+			all[i] = noMemory
+			continue
+		}
+		all[i], replies = replies[0], replies[1:]
+	}
+	r.names, r.sent, r.refused = nil, 0, 0
+	return all, nil
+}
+
+// a key may hold one of these.
+var holdings = []struct {
+	name string
+	set  []compat.Cmd
+	ours bool
+}{
+	{"nothing", nil, false},
+	{"ours", []compat.Cmd{{"SET", "k", "held"}}, true},
+	{"another's", []compat.Cmd{{"SET", "k", "other"}}, false},
+	{"empty", []compat.Cmd{{"SET", "k", ""}}, false},
+	{"a list", []compat.Cmd{{"RPUSH", "k", "a"}, {"RPUSH", "k", ""}}, false},
+	{"a hash", []compat.Cmd{{"HSET", "k", "held", "held"}}, false},
+	{"a set", []compat.Cmd{{"SADD", "k", "held"}}, false},
+}
+
+// content is what is under a key, a word for each command that reads: one of them
+// can, where there is anything; and whether any of the others is there.
+func content(t *testing.T, c redis.Conn, key string, others ...string) (is string, left bool) {
+	t.Helper()
+	cmds := []compat.Cmd{{"GET", key}, {"LRANGE", key, 0, -1}, {"HGETALL", key}, {"SCARD", key}, {"EXISTS", key}}
+	reads := len(cmds)
+	for _, name := range others {
+		cmds = append(cmds, compat.Cmd{"EXISTS", name})
+	}
+	replies, err := compat.Pipe(c, cmds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var word []byte
+	for _, r := range replies[:reads] {
+		if _, wrongType := r.(redis.Error); wrongType {
+			r = "-"
+		}
+		word = fmt.Appendf(word, "%q ", r)
+	}
+	return string(word), slices.Contains(replies[reads:], any(int64(1)))
+}
+
+// TestListedSubsets leaves out every subset of the commands, with each thing
+// that can be on the key: what is not ours stays as it was, and what is ours is
+// there, or gone, or replaced, as the outcome says.
+func TestListedSubsets(t *testing.T) {
+	eachListing(t, func(t *testing.T, c redis.Conn) {
+		key := "setnxlock-test:" + compat.NewToken()
+		l := compat.Lease{Key: key, Value: "held"}
+		names := []string{key}
+		for _, n := range "satu" {
+			names = append(names, compat.Aux(key, "held")+string(n))
+		}
+		refusing := &refuser{Conn: c}
+		put := func(set []compat.Cmd) {
+			t.Helper()
+			cmds := []compat.Cmd{{"DEL", names[0], names[1], names[2], names[3], names[4]}}
+			for _, m := range set {
+				m = slices.Clone(m)
+				m[1] = key
+				cmds = append(cmds, m)
+			}
+			if _, err := compat.Pipe(c, cmds...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look := func(set ...compat.Cmd) string {
+			t.Helper()
+			put(set)
+			is, _ := content(t, c, key)
+			return is
+		}
+		gone, next := look(), look(compat.Cmd{"SET", "k", "next"})
+		outcomes := map[string]int{}
+		for _, h := range holdings {
+			before := look(h.set...)
+			for _, commands := range []int{10, 11} {
+				replace := commands == 11
+				for refused := range uint(1) << commands {
+					put(h.set)
+					refusing.refused = refused
+					var err error
+					if replace {
+						_, err = compat.ReplaceListed(refusing, l, "next")
+					} else {
+						err = compat.ReleaseListed(refusing, l)
+					}
+
+					after, left := content(t, c, key, names[1:]...)
+					left = left && refused>>(commands-1)&1 == 0 // else nothing was to remove it
+					outcome := "refused"
+					switch {
+					case err == nil:
+						outcome = "done"
+					case errors.Is(err, compat.ErrLost):
+						outcome = "lost"
+					case !errors.Is(err, noMemory):
+						t.Fatalf("%s, %011b refused: %v", h.name, refused, err)
+					}
+					outcomes[outcome]++
+					var ok bool
+					switch {
+					case !h.ours:
+						ok = after == before && outcome != "done"
+					case outcome == "done":
+						ok = after == gone && !replace || after == next && replace
+					case outcome == "lost": // deleted, and its replacement refused
+						ok = after == gone && replace
+					default:
+						ok = after == before
+					}
+					if !ok || left {
+						t.Fatalf("on the key: %s; replace %v, %011b refused: %s, and it went from %s to %s; names of ours are left: %v", h.name, replace, refused, outcome, before, after, left)
+					}
+				}
+			}
+		}
+		c.Do("DEL", key, names[1], names[2], names[3], names[4])
+		if outcomes["done"] == 0 || outcomes["lost"] == 0 || outcomes["refused"] == 0 {
+			t.Errorf("outcomes %v: not all there are", outcomes)
+		}
+	})
+}
+
+// TestListedCompares: only the very value is equal, whatever bytes there are in it.
+func TestListedCompares(t *testing.T) {
+	values := []string{"12345", "012345", "12345 ", " 12345", "+12345", "-0", "0", "1e3", "1000", "*", "#", "a->b", "nosort", "\r\n", "two\r\nlines",
+		"with spaces", "\x00", "\x00\x01", "tok", "tokk", "TOK", strings.Repeat("x", 1025), strings.Repeat("x", 1026), strings.Repeat("x", 70000),
+		"9223372036854775807", "9223372036854775808", "1330837567.000123456789012"}
+	eachListing(t, func(t *testing.T, c redis.Conn) {
+		key := "setnxlock-test:" + compat.NewToken()
+		for _, ours := range values {
+			for _, theirs := range values {
+				l := compat.Lease{Key: key, Value: ours}
+				c.Do("SET", key, theirs)
+				_, err := compat.ReplaceListed(c, l, "next")
+				left := theirs
+				if ours == theirs {
+					left = "next"
+				}
+				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
+					t.Fatalf("ReplaceListed of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
+				}
+				c.Do("SET", key, theirs)
+				err = compat.ReleaseListed(c, l)
+				if ours == theirs {
+					left = ""
+				}
+				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
+					t.Fatalf("ReleaseListed of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
+				}
+			}
+		}
+		c.Do("DEL", key)
+	})
+}
+
+// TestListedKeys: names that mean something to SORT, or are as long as it reads.
+func TestListedKeys(t *testing.T) {
+	eachListing(t, func(t *testing.T, c redis.Conn) {
+		prefix := "setnxlock-test:" + compat.NewToken()
+		for _, suffix := range []string{"*", "a->b", "#", "{tag}", "a}b", " and spaces", "\r\n", "\x00", strings.Repeat("k", compat.MaxListedKey-len(prefix))} {
+			l := compat.Lease{Key: prefix + suffix, Value: "held"}
+			c.Do("SET", l.Key, "held")
+			if _, err := compat.ReplaceListed(c, l, "next"); err != nil {
+				t.Errorf("ReplaceListed of the key %.60q: %v", l.Key, err)
+			}
+			l.Value = "next"
+			if err := compat.ReleaseListed(c, l); err != nil {
+				t.Errorf("ReleaseListed of the key %.60q: %v", l.Key, err)
+			}
+			if n, _ := redis.Int(c.Do("EXISTS", l.Key)); n != 0 {
+				t.Errorf("the key %.60q is there still", l.Key)
+				c.Do("DEL", l.Key)
+			}
+		}
+	})
+}
+
+// TestListedInvalid: what can't be compared is not sent.
+func TestListedInvalid(t *testing.T) {
+	s := oldredis.Run(t, "2.0")
+	sent := s.Record()
+	for _, l := range []compat.Lease{{Key: "k"}, {Key: "k", Value: "k"}, {Key: strings.Repeat("k", compat.MaxListedKey+1), Value: "held"}} {
+		if err := compat.ReleaseListed(s.Dial(), l); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("ReleaseListed of %.10q, %q: %v", l.Key, l.Value, err)
+		}
+		if _, err := compat.ReplaceListed(s.Dial(), l, "next"); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("ReplaceListed of %.10q, %q: %v", l.Key, l.Value, err)
+		}
+	}
+	if _, err := compat.ReplaceListed(s.Dial(), compat.Lease{Key: "k", Value: "held"}, ""); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("ReplaceListed by nothing: %v", err)
+	}
+	if sent.String() != "" {
+		t.Errorf("sent:\n%s", sent)
+	}
+}
+
+// TestListedOverMaxmemory: the server refuses, the lock stays, and the connection
+// is as good as before.
+func TestListedOverMaxmemory(t *testing.T) {
+	for _, v := range oldredis.Versions()[1:] {
+		t.Run(v, func(t *testing.T) {
+			s := oldredis.Run(t, v)
+			c := s.Dial()
+			l := compat.Lease{Key: "k", Value: "held"}
+			c.Do("SET", "k", "held")
+			s.SetMaxMemoryReached(true)
+			var refused redis.Error
+			if err := compat.ReleaseListed(c, l); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+				t.Errorf("ReleaseListed when memory is full: %v", err)
+			}
+			if _, err := compat.ReplaceListed(c, l, "next"); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+				t.Errorf("ReplaceListed when memory is full: %v", err)
+			}
+			s.SetMaxMemoryReached(false)
+			c.Do("DISCARD") // 5.0 refuses that too
+			if got, err := redis.String(c.Do("GET", "k")); got != "held" {
+				t.Errorf("the key holds %q (%v) afterwards", got, err)
+			}
+			if err := compat.ReleaseListed(c, l); err != nil {
+				t.Errorf("ReleaseListed when there is memory again: %v", err)
+			}
+			if left := s.Snapshot().Entries(s); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestListedCheck: a server that does not run every command as it should is
+// refused, and nothing is left there.
+func TestListedCheck(t *testing.T) {
+	check := func(t *testing.T, v string, o oldredis.Options) error {
+		t.Helper()
+		s := oldredis.MustNew(v, o)
+		t.Cleanup(func() { s.Close() })
+		err := compat.CheckListed(s.Dial(), "scratch", "another lock")
+		if left := s.Snapshot().Entries(s); len(left) > 0 && len(o.Refuse) == 0 {
+			t.Errorf("left: %v", left)
+		}
+		return err
+	}
+	for _, v := range oldredis.Versions()[1:] {
+		if err := check(t, v, oldredis.Options{}); err != nil {
+			t.Errorf("CheckListed on %s: %v", v, err)
+		}
+	}
+	var unsafe *compat.UnsafeServerError
+	if err := check(t, "1.2", oldredis.Options{}); !errors.As(err, &unsafe) || !strings.Contains(unsafe.Why, "emptied list") || unsafe.Use != "another lock" {
+		t.Errorf("CheckListed on 1.2: %v", err)
+	}
+	for _, v := range []string{"2.0", "2.4", "2.6", "7.0"} {
+		for _, name := range []string{"MULTI", "RPUSH", "SORT", "LREM", "RENAMENX", "RPOPLPUSH", "RENAME", "MSETNX", "DEL", "EXEC"} {
+			if err := check(t, v, oldredis.Options{Refuse: []string{name}}); !errors.Is(err, compat.ErrUnsafeServer) {
+				t.Errorf("CheckListed on %s without %s: %v", v, name, err)
+			}
+		}
+	}
+	s := oldredis.Run(t, "2.0")
+	s.SetMaxMemoryReached(true)
+	if err := compat.CheckListed(s.Dial(), "scratch", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("CheckListed when memory is full: %v: it may be safe later", err)
+	}
+}

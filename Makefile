@@ -8,7 +8,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop fuzz bench mixing lint install
+.PHONY: demo test race interop fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -18,6 +18,7 @@ demo:
 test:
 	$(GO) vet ./...
 	$(GO) test ./...
+	cd bench && $(GO) vet ./... && $(GO) test ./...
 	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
@@ -37,8 +38,12 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzStamp -fuzztime $(FUZZTIME) ./compat/dialect
 	$(GO) test -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME) ./compat
 
-## bench: what a lock costs, as a ratio to two PINGs on the same connection
+## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; about six minutes a server
 bench:
+	cd bench && $(GO) run . $(BENCHFLAGS)
+
+## gobench: Go's own benchmarks: what an acquisition and a release cost on the embedded servers, with what is allocated, and in PINGs
+gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 ## mixing: docs/mixing.md anew, every pair computed: minutes; the tests compute a part of it
@@ -50,6 +55,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	cd bench && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 
 ## install: the command, into GOBIN
 install:

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/compat/workload"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// ttl is every lock's, ours and theirs: long enough that none runs out here.
+const ttl = 30 * time.Second
+
+// locker is a subject that is a Locker of ours.
+func locker(name, address string, a compat.Algorithm, o compat.Options) workload.Subject {
+	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
+		pool := workload.Pool(m, address)
+		c := workload.Locks(compat.New(pool, a, o), pool, ttl)
+		c.Close = pool.Close
+		return c, nil
+	}}
+}
+
+// renewing is one whose locks are renewed: every third of their ttl.
+func renewing(name, address string, a compat.Algorithm, ttl time.Duration) workload.Subject {
+	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
+		pool := workload.Pool(m, address)
+		var renewals atomic.Int64
+		c := workload.Locks(compat.New(pool, a, compat.Options{Renew: true, Observer: compat.ObserverFunc(func(e compat.Event) {
+			if e.Kind == compat.EventExtended {
+				renewals.Add(1)
+			}
+		})}), pool, ttl)
+		c.Renewals, c.Close = renewals.Load, pool.Close
+		return c, nil
+	}}
+}
+
+// cancellable is s where every lock is waited for under a context that can be cancelled, as
+// that of a request can.
+func cancellable(s workload.Subject) workload.Subject {
+	open := s.Open
+	return workload.Subject{Name: s.Name + ", cancellable", Open: func(m *workload.Meter) (*workload.Client, error) {
+		c, err := open(m)
+		if err != nil {
+			return nil, err
+		}
+		lock := c.Lock
+		c.Lock = func(ctx context.Context, key string) (workload.Held, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return lock(ctx, key)
+		}
+		return c, nil
+	}}
+}
+
+// An entry is a lock of ours as it is on one server.
+type entry struct {
+	name string
+	compat.Algorithm
+	watches bool // so that a kept connection saves it a round trip
+}
+
+// entries are our locks. Those that a server can't have are told with its reason.
+func entries(s *server) []entry {
+	tx := txlock.Options{Millis: s.atLeast(2, 6, 0)}
+	return []entry{
+		{"getset:classic", getsetlock.Classic{}, false},
+		{"getset:guarded", getsetlock.Guarded{}, true},
+		{"tx:classic", txlock.Classic{Options: tx}, true},
+		{"tx:guarded", txlock.Guarded{Options: tx}, true},
+		{"tx:renamed", txlock.Renamed{Options: tx}, true},
+		{"set:watch", setlock.Watched{}, true},
+		{"set:script", setlock.Script{}, false},
+		{"set:lua", setlock.Lua{}, false},
+	}
+}
+
+// kept is what a lock is called that keeps its connection.
+const kept = ", kept"
+
+// single are all of ours, without and, where there is one to keep, with a kept
+// connection for each held lock.
+func single(s *server) []workload.Subject {
+	var list []workload.Subject
+	for _, e := range entries(s) {
+		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
+		if e.watches {
+			list = append(list, locker(e.name+kept, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
+		}
+	}
+	return list
+}
+
+// What our waiting is made of.
+const (
+	handSignal = "ours: hand-over, signal"
+	handPoll   = "ours: hand-over"
+	soloSignal = "ours: signal"
+	soloPoll   = "ours: neither"
+)
+
+// waiting are the ways in which a Locker waits, with the best lock of the server.
+func waiting(s *server) []workload.Subject {
+	return []workload.Subject{
+		locker(handSignal, s.Address, s.best, compat.Options{Signal: true, MaxPinned: 4096}),
+		locker(handPoll, s.Address, s.best, compat.Options{MaxPinned: 4096}),
+		locker(soloSignal, s.Address, s.best, compat.Options{Signal: true, MaxHandOvers: -1, MaxPinned: 4096}),
+		locker(soloPoll, s.Address, s.best, compat.Options{MaxHandOvers: -1, MaxPinned: 4096}),
+	}
+}

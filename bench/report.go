@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/workload"
+)
+
+// A Report is all that was measured, as docs/performance/results.json has it.
+type Report struct {
+	Made     time.Time         `json:"made"`
+	Took     float64           `json:"took_seconds"`
+	Quick    bool              `json:"quick,omitempty"` // too short to say anything: only that it works
+	Commit   string            `json:"commit,omitempty"`
+	Command  string            `json:"command"`
+	Machine  Machine           `json:"machine"`
+	Versions map[string]string `json:"versions"` // of the libraries, by module
+	Servers  []*Measured       `json:"servers"`
+}
+
+// A Machine is what it was measured on.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	OS     string `json:"os"`
+	Kernel string `json:"kernel,omitempty"`
+	Go     string `json:"go"`
+}
+
+// Measured is what was measured on one server. A part that is nil was not.
+type Measured struct {
+	Version string `json:"version"`
+	Best    string `json:"best"` // what auto chooses there, and what waits in the contended parts
+
+	Latency    []workload.Result    `json:"latency,omitempty"`
+	Throughput []workload.Result    `json:"throughput,omitempty"`
+	OneKey     []Contest            `json:"one_key,omitempty"`
+	Sweep      []Contest            `json:"sweep,omitempty"`
+	Waiter     []workload.Result    `json:"waiter,omitempty"`
+	Held       []workload.Footprint `json:"held,omitempty"`
+	Allocs     []Allocs             `json:"allocs,omitempty"`
+}
+
+// A Contest is many goroutines at one key.
+type Contest struct {
+	Processes  int               `json:"processes"`
+	Goroutines int               `json:"goroutines"` // in each
+	Results    []workload.Result `json:"results"`
+}
+
+// Allocs is what an acquisition and its release allocate.
+type Allocs struct {
+	Name   string  `json:"name"`
+	Err    string  `json:"error,omitempty"`
+	Allocs float64 `json:"allocs"`
+	Bytes  float64 `json:"bytes"`
+}
+
+// newReport is one with everything but the measurements.
+func newReport(quick bool, command string) *Report {
+	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Quick: quick, Command: command, Commit: commit(), Versions: map[string]string{}}
+	r.Machine = Machine{CPU: cpu(), Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: kernel(), Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			switch d.Path {
+			case "github.com/gomodule/redigo", "github.com/bsm/redislock", "github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock":
+				r.Versions[d.Path] = d.Version
+			}
+		}
+	}
+	return r
+}
+
+func cpu() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if name, value, ok := strings.Cut(in.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func kernel() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// commit is the one that is checked out; with a + if there is more to it.
+func commit() string {
+	id, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", "*.go").Output()
+	if err == nil && len(changed) > 0 {
+		return strings.TrimSpace(string(id)) + "+"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// server is the place for what is measured on s.
+func (r *Report) server(s *server) *Measured {
+	for _, m := range r.Servers {
+		if m.Version == s.Version {
+			return m
+		}
+	}
+	m := &Measured{Version: s.Version, Best: s.name}
+	r.Servers = append(r.Servers, m)
+	return m
+}
+
+// load reads a report; nil if there is none.
+func load(path string) (*Report, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// save writes it whole or not at all: a run that is interrupted goes on from there.
+func (r *Report) save(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

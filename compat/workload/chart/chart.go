@@ -1,0 +1,292 @@
+// Package chart draws what package workload has measured, as SVG that can stand
+// in a page, or be one: light or dark as its reader has it, with text that can be selected.
+// gonum/plot does the drawing.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Lines are values over a range, a line for each of several things.
+type Lines struct {
+	Title  string
+	X, Y   string // what the axes are
+	LogX   bool   // each X has its own mark; 0 and below can't be shown
+	LogY   bool
+	FromY0 bool // the Y axis begins at 0; not with LogY
+	Series []Series
+}
+
+// A Series is one line.
+type Series struct {
+	Name string
+	X, Y []float64
+	Main bool // drawn thicker, without gaps
+}
+
+// Bars are one value for each of several things, from above to below.
+type Bars struct {
+	Title string
+	X     string  // what the values are
+	Mark  float64 // a line to compare with; 0: none
+	Bars  []Bar
+}
+
+// A Bar is one value.
+type Bar struct {
+	Name  string
+	Value float64
+	Main  bool // drawn stronger
+}
+
+// Sizes, in points.
+const (
+	width     = 620
+	height    = 330
+	legend    = 165
+	barHeight = 19
+)
+
+// The colours can be told apart by those who don't see red or green (Okabe and Ito),
+// and stand out from white and from black.
+var colours = []color.RGBA{
+	{0x00, 0x72, 0xb2, 255}, {0xd5, 0x5e, 0x00, 255}, {0x00, 0x9e, 0x73, 255}, {0xcc, 0x79, 0xa7, 255},
+	{0x56, 0xb4, 0xe9, 255}, {0xe6, 0x9f, 0x00, 255}, {0x8a, 0x8a, 0x8a, 255}, {0xb0, 0x60, 0x30, 255},
+	{0x7a, 0x5c, 0xc8, 255}, {0x4a, 0x90, 0x60, 255}, {0xa0, 0x50, 0x70, 255},
+}
+
+// The two that follow the reader's theme: they stand for "text" and "rule" in what
+// gonum draws, and are replaced in the SVG.
+var (
+	ink  = color.RGBA{1, 2, 3, 255}
+	rule = color.RGBA{4, 5, 6, 255}
+)
+
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+
+// SVG draws the lines, with a legend beside them.
+func (l Lines) SVG() ([]byte, error) {
+	p := blank(l.Title)
+	p.X.Label.Text, p.Y.Label.Text = l.X, l.Y
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = rule, nil
+	p.Add(grid)
+	side := plot.NewLegend()
+	side.Top, side.Left = true, true
+	side.TextStyle = text(8.5)
+	side.ThumbnailWidth = vg.Points(24)
+	side.Padding = vg.Points(2)
+	side.YOffs = vg.Points(-20)
+	for i, s := range l.Series {
+		points := make(plotter.XYs, 0, len(s.X))
+		for n := range s.X {
+			if l.LogX && s.X[n] <= 0 || l.LogY && s.Y[n] <= 0 || math.IsNaN(s.Y[n]) {
+				continue
+			}
+			points = append(points, plotter.XY{X: scaled(l.LogX, s.X[n]), Y: scaled(l.LogY, s.Y[n])})
+		}
+		if len(points) == 0 {
+			continue
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		line.Color, dots.Color = colours[i%len(colours)], colours[i%len(colours)]
+		dots.Shape, dots.Radius = shapes[i%len(shapes)], vg.Points(2.6)
+		line.Width = vg.Points(2)
+		if !s.Main {
+			line.Width = vg.Points(1.1)
+			line.Dashes = []vg.Length{vg.Points(5), vg.Points(2)}
+		}
+		p.Add(line, dots)
+		side.Add(s.Name, line, dots)
+	}
+	if l.LogX {
+		p.X.Tick.Marker = l.marks()
+	}
+	switch {
+	case l.LogY:
+		p.Y.Tick.Marker = decades{}
+		p.Y.Min, p.Y.Max = math.Floor(p.Y.Min), math.Ceil(p.Y.Max)
+	case l.FromY0:
+		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
+		p.Y.Tick.Marker = plain{}
+	}
+	return render(width, height, l.Title, func(c draw.Canvas) {
+		p.Draw(draw.Crop(c, 0, -vg.Points(legend), 0, 0))
+		side.Draw(draw.Crop(c, vg.Points(width-legend+4), 0, 0, 0))
+	})
+}
+
+// scaled is x on its axis. (plot.LogScale puts the axis's label, and so the margin,
+// where a linear one would.)
+func scaled(log bool, x float64) float64 {
+	if log {
+		return math.Log10(x)
+	}
+	return x
+}
+
+// marks are the values of X that there are.
+func (l Lines) marks() plot.ConstantTicks {
+	var ticks plot.ConstantTicks
+	for _, s := range l.Series {
+		for _, x := range s.X {
+			if x > 0 && !slices.ContainsFunc(ticks, func(t plot.Tick) bool { return t.Label == short(x) }) {
+				ticks = append(ticks, plot.Tick{Value: math.Log10(x), Label: short(x)})
+			}
+		}
+	}
+	return ticks
+}
+
+// short is a number that fits under a mark.
+func short(x float64) string {
+	switch {
+	case x >= 1e6:
+		return strconv.FormatFloat(x/1e6, 'g', 3, 64) + " M"
+	case x >= 1e4:
+		return strconv.FormatFloat(x/1e3, 'g', 3, 64) + " k"
+	}
+	return strconv.FormatFloat(x, 'g', 4, 64)
+}
+
+// decades are the marks 0.1, 1, 10, ... of their logarithms.
+type decades struct{}
+
+func (decades) Ticks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for n := math.Floor(low); n <= math.Ceil(high); n++ {
+		ticks = append(ticks, plot.Tick{Value: n, Label: short(math.Pow(10, n))})
+		for k := 2.0; k < 10; k++ {
+			ticks = append(ticks, plot.Tick{Value: n + math.Log10(k)})
+		}
+	}
+	return ticks
+}
+
+// plain are the usual marks, with short numbers.
+type plain struct{}
+
+func (plain) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = short(ticks[i].Value)
+		}
+	}
+	return ticks
+}
+
+// SVG draws the bars, each with its name and its value.
+func (b Bars) SVG() ([]byte, error) {
+	p := blank(b.Title)
+	p.X.Label.Text = b.X
+	p.X.Tick.Marker = plain{}
+	n := len(b.Bars)
+	names := make([]string, n)
+	most := b.Mark
+	for i, bar := range b.Bars {
+		at := n - 1 - i               // they are drawn from below
+		names[at] = bar.Name + "    " // a font that is wider than the one we measure needs room
+		most = max(most, bar.Value)
+		drawn, err := plotter.NewBarChart(plotter.Values{bar.Value}, vg.Points(12))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", bar.Name, err)
+		}
+		drawn.Horizontal, drawn.XMin, drawn.LineStyle.Width = true, float64(at), 0
+		drawn.Color = colours[6]
+		if bar.Main {
+			drawn.Color = colours[0]
+		}
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: bar.Value, Y: float64(at)}}, Labels: []string{" " + strconv.FormatFloat(bar.Value, 'f', 2, 64)}})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", bar.Name, err)
+		}
+		label.TextStyle[0] = text(8.5)
+		label.TextStyle[0].YAlign = draw.YCenter
+		p.Add(drawn, label)
+	}
+	if b.Mark > 0 {
+		line, err := plotter.NewLine(plotter.XYs{{X: b.Mark, Y: -0.6}, {X: b.Mark, Y: float64(n) - 0.4}})
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width, line.Dashes = ink, vg.Points(0.8), []vg.Length{vg.Points(3), vg.Points(2)}
+		p.Add(line)
+	}
+	p.NominalY(names...)
+	p.Y.Tick.Label.XAlign = draw.XRight
+	p.Y.Min, p.Y.Max = -0.6, float64(n)-0.4
+	p.X.Min, p.X.Max = 0, most*1.1
+	return render(width, 70+float64(n)*barHeight, b.Title, p.Draw)
+}
+
+func text(size float64) draw.TextStyle {
+	return draw.TextStyle{Color: ink, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(size)), Handler: plot.DefaultTextHandler}
+}
+
+// blank is a plot with nothing in it, in our manner.
+func blank(title string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	p.Title.Text = title
+	p.Title.TextStyle = text(12)
+	p.Title.TextStyle.XAlign = draw.XCenter
+	p.Title.TextStyle.YAlign = draw.YTop
+	p.Title.Padding = vg.Points(8)
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		align := a.Label.TextStyle
+		a.Label.TextStyle = text(9.5)
+		a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign, a.Label.TextStyle.Rotation = align.XAlign, align.YAlign, align.Rotation
+		align = a.Tick.Label
+		a.Tick.Label = text(8.5)
+		a.Tick.Label.XAlign, a.Tick.Label.YAlign, a.Tick.Label.Rotation = align.XAlign, align.YAlign, align.Rotation
+		a.Color, a.Tick.Color = ink, ink
+	}
+	return p
+}
+
+var (
+	opening = regexp.MustCompile(`(?s)^.*?<svg[^>]*>`)
+	inkAs   = regexp.MustCompile(`#010203`)
+	ruleAs  = regexp.MustCompile(`#040506`)
+	family  = regexp.MustCompile(`font-family:[^;"]*;font-variant:normal;font-weight:normal;font-style:normal`)
+)
+
+// render draws onto a canvas and makes the SVG one that follows the theme, scales to
+// the width there is, and says what it is.
+func render(w, h float64, title string, paint func(draw.Canvas)) ([]byte, error) {
+	canvas := vgsvg.New(vg.Points(w), vg.Points(h))
+	paint(draw.Crop(draw.New(canvas), vg.Points(6), -vg.Points(8), vg.Points(4), -vg.Points(6)))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	svg := opening.ReplaceAllLiteralString(b.String(), fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" aria-label=%q style="max-width:100%%;height:auto">
+<style>:root{--ink:#222;--rule:#ddd}@media(prefers-color-scheme:dark){:root{--ink:#ddd;--rule:#444}}</style>`, w, h, w, h, escape(title)))
+	svg = inkAs.ReplaceAllLiteralString(svg, "var(--ink)")
+	svg = ruleAs.ReplaceAllLiteralString(svg, "var(--rule)")
+	svg = family.ReplaceAllLiteralString(svg, "font-family:'Liberation Sans',Arial,sans-serif")
+	return []byte(svg), nil
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;").Replace(s)
+}

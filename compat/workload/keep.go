@@ -1,0 +1,196 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Keep measures what it takes to hold many locks at once that are renewed.
+type Keep struct {
+	// Locks is how many are held. Default: 1.
+	Locks int
+
+	// Takers is how many goroutines take them and give them back. Default: 16.
+	Takers int
+
+	// Watch is how long they are held and looked at. Default: 1 s. It should be as
+	// long as a lock's renewals are apart, or a multiple.
+	Watch time.Duration
+
+	// Prefix is as in Workload.
+	Prefix string
+}
+
+// A Footprint is what held locks take.
+type Footprint struct {
+	Name string `json:"name"`
+	Err  string `json:"error,omitempty"`
+
+	Locks       int           `json:"locks"`
+	Heap        int64         `json:"heap_bytes"`  // in use, after a collection; more than before the first lock
+	Stack       int64         `json:"stack_bytes"` // of goroutines, more than before
+	Goroutines  int           `json:"goroutines"`  // more than before
+	Connections int64         `json:"connections"` // at the end of the watch
+	Taking      time.Duration `json:"taking_ns"`   // all of them
+	Giving      time.Duration `json:"giving_ns"`   // all of them back
+
+	Watched  time.Duration `json:"watched_ns"`
+	Renewals int64         `json:"renewals"` // while watched
+	Commands float64       `json:"commands"` // for each renewal
+	Writes   float64       `json:"writes"`   // system calls for each renewal
+	Trips    float64       `json:"trips"`    // round trips for each renewal
+	CPU      time.Duration `json:"cpu_ns"`   // of this process while watched, for each renewal
+	Lost     int64         `json:"lost"`     // locks that were not ours any more in the end
+}
+
+// PerLock is the memory that one lock takes, heap and stacks.
+func (f Footprint) PerLock() float64 { return ratio(float64(f.Heap+f.Stack), float64(f.Locks)) }
+
+// Rate is how many renewals there were in a second.
+func (f Footprint) Rate() float64 { return ratio(float64(f.Renewals), f.Watched.Seconds()) }
+
+// Run takes the locks, watches them, and gives them back. An error of s is in
+// the Footprint; Run's own is ctx's.
+func (k Keep) Run(ctx context.Context, s Subject, progress func(share float64, name string)) (Footprint, error) {
+	k.Locks = max(k.Locks, 1)
+	if k.Takers <= 0 {
+		k.Takers = 16
+	}
+	if k.Watch <= 0 {
+		k.Watch = time.Second
+	}
+	k.Prefix = scratch(k.Prefix)
+	if progress == nil {
+		progress = func(float64, string) {}
+	}
+	f := Footprint{Name: s.Name, Locks: k.Locks}
+	meter := NewMeter(nil)
+	client, err := s.Open(meter)
+	if err == nil {
+		err = tryOut(ctx, client, k.Prefix+"try")
+	}
+	if err != nil {
+		f.Err = words(err)
+		return f, ctx.Err()
+	}
+	if client.Close != nil {
+		defer client.Close() //nolint:errcheck
+	}
+
+	if client.Remove != nil { // deferred, so before the client is closed
+		defer k.remove(client)
+	}
+	held := make([]Held, k.Locks)
+	before := footing()
+	progress(0, s.Name)
+	began := time.Now()
+	err = k.each(func(i int) (err error) {
+		held[i], err = client.Lock(ctx, fmt.Sprintf("%s%d", k.Prefix, i))
+		return err
+	})
+	f.Taking = time.Since(began)
+	if err != nil {
+		f.Err = words(err)
+	} else {
+		after := footing()
+		f.Heap, f.Stack = after.heap-before.heap, after.stack-before.stack
+		progress(0.3, s.Name)
+		k.watch(ctx, client, meter, &f)
+		f.Goroutines = runtime.NumGoroutine() - before.goroutines
+		f.Connections = meter.Open()
+	}
+
+	progress(0.8, s.Name)
+	began = time.Now()
+	var mu sync.Mutex
+	k.each(func(i int) error { //nolint:errcheck // they are counted
+		if held[i] == nil {
+			return nil
+		}
+		if err := held[i].Release(context.WithoutCancel(ctx)); err != nil {
+			mu.Lock()
+			f.Lost++
+			mu.Unlock()
+		}
+		return nil
+	})
+	f.Giving = time.Since(began)
+	return f, context.Cause(ctx)
+}
+
+// remove deletes what is left, a thousand at a time.
+func (k Keep) remove(c *Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+	defer cancel()
+	for i := 0; i < k.Locks; i += 1000 {
+		keys := []string{k.Prefix + "try"}
+		for n := i; n < min(i+1000, k.Locks); n++ {
+			keys = append(keys, fmt.Sprintf("%s%d", k.Prefix, n))
+		}
+		if c.Remove(ctx, keys...) != nil {
+			return
+		}
+	}
+}
+
+// watch looks at the locks for a while.
+func (k Keep) watch(ctx context.Context, c *Client, m *Meter, f *Footprint) {
+	renewals := func() int64 { return 0 }
+	if c.Renewals != nil {
+		renewals = c.Renewals
+	}
+	sent, was, cpu, began := m.Count(), renewals(), cpuTime(), time.Now()
+	timer := time.NewTimer(k.Watch)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	f.Watched, f.Renewals = time.Since(began), renewals()-was
+	used, d, n := cpuTime()-cpu, m.Count().sub(sent), float64(f.Renewals)
+	f.Commands, f.Writes, f.Trips = ratio(float64(d.Commands), n), ratio(float64(d.Writes), n), ratio(float64(d.Trips), n)
+	f.CPU = time.Duration(ratio(float64(used), n))
+}
+
+// each does f for every lock, Takers at a time.
+func (k Keep) each(f func(i int) error) error {
+	errs := make([]error, k.Takers)
+	var group sync.WaitGroup
+	for n := range k.Takers {
+		group.Go(func() {
+			for i := n; i < k.Locks && errs[n] == nil; i += k.Takers {
+				errs[n] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+type ground struct {
+	heap, stack int64
+	goroutines  int
+}
+
+// footing is what is in use now.
+func footing() ground {
+	runtime.GC()
+	runtime.GC() // what a finalizer or a sync.Pool kept is gone after the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return ground{int64(m.HeapAlloc), int64(m.StackInuse), runtime.NumGoroutine()}
+}
+
+// cpuTime is what this process has used of the processor.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

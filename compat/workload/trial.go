@@ -1,0 +1,391 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// A trial is one subject under one workload.
+type trial struct {
+	Workload
+	name    string
+	number  int // among the subjects: each has keys of its own
+	turns   int // begun
+	meter   *Meter
+	clients []*Client
+	spots   []spot
+	err     error
+
+	sections, failed, overlaps atomic.Int64
+	measured                   time.Duration
+	pingTime                   time.Duration
+	sent                       Count
+
+	mu         sync.Mutex // for all below
+	failure    error
+	served     []int64 // by each goroutine
+	self, kept int64   // sections that stayed with a goroutine, a process
+	hist       [kinds]*hdrhistogram.Histogram
+}
+
+// What is measured.
+const (
+	acquire = iota
+	release
+	pair
+	section
+	handOff
+	other
+	pings
+	kinds
+)
+
+// A spot is what is known of a key. Its neighbours are another goroutine's: the
+// padding keeps them from waiting for each other's cache lines.
+type spot struct {
+	inside atomic.Int32
+	mu     sync.Mutex
+	left   time.Time // when the last holder began to release
+	last   int       // who that was; -1: nobody yet
+	_      [64]byte
+}
+
+// patience is how long the first lock may take: what does not work on this
+// server must not wait for ever.
+const patience = 10 * time.Second
+
+// open makes the clients and tries each of them once.
+func (w Workload) open(ctx context.Context, s Subject, number int) *trial {
+	t := &trial{Workload: w, name: s.Name, number: number, meter: NewMeter(nil), spots: make([]spot, w.Keys), served: make([]int64, w.all())}
+	for i := range t.hist {
+		t.hist[i] = newHistogram()
+	}
+	for range w.Processes {
+		c, err := s.Open(t.meter)
+		if err != nil {
+			t.err = err
+			return t
+		}
+		t.clients = append(t.clients, c)
+		if t.err = tryOut(ctx, c, fmt.Sprintf("%s%d:try", w.Prefix, number)); t.err != nil {
+			return t
+		}
+	}
+	return t
+}
+
+func tryOut(ctx context.Context, c *Client, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	held, err := c.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	return held.Release(ctx)
+}
+
+// key is the nth of a turn. Where waits are cut short each turn has its own: a
+// lock that a library has forgotten must not hold the next turn up.
+func (t *trial) key(turn, n int) string {
+	if !t.contended() {
+		turn = 1
+	}
+	return fmt.Sprintf("%s%d:%d:%d", t.Prefix, t.number, turn, n)
+}
+
+// cleaning is how long the deletion of the keys may take.
+const cleaning = 5 * time.Second
+
+// close removes what is left, and gives the clients up.
+func (t *trial) close() {
+	if len(t.clients) > 0 && t.clients[0].Remove != nil {
+		keys := []string{fmt.Sprintf("%s%d:try", t.Prefix, t.number)}
+		for turn := range t.turns {
+			for n := range t.Keys {
+				keys = append(keys, t.key(turn+1, n))
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+		defer cancel()
+		t.clients[0].Remove(ctx, keys...) //nolint:errcheck // then they have their TTL
+	}
+	for _, c := range t.clients {
+		if c.Close != nil {
+			c.Close() //nolint:errcheck // nothing is asked of it any more
+		}
+	}
+}
+
+// The phases of a turn.
+const (
+	warming = iota
+	counting
+	over
+)
+
+// A turn is one span of time in which a lock has the server.
+type turn struct {
+	*trial
+	phase atomic.Int32
+	ended chan struct{} // closed when Count is reached
+	once  sync.Once
+}
+
+// grace is how long a goroutine that does not wait needs to get out.
+const grace = 50 * time.Millisecond
+
+// turn lets all goroutines work for one turn.
+func (t *trial) turn(ctx context.Context) {
+	t.turns++
+	for i := range t.spots {
+		t.spots[i].last = -1
+	}
+	u := &turn{trial: t, ended: make(chan struct{})}
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !t.contended() {
+		work = context.WithoutCancel(ctx)
+	}
+	var group sync.WaitGroup
+	for i := range t.all() {
+		group.Go(func() { u.worker(work, i) })
+	}
+	u.rest(ctx, t.WarmUp)
+	before, began := t.meter.Count(), time.Now()
+	u.phase.CompareAndSwap(warming, counting)
+	u.rest(ctx, t.Duration/time.Duration(t.Turns))
+	u.phase.Store(over)
+	t.measured += time.Since(began)
+	t.sent = t.sent.add(t.meter.Count().sub(before))
+
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		cancel()
+		<-done
+	}
+}
+
+// rest waits for d, unless the turn ends before.
+func (u *turn) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-u.ended:
+	case <-ctx.Done():
+	}
+}
+
+func (u *turn) end() { u.once.Do(func() { u.phase.Store(over); close(u.ended) }) }
+
+// A sample is one lock, from asking for it to having given it back.
+type sample struct {
+	acquire, section, release time.Duration
+	handOff                   time.Duration // 0: nobody had the key before
+	other                     bool          // who was another goroutine
+}
+
+// chunk is how many samples a goroutine keeps before it adds them to all.
+const chunk = 64
+
+// worker is one goroutine.
+func (u *turn) worker(ctx context.Context, who int) {
+	client, at := u.clients[who/u.Goroutines], &u.spots[who%u.Keys]
+	key := u.key(u.turns, who%u.Keys)
+	samples := make([]sample, 0, chunk)
+	var served, self, kept int64
+	flush := func() { u.add(samples, who, served, self, kept); samples, served, self, kept = samples[:0], 0, 0, 0 }
+	defer flush()
+
+	for u.phase.Load() != over {
+		asked := time.Now()
+		held, err := client.Lock(ctx, key)
+		if err != nil {
+			u.fail(ctx, err)
+			continue
+		}
+		got := time.Now()
+		counted := u.phase.Load() == counting
+		if at.inside.Add(1) != 1 {
+			u.overlaps.Add(1)
+		}
+		s := sample{acquire: got.Sub(asked)}
+		at.mu.Lock()
+		last := at.last
+		if last >= 0 {
+			s.handOff, s.other = got.Sub(at.left), last != who
+		}
+		at.mu.Unlock()
+		if u.Section > 0 {
+			time.Sleep(u.Section)
+		}
+		at.inside.Add(-1)
+		leaving := time.Now()
+		at.mu.Lock()
+		at.left, at.last = leaving, who
+		at.mu.Unlock()
+		err = held.Release(ctx)
+		if err != nil {
+			u.fail(ctx, err)
+		}
+		s.section, s.release = leaving.Sub(got), time.Since(leaving)
+		if !counted || err != nil {
+			continue
+		}
+		served++
+		if last == who {
+			self++
+		}
+		if last >= 0 && last/u.Goroutines == who/u.Goroutines {
+			kept++
+		}
+		if n := u.sections.Add(1); u.Count > 0 && n >= int64(u.Count) {
+			u.end()
+		}
+		if samples = append(samples, s); len(samples) == chunk {
+			flush()
+		}
+	}
+}
+
+// add adds a goroutine's samples to those of all.
+func (t *trial) add(samples []sample, who int, served, self, kept int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.served[who] += served
+	t.self += self
+	t.kept += kept
+	for _, s := range samples {
+		record(t.hist[acquire], s.acquire)
+		record(t.hist[release], s.release)
+		record(t.hist[pair], s.acquire+s.release)
+		record(t.hist[section], s.section)
+		if s.handOff > 0 {
+			record(t.hist[handOff], s.handOff)
+			if s.other {
+				record(t.hist[other], s.handOff)
+			}
+		}
+	}
+}
+
+// hopeless is how many failures with nothing else between them end a trial.
+const hopeless = 100
+
+// fail notes an error, unless it only says that the turn is over.
+func (u *turn) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil || u.phase.Load() == over {
+		return
+	}
+	n := u.failed.Add(1)
+	u.mu.Lock()
+	if u.failure == nil {
+		u.failure = err
+	}
+	if n >= hopeless && u.sections.Load() == 0 && u.err == nil {
+		u.err = fmt.Errorf("%d failures and not one lock: %w", n, u.failure)
+		u.end()
+	}
+	u.mu.Unlock()
+	time.Sleep(time.Millisecond) // what is refused at once would be asked for again at once
+}
+
+// pingTurn measures two PINGs, as often as goes in a quarter of a turn.
+func (t *trial) pingTurn(ctx context.Context) {
+	if t.clients[0].Ping == nil {
+		return
+	}
+	d := t.Duration / time.Duration(4*t.Turns)
+	began := time.Now()
+	end := began.Add(d)
+	n := t.all()
+	if t.contended() {
+		n = 1
+	}
+	times := t.Count / n // of each goroutine
+	if t.Count == 0 {
+		times = math.MaxInt
+	}
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { t.ping(ctx, t.clients[i/t.Goroutines], end, times) })
+	}
+	group.Wait()
+	t.pingTime += time.Since(began)
+}
+
+func (t *trial) ping(ctx context.Context, c *Client, end time.Time, times int) {
+	took := make([]time.Duration, 0, chunk)
+	for began := time.Now(); began.Before(end) && times > 0 && ctx.Err() == nil; began = time.Now() {
+		if errors.Join(c.Ping(context.Background()), c.Ping(context.Background())) == nil {
+			took = append(took, time.Since(began))
+		}
+		if times--; len(took) == chunk {
+			t.addPings(took)
+			took = took[:0]
+		}
+	}
+	t.addPings(took)
+}
+
+func (t *trial) addPings(took []time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range took {
+		record(t.hist[pings], d)
+	}
+}
+
+// result sums a trial up.
+func (t *trial) result() Result {
+	r := Result{Name: t.name, Sections: t.sections.Load(), Measured: t.measured, Failed: t.failed.Load(), Overlaps: t.overlaps.Load(), Connections: t.meter.Most()}
+	if t.err != nil {
+		r.Err = words(t.err)
+	}
+	if t.failure != nil {
+		r.Failure = words(t.failure)
+	}
+	for i, s := range []*Spread{&r.Acquire, &r.Release, &r.Pair, &r.Section, &r.HandOff, &r.Other, &r.Pings} {
+		*s = spread(t.hist[i])
+	}
+	n := float64(r.Sections)
+	r.Rate = ratio(n, t.measured.Seconds())
+	r.PingRate = ratio(float64(r.Pings.N), t.pingTime.Seconds())
+	if t.Workload.Section > 0 {
+		r.Ideal = r.Rate * r.Section.Mean.Seconds() / float64(min(t.Keys, t.all()))
+	}
+	r.Commands, r.Trips, r.Writes = ratio(float64(t.sent.Commands), n), ratio(float64(t.sent.Trips), n), ratio(float64(t.sent.Writes), n)
+	r.Bytes = ratio(float64(t.sent.In+t.sent.Out), n)
+	r.Self, r.SelfProc = ratio(float64(t.self), n), ratio(float64(t.kept), n)
+	r.Least, r.Most = extremes(t.served)
+	procs := make([]int64, t.Processes)
+	for i, n := range t.served {
+		procs[i/t.Goroutines] += n
+	}
+	r.LeastProc, r.MostProc = extremes(procs)
+	return r
+}
+
+func extremes(list []int64) (least, most int64) {
+	least, most = list[0], list[0]
+	for _, n := range list {
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// words is an error on one line.
+func words(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

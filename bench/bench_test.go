@@ -40,7 +40,7 @@ func TestQuick(t *testing.T) {
 				}
 			}
 		}
-		if ran < 3 {
+		if ran < 2 {
 			t.Errorf("%s: only %d locks ran", m.Version, ran)
 		}
 		for _, x := range m.Throughput {

@@ -57,6 +57,12 @@ func (s Sight) Holds(value string) bool {
 	return false
 }
 
+// Denies reports whether the key was seen, and did not hold value.
+func (s Sight) Denies(value string) bool {
+	_, refused := s.get.(redis.Error)
+	return !refused && !s.Holds(value)
+}
+
 // Value is what the key held; exists is false if there was no such key.
 // The error is ErrForeign if it is no string, or the server's refusal.
 func (s Sight) Value(key string) (value string, exists bool, err error) {
@@ -125,6 +131,8 @@ func IfKept(c redis.Conn, l, next Lease, cmds ...Cmd) (replies []any, kept bool,
 		switch {
 		case err != nil:
 			return nil, false, err
+		case replies != nil && s.Denies(next.Value):
+			return nil, false, ErrLost // to somebody who came between EXEC and WATCH
 		case replies != nil:
 			return replies, s.Keeps(next), nil
 		case s.Keeps(l):

@@ -98,7 +98,10 @@ func (p *pin) take(l Lease) bool {
 		return false
 	}
 	if p.s.era() != p.era {
-		p.leave()
+		p.left = true
+		p.s.free.Add(1)
+		kill(p.Conn) // nobody has a use for it
+		p.s.giveBack(&p.guard)
 		return false
 	}
 	p.busy = true

@@ -79,14 +79,11 @@ func (k Classic) acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 		return l, s, err // ours, without a TTL: the Locker extends it or gives it back
 	}
 	s = compat.Seen(replies)
-	if _, refused := replies[len(replies)-1].(redis.Error); refused {
-		_, _, err := s.Value(key)
-		return l, s, err // ours for all we know: a cluster can refuse the GET alone
-	}
-	if !set || !s.Holds(l.Value) {
+	if !set || s.Denies(l.Value) {
 		return l, s, compat.ErrLost
 	}
-	return l, s, nil
+	_, _, err = s.Value(key)
+	return l, s, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
 }
 
 // ExtendAll extends many leases in two round trips.

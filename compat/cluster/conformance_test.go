@@ -19,34 +19,42 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 
 // An algorithm is one of the module's, on one key.
 type algorithm struct {
-	name string
-	new  func(fence bool) compat.Algorithm
+	name   string
+	new    func(fence bool) compat.Algorithm
+	pinned int // Options.MaxPinned of its clients
 }
 
 func algorithms() []algorithm {
-	return []algorithm{
+	all := []algorithm{
 		{"getset:classic", func(fence bool) compat.Algorithm {
 			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
-		}},
+		}, 0},
 		{"getset:guarded", func(fence bool) compat.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
-		}},
+		}, 0},
 		{"tx:classic", func(fence bool) compat.Algorithm {
 			return txlock.Classic{Options: txlock.Options{Fence: fence}}
-		}},
+		}, 0},
 		{"tx:guarded", func(fence bool) compat.Algorithm {
 			return txlock.Guarded{Options: txlock.Options{Fence: fence, Millis: true}}
-		}},
+		}, 0},
 		{"tx:renamed", func(fence bool) compat.Algorithm {
 			return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
-		}},
+		}, 0},
 		{"set:lua", func(fence bool) compat.Algorithm {
 			return setlock.Lua{Options: setlock.Options{Fence: fence}}
-		}},
+		}, 0},
 		{"set:watch", func(fence bool) compat.Algorithm {
 			return setlock.Watched{Options: setlock.Options{Fence: fence}}
-		}},
+		}, 0},
 	}
+	for _, a := range all {
+		if _, keeps := a.new(false).(compat.Keeper); keeps {
+			a.name, a.pinned = a.name+"/kept", 2
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // tag returns a hash tag whose slot is the n-th node's of a new cluster.
@@ -78,17 +86,18 @@ func TestConformance(t *testing.T) {
 		Sources: []compat.Source{source},
 		Fence:   true,
 	}
-	over := func(a compat.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+	over := func(a compat.Algorithm, pinned int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			o.MaxPinned = pinned
 			return compat.New(wrap(source), a, o)
 		}
 	}
 	var locks []conformance.Lock
 	for _, a := range algorithms() {
-		lock.Name, lock.New = a.name, over(a.new(true))
+		lock.Name, lock.New = a.name, over(a.new(true), a.pinned)
 		locks = append(locks, lock)
 	}
-	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}), over(rwlock.Write{Options: rwlock.Options{Fence: true}})
+	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}, 0), over(rwlock.Write{Options: rwlock.Options{Fence: true}}, 0)
 	lock.Name, lock.New = "rw:write", write
 	locks = append(locks, lock)
 	lock.Name, lock.New, lock.Rival, lock.Shared = "rw:read", read, write, true

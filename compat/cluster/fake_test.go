@@ -393,7 +393,7 @@ func TestEveryMoment(t *testing.T) {
 						}
 						for n := 1; ; n++ {
 							f.reset()
-							ran := f.everyMoment(algo.new(fence), fence, s.steps(f, n), s.name == "down")
+							ran := f.everyMoment(algo, fence, s.steps(f, n), s.name == "down")
 							if t.Failed() {
 								t.Fatalf("%s before command %d:\n%s", s.name, n, strings.Join(f.log, "\n"))
 							}
@@ -439,11 +439,11 @@ var scenarios = []struct {
 // everyMoment takes, extends and releases a lock while steps come to pass, and
 // returns how many commands there were until they were done. mayDoubt: a server
 // that answers nothing may leave the client in doubt, but not in error.
-func (f *fake) everyMoment(algo compat.Algorithm, fence bool, steps map[int]func(), mayDoubt bool) (ran int) {
+func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDoubt bool) (ran int) {
 	t := f.t
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	o := compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond}
+	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond, MaxPinned: a.pinned}
 	k, rival := compat.New(f.source(), algo, o), compat.New(f.source(), algo, o)
 	first := int64(0)
 	if lock, err := k.TryLock(ctx, "k", 20*time.Second); err != nil { // so that all know the map, and the fence has begun

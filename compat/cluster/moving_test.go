@@ -33,12 +33,12 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 	defer source.Close()
 	all := append(algorithms(), algorithm{"rw:write", func(fence bool) compat.Algorithm {
 		return rwlock.Write{Options: rwlock.Options{Fence: fence}}
-	}})
+	}, 0})
 	for _, algo := range all {
 		for _, fence := range []bool{false, true} {
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
-			lock, err := compat.New(source, algo.new(fence), compat.Options{}).Lock(ctx, key+"/held", 40*time.Second)
+			lock, err := compat.New(source, algo.new(fence), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key+"/held", 40*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ type counter struct {
 // contend has two clients, each with a map of its own, count under a lock of key.
 func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string, fence bool) *counter {
 	c := &counter{t: t, keys: 1}
-	if fence || algo.name == "tx:renamed" {
+	if fence || strings.HasPrefix(algo.name, "tx:renamed") {
 		c.keys = 2
 	}
 	readersToo := algo.name == "rw:write"
@@ -110,7 +110,7 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 	t.Cleanup(func() { c.done.Store(true); cancel(); c.wg.Wait() })
 	for range 2 {
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
-		locks := compat.New(source, algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c})
+		locks := compat.New(source, algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c, MaxPinned: algo.pinned})
 		c.wg.Go(func() {
 			defer source.Close()
 			for !c.done.Load() {

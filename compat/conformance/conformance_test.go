@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -57,6 +58,12 @@ func locks() []conformance.Algorithm {
 		set(),
 	} {
 		all = append(all, list...)
+	}
+	for _, a := range all {
+		if _, keeps := a.New(false).(compat.Keeper); keeps && !a.Ambiguous && !strings.Contains(a.Name, "listed") {
+			a.Name, a.MaxPinned = a.Name+"/kept", 2
+			all = append(all, a)
+		}
 	}
 	return all
 }

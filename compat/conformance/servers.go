@@ -123,6 +123,7 @@ type Algorithm struct {
 
 	Ambiguous bool
 	TTL       time.Duration
+	MaxPinned int // of each client: Options.MaxPinned
 }
 
 // On is the algorithm's lock on s.
@@ -134,6 +135,7 @@ func (a Algorithm) On(s Server) Lock {
 	return Lock{
 		Name: a.Name, Server: s.Name, Version: s.Version,
 		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			o.MaxPinned = a.MaxPinned
 			return compat.New(wrap(s.Source), a.New(fence), o)
 		},
 		Sources:   []compat.Source{s.Source},

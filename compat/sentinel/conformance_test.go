@@ -15,17 +15,20 @@ import (
 // Each kind of lock, over a real Sentinel's master.
 func TestConformance(t *testing.T) {
 	s := realredis.RunSentinels(t, "m")
+	renamed := func(f bool) compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: f}} }
+	guarded := func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: f}} }
 	for _, a := range []struct {
-		name string
-		make func(fence bool) compat.Algorithm
+		name   string
+		make   func(fence bool) compat.Algorithm
+		pinned int
 	}{
-		{"tx:renamed", func(f bool) compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: f}} }},
-		{"set:lua", func(f bool) compat.Algorithm { return setlock.Lua{Options: setlock.Options{Fence: f}} }},
-		{"set:watch", func(f bool) compat.Algorithm { return setlock.Watched{Options: setlock.Options{Fence: f}} }},
-		{"getset:guarded", func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: f}} }},
+		{"tx:renamed", renamed, 0}, {"tx:renamed/kept", renamed, 2},
+		{"set:lua", func(f bool) compat.Algorithm { return setlock.Lua{Options: setlock.Options{Fence: f}} }, 0},
+		{"set:watch", func(f bool) compat.Algorithm { return setlock.Watched{Options: setlock.Options{Fence: f}} }, 0},
+		{"getset:guarded", guarded, 0}, {"getset:guarded/kept", guarded, 2},
 		{"replicated tx:renamed", func(f bool) compat.Algorithm {
 			return sentinel.Replicated{Algorithm: txlock.Renamed{Options: txlock.Options{Fence: f}}}
-		}},
+		}, 0},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			source := sentinel.New("m", s.Addrs(), sentinel.Options{MaxIdle: 64})
@@ -33,6 +36,7 @@ func TestConformance(t *testing.T) {
 			conformance.Run(t, conformance.Lock{
 				Name: a.name, Server: "sentinel",
 				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+					o.MaxPinned = a.pinned
 					return compat.New(wrap(source), a.make(true), o)
 				},
 				Sources: []compat.Source{source}, Fence: true,

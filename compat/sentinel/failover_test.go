@@ -123,7 +123,8 @@ func begin(t *testing.T) *failover {
 func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
-		"lua":        setlock.Lua{}, // the new master knows no script
+		"kept":       txlock.Renamed{}, // over the connection that took it
+		"lua":        setlock.Lua{},    // the new master knows no script
 		"replicated": sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2, Timeout: 50 * time.Millisecond},
 	} {
 		for i := range inTurns + forGood {
@@ -140,6 +141,9 @@ func (f *failover) clients(inTurns, forGood int) {
 // client takes and gives back a lock, again and again.
 func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
+	if kind == "kept" {
+		o.MaxPinned = 1
+	}
 	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
 	defer source.Close()
 	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time

@@ -3,6 +3,7 @@ package sentinel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -429,70 +430,72 @@ func TestStepOnOldMaster(t *testing.T) {
 			everything(old, redis.Error("LOADING Redis is loading the dataset in memory"))
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			n, servers := newNetwork(t, "2.6", "2.6")
-			all, addrs := sentinels(t, addr(0))
-			s := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}) // nothing but the refusal tells
-			k := compat.New(s, txlock.Renamed{}, compat.Options{})
-			var locks []*compat.Lock
-			for _, key := range []string{"extended", "released", "read"} {
-				lock, err := k.TryLock(t.Context(), key, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
-				locks = append(locks, lock)
-			}
-			replace := func() {
-				all[0].name(addr(1))
-				c.demo(servers[0])
-			}
-			back := func() { // the old one is the master again, for the next step
-				servers[0].mu.Lock()
-				clear(servers[0].says)
-				servers[0].mu.Unlock()
-				all[0].name(addr(0))
-				for old := s.Named(); old != addr(0); old = s.Named() {
-					conn, err := s.GetContext(t.Context())
+		for _, pinned := range []int{0, 3} {
+			t.Run(fmt.Sprintf("%s/kept=%d", c.name, pinned), func(t *testing.T) {
+				t.Parallel()
+				n, servers := newNetwork(t, "2.6", "2.6")
+				all, addrs := sentinels(t, addr(0))
+				s := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}) // nothing but the refusal tells
+				k := compat.New(s, txlock.Renamed{}, compat.Options{MaxPinned: pinned})
+				var locks []*compat.Lock
+				for _, key := range []string{"extended", "released", "read"} {
+					lock, err := k.TryLock(t.Context(), key, time.Minute)
 					if err != nil {
 						t.Fatal(err)
 					}
-					servers[1].answer("GET", readOnly)
-					conn.Do("GET", "k") //nolint:errcheck // has it ask the Sentinel
-					servers[1].answer("GET", nil)
-					conn.Close()
-					if conn, err = s.GetContext(t.Context()); err == nil {
+					locks = append(locks, lock)
+				}
+				replace := func() {
+					all[0].name(addr(1))
+					c.demo(servers[0])
+				}
+				back := func() { // the old one is the master again, for the next step
+					servers[0].mu.Lock()
+					clear(servers[0].says)
+					servers[0].mu.Unlock()
+					all[0].name(addr(0))
+					for old := s.Named(); old != addr(0); old = s.Named() {
+						conn, err := s.GetContext(t.Context())
+						if err != nil {
+							t.Fatal(err)
+						}
+						servers[1].answer("GET", readOnly)
+						conn.Do("GET", "k") //nolint:errcheck // has it ask the Sentinel
+						servers[1].answer("GET", nil)
 						conn.Close()
+						if conn, err = s.GetContext(t.Context()); err == nil {
+							conn.Close()
+						}
 					}
 				}
-			}
 
-			replace()
-			lock, err := k.TryLock(t.Context(), "taken", time.Minute)
-			if err != nil {
-				t.Fatalf("TryLock: %v; want the lock, from the new master", err)
-			}
-			if v, _ := redis.String(servers[1].Dial().Do("GET", "taken")); v != lock.Token() {
-				t.Errorf("the new master has %q, the lock's token is %q", v, lock.Token())
-			}
-			back()
-			replace()
-			if err := locks[0].Extend(t.Context(), time.Minute); !errors.Is(err, compat.ErrLost) || locks[0].Context().Err() == nil {
-				t.Errorf("Extend of a lock that the new master never had: %v, want ErrLost", err)
-			}
-			back()
-			replace()
-			if err := locks[1].Release(t.Context()); !errors.Is(err, compat.ErrLost) {
-				t.Errorf("Release of a lock that the new master never had: %v, want ErrLost", err)
-			}
-			if strings.HasPrefix(c.name, "nothing") {
+				replace()
+				lock, err := k.TryLock(t.Context(), "taken", time.Minute)
+				if err != nil {
+					t.Fatalf("TryLock: %v; want the lock, from the new master", err)
+				}
+				if v, _ := redis.String(servers[1].Dial().Do("GET", "taken")); v != lock.Token() {
+					t.Errorf("the new master has %q, the lock's token is %q", v, lock.Token())
+				}
 				back()
 				replace()
-				if st, err := k.Inspect(t.Context(), "read"); err != nil || st.Status != compat.StatusFree {
-					t.Errorf("Inspect: %+v, %v; want what the new master has: nothing", st, err)
+				if err := locks[0].Extend(t.Context(), time.Minute); !errors.Is(err, compat.ErrLost) || locks[0].Context().Err() == nil {
+					t.Errorf("Extend of a lock that the new master never had: %v, want ErrLost", err)
 				}
-			}
-		})
+				back()
+				replace()
+				if err := locks[1].Release(t.Context()); !errors.Is(err, compat.ErrLost) {
+					t.Errorf("Release of a lock that the new master never had: %v, want ErrLost", err)
+				}
+				if strings.HasPrefix(c.name, "nothing") {
+					back()
+					replace()
+					if st, err := k.Inspect(t.Context(), "read"); err != nil || st.Status != compat.StatusFree {
+						t.Errorf("Inspect: %+v, %v; want what the new master has: nothing", st, err)
+					}
+				}
+			})
+		}
 	}
 }
 

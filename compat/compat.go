@@ -44,7 +44,9 @@ type Algorithm interface {
 
 	// Extend moves the end of a lease that is still ours to now+ttl: it
 	// sets, it does not add. It returns ErrLost if the lease is not ours any
-	// more or now is not before its Until.
+	// more or now is not before its Until. A lease whose Fence is 0 gets one, if
+	// the algorithm draws them. A lock that can't be extended returns
+	// errors.ErrUnsupported.
 	Extend(c redis.Conn, now time.Time, l Lease, ttl time.Duration) (Lease, error)
 
 	// Release gives the lease back. It returns ErrLost if the key was not
@@ -53,6 +55,12 @@ type Algorithm interface {
 
 	// Inspect reads the key and changes nothing.
 	Inspect(c redis.Conn, now time.Time, key string) (State, error)
+}
+
+// A Shared is an Algorithm whose lock several clients hold at once: readers. Its
+// waiters in one process do not wait for each other's locks, and nothing is handed on.
+type Shared interface {
+	Shared() bool
 }
 
 // A Checker is an Algorithm that can tell whether it is safe on a server.
@@ -144,6 +152,7 @@ const (
 	TakenOver How = "taken over" // its holder's lease had run out
 	Resolved  How = "resolved"   // the reply was lost and the key was found to be ours
 	Adopted   How = "adopted"    // handed over by another process or goroutine
+	HandedOn  How = "handed on"  // by the holder before, in this process, without a release on the server
 )
 
 // A State is what a key looks like to somebody who only reads it.

@@ -85,6 +85,7 @@ func (l *Lock) HandOver(ctx context.Context) (Handle, error) {
 	l.mu.Unlock()
 	l.finish(ErrHandedOver)
 	l.k.unkeep(l.current())
+	l.k.gone(l)
 	return l.Handle(), nil
 }
 

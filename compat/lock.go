@@ -36,12 +36,16 @@ type Lock struct {
 	stop     context.CancelFunc // ends the renewal under way, if it is one lock's alone
 
 	place place
+	line  *line // the key's in this process, guarded by the lines' mutex; nil: others may hold the key beside us
 }
 
 // hold makes a Lock of a lease that has just been obtained. Its context ends
 // with parent if it is bound to it.
 func (k *Locker) hold(parent context.Context, bound bool, l Lease, ttl time.Duration, renew bool, start time.Time, tries int) *Lock {
 	lock := &Lock{k: k, ttl: ttl, since: k.now(), lease: l, parent: parent, bound: bound, renewed: renew}
+	if !k.shared {
+		k.lines.took(lock)
+	}
 	k.see(Event{Kind: EventAcquired, Key: l.Key, Lease: l, Took: lock.since.Sub(start), Tries: tries})
 	k.agenda.add(lock, end(l, ttl), lock.every())
 	return lock
@@ -200,6 +204,7 @@ func (l *Lock) lose(err error) error {
 	if !noticed {
 		l.k.see(Event{Kind: EventLost, Key: l.Key(), Lease: l.current(), Took: l.k.since(l.since), Err: err})
 	}
+	l.k.gone(l)
 	return err
 }
 
@@ -208,7 +213,8 @@ func (l *Lock) gone() error {
 	return fmt.Errorf("%w: %q", ErrLost, l.Key())
 }
 
-// Release gives the lock back. It works when ctx has already ended: it then
+// Release gives the lock back: to the next who waits for it in this process
+// (see Options.MaxHandOvers), else to the server. It works when ctx has already ended: it then
 // takes a context of its own, bounded by Options.Cleanup. It returns ErrLost if
 // the lock was not ours any more, and removes nothing then; ErrUnknown if that
 // could not be learned, or ErrAborted, and then it may be called again: it
@@ -224,12 +230,18 @@ func (l *Lock) Release(ctx context.Context) error {
 		return l.gone()
 	}
 	lease, maybe := l.lease, l.maybe
+	start := l.k.now()
+	able, ttl := l.able(start), l.ttl
 	l.mu.Unlock()
 
-	start := l.k.now()
-	err := l.k.release(ctx, lease)
+	heir, signal := l.k.heir(l, able, ttl, start)
+	if heir != nil {
+		l.handOn(heir, lease, start)
+		return nil
+	}
+	woken, err := l.k.release(ctx, lease, signal)
 	if maybe != nil && errors.Is(err, ErrLost) {
-		err = l.k.release(ctx, *maybe)
+		woken, err = l.k.release(ctx, *maybe, signal)
 	}
 	if errors.Is(err, ErrLost) {
 		l.finish(ErrLost)
@@ -240,6 +252,11 @@ func (l *Lock) Release(ctx context.Context) error {
 	l.released = !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrAborted)
 	l.mu.Unlock()
 	l.k.see(Event{Kind: EventReleased, Key: lease.Key, Lease: lease, Took: start.Sub(l.since), Err: err})
+	if err != nil {
+		l.k.gone(l)
+	} else {
+		l.k.gaveBack(l, woken, ttl)
+	}
 	return err
 }
 

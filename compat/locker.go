@@ -73,6 +73,8 @@ type Locker struct {
 	now     func() time.Time // o.Clock.Now
 	plain   *limited         // the context of most steps
 	agenda  agenda
+	lines   lines
+	shared  bool // many may hold a key at once
 }
 
 // New returns a Locker that runs a over connections from source.
@@ -101,10 +103,16 @@ func NewLocker(b Backend, o Options) *Locker {
 		o.MaxPoll = 500 * time.Millisecond
 	}
 	o.MaxPoll = max(o.MinPoll, o.MaxPoll)
+	if o.MaxHandOvers == 0 {
+		o.MaxHandOvers = 16
+	}
 	k := &Locker{backend: b, o: o, now: o.Clock.Now, plain: &limited{context.Background(), o.Timeout}}
 	k.agenda.clock, k.agenda.renew = o.Clock, k.renewAll
 	if b, ok := b.(keeping); ok {
 		b.keep(o.MaxPinned, o.Clock)
+	}
+	if b, ok := b.(Shared); ok {
+		k.shared = b.Shared()
 	}
 	return k
 }
@@ -216,7 +224,8 @@ func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
 	if err != nil {
 		return err
 	}
-	return k.release(ctx, l)
+	_, err = k.release(ctx, l, true)
+	return err
 }
 
 // handedOver returns the lease that token stands for.
@@ -272,13 +281,42 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
-	w := wait{k: k, key: key, ttl: ttl, pause: k.o.MinPoll}
-	for n := 1; ; n++ {
-		l, err := k.attempt(ctx, key, ttl, n)
-		if err == nil {
-			return k.hold(ctx, bound, l, ttl, renew, start, n), nil
+	ln, seat := k.lines.join(key)
+	w := wait{k: k, key: key, ttl: ttl, line: ln, pause: k.o.MinPoll}
+	defer func() {
+		if seat == nil {
+			k.lines.leave(key, ln)
 		}
-		if err := w.after(ctx, err, n); err != nil {
+	}()
+	for tries := 0; ; {
+		if seat != nil {
+			t, called := k.await(ctx, key, seat)
+			if !called {
+				return nil, w.gaveUp(ctx, nil)
+			}
+			seat = nil
+			if t.lease != nil {
+				l, err := k.inherit(ctx, ln, *t.lease, ttl)
+				if err == nil {
+					return k.hold(ctx, bound, l, ttl, renew, start, tries), nil
+				}
+				if ctx.Err() != nil {
+					return nil, w.gaveUp(ctx, err)
+				}
+			}
+			if seat, err = w.yield(ctx, t); err != nil {
+				return nil, err
+			}
+			if seat != nil {
+				continue
+			}
+		}
+		tries++
+		l, err := k.attempt(ctx, key, ttl, tries)
+		if err == nil {
+			return k.hold(ctx, bound, l, ttl, renew, start, tries), nil
+		}
+		if seat, err = w.after(ctx, err, tries); err != nil {
 			return nil, err
 		}
 	}
@@ -320,7 +358,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 // definite reports that err leaves nothing open: what was asked for was not done.
 func definite(err error) bool {
 	var u unsent
-	return errors.As(err, &u) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) ||
+	return errors.Is(err, errors.ErrUnsupported) || errors.As(err, &u) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) ||
 		errors.Is(err, ErrForeign) || errors.Is(err, ErrUnsafeServer) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrAborted)
 }
 
@@ -410,35 +448,42 @@ func (k *Locker) extend(ctx context.Context, l Lease, ttl time.Duration) (Lease,
 // removes another client's lock (any/lost-reply-to-release). A key that is not ours
 // any more, in time, was released; unless nothing was sent, or a server answers
 // that may never have had it (any/failover).
-func (k *Locker) release(ctx context.Context, l Lease) error {
+//
+// signal has it wake a client that waits elsewhere, if there is one: woken.
+func (k *Locker) release(ctx context.Context, l Lease, signal bool) (woken bool, err error) {
 	inTime := k.now().Before(l.Until)
 	sent := false
 	for try := 1; ; try++ {
-		ctx, done := k.orCleanup(ctx)
-		err := k.backend.Release(ctx, k.now, l)
+		cleaning := ctx.Err() != nil
+		step, done := k.orCleanup(ctx)
+		woken, err = k.giveUp(step, l, signal && try == 1)
 		never := errors.As(err, new(unsent))
 		if err == nil || definite(err) && !never {
 			done()
-			return err
+			return woken, err
 		}
 		sent = sent || !never
 		if l.Ambiguous && sent || try == 2 {
 			done()
-			return &UnknownError{Lease: l, Err: err}
+			return woken, &UnknownError{Lease: l, Err: err}
 		}
-		st, readErr := k.backend.Inspect(ctx, k.now, l.Key)
+		if !cleaning && ctx.Err() != nil { // it ended in the middle
+			done()
+			step, done = k.cleanup(ctx)
+		}
+		st, readErr := k.backend.Inspect(step, k.now, l.Key)
 		done()
 		switch {
 		case readErr != nil:
-			return &UnknownError{Lease: l, Err: err}
+			return woken, &UnknownError{Lease: l, Err: err}
 		case st.Holds(l.Value):
 			// it did not get through: once more
 		case !inTime:
-			return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+			return woken, fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
 		case !sent || k.era() != l.era:
-			return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
+			return woken, fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
 		default:
-			return nil // it got through
+			return woken, nil // it got through
 		}
 	}
 }

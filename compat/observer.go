@@ -28,7 +28,7 @@ type Kind string
 
 const (
 	EventAttempt  Kind = "attempt"  // one attempt to acquire has ended, Err says how
-	EventAcquired Kind = "acquired" // Lease.How says how: free, taken over, resolved, adopted
+	EventAcquired Kind = "acquired" // Lease.How says how: free, taken over, resolved, adopted, handed on
 	EventRefused  Kind = "refused"  // another client holds it
 	EventExtended Kind = "extended" // by Extend or by a renewal
 	EventFailed   Kind = "failed"   // a renewal failed and will be tried again

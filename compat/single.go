@@ -31,6 +31,11 @@ type single struct {
 // KeySource: for a lock that is made of several.
 func NewBackend(source Source, a Algorithm) Backend { return &single{source: source, algo: a} }
 
+func (s *single) Shared() bool {
+	a, ok := s.algo.(Shared)
+	return ok && a.Shared()
+}
+
 // unsent is an error that came before anything was sent: the step did not run.
 type unsent struct{ error }
 

@@ -13,8 +13,10 @@ type wait struct {
 	k     *Locker
 	key   string
 	ttl   time.Duration
+	line  *line
 	pause time.Duration
 	due   bool // the end that was known has come
+	shy   bool // another has the first go: look after a pause, not before
 
 	held   *HeldError // who was in the way, when it was last looked
 	seen   State      // the last state that was read
@@ -22,56 +24,79 @@ type wait struct {
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
 }
 
-// after returns nil when another attempt is worth making after the n-th ended
-// with err, and otherwise the error that ends the wait.
-func (w *wait) after(ctx context.Context, err error, n int) error {
+// after returns when another attempt is worth making after the n-th ended with
+// err; or, if a lock of ours has the key now, a place in line; or the error that
+// ends the wait.
+func (w *wait) after(ctx context.Context, err error, n int) (*waiter, error) {
 	var held *HeldError
 	_, passes := notNow(err)
 	switch {
 	case ctx.Err() != nil:
-		return w.gaveUp(ctx, err)
+		return nil, w.gaveUp(ctx, err)
 	case errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
 			w.held, until = held, held.Until
 		}
+		w.k.lines.elsewhere(w.line)
 		return w.untilFree(ctx, until)
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown):
-		return err
+		return nil, err
 	case errors.Is(err, ErrLost):
-		return nil // taken, and run out before the reply came: ask again
+		return nil, nil // taken, and run out before the reply came: ask again
 	case n == 1 && !passes || w.failing(err):
-		return err
+		return nil, err
 	}
-	return w.sleep(ctx, time.Time{})
+	seat, _, err := w.sleep(ctx, time.Time{})
+	return seat, err
+}
+
+// yield lets others go first, if it is their turn.
+func (w *wait) yield(ctx context.Context, t turn) (*waiter, error) {
+	switch {
+	case t.polite:
+		timer := w.k.o.Clock.Timer(w.jittered(w.k.o.MinPoll))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, w.gaveUp(ctx, nil)
+		}
+	case t.woken:
+		w.shy, w.pause = true, w.k.o.MinPoll
+		return w.untilFree(ctx, time.Time{})
+	}
+	return nil, nil
 }
 
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
-func (w *wait) untilFree(ctx context.Context, until time.Time) error {
+func (w *wait) untilFree(ctx context.Context, until time.Time) (*waiter, error) {
 	for {
-		if err := w.sleep(ctx, until); err != nil {
-			return err
+		seat, try, err := w.sleep(ctx, until)
+		if seat != nil || try || err != nil {
+			return seat, err
 		}
 		st, err := w.k.inspect(ctx, w.key, w.ttl)
 		switch {
 		case ctx.Err() != nil:
-			return w.gaveUp(ctx, err)
+			return nil, w.gaveUp(ctx, err)
 		case errors.Is(err, ErrForeign):
-			return err
+			return nil, err
 		case err != nil && w.failing(err):
-			return err
+			return nil, err
 		case err != nil:
 			until = time.Time{}
 			continue
 		}
 		w.failed = time.Time{}
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
-			return nil
+			return nil, nil
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+		w.k.lines.elsewhere(w.line)
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -112,29 +137,54 @@ func (w *wait) failing(err error) bool {
 }
 
 // sleep pauses: a doubling time, shortened by up to half at random so that
-// waiters spread out, and never past until.
-func (w *wait) sleep(ctx context.Context, until time.Time) error {
-	left := w.k.o.Clock.Until(until)
+// waiters spread out, and not past until but for a little, which is as random: those who
+// wait for one end would else all come at the same moment, and with
+// getset:classic overwrite each other's lease. What happens in between wakes it:
+// a lock of ours takes the key (then it returns a place in line), or something
+// makes it worth while to try, or to look.
+func (w *wait) sleep(ctx context.Context, until time.Time) (seat *waiter, try bool, err error) {
+	k := w.k
+	seat, listening := k.wakeable(w.key, w.line)
+	if seat != nil {
+		return seat, false, nil
+	}
+	left := k.o.Clock.Until(until)
 	due := !until.IsZero() && left <= 0
 	if due && !w.due {
 		// The end has come and the key is still there: a server with whole
 		// seconds takes up to one more. Look often, from here on.
-		w.pause = w.k.o.MinPoll
+		w.pause = k.o.MinPoll
 	}
 	w.due = due
-	d := w.pause - time.Duration(w.k.o.Rand()*float64(w.pause)/2)
-	w.pause = min(2*w.pause, w.k.o.MaxPoll)
+	if listening && !due && !w.shy {
+		w.pause = k.o.MaxPoll
+	}
+	d := w.jittered(w.pause)
+	w.pause = min(2*w.pause, k.o.MaxPoll)
 	if !until.IsZero() && !due && left < d {
-		d = left
+		d = min(d, left+time.Duration(k.o.Rand()*float64(k.o.MinPoll)))
 	}
-	t := w.k.o.Clock.Timer(d)
+	t := k.o.Clock.Timer(d)
 	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return w.gaveUp(ctx, nil)
+	for {
+		select {
+		case <-t.C:
+			w.shy = false
+			return nil, false, nil
+		case <-w.line.crowd.news:
+			if try := k.lines.heard(w.line); try || !w.shy {
+				w.shy = false
+				return nil, try, nil
+			}
+		case <-ctx.Done():
+			return nil, false, w.gaveUp(ctx, nil)
+		}
 	}
+}
+
+// jittered is d, shortened by up to half at random.
+func (w *wait) jittered(d time.Duration) time.Duration {
+	return d - time.Duration(w.k.o.Rand()*float64(d)/2)
 }
 
 // gaveUp is the error of a wait that its context ended. It never is ErrHeld:

@@ -41,6 +41,9 @@ type PublishedRead struct{ Options }
 // It has PublishedRead's races. A stream of readers starves it.
 type PublishedWrite struct{ Options }
 
+// Shared says that readers hold a key together.
+func (PublishedRead) Shared() bool { return true }
+
 // Acquire makes one attempt to read key until now+ttl.
 func (r PublishedRead) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: r.token(reader), Until: compat.Until(now, ttl), How: compat.Free}

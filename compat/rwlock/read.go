@@ -14,6 +14,9 @@ import (
 // millisecond, and 24 hours long, on every server.
 type Read struct{ Options }
 
+// Shared says that readers hold a key together.
+func (Read) Shared() bool { return true }
+
 // Acquire makes one attempt to read key until now+ttl.
 func (r Read) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: r.token(reader), Until: compat.Until(now, ttl), How: compat.Free}

@@ -1,0 +1,596 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A hall is where the clients of one Locker stand in line for "k".
+type hall struct {
+	*world
+	k   *compat.Locker
+	net *network
+
+	mu    sync.Mutex
+	seen  []compat.Event
+	order []int // who had the lock, by the order in which they came
+	wg    sync.WaitGroup
+}
+
+func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
+	h := &hall{world: w, net: new(network)}
+	o.Clock = w.clock
+	o.Rand = func() float64 { return 0 }
+	o.Observer = compat.ObserverFunc(func(e compat.Event) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.seen = append(h.seen, e)
+	})
+	h.k = compat.New(h.net.Over(w.server), a, o)
+	return h
+}
+
+// eventually waits for what others are about to do.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !so(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never came to be: %s", what)
+		}
+	}
+}
+
+// enter has n clients stand in line, one after the other, each to run section
+// with the lock. The first of them is number from.
+func (h *hall) enter(from, n int, section func(i int, l *compat.Lock)) {
+	h.t.Helper()
+	for i := from; i < from+n; i++ {
+		before := h.k.Waiting("k")
+		h.wg.Go(func() {
+			l, err := h.k.Lock(background, "k", ttl)
+			if err != nil {
+				h.t.Error(err)
+				return
+			}
+			h.mu.Lock()
+			h.order = append(h.order, i)
+			h.mu.Unlock()
+			if section != nil {
+				section(i, l)
+			}
+			if err := l.Release(background); err != nil {
+				h.t.Error(err)
+			}
+		})
+		eventually(h.t, "a waiter stands in line", func() bool { return h.k.Waiting("k") == before+1 })
+	}
+}
+
+func (h *hall) saw(kind compat.Kind) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.seen, func(e compat.Event) bool { return e.Kind == kind })
+}
+
+// hows are how the lock was acquired, each time.
+func (h *hall) hows() []compat.How {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var hows []compat.How
+	for _, e := range h.seen {
+		if e.Kind == compat.EventAcquired {
+			hows = append(hows, e.Lease.How)
+		}
+	}
+	return hows
+}
+
+func (h *hall) inOrder(n int) {
+	h.t.Helper()
+	for i, got := range h.order {
+		if got != i {
+			h.t.Errorf("the lock went to %v, want them in the order in which they came", h.order)
+			return
+		}
+	}
+	if len(h.order) != n {
+		h.t.Errorf("%d had the lock, want %d", len(h.order), n)
+	}
+}
+
+// Who waits in one process is served in the order of coming, and nobody asks the
+// server as long as a lock of this process has the key. The lock goes from hand to
+// hand without a command, if nobody wants a fence and the lease is fresh.
+func TestFirstComeFirstServed(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{})
+		l := try(t, h.k, "k")
+		h.net.Lose(nil) // counts from here
+		h.enter(0, 10, nil)
+		w.clock.Add(ttl / 5)
+		if n := h.net.Count(); n != 0 {
+			t.Errorf("%d commands were sent while a lock of this process had the key: %q", n, h.net.Sent())
+		}
+		release(t, l)
+		h.wg.Wait()
+		h.inOrder(10)
+		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]compat.How{compat.Free}, slices.Repeat([]compat.How{compat.HandedOn}, 10))) {
+			t.Errorf("obtained %q", hows)
+		}
+		if n, once := h.net.Count(), len(releaseOf(t, w, a)); n != once {
+			t.Errorf("eleven sections took %d commands, want those of one release, %d: %q", n, once, h.net.Sent())
+		}
+		if w.value("k") != "" || h.k.Lines() != 0 {
+			t.Errorf("the key holds %q, %d lines are left", w.value("k"), h.k.Lines())
+		}
+	})
+}
+
+func release(t *testing.T, l *compat.Lock) {
+	t.Helper()
+	if err := l.Release(background); err != nil {
+		t.Error(err)
+	}
+}
+
+// releaseOf are the commands of one release.
+func releaseOf(t *testing.T, w *world, a compat.Algorithm) []string {
+	k, net := w.client(a)
+	l := try(t, k, "other")
+	net.Lose(nil)
+	release(t, l)
+	return net.Sent()
+}
+
+// A lock is handed on so many times in a row and then released, for others; and
+// with a negative number never. After so many releases too the process pauses.
+func TestHandOversAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		most int
+		want string
+	}{
+		{0, "f" + strings.Repeat("h", 16) + "f" + strings.Repeat("h", 16) + "f"},
+		{3, "fhhhfhhhfhhhf"},
+		{1, "fhfhfhf"},
+		{-1, strings.Repeat("f", 40)},
+	} {
+		w := newWorld(t, "2.4")
+		h := w.hall(txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
+		l := try(t, h.k, "k")
+		h.enter(0, len(c.want)-1, nil)
+		release(t, l)
+		took := w.until(inBackground(h.wg.Wait))
+		h.inOrder(len(c.want) - 1)
+		got := ""
+		for _, how := range h.hows() {
+			got += string(how[:1])
+		}
+		if got != c.want {
+			t.Errorf("at most %d: %s, want %s", c.most, got, c.want)
+		}
+		if took > time.Second {
+			t.Errorf("at most %d: it took %v, although nobody else was there", c.most, took)
+		}
+	}
+}
+
+// In each chain the fences grow, and each holder's is its own: it is drawn in
+// the transaction that extends.
+func TestHandOverDrawsAFence(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{
+		"tx:renamed":     txlock.Renamed{Options: txlock.Options{Fence: true}},
+		"tx:guarded":     txlock.Guarded{Options: txlock.Options{Fence: true}},
+		"getset:classic": getsetlock.Classic{Options: getsetlock.Options{Fence: true}},
+		"getset:guarded": getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
+		"set:lua":        setlock.Lua{Options: setlock.Options{Fence: true}},
+		"set:watch":      setlock.Watched{Options: setlock.Options{Fence: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "2.6.12")
+			h := w.hall(a, compat.Options{MaxHandOvers: 4})
+			l := try(t, h.k, "k")
+			fences := []int64{l.Fence()}
+			h.enter(0, 9, func(_ int, l *compat.Lock) { fences = append(fences, l.Fence()) })
+			w.clock.Add(time.Second)
+			release(t, l)
+			w.until(inBackground(h.wg.Wait))
+			for i, f := range fences {
+				if f != int64(i+1) {
+					t.Fatalf("fences %v, want one more each time", fences)
+				}
+			}
+			h.inOrder(9)
+		})
+	}
+}
+
+// Each holder gets the lease that it asked for: what is left of the one before
+// is enough if it is three quarters of that and not more than it; otherwise the
+// key is extended first.
+func TestHandOverRenewsTheLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{})
+		l := try(t, h.k, "k")
+		for _, c := range []struct {
+			gone, ttl time.Duration
+			extended  bool
+		}{
+			{time.Second, ttl, false},
+			{ttl / 4, ttl, true},
+			{time.Second, ttl / 2, true}, // shorter than what is left
+			{0, ttl, true},
+			{0, ttl, false},
+		} {
+			w.clock.Add(c.gone)
+			before := l.Until()
+			next, err := l.HandOn(background, c.ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := !next.Until().Equal(before); got != c.extended {
+				t.Errorf("%v later, for %v: extended %v, want %v", c.gone, c.ttl, got, c.extended)
+			}
+			if c.extended && !next.Until().Equal(compat.Until(w.clock.Now(), c.ttl)) {
+				t.Errorf("%v later, for %v: until %v", c.gone, c.ttl, next.Until())
+			}
+			if w.value("k") != next.Token() {
+				t.Errorf("the key holds %q, its holder's token is %q", w.value("k"), next.Token())
+			}
+			l = next
+		}
+		release(t, l)
+	})
+}
+
+// A chain of hand-overs does not last longer than half a lease, however few they
+// are; nor is a lock handed on of which less than a quarter is left.
+func TestHandOverEndsInTime(t *testing.T) {
+	w := newWorld(t, "2.4")
+	h := w.hall(txlock.Renamed{}, compat.Options{})
+	l := try(t, h.k, "k")
+	w.clock.Add(ttl - ttl/5) // a fifth is left
+	inside, out := make(chan struct{}), make(chan struct{})
+	h.enter(0, 8, func(int, *compat.Lock) { inside <- struct{}{}; <-out })
+	release(t, l)
+	for range 8 {
+		w.until(inBackground(func() { <-inside }))
+		w.clock.Add(ttl / 5)
+		out <- struct{}{}
+	}
+	h.wg.Wait()
+	h.inOrder(8)
+	got := ""
+	for _, how := range h.hows() {
+		got += string(how[:1])
+	}
+	if want := "fffhhfhhf"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// What was lost is not handed on: the one who would have got it asks the server,
+// and waits for whoever has the lock now.
+func TestLostIsNotHandedOn(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{})
+		rival, _ := w.client(a)
+		l := try(t, h.k, "k")
+		h.enter(0, 3, nil)
+		w.do("DEL", "k")
+		other := try(t, rival, "k")
+		w.clock.Add(ttl / 3) // so that the next holder has to extend it
+		if err := l.Release(background); err != nil {
+			t.Errorf("Release of what was lost unnoticed, while others wait: %v", err)
+		}
+		done := inBackground(h.wg.Wait)
+		eventually(t, "the next holder has asked", func() bool { return h.saw(compat.EventRefused) })
+		if w.value("k") != other.Token() {
+			t.Errorf("the key holds %q, its holder's token is %q", w.value("k"), other.Token())
+		}
+		if hows := h.hows(); len(hows) != 1 {
+			t.Errorf("obtained %q beside the holder", hows)
+		}
+		release(t, other)
+		w.until(done)
+		h.inOrder(3)
+	})
+}
+
+// An extension for the next holder whose reply is lost is settled like every
+// other; one that fails gives the lock back, and the next holder asks anew.
+func TestHandOverOverABrokenNetwork(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		for _, f := range []fault{lostRequest, lostReply} {
+			for n := 1; ; n++ {
+				h := w.hall(a, compat.Options{})
+				l := try(t, h.k, "k")
+				h.enter(0, 2, nil)
+				w.clock.Add(ttl / 3)
+				h.net.Lose(func(i int, _ string) fault {
+					if i == n {
+						return f
+					}
+					return none
+				})
+				release(t, l)
+				w.until(inBackground(h.wg.Wait))
+				h.inOrder(2)
+				if v := w.value("k"); v != "" {
+					t.Errorf("fault %v at command %d of %q: the key holds %q", f, n, h.net.Sent(), v)
+				}
+				if h.net.Count() < n {
+					break
+				}
+			}
+		}
+	})
+}
+
+// A lock that this process does not release but lose lets the next one ask.
+func TestWaiterGoesOnAfterALoss(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{})
+		try(t, h.k, "k") // and forget it
+		h.enter(0, 2, nil)
+		took := w.until(inBackground(h.wg.Wait))
+		if took < ttl || took > ttl+2*time.Second {
+			t.Errorf("had after %v, the lease was %v", took, ttl)
+		}
+		h.inOrder(2)
+	})
+}
+
+// HandOn makes one holder of another: the old one is over, with a cause, before
+// the new one begins, and has nothing more to do with the lock.
+func TestHandOn(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{Renew: true})
+		l := try(t, h.k, "k")
+		next, err := l.HandOn(background, 2*ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(l.Context()); cause != compat.ErrHandedOver {
+			t.Errorf("the old holder's context ended with %v, want ErrHandedOver", cause)
+		}
+		for what, err := range map[string]error{
+			"Release": l.Release(background), "Extend": l.Extend(background, ttl), "HandOn": second(l.HandOn(background, ttl)),
+		} {
+			if !errors.Is(err, compat.ErrLost) {
+				t.Errorf("%s by the old holder: %v, want ErrLost", what, err)
+			}
+		}
+		if err := next.Context().Err(); err != nil || w.value("k") != next.Token() {
+			t.Errorf("the new holder: %v, the key holds %q, its token is %q", err, w.value("k"), next.Token())
+		}
+		w.clock.Add(ttl / 2)
+		h.enter(0, 1, nil)
+		release(t, next)
+		h.wg.Wait()
+		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.HandedOn, compat.HandedOn}) {
+			t.Errorf("obtained %q", hows)
+		}
+	})
+}
+
+// HandOn of what is lost is ErrLost; of what can't be learnt, the old holder
+// stays what it was.
+func TestHandOnFails(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		h := w.hall(a, compat.Options{})
+		l := try(t, h.k, "k")
+		if _, err := l.HandOn(background, 0); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("a ttl of 0: %v, want ErrInvalid", err)
+		}
+		w.clock.Add(ttl / 2)
+		h.net.Lose(func(int, string) fault { return lostRequest })
+		if _, err := l.HandOn(background, ttl); err == nil || errors.Is(err, compat.ErrLost) {
+			t.Errorf("without a server: %v, want an error that is not ErrLost", err)
+		}
+		h.net.Lose(nil)
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("after a hand-over that failed the context ended: %v", err)
+		}
+		if err := l.Extend(background, ttl); err != nil {
+			t.Errorf("Extend after a hand-over that failed: %v", err)
+		}
+		w.clock.Add(ttl / 2)
+		w.do("SET", "k", "another's")
+		if _, err := l.HandOn(background, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("HandOn of what is another's: %v, want ErrLost", err)
+		}
+		if w.value("k") != "another's" {
+			t.Errorf("the key holds %q", w.value("k"))
+		}
+	})
+}
+
+// Of a thousand who wait 999 give up: at once, and nobody notices.
+func TestCancelManyWaiters(t *testing.T) {
+	w := newWorld(t, "2.4")
+	h := w.hall(txlock.Renamed{}, compat.Options{})
+	l := try(t, h.k, "k")
+	h.net.Lose(nil)
+	ctx, cancel := context.WithCancel(background)
+	errs := make(chan error, 999)
+	h.enter(0, 1, nil)
+	for range 999 {
+		go func() { errs <- second(h.k.Lock(ctx, "k", ttl)) }()
+	}
+	eventually(t, "all wait", func() bool { return h.k.Waiting("k") == 1000 })
+	cancel()
+	for range 999 {
+		if err := <-errs; !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) {
+			t.Fatalf("%v, want context.Canceled", err)
+		}
+	}
+	if n := h.k.Waiting("k"); n != 1 || h.net.Count() != 0 {
+		t.Errorf("%d are left in line, %d commands were sent; want 1 and none", n, h.net.Count())
+	}
+	release(t, l)
+	h.wg.Wait()
+	h.inOrder(1)
+}
+
+// A thousand who wait for what another process holds use one connection, and
+// ask as one does.
+func TestManyWaitersAskAsOne(t *testing.T) {
+	w := newWorld(t, "2.4")
+	holder, _ := w.client(txlock.Renamed{})
+	l := try(t, holder, "k")
+	p := w.server.Pool()
+	k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
+	const all = 1000
+	inside := 0
+	var wg sync.WaitGroup
+	for range all {
+		wg.Go(func() {
+			if err := k.Do(background, "k", ttl, func(context.Context) error {
+				inside++
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return k.Waiting("k") == all-1 })
+	w.clock.Add(time.Second)
+	release(t, l)
+	w.until(inBackground(wg.Wait))
+	if inside != all || p.ActiveCount() > 2 || k.Lines() != 0 {
+		t.Errorf("%d sections on %d connections, %d lines left", inside, p.ActiveCount(), k.Lines())
+	}
+}
+
+// Clients that give up at every moment, a turn or a lock on its way to them or
+// not: nobody is forgotten, no lock is, and no two have it.
+func TestGivingUpAtAnyMoment(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"tx:renamed": txlock.Renamed{}, "fenced": setlock.Lua{Options: setlock.Options{Fence: true}}} {
+		t.Run(name, func(t *testing.T) {
+			s := oldredis.Run(t, "7.0")
+			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandOvers: 3, Cleanup: 20 * time.Second}
+			lockers := []*compat.Locker{compat.New(s.Pool(), a, o), compat.New(s.Pool(), a, o)}
+			inside := 0
+			var wg sync.WaitGroup
+			for i := range 32 {
+				k := lockers[i%2]
+				wg.Go(func() {
+					for range 20 {
+						ctx, cancel := context.WithTimeout(background, time.Duration(rand.IntN(20))*time.Millisecond)
+						err := k.Do(ctx, "k", time.Minute, func(context.Context) error {
+							inside++
+							runtime.Gosched()
+							if inside != 1 {
+								t.Errorf("%d inside", inside)
+							}
+							inside--
+							return nil
+						})
+						cancel()
+						if err != nil && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, compat.ErrUnknown) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for _, k := range lockers {
+				if k.Lines() != 0 {
+					t.Errorf("%d lines are left", k.Lines())
+				}
+				l, err := k.TryLock(background, "k", time.Minute)
+				if err != nil {
+					t.Fatalf("a lock was forgotten: %v", err)
+				}
+				release(t, l)
+			}
+		})
+	}
+}
+
+// Readers do not wait for each other in line: the second comes in beside the first.
+func TestReadersPassEachOther(t *testing.T) {
+	w := newWorld(t, "2.4")
+	read := w.hall(rwlock.Read{}, compat.Options{})
+	one := try(t, read.k, "k")
+	two, err := read.k.Lock(background, "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := w.hall(rwlock.Write{}, compat.Options{})
+	var three *compat.Lock
+	waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
+	eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
+	release(t, one)
+	release(t, two)
+	w.until(waiting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readers []<-chan struct{}
+	for range 5 {
+		readers = append(readers, inBackground(func() {
+			l, err := read.k.Lock(background, "k", ttl)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = l // and keep it
+		}))
+	}
+	eventually(t, "the readers wait", func() bool { return read.k.Waiting("k") == 4 })
+	release(t, three)
+	for _, r := range readers {
+		w.until(r)
+	}
+	for _, how := range read.hows() {
+		if how == compat.HandedOn {
+			t.Error("a reader's lock was handed on")
+		}
+	}
+}
+
+// A lock whose lease can't be extended is handed on as it is, for as long as it
+// lasts, and then released.
+func TestUnextendableIsNotHandedOn(t *testing.T) {
+	w := newWorld(t, "2.4")
+	h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
+	l := try(t, h.k, "k")
+	h.enter(0, 4, func(i int, _ *compat.Lock) {
+		if i == 0 {
+			w.clock.Add(ttl / 3)
+		}
+	})
+	release(t, l)
+	w.until(inBackground(h.wg.Wait))
+	h.inOrder(4)
+	got := ""
+	for _, how := range h.hows() {
+		got += string(how[:1])
+	}
+	if got != "fhfff" {
+		t.Errorf("%s, want %s", got, "fhfff")
+	}
+}
+
+type fixed struct{ compat.Algorithm }
+
+func (fixed) Extend(_ redis.Conn, _ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, error) {
+	return l, fmt.Errorf("it has one length: %w", errors.ErrUnsupported)
+}

@@ -24,8 +24,9 @@ type guard struct {
 
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
 	room     [8]string
-	multi    bool // the server may be in MULTI
-	watching bool // the server may hold a WATCH
+	args     [16]any // room for the arguments of one write
+	multi    bool    // the server may be in MULTI
+	watching bool    // the server may hold a WATCH
 
 	notNow redis.Error // a cluster's refusal to run one of the commands
 	ran    bool        // one that can change something ran, or may have

@@ -88,7 +88,11 @@ func (s Sight) Refused(key string) error {
 
 // ExecAndWatch is Exec, and in the same write WATCH key; GET key.
 func ExecAndWatch(c redis.Conn, key string, cmds ...Cmd) (replies []any, s Sight, err error) {
-	all, err := Pipe(c, append(transaction(cmds, 2), Cmd{"WATCH", key}, Cmd{"GET", key})...)
+	w, k := begin(c, arguments(cmds)+2), any(key)
+	w.transaction(cmds)
+	w.send(Cmd{"WATCH", k})
+	w.send(Cmd{"GET", k})
+	all, err := w.replies()
 	if err != nil {
 		return nil, s, err
 	}
@@ -96,7 +100,7 @@ func ExecAndWatch(c redis.Conn, key string, cmds ...Cmd) (replies []any, s Sight
 	return replies, Seen(all), err
 }
 
-// TakeAndWatch runs take, which is to take l.Key, and in the same write WATCH and
+// TakeAndWatch runs take, a command that takes its first argument, l.Key, and in the same write WATCH and
 // GET. With draw a number is drawn for l, in one MULTI with take. It returns
 // take's reply.
 func TakeAndWatch(c redis.Conn, l *Lease, draw bool, take Cmd) (reply any, s Sight, err error) {
@@ -111,7 +115,8 @@ func TakeAndWatch(c redis.Conn, l *Lease, draw bool, take Cmd) (reply any, s Sig
 		l.Fence = replies[1].(int64)
 		return replies[0], s, nil
 	}
-	replies, err := Pipe(c, take, Cmd{"WATCH", l.Key}, Cmd{"GET", l.Key})
+	k := take[1] // l.Key
+	replies, err := Pipe(c, take, Cmd{"WATCH", k}, Cmd{"GET", k})
 	if err != nil {
 		return nil, s, err
 	}
@@ -173,7 +178,8 @@ func ExtendIfKept(c redis.Conn, now time.Time, l Lease, ttl time.Duration, expir
 //
 // EXISTS reaps a key that has expired unnoticed: a DEL alone would count it before Redis 2.8.
 func ReleaseIfKept(c redis.Conn, l Lease) error {
-	replies, err := Exec(c, Cmd{"EXISTS", l.Key}, Cmd{"DEL", l.Key})
+	k := any(l.Key)
+	replies, err := Exec(c, Cmd{"EXISTS", k}, Cmd{"DEL", k})
 	switch {
 	case err != nil:
 		return err

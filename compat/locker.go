@@ -457,7 +457,7 @@ func (k *Locker) release(ctx context.Context, l Lease, signal bool) (woken bool,
 		cleaning := ctx.Err() != nil
 		step, done := k.orCleanup(ctx)
 		woken, err = k.giveUp(step, l, signal && try == 1)
-		never := errors.As(err, new(unsent))
+		never := err != nil && errors.As(err, new(unsent))
 		if err == nil || definite(err) && !never {
 			done()
 			return woken, err

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,6 +16,20 @@ func NewToken() string {
 	var b [16]byte
 	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
 	return hex.EncodeToString(b[:])
+}
+
+// NewTokenAndAux returns a new token and Aux(key, token).
+func NewTokenAndAux(key string) (token, aux string) {
+	if key == "" || strings.ContainsAny(key, "{}") {
+		token = NewToken()
+		return token, Aux(key, token)
+	}
+	var digits [32]byte
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
+	hex.Encode(digits[:], b[:])
+	aux = "{" + key + "}:" + string(digits[:]) // of which the token is a part: one piece of memory
+	return aux[len(aux)-len(digits):], aux
 }
 
 // InspectToken reads a key that holds a token and has its lease for a TTL: one

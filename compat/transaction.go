@@ -10,29 +10,63 @@ import (
 // A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
 type Cmd []any
 
-var multi, exec = Cmd{"MULTI"}, Cmd{"EXEC"}
-
 // Pipe sends cmds in one write and returns their replies in order. An error
 // the server gave for one of them is a redis.Error in its place; the error
 // returned is the connection's, and then any of them may have run.
 func Pipe(c redis.Conn, cmds ...Cmd) ([]any, error) {
+	w := begin(c, arguments(cmds))
+	w.all(cmds)
+	return w.replies()
+}
+
+// A write is commands that are sent together. Their arguments are one piece of
+// memory: what a Conn keeps of them is that, so that the Cmds need not outlive the
+// call, and cost nothing.
+type write struct {
+	c    redis.Conn
+	args []any
+	n    int
+	err  error
+}
+
+func begin(c redis.Conn, arguments int) write {
+	if g, ok := c.(*guard); ok && arguments <= len(g.args) {
+		return write{c: c, args: g.args[:0]} // free again when the replies are here
+	}
+	return write{c: c, args: make([]any, 0, arguments)}
+}
+
+func arguments(cmds []Cmd) int {
 	n := 0
 	for _, m := range cmds {
 		n += len(m) - 1
 	}
-	// The arguments of all commands in one piece: what a Conn keeps of them is this,
-	// and the Cmds need not outlive the call.
-	args := make([]any, 0, n)
-	for _, m := range cmds {
-		from := len(args)
-		args = append(args, m[1:]...)
-		if err := c.Send(m[0].(string), args[from:len(args):len(args)]...); err != nil {
-			return nil, err
-		}
+	return n
+}
+
+func (w *write) send(m Cmd) {
+	if w.err != nil {
+		return
 	}
-	replies, err := redis.Values(c.Do(""))
-	if err == nil && len(replies) != len(cmds) {
-		err = fmt.Errorf("setnxlock: %d replies to %d commands", len(replies), len(cmds))
+	from := len(w.args)
+	w.args = append(w.args, m[1:]...)
+	w.err = w.c.Send(m[0].(string), w.args[from:len(w.args):len(w.args)]...)
+	w.n++
+}
+
+func (w *write) all(cmds []Cmd) {
+	for _, m := range cmds {
+		w.send(m)
+	}
+}
+
+func (w *write) replies() ([]any, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	replies, err := redis.Values(w.c.Do(""))
+	if err == nil && len(replies) != w.n {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands", len(replies), w.n)
 	}
 	return replies, err
 }
@@ -49,7 +83,9 @@ const Aborts = 8
 // MULTI; redigo believes that MULTI ended when EXEC was sent, so its pool would
 // hand out a connection that answers QUEUED to everything. Hence the DISCARD.
 func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
-	replies, err := Pipe(c, transaction(cmds, 0)...)
+	w := begin(c, arguments(cmds))
+	w.transaction(cmds)
+	replies, err := w.replies()
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +96,20 @@ func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
 // is that of a command which could not be queued or did not run. The error
 // returned is the connection's or EXEC's own.
 func transact(c redis.Conn, cmds []Cmd) ([]any, error) {
-	replies, err := Pipe(c, transaction(cmds, 0)...)
+	w := begin(c, arguments(cmds))
+	w.transaction(cmds)
+	replies, err := w.replies()
 	if err != nil {
 		return nil, err
 	}
 	return transacted(c, replies)
 }
 
-// transaction is MULTI; cmds…; EXEC, with room for more behind it.
-func transaction(cmds []Cmd, more int) []Cmd {
-	all := make([]Cmd, 0, len(cmds)+2+more)
-	return append(append(append(all, multi), cmds...), exec)
+// transaction is MULTI; cmds…; EXEC.
+func (w *write) transaction(cmds []Cmd) {
+	w.send(Cmd{"MULTI"})
+	w.all(cmds)
+	w.send(Cmd{"EXEC"})
 }
 
 // Executed is what Exec makes of the replies to MULTI, commands and EXEC, for a

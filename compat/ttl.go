@@ -30,23 +30,29 @@ func roundUp(ttl, unit time.Duration) (int64, error) {
 
 // SetEx is the command that makes key with value and a TTL, in milliseconds
 // (PSETEX: Redis 2.6) or in whole seconds. Errors are WholeMillis' and WholeSeconds'.
-func SetEx(millis bool, key, value string, ttl time.Duration) (Cmd, error) {
-	if millis {
-		ms, err := WholeMillis(ttl)
-		return Cmd{"PSETEX", key, ms, value}, err
-	}
-	s, err := WholeSeconds(ttl)
-	return Cmd{"SETEX", key, s, value}, err
+func SetEx(millis bool, key, value any, ttl time.Duration) (Cmd, error) {
+	m := Cmd{"SETEX", key, nil, value}
+	return m, m.count(millis, "PSETEX", ttl)
 }
 
 // Expire is the command that sets key's TTL, likewise.
-func Expire(millis bool, key string, ttl time.Duration) (Cmd, error) {
+func Expire(millis bool, key any, ttl time.Duration) (Cmd, error) {
+	m := Cmd{"EXPIRE", key, nil}
+	return m, m.count(millis, "PEXPIRE", ttl)
+}
+
+// count puts ttl in, in seconds, or in milliseconds under the name that has them.
+func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
+	var n int64
+	var err error
 	if millis {
-		ms, err := WholeMillis(ttl)
-		return Cmd{"PEXPIRE", key, ms}, err
+		m[0] = name
+		n, err = WholeMillis(ttl)
+	} else {
+		n, err = WholeSeconds(ttl)
 	}
-	s, err := WholeSeconds(ttl)
-	return Cmd{"EXPIRE", key, s}, err
+	m[2] = n
+	return err
 }
 
 // ReadTTL returns the time that reply, TTL's or PTTL's, gives in unit, or NoTTL.

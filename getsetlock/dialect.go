@@ -2,7 +2,7 @@ package getsetlock
 
 import (
 	"crypto/rand"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -106,29 +106,48 @@ func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 // twelve random digits; nil: what would be made of them is left out, or all
 // zeros.
 func (d Dialect) Format(until time.Time, nonce func() string) string {
+	if nonce == nil {
+		return d.format(until, nil)
+	}
+	return d.format(until, func(b []byte) []byte { return append(b, nonce()...) })
+}
+
+// format is Format where nonce writes its digits behind b.
+func (d Dialect) format(until time.Time, nonce func(b []byte) []byte) string {
 	d = d.orFloat()
-	s := d.stamp()
-	fixed := d.Float && d.Owner == "" && (d.Nonce || d.Decimals == 0)
-	if fixed {
-		s.Decimals = 3
+	until = until.Add(d.Plus)
+	if d.Float && d.Owner == "" && (d.Nonce || d.Decimals == 0) {
+		ms := until.UnixMilli()
+		if until.After(time.UnixMilli(ms)) {
+			ms++ // a lease is never shorter on the key than in its holder's belief
+		}
+		b := fixed(make([]byte, 0, 32), ms)
+		if d.Nonce && nonce != nil {
+			b = nonce(b)
+		}
+		return string(b)
 	}
 	owner := ""
 	switch {
 	case d.Owner != "" && nonce != nil && d.Nonce:
-		owner = d.Owner.Make(nonce())
+		owner = d.Owner.Make(string(nonce(nil)))
 	case d.Owner != "":
 		owner = d.Owner.Make("000000000000")
 	}
-	value := s.Write(until.Add(d.Plus), owner)
-	if !fixed {
-		return value
+	return d.stamp().Write(until, owner)
+}
+
+// fixed writes seconds with three decimals, and ten digits at least before them.
+func fixed(b []byte, ms int64) []byte {
+	for least := int64(1e12); ms < least && least >= 10; least /= 10 {
+		b = append(b, '0')
 	}
-	whole := dialect.Digits(time.Second) + len(".000")
-	value += strings.Repeat("0", whole-len(value))
-	if d.Nonce && nonce != nil {
-		value += nonce()
-	}
-	return value
+	b = strconv.AppendInt(b, ms, 10)
+	b = append(b, 0)
+	point := len(b) - 4
+	copy(b[point+1:], b[point:])
+	b[point] = '.'
+	return b
 }
 
 // Parse reads a value of this dialect in full. A number of another length, a
@@ -160,11 +179,12 @@ func (d Dialect) Dead(value string, now time.Time) bool {
 }
 
 // randomDigits returns twelve of them.
-func randomDigits() string {
-	var b [12]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
-	for i := range b {
+func randomDigits(b []byte) []byte {
+	from := len(b)
+	b = append(b, "000000000000"...)
+	rand.Read(b[from:]) //nolint:errcheck // never fails since Go 1.24
+	for i := from; i < len(b); i++ {
 		b[i] = '0' + b[i]%10
 	}
-	return string(b[:])
+	return b
 }

@@ -64,18 +64,18 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lea
 	}
 	return compat.Lease{
 		Key:       key,
-		Value:     d.Format(now.Add(ttl), o.nonce),
+		Value:     d.format(now.Add(ttl), o.nonce),
 		Until:     compat.Until(now, ttl),
 		How:       compat.Free,
 		Ambiguous: !d.own(),
 	}, nil
 }
 
-func (o Options) nonce() string {
+func (o Options) nonce(b []byte) []byte {
 	if o.Nonce != nil {
-		return o.Nonce()
+		return append(b, o.Nonce()...)
 	}
-	return randomDigits()
+	return randomDigits(b)
 }
 
 // setnx tries to make the key.

@@ -23,30 +23,36 @@ type Renamed struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (r Renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, _, err := r.acquire(c, now, key, ttl, compat.Cmd{"GET", key})
+	l, _, err := r.acquire(c, now, key, ttl, false)
 	return l, err
 }
 
 // AcquireKept is Acquire, and goes on watching the key.
 func (r Renamed) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
-	l, s, err := r.acquire(c, now, key, ttl, compat.Cmd{"WATCH", key}, compat.Cmd{"GET", key})
+	l, s, err := r.acquire(c, now, key, ttl, true)
 	return l, s.Keeps(l), err
 }
 
-func (r Renamed) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, last ...compat.Cmd) (l compat.Lease, s compat.Sight, err error) {
-	l = compat.Lease{Key: key, Value: r.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
-	tmp := compat.Aux(key, l.Value)
+func (r Renamed) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, kept bool) (l compat.Lease, s compat.Sight, err error) {
+	value, aux := r.named(key, now)
+	l = compat.Lease{Key: key, Value: value, Until: compat.Until(now, ttl), How: compat.Free}
+	var name, tmp any = key, aux
 	setex, err := compat.SetEx(r.Millis, tmp, l.Value, ttl)
 	if err != nil {
 		return l, s, err
 	}
-	rename, del := compat.Cmd{"RENAMENX", tmp, key}, compat.Cmd{"DEL", tmp}
-
-	cmds := []compat.Cmd{setex, rename, del}
-	if r.Fence {
-		cmds = []compat.Cmd{setex, {"MULTI"}, rename, {"INCR", compat.FenceKey(key)}, {"EXEC"}, del}
+	rename, del, get := compat.Cmd{"RENAMENX", tmp, name}, compat.Cmd{"DEL", tmp}, compat.Cmd{"GET", name}
+	var replies []any
+	switch {
+	case r.Fence && kept:
+		replies, err = compat.Pipe(c, setex, compat.Cmd{"MULTI"}, rename, compat.Cmd{"INCR", compat.FenceKey(key)}, compat.Cmd{"EXEC"}, del, compat.Cmd{"WATCH", name}, get)
+	case r.Fence:
+		replies, err = compat.Pipe(c, setex, compat.Cmd{"MULTI"}, rename, compat.Cmd{"INCR", compat.FenceKey(key)}, compat.Cmd{"EXEC"}, del, get)
+	case kept:
+		replies, err = compat.Pipe(c, setex, rename, del, compat.Cmd{"WATCH", name}, get)
+	default:
+		replies, err = compat.Pipe(c, setex, rename, del, get)
 	}
-	replies, err := compat.Pipe(c, append(cmds, last...)...)
 	if err != nil {
 		return l, s, err
 	}
@@ -71,6 +77,15 @@ func (r Renamed) acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	}
 	_, err = redis.Int(won, nil) // the server's own words: tmp was gone before it was renamed
 	return l, s, err
+}
+
+// named is the value of an acquisition, and the key of our own named after it.
+func (r Renamed) named(key string, now time.Time) (value, tmp string) {
+	if r.Token == nil && r.Form == nil {
+		return compat.NewTokenAndAux(key)
+	}
+	value = r.value(key, now)
+	return value, compat.Aux(key, value)
 }
 
 // ExtendAll extends many leases in two round trips.

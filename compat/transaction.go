@@ -165,7 +165,8 @@ func first(replies []any, e error) error {
 // there is no such key: on Redis 2.2.0–2.2.9 it is this read, not a SETNX, that
 // makes the server notice an expired key.
 func Watch(c redis.Conn, key string) (value string, exists bool, err error) {
-	replies, err := Pipe(c, Cmd{"WATCH", key}, Cmd{"GET", key})
+	k := any(key)
+	replies, err := Pipe(c, Cmd{"WATCH", k}, Cmd{"GET", k})
 	if err != nil {
 		return "", false, err
 	}

@@ -19,30 +19,23 @@ type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (g Guarded) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, _, err := g.acquire(c, now, key, ttl, exec)
+	l, _, err := g.acquire(c, now, key, ttl, false)
 	return l, err
 }
 
 // AcquireKept is Acquire, and goes on watching the key.
 func (g Guarded) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
-	l, s, err := g.acquire(c, now, key, ttl, compat.ExecAndWatch)
+	l, s, err := g.acquire(c, now, key, ttl, true)
 	return l, s.Keeps(l), err
 }
 
-// exec is compat.Exec as one that sees nothing.
-func exec(c redis.Conn, key string, cmds ...compat.Cmd) ([]any, compat.Sight, error) {
-	replies, err := compat.Exec(c, cmds...)
-	return replies, compat.Sight{}, err
-}
-
-func (g Guarded) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration,
-	exec func(redis.Conn, string, ...compat.Cmd) ([]any, compat.Sight, error)) (l compat.Lease, s compat.Sight, err error) {
+func (g Guarded) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, kept bool) (l compat.Lease, s compat.Sight, err error) {
 	l = compat.Lease{Key: key, Value: g.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := compat.SetEx(g.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, s, err
 	}
-	cmds := []compat.Cmd{setex}
+	cmds := append(make([]compat.Cmd, 0, 2), setex)
 	if g.Fence {
 		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(key)})
 	}
@@ -55,7 +48,12 @@ func (g Guarded) acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 		compat.Unwatch(c)
 		return l, s, &compat.HeldError{Key: key, Value: held}
 	}
-	replies, s, err := exec(c, key, cmds...)
+	var replies []any
+	if kept {
+		replies, s, err = compat.ExecAndWatch(c, key, cmds...)
+	} else {
+		replies, err = compat.Exec(c, cmds...)
+	}
 	switch {
 	case err != nil:
 		return l, s, err

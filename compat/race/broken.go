@@ -33,6 +33,10 @@ var broken = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return bareDel{txlock.Guarded{Options: tokens(c, token)}}
 		}, bare: true},
+	"broken/unverified-watch": {says: "keeps its connection under a WATCH of which it does not know whose key it guards", pinned: 1,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return unverifiedWatch{txlock.Guarded{Options: tokens(c, token)}}
+		}},
 	"broken/multi-setnx-expire": {says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setnxExpire{txlock.Classic{Options: tokens(c, token)}, token}
@@ -119,6 +123,28 @@ func (b bareDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	}
 	_, err := c.Do("DEL", l.Key)
 	return err
+}
+
+// unverifiedWatch is tx/unverified-watch: an extension that was aborted begins to
+// watch anew, and takes the key that it watches then for its own.
+type unverifiedWatch struct{ txlock.Guarded }
+
+func (b unverifiedWatch) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	seconds, err := compat.WholeSeconds(ttl)
+	if err != nil || !now.Before(l.Until) {
+		return l, false, errors.Join(err, compat.ErrLost)
+	}
+	for range compat.Aborts {
+		replies, s, err := compat.ExecAndWatch(c, l.Key, compat.Cmd{"EXPIRE", l.Key, seconds})
+		if err != nil {
+			return l, false, err
+		}
+		if value, exists, _ := s.Value(l.Key); replies != nil || !exists {
+			l.Until = compat.Until(now, ttl)
+			return l, value == l.Value, nil
+		}
+	}
+	return l, false, compat.ErrAborted
 }
 
 // setnxExpire is the trap of facts/servers.md: a refused attempt moves the

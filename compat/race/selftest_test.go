@@ -33,6 +33,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{Config{Algorithm: "broken/no-repair", Faults: Faults{Crash: true}}, "progress", 2},
 		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "honesty", 6},
 		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "honesty", 2},
+		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "honesty", 19},
 	} {
 		c.Config.Invariants = []string{c.invariant}
 		r := explored(t, c.Config)

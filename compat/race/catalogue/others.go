@@ -59,6 +59,7 @@ var others = []struct {
 	{"other/setex-fallback", "SET NX PX, and SETEX where there is none (redlock-py, PR 12)", tokens(func(t tokened) compat.Algorithm { return setexFallback{t} })},
 	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)", tokens(func(t tokened) compat.Algorithm { return getsetOnly{t} })},
 	{"other/stale-watch", "SETNX, EXPIRE; extends under a WATCH that it leaves on the connection", tokens(func(t tokened) compat.Algorithm { return staleWatch{giveUp{t}} })},
+	{"other/unverified-watch", "SETNX, EXPIRE; watches from then on, and releases whatever it watches", tokens(func(t tokened) compat.Algorithm { return unverifiedWatch{t} })},
 
 	{"tx:classic/published-3s", "SETNX, then EXPIRE, with the published TTL repair; leases of 3 s whatever is asked for",
 		func(token func() string) compat.Algorithm {

@@ -15,17 +15,23 @@ import (
 )
 
 var benchmarked = []struct {
-	name string
-	a    compat.Algorithm
+	name   string
+	a      compat.Algorithm
+	pinned int
 }{
-	{"getset:classic", getsetlock.Classic{}},
-	{"getset:guarded", getsetlock.Guarded{}},
-	{"tx:classic", txlock.Classic{}},
-	{"tx:guarded", txlock.Guarded{}},
-	{"tx:renamed", txlock.Renamed{}},
-	{"set:lua", setlock.Lua{}},
-	{"set:watch", setlock.Watched{}},
-	{"set:script", setlock.Script{}},
+	{"getset:classic", getsetlock.Classic{}, 0},
+	{"getset:guarded", getsetlock.Guarded{}, 0},
+	{"getset:guarded/kept", getsetlock.Guarded{}, 1},
+	{"tx:classic", txlock.Classic{}, 0},
+	{"tx:classic/kept", txlock.Classic{}, 1},
+	{"tx:guarded", txlock.Guarded{}, 0},
+	{"tx:guarded/kept", txlock.Guarded{}, 1},
+	{"tx:renamed", txlock.Renamed{}, 0},
+	{"tx:renamed/kept", txlock.Renamed{}, 1},
+	{"set:lua", setlock.Lua{}, 0},
+	{"set:watch", setlock.Watched{}, 0},
+	{"set:watch/kept", setlock.Watched{}, 1},
+	{"set:script", setlock.Script{}, 0},
 }
 
 // BenchmarkPair is an acquisition and a release on a real server; "pings" is
@@ -36,7 +42,7 @@ func BenchmarkPair(b *testing.B) {
 	defer p.Close()
 	for _, m := range benchmarked {
 		b.Run(m.name, func(b *testing.B) {
-			k := compat.New(p, m.a, compat.Options{})
+			k := compat.New(p, m.a, compat.Options{MaxPinned: m.pinned})
 			var pings, pairs time.Duration
 			b.ReportAllocs()
 			for b.Loop() {
@@ -71,10 +77,10 @@ func BenchmarkPair(b *testing.B) {
 func BenchmarkEngine(b *testing.B) {
 	for _, m := range benchmarked {
 		b.Run(m.name, func(b *testing.B) {
-			s := oldredis.MustNew("2.6", oldredis.Options{})
+			s := oldredis.MustNew("2.6.12", oldredis.Options{})
 			defer s.Close()
 			p := s.Pool()
-			k := compat.New(p, m.a, compat.Options{})
+			k := compat.New(p, m.a, compat.Options{MaxPinned: m.pinned})
 			b.ReportAllocs()
 			for b.Loop() {
 				lock, err := k.TryLock(context.Background(), "bench", time.Minute)

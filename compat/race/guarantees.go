@@ -114,9 +114,9 @@ var accidents = []Accident{
 // Guaranteed are the algorithms of the matrix, in order. Of those with a plus
 // sign each client runs one, and a third client the first one too.
 func Guaranteed() []string {
-	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin",
-		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:guarded", "tx:renamed",
-		"set:lua", "set:watch", "set:published", "set:script",
+	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/kept",
+		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/kept", "tx:guarded", "tx:guarded/kept", "tx:renamed", "tx:renamed/kept",
+		"set:lua", "set:watch", "set:watch/kept", "set:published", "set:script",
 		"rw:read+rw:write", "rw:read/published+rw:write/published", "redlock"}
 }
 

@@ -235,6 +235,10 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1}},
 		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Effect: true, Fence: true, Faults: Faults{Late: -1}},
 		{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 1, Faults: Faults{Late: -1}},
+		{Algorithm: "tx:renamed/kept", Attempts: 2, Ticks: 1, Faults: Faults{Restart: 1, Late: -1}},
+		{Algorithm: "tx:guarded/kept+tx:classic/kept", Attempts: 1, Ticks: 2, Extend: true, Faults: Faults{LostReplies: 1, Late: 1}},
+		{Algorithm: "getset:guarded/kept", Attempts: 2, Ticks: 2, Keep: true, Faults: Faults{Late: -1}},
+		{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 2, Extend: true},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Clients: 1, Faults: Faults{Restart: 1, Down: 1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Keep: true, Faults: Faults{Late: -1}},
 	} {

@@ -511,6 +511,134 @@ func TestKeptConnectionHangs(t *testing.T) {
 	}
 }
 
+// A server that ends the kept connection, on command or for having idled, costs
+// the advantage and nothing else.
+func TestKeptConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	addr := realredis.Start(t)
+	p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer p.Close()
+	admin, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	do := func(name string, args ...any) string {
+		t.Helper()
+		reply, err := redis.String(admin.Do(name, args...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	others := func() (addrs []string) {
+		for _, client := range strings.Split(do("CLIENT", "LIST"), "\n") {
+			for _, field := range strings.Fields(client) {
+				if a, ok := strings.CutPrefix(field, "addr="); ok && !strings.Contains(client, "cmd=client") {
+					addrs = append(addrs, a)
+				}
+			}
+		}
+		return addrs
+	}
+	for how, end := range map[string]func(){
+		"CLIENT KILL": func() {
+			for _, a := range others() {
+				do("CLIENT", "KILL", a)
+			}
+		},
+		"timeout": func() {
+			do("CONFIG", "SET", "timeout", 1)
+			for deadline := time.Now().Add(20 * time.Second); len(others()) > 0; {
+				if time.Now().After(deadline) {
+					t.Fatal("the server closes no idle connection")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			do("CONFIG", "SET", "timeout", 0)
+		},
+	} {
+		for _, name := range keepers {
+			if how == "timeout" && name != "tx:renamed" {
+				continue // which takes its second
+			}
+			k := compat.New(p, safe[name], compat.Options{MaxPinned: 1})
+			l := try(t, k, "k")
+			if len(others()) == 0 {
+				t.Fatal("nothing is kept")
+			}
+			end()
+			if err := l.Extend(background, ttl); err != nil {
+				t.Errorf("%s, %s: Extend: %v", name, how, err)
+			}
+			if err := l.Release(background); err != nil {
+				t.Errorf("%s, %s: Release: %v", name, how, err)
+			}
+			l = try(t, k, "k")
+			end()
+			if err := l.Release(background); err != nil {
+				t.Errorf("%s, %s: Release: %v", name, how, err)
+			}
+			if n, err := redis.Int(admin.Do("EXISTS", "k")); n != 0 || err != nil {
+				t.Errorf("%s, %s: the key is left, %v", name, how, err)
+			}
+		}
+	}
+}
+
+// A pool that lets no more connections be open than are kept, and one: all steps
+// that are not the holders' take turns on that.
+func TestKeptOfSmallPool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "2.4")
+	p := w.server.Pool()
+	p.MaxActive, p.Wait = 3, true
+	k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 2})
+	a, b := try(t, k, "a"), try(t, k, "b")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			l, err := k.Lock(background, "k", time.Minute)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Release(background); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	w.until(inBackground(wg.Wait))
+	for _, l := range []*compat.Lock{a, b} {
+		if err := l.Release(background); err != nil && w.clock.Now().Before(l.Until()) {
+			t.Error(err)
+		}
+	}
+	returned(t, p)
+}
+
+// A lock that is handed on in this process takes its connection along.
+func TestKeptIsHandedOn(t *testing.T) {
+	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+		l := try(t, k, "k")
+		for range 3 {
+			w.clock.Add(5 * time.Second)
+			next, err := l.HandOn(background, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := p.ActiveCount() - p.IdleCount(); n != 1 {
+				t.Errorf("%d connections are kept for a lock that was handed on", n)
+			}
+			l = next
+		}
+		if err := l.Release(background); err != nil || w.value("k") != "" {
+			t.Errorf("Release: %v, the key holds %q", err, w.value("k"))
+		}
+		returned(t, p)
+	})
+}
+
 // hanging is a network connection on which at some time nothing arrives any more.
 type hanging struct {
 	net.Conn

@@ -41,8 +41,13 @@ type Options struct {
 
 	// MaxPinned is how many held locks may keep the connection that took them, one
 	// each, under WATCH: such a lock is extended and released in one round trip
-	// instead of two. Locks beyond it, those of algorithms that need no
-	// WATCH, and one whose connection has died take the other way. Default: 0, none.
+	// instead of two. Locks beyond it, those of algorithms that are no Keepers, and one
+	// whose connection has died take the other way. Default: 0, none.
+	//
+	// The price is a connection for as long as the lock is held. A pool with
+	// MaxActive must let that many more be open, or steps wait for one that nobody
+	// gives back; and a server that closes idle connections sooner than locks are
+	// extended or released (its "timeout") makes the others of it.
 	MaxPinned int
 
 	// MaxHandOvers is how often in a row a released lock may be handed to the next

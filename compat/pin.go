@@ -74,7 +74,7 @@ func (s *single) overKept(ctx context.Context, l Lease, step func(c redis.Conn) 
 	p.begin(ctx)
 	p.hurry()
 	next, p.kept, broke = step(&p.guard)
-	if !p.asked { // refused before anything was sent
+	if !p.asked && !errors.Is(broke, ErrLost) { // refused before anything was sent
 		next, p.kept = l, true
 	}
 	p.kept = p.kept && p.Err() == nil

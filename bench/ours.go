@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -63,21 +64,24 @@ func cancellable(s workload.Subject) workload.Subject {
 type entry struct {
 	name string
 	compat.Algorithm
-	watches bool // so that a kept connection saves it a round trip
 }
 
 // entries are our locks. Those that a server can't have are told with its reason.
 func entries(s *server) []entry {
 	tx := txlock.Options{Millis: s.atLeast(2, 6, 0)}
+	listed := tx
+	listed.Listed = true
 	return []entry{
-		{"getset:classic", getsetlock.Classic{}, false},
-		{"getset:guarded", getsetlock.Guarded{}, true},
-		{"tx:classic", txlock.Classic{Options: tx}, true},
-		{"tx:guarded", txlock.Guarded{Options: tx}, true},
-		{"tx:renamed", txlock.Renamed{Options: tx}, true},
-		{"set:watch", setlock.Watched{}, true},
-		{"set:script", setlock.Script{}, false},
-		{"set:lua", setlock.Lua{}, false},
+		{"getset:classic", getsetlock.Classic{}},
+		{"getset:listed", getsetlock.Listed{}},
+		{"getset:guarded", getsetlock.Guarded{}},
+		{"tx:classic", txlock.Classic{Options: tx}},
+		{"tx:guarded", txlock.Guarded{Options: tx}},
+		{"tx:renamed", txlock.Renamed{Options: tx}},
+		{"tx:renamed, listed", txlock.Renamed{Options: listed}},
+		{"set:watch", setlock.Watched{}},
+		{"set:script", setlock.Script{}},
+		{"set:lua", setlock.Lua{}},
 	}
 }
 
@@ -90,7 +94,7 @@ func single(s *server) []workload.Subject {
 	var list []workload.Subject
 	for _, e := range entries(s) {
 		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
-		if e.watches {
+		if _, keeps := e.Algorithm.(compat.Keeper); keeps && !strings.HasSuffix(e.name, "listed") {
 			list = append(list, locker(e.name+kept, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
 		}
 	}

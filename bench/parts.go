@@ -24,6 +24,8 @@ type part struct {
 var parts = []part{
 	{"latency", "acquire and release, alone", 38 * time.Second,
 		func(m *Measured) bool { return m.Latency != nil }, latency, func(m *Measured) { m.Latency = nil }},
+	{"together", "the same, client and server on any core", 18 * time.Second,
+		func(m *Measured) bool { return m.Together != nil }, together, func(m *Measured) { m.Together = nil }},
 	{"throughput", "64 goroutines, 64 keys", 42 * time.Second,
 		func(m *Measured) bool { return m.Throughput != nil }, throughput, func(m *Measured) { m.Throughput = nil }},
 	{"one-key", "64 goroutines, one key", 80 * time.Second,
@@ -41,24 +43,49 @@ var parts = []part{
 // prefix begins all keys.
 var prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
 
-// latency is one goroutine that takes a lock and gives it back, in turns so
+// alone is one goroutine that takes a lock and gives it back, in turns so
 // short that whatever else the machine does meets all alike.
-func latency(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
+func alone(ctx context.Context, b *bench, s *server, d time.Duration) ([]workload.Result, error) {
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, cancellable(locker(s.name, s.Address, s.best, noOptions)))
 	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Duration: b.scale(1500 * time.Millisecond), Turns: b.turns(60), WarmUp: 2 * time.Millisecond, Prefix: prefix}
-	m.Latency, err = w.Run(ctx, subjects, b.progress)
+	w := workload.Workload{Duration: b.scale(d), Turns: b.turns(40), WarmUp: 2 * time.Millisecond, Prefix: prefix}
+	return w.Run(ctx, subjects, b.progress)
+}
+
+// latency is that with the server on a core of its own.
+func latency(ctx context.Context, b *bench, s *server, m *Measured) error {
+	defer b.separate(s, m)()
+	var err error
+	m.Latency, err = alone(ctx, b, s, 1500*time.Millisecond)
+	return err
+}
+
+// together is that with the server where the kernel wants it.
+func together(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
+	m.Together, err = alone(ctx, b, s, 600*time.Millisecond)
 	return err
 }
 
 // throughput is 64 goroutines who don't meet.
 func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
+	defer b.separate(s, m)()
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, peers(s)...)
 	w := workload.Workload{Goroutines: 64, Duration: b.scale(1600 * time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Prefix: prefix}
 	m.Throughput, err = w.Run(ctx, subjects, b.progress)
 	return err
+}
+
+// separate gives the server a core of its own for a while, if that can be done.
+func (b *bench) separate(s *server, m *Measured) (back func()) {
+	back, err := s.apart()
+	if err != nil {
+		m.NotApart = err.Error()
+		return func() {}
+	}
+	m.NotApart = ""
+	return back
 }
 
 // section is how long a contended key is held.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,10 @@ type Measured struct {
 	Version string `json:"version"`
 	Best    string `json:"best"` // what auto chooses there, and what waits in the contended parts
 
+	NotApart string `json:"not_apart,omitempty"` // why it could not have a core of its own
+
 	Latency    []workload.Result    `json:"latency,omitempty"`
+	Together   []workload.Result    `json:"together,omitempty"`
 	Throughput []workload.Result    `json:"throughput,omitempty"`
 	OneKey     []Contest            `json:"one_key,omitempty"`
 	Sweep      []Contest            `json:"sweep,omitempty"`
@@ -146,11 +150,13 @@ func load(path string) (*Report, error) {
 }
 
 // save writes it whole or not at all: a run that is interrupted goes on from there.
+// Each result has a line.
 func (r *Report) save(path string) error {
-	b, err := json.MarshalIndent(r, "", " ")
+	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	b = bytes.ReplaceAll(b, []byte(`{"name"`), []byte("\n"+`{"name"`))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/workload"
+)
+
+// A verdict is a target beside what was measured.
+type verdict struct {
+	target   string
+	version  string
+	measured string
+	met      bool
+	group    int // the targets' order in the document
+}
+
+// The locks that the targets are about.
+const (
+	renamedKept = "tx:renamed" + kept
+	guardedKept = "tx:guarded" + kept
+	getsetKept  = "getset:guarded" + kept
+	setLua      = "set:lua"
+	twoPings    = "two PINGs"
+	redsyncName = "redsync"
+)
+
+// verdicts are all targets that the results say something about. What was not
+// measured is not among them: missing says what that is.
+func verdicts(r *Report) []verdict {
+	var all []verdict
+	for _, m := range r.Servers {
+		j := &judge{m: m}
+		for i, judge := range []func(){j.trips, j.times, j.allocs, func() { j.many(r) }, j.memory, j.oneKey, j.lone, j.crowd} {
+			j.group = i
+			judge()
+		}
+		all = append(all, j.list...)
+	}
+	slices.SortStableFunc(all, func(a, b verdict) int { return a.group - b.group })
+	return all
+}
+
+// A judge judges one server.
+type judge struct {
+	m     *Measured
+	list  []verdict
+	group int
+}
+
+func (j *judge) says(met bool, target, measured string, args ...any) {
+	j.list = append(j.list, verdict{target, j.m.Version, fmt.Sprintf(measured, args...), met, j.group})
+}
+
+func (j *judge) atLeast(major, minor, patch int) bool {
+	return atLeast(j.m.Version, major, minor, patch)
+}
+
+// result is the one of that name, if it was measured.
+func result(list []workload.Result, name string) (workload.Result, bool) {
+	for _, r := range list {
+		if r.Name == name && r.Err == "" && r.Sections > 0 {
+			return r, true
+		}
+	}
+	return workload.Result{}, false
+}
+
+// targeted are the locks that have to be as fast as can be on this server.
+func (j *judge) targeted() []string {
+	if j.atLeast(2, 4, 0) {
+		return []string{renamedKept, getsetKept, setLua}
+	}
+	return []string{guardedKept, getsetKept}
+}
+
+// trips judges round trips: on 2.2 a token lock needs two to be taken.
+func (j *judge) trips() {
+	for _, name := range j.targeted() {
+		target, most := "acquire in one round trip, release in one", 2.0
+		if name == guardedKept {
+			target, most = "acquire in two round trips, release in one (txlock on 2.2)", 3
+		}
+		if r, ok := result(j.m.Latency, name); ok {
+			j.says(r.Trips < most+0.1, target, "%s: %.2f", name, r.Trips)
+		}
+	}
+}
+
+// times judges medians: the server has a core of its own for them.
+func (j *judge) times() {
+	most, where := 1.10, ""
+	if !j.atLeast(2, 4, 0) {
+		most, where = 1.60, " (2.2)"
+	}
+	modern, hasModern := result(j.m.Latency, byHand)
+	for _, name := range j.targeted() {
+		r, ok := result(j.m.Latency, name)
+		if !ok {
+			continue
+		}
+		j.says(r.OverPings() <= most, fmt.Sprintf("acquire + release, p50: at most %.2f × two PINGs%s", most, where), "%s: %.2f ×", name, r.OverPings())
+		if hasModern {
+			over := r.Pair.P50.Seconds() / modern.Pair.P50.Seconds()
+			j.says(over <= 1.05, "acquire + release, p50: at most 1.05 × "+byHand, "%s: %.2f ×", name, over)
+		}
+	}
+}
+
+func (j *judge) allocs() {
+	for _, a := range j.m.Allocs {
+		if slices.Contains(j.targeted(), a.Name) && a.Err == "" {
+			j.says(a.Allocs <= 20, "acquire + release: at most 20 allocations", "%s: %.0f", a.Name, a.Allocs)
+		}
+	}
+}
+
+// best is the fastest of ours.
+func best(list []workload.Result) (fastest workload.Result) {
+	for _, r := range list {
+		if ours(r.Name) && r.Rate > fastest.Rate {
+			fastest = r
+		}
+	}
+	return fastest
+}
+
+// ours says whose a lock is.
+func ours(name string) bool {
+	for _, family := range []string{"getset:", "tx:", "set:", "ours"} {
+		if strings.HasPrefix(name, family) {
+			return true
+		}
+	}
+	return false
+}
+
+// many judges 64 goroutines with keys of their own.
+func (j *judge) many(r *Report) {
+	fastest := best(j.m.Throughput)
+	if fastest.Rate == 0 {
+		return
+	}
+	if theirs, ok := result(j.m.Throughput, redsyncName); ok {
+		share := fastest.Rate / theirs.Rate
+		j.says(share >= 0.9, "64 goroutines with keys of their own: at least 0.9 × redsync's rate", "%s: %.2f ×", fastest.Name, share)
+		return
+	}
+	// Where redsync does not run it is compared with where it does, by what the servers do in PINGs.
+	if !j.atLeast(2, 4, 0) {
+		return
+	}
+	for _, m := range r.Servers {
+		theirs, ok := result(m.Throughput, redsyncName)
+		theirPings, ok2 := result(m.Throughput, twoPings)
+		ourPings, ok3 := result(j.m.Throughput, twoPings)
+		if ok && ok2 && ok3 {
+			share := fastest.Rate / ourPings.Rate / (theirs.Rate / theirPings.Rate)
+			j.says(share >= 0.9*0.95, "64 goroutines with keys of their own, where redsync does not run: at most 5 % below 0.9 × its rate elsewhere, each as a share of two PINGs' rate there", "%s: %.2f × that on %s", fastest.Name, share, m.Version)
+			return
+		}
+	}
+}
+
+// memory judges many held locks.
+func (j *judge) memory() {
+	var some, many workload.Footprint
+	for _, f := range j.m.Held {
+		if f.Err != "" {
+			continue
+		}
+		if f.Locks >= 1000 && some.Locks == 0 {
+			some = f
+		}
+		if f.Locks > some.Locks {
+			many = f
+		}
+	}
+	if some.Locks == 0 || many.Locks <= some.Locks {
+		return
+	}
+	j.says(many.PerLock() <= 1.1*some.PerLock(), fmt.Sprintf("memory of a held lock: no more with %s than with %s", count(many.Locks), count(some.Locks)),
+		"%.0f bytes after %.0f", many.PerLock(), some.PerLock())
+	j.says(many.Goroutines < 100, fmt.Sprintf("%s held locks: no goroutine for each", count(many.Locks)), "%d goroutines", many.Goroutines)
+	j.says(float64(many.CPU) <= 1.1*float64(some.CPU), fmt.Sprintf("cost of a renewal: no more with %s than with %s", count(many.Locks), count(some.Locks)),
+		"%.1f µs of processor time after %.1f", micros(many.CPU), micros(some.CPU))
+	j.says(many.Writes < 0.5, "renewals of many locks on one server are sent together", "%.3f writes for each", many.Writes)
+}
+
+// bestPeer is the peer with the highest value; by is what is compared.
+func bestPeer(list []workload.Result, by func(workload.Result) float64) (best workload.Result, ok bool) {
+	for _, r := range list {
+		if r.Err != "" || r.Sections == 0 || ours(r.Name) {
+			continue
+		}
+		if !ok || by(r) > by(best) {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// oneKey judges 64 goroutines at one key.
+func (j *judge) oneKey() {
+	for _, c := range j.m.OneKey {
+		where, commands, fairness := "one process, 64 goroutines, one key", 1.0, 0.8
+		if c.Processes > 1 {
+			where, commands, fairness = fmt.Sprintf("%d processes, %d goroutines each, one key", c.Processes, c.Goroutines), 1.5, 0.3
+		}
+		r, ok := result(c.Results, handSignal)
+		if !ok {
+			continue
+		}
+		j.says(r.Ideal >= 0.95, where+": at least 95 % of the ideal rate", "%.1f %%", 100*r.Ideal)
+		j.says(r.Commands <= commands, fmt.Sprintf("%s: at most %g commands a section", where, commands), "%.2f", r.Commands)
+		j.says(r.Fairness() >= fairness, fmt.Sprintf("%s: least served / most served at least %g", where, fairness), "%.2f (%d and %d)", r.Fairness(), r.Least, r.Most)
+		if peer, ok := bestPeer(c.Results, func(r workload.Result) float64 { return -r.HandOff.P99.Seconds() }); ok {
+			j.says(r.HandOff.P99 <= peer.HandOff.P99, where+": hand-off, p99: no worse than the best peer", "%.0f µs; %s %.0f µs", micros(r.HandOff.P99), peer.Name, micros(peer.HandOff.P99))
+		}
+		off, ok := result(c.Results, soloSignal)
+		if !ok {
+			continue
+		}
+		if peer, ok := bestPeer(c.Results, func(r workload.Result) float64 { return r.Ideal }); ok {
+			j.says(off.Ideal >= peer.Ideal, where+", hand-over off: rate at least the best peer's", "%.1f %% of the ideal; %s %.1f %%", 100*off.Ideal, peer.Name, 100*peer.Ideal)
+		}
+		j.says(off.Commands <= 3.5, where+", hand-over off: at most 3.5 commands a section", "%.2f", off.Commands)
+	}
+}
+
+// lone judges how soon one waiter in another process has the key.
+func (j *judge) lone() {
+	if r, ok := result(j.m.Waiter, handSignal); ok {
+		if peer, ok := bestPeer(j.m.Waiter, func(r workload.Result) float64 { return -r.HandOff.P99.Seconds() }); ok {
+			j.says(r.HandOff.P99 <= peer.HandOff.P99, "one waiter in another process: hand-off, p99: no worse than the best peer", "%.0f µs; %s %.0f µs", micros(r.HandOff.P99), peer.Name, micros(peer.HandOff.P99))
+		}
+	}
+}
+
+// crowd judges a thousand waiters.
+func (j *judge) crowd() {
+	for _, c := range j.m.Sweep {
+		if c.Goroutines != 1000 {
+			continue
+		}
+		for _, name := range []string{handSignal, soloPoll} {
+			if r, ok := result(c.Results, name); ok {
+				j.says(r.Connections <= 2, "1000 waiters in one process: at most 2 connections", "%s: %d", name, r.Connections)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
 )
 
@@ -39,6 +40,7 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
+	meter *workload.Meter // counts what all connections send; nil: nothing does
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.

@@ -37,8 +37,13 @@ func (a *app) sentinelPlace(like string) (*place, error) {
 		}
 		hosts, known[host] = append(hosts, host), u
 	}
+	idle := 0 // its default
+	if a.meter != nil {
+		idle = a.idle()
+	}
 	s := sentinel.New(name, hosts, sentinel.Options{
-		Dial: a.dialLike(like),
+		Dial:    a.dialLike(like),
+		MaxIdle: idle,
 		DialSentinel: func(ctx context.Context, addr string) (redis.Conn, error) {
 			u, ok := known[addr]
 			if !ok {
@@ -57,7 +62,7 @@ func (a *app) clusterPlace(urls []string) (*place, error) {
 	for _, arg := range a.redis.list {
 		hosts = append(hosts, serverName(arg))
 	}
-	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(urls[0]), MaxIdle: 2})
+	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(urls[0]), MaxIdle: a.idle()})
 	return &place{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s, s.Close}}}, nil
 }
 
@@ -70,6 +75,6 @@ func (a *app) dialLike(like string) func(context.Context, string) (redis.Conn, e
 			return nil, err
 		}
 		u.Host = addr
-		return redis.DialURLContext(ctx, u.String(), a.dialOptions()...)
+		return a.dialURL(ctx, u.String())
 	}
 }

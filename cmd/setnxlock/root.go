@@ -104,7 +104,7 @@ func (a *app) rootCommand() *cobra.Command {
 	complete(root, "prefix", nil)
 	complete(root, "sentinel", nil)
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.benchCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
 	return root
 }
 

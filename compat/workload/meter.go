@@ -12,7 +12,10 @@ import (
 // for concurrent use.
 type Meter struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	*tally
+}
 
+type tally struct {
 	commands, trips, writes, out, in atomic.Int64
 	open, most                       atomic.Int64
 }
@@ -31,7 +34,13 @@ func NewMeter(dial func(ctx context.Context, network, address string) (net.Conn,
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return &Meter{dial: dial}
+	return &Meter{dial, &tally{}}
+}
+
+// Over is m for connections that another dial makes: what goes over these is counted
+// together with what m has.
+func (m *Meter) Over(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Meter {
+	return &Meter{dial, m.tally}
 }
 
 // Dial makes a connection that is counted.
@@ -43,7 +52,7 @@ func (m *Meter) Dial(ctx context.Context, network, address string) (net.Conn, er
 	for now, most := m.open.Add(1), m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); {
 		most = m.most.Load()
 	}
-	counted := &conn{Conn: c, m: m}
+	counted := &conn{Conn: c, m: m.tally}
 	if s, ok := c.(syscall.Conn); ok {
 		return &socket{counted, s}, nil
 	}
@@ -72,7 +81,7 @@ func (c Count) add(d Count) Count {
 
 type conn struct {
 	net.Conn
-	m       *Meter
+	m       *tally
 	asked   atomic.Bool // something was sent since the last answer
 	closed  atomic.Bool
 	request request // of Write alone, which is nobody's at the same time

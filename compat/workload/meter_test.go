@@ -67,3 +67,25 @@ func TestMeter(t *testing.T) {
 		t.Errorf("%d open, %d at most", m.Open(), m.Most())
 	}
 }
+
+// What goes over another dial is counted together with the rest.
+func TestMeterOver(t *testing.T) {
+	m := NewMeter(func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF })
+	if _, err := m.Dial(context.Background(), "", ""); err != io.EOF {
+		t.Error(err)
+	}
+	client, server := net.Pipe()
+	defer server.Close()
+	c, err := m.Over(func(context.Context, string, string) (net.Conn, error) { return client, nil }).Dial(context.Background(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go io.Copy(io.Discard, server) //nolint:errcheck // until it is closed
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Count(); got.Commands != 1 || m.Open() != 1 || m.Most() != 1 {
+		t.Errorf("%+v, %d open", got, m.Open())
+	}
+}

@@ -57,8 +57,8 @@ type Bar struct {
 const (
 	width     = 620
 	height    = 330
-	legend    = 165
-	barHeight = 19
+	legend    = 180
+	barHeight = 21
 )
 
 // The colours can be told apart by those who don't see red or green (Okabe and Ito),
@@ -87,10 +87,10 @@ func (l Lines) SVG() ([]byte, error) {
 	p.Add(grid)
 	side := plot.NewLegend()
 	side.Top, side.Left = true, true
-	side.TextStyle = text(8.5)
+	side.TextStyle = text(10)
 	side.ThumbnailWidth = vg.Points(24)
-	side.Padding = vg.Points(2)
-	side.YOffs = vg.Points(-20)
+	side.Padding = vg.Points(3)
+	side.YOffs = vg.Points(-24)
 	for i, s := range l.Series {
 		points := make(plotter.XYs, 0, len(s.X))
 		for n := range s.X {
@@ -214,11 +214,11 @@ func (b Bars) SVG() ([]byte, error) {
 		if bar.Main {
 			drawn.Color = colours[0]
 		}
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: bar.Value, Y: float64(at)}}, Labels: []string{" " + strconv.FormatFloat(bar.Value, 'f', 2, 64)}})
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: bar.Value, Y: float64(at)}}, Labels: []string{" " + figure(bar.Value)}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", bar.Name, err)
 		}
-		label.TextStyle[0] = text(8.5)
+		label.TextStyle[0] = text(10)
 		label.TextStyle[0].YAlign = draw.YCenter
 		p.Add(drawn, label)
 	}
@@ -237,6 +237,14 @@ func (b Bars) SVG() ([]byte, error) {
 	return render(width, 70+float64(n)*barHeight, b.Title, p.Draw)
 }
 
+// figure is a value as it stands beside its bar.
+func figure(x float64) string {
+	if x >= 100 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}
+
 func text(size float64) draw.TextStyle {
 	return draw.TextStyle{Color: ink, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(size)), Handler: plot.DefaultTextHandler}
 }
@@ -246,16 +254,16 @@ func blank(title string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	p.Title.Text = title
-	p.Title.TextStyle = text(12)
+	p.Title.TextStyle = text(13)
 	p.Title.TextStyle.XAlign = draw.XCenter
 	p.Title.TextStyle.YAlign = draw.YTop
 	p.Title.Padding = vg.Points(8)
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		align := a.Label.TextStyle
-		a.Label.TextStyle = text(9.5)
+		a.Label.TextStyle = text(10.5)
 		a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign, a.Label.TextStyle.Rotation = align.XAlign, align.YAlign, align.Rotation
 		align = a.Tick.Label
-		a.Tick.Label = text(8.5)
+		a.Tick.Label = text(10)
 		a.Tick.Label.XAlign, a.Tick.Label.YAlign, a.Tick.Label.Rotation = align.XAlign, align.YAlign, align.Rotation
 		a.Color, a.Tick.Color = ink, ink
 	}
@@ -280,9 +288,9 @@ func render(w, h float64, title string, paint func(draw.Canvas)) ([]byte, error)
 	}
 	svg := opening.ReplaceAllLiteralString(b.String(), fmt.Sprintf(
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" aria-label=%q style="max-width:100%%;height:auto">
-<style>:root{--ink:#222;--rule:#ddd}@media(prefers-color-scheme:dark){:root{--ink:#ddd;--rule:#444}}</style>`, w, h, w, h, escape(title)))
-	svg = inkAs.ReplaceAllLiteralString(svg, "var(--ink)")
-	svg = ruleAs.ReplaceAllLiteralString(svg, "var(--rule)")
+<style>:root{--chart-ink:#222;--chart-rule:#ddd}@media(prefers-color-scheme:dark){:root{--chart-ink:#ddd;--chart-rule:#444}}</style>`, w, h, w, h, escape(title)))
+	svg = inkAs.ReplaceAllLiteralString(svg, "var(--chart-ink)")
+	svg = ruleAs.ReplaceAllLiteralString(svg, "var(--chart-rule)")
 	svg = family.ReplaceAllLiteralString(svg, "font-family:'Liberation Sans',Arial,sans-serif")
 	return []byte(svg), nil
 }

@@ -20,7 +20,7 @@ func TestLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, svg, "rate", "goroutines", "sections a second", "ours", "other", ">64<", ">1000<", "prefers-color-scheme:dark", "var(--ink)")
+	contains(t, svg, "rate", "goroutines", "sections a second", "ours", "other", ">64<", ">1000<", "prefers-color-scheme:dark", "var(--chart-ink)")
 	if bytes.Contains(svg, []byte("not measured")) {
 		t.Error("a line without a point is in the legend")
 	}

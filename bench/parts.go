@@ -72,7 +72,7 @@ func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err erro
 	defer b.separate(s, m)()
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Goroutines: 64, Duration: b.scale(1600 * time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Prefix: prefix}
+	w := workload.Workload{Goroutines: 64, Duration: max(b.scale(1600*time.Millisecond), 160*time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Prefix: prefix}
 	m.Throughput, err = w.Run(ctx, subjects, b.progress)
 	return err
 }

@@ -44,13 +44,18 @@ import (
 // more behind it for equal; a foreign list on the key loses the elements that are held. On
 // 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
 func listed(key, held, next string, more []Cmd) []Cmd {
-	name := held
+	// Nobody else's, and no other transaction's: should a DEL be refused, the next
+	// one must not build on what it left (TestListedLeftovers).
+	name, names := held, "satu"
+	if next != "" {
+		name, names = next, "wbxv"
+	}
 	if len(name) > 12 {
 		name = name[len(name)-12:] // a token's last digits, a timestamp's nonce
 	}
 	name = Aux(key, name)
 	// Boxed once: each of these stands in several commands.
-	var k, v, s, a, t, u any = key, held, name + "s", name + "a", name + "t", name + "u"
+	var k, v, s, a, t, u any = key, held, name + names[:1], name + names[1:2], name + names[2:3], name + names[3:]
 	var by, nosort, get, store any = "BY", "nosort", "GET", "STORE"
 	cmds := make([]Cmd, 0, listedMore+len(more)+2)
 	cmds = append(cmds,

@@ -133,10 +133,17 @@ func TestListedSubsets(t *testing.T) {
 		for _, n := range "satu" {
 			names = append(names, compat.Aux(key, "held")+string(n))
 		}
+		for _, n := range "wbxv" {
+			names = append(names, compat.Aux(key, "next")+string(n))
+		}
+		none := compat.Cmd{"DEL"}
+		for _, n := range names {
+			none = append(none, n)
+		}
 		refusing := &refuser{Conn: c}
 		put := func(set []compat.Cmd) {
 			t.Helper()
-			cmds := []compat.Cmd{{"DEL", names[0], names[1], names[2], names[3], names[4]}}
+			cmds := []compat.Cmd{none}
 			for _, m := range set {
 				m = slices.Clone(m)
 				m[1] = key
@@ -197,9 +204,42 @@ func TestListedSubsets(t *testing.T) {
 				}
 			}
 		}
-		c.Do("DEL", key, names[1], names[2], names[3], names[4])
+		put(nil)
 		if outcomes["done"] == 0 || outcomes["lost"] == 0 || outcomes["refused"] == 0 {
 			t.Errorf("outcomes %v: not all there are", outcomes)
+		}
+	})
+}
+
+// TestListedLeftovers: what a takeover leaves behind of which one command was
+// refused does not lead the late release of its predecessor astray, nor its own.
+func TestListedLeftovers(t *testing.T) {
+	eachListing(t, func(t *testing.T, c redis.Conn) {
+		key := "setnxlock-test:" + compat.NewToken()
+		old, current := compat.Lease{Key: key, Value: "held"}, compat.Lease{Key: key, Value: "next"}
+		for refused := range 11 {
+			c.Do("SET", key, old.Value)
+			if _, err := compat.ReplaceListed(&refuser{Conn: c, refused: 1 << refused}, old, current.Value); err != nil {
+				c.Do("SET", key, current.Value) // and taken by another way then
+			}
+			if err := compat.ReleaseListed(c, old); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("the predecessor's release, after command %d of the takeover was refused: %v", refused, err)
+			}
+			if _, err := compat.ReplaceListed(c, old, "another"); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("another takeover, after command %d was refused: %v", refused, err)
+			}
+			if v, err := redis.String(c.Do("GET", key)); v != current.Value {
+				t.Errorf("after command %d was refused the key holds %q, %v", refused, v, err)
+			}
+			if err := compat.ReleaseListed(c, current); err != nil {
+				t.Errorf("the release, after command %d was refused: %v", refused, err)
+			}
+			if n, err := redis.Int(c.Do("EXISTS", key)); n != 0 || err != nil {
+				t.Errorf("the key is there still, after command %d was refused: %v", refused, err)
+			}
+			for _, name := range "wbxv" {
+				c.Do("DEL", compat.Aux(key, current.Value)+string(name))
+			}
 		}
 	})
 }

@@ -87,8 +87,11 @@ func (o Options) setnx(c redis.Conn, l *compat.Lease) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	l.Fence = replies[1].(int64)
-	return replies[0] == int64(1), nil
+	won := replies[0] == int64(1)
+	if won { // the number of an attempt that was refused is older than that of whoever is next
+		l.Fence = replies[1].(int64)
+	}
+	return won, nil
 }
 
 func (o Options) incr(key string) compat.Cmd { return compat.Cmd{"INCR", compat.FenceKey(key)} }

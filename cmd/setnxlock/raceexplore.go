@@ -28,6 +28,8 @@ of that version. Beyond them it says nothing.
   --faults lost=1    one reply is lost after its command has run
            sever=1   one request never arrives
            cut=1     one connection breaks between two commands of one write
+           refuse=1  one command that writes is answered with an error, as over
+                     maxmemory; before 2.6.5 the rest of its transaction runs
            crash     clients die for good
            restart   the server comes back empty, once; restart=2: twice
            failover  a replica takes over that has not seen the last write

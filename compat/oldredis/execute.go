@@ -35,7 +35,12 @@ func (s *Server) receive(c *session, args []string) {
 		s.cut(c, errCut)
 		return
 	}
-	reply := s.execute(c, args)
+	var reply any
+	if fault == Refuse {
+		reply = s.refused(c, args)
+	} else {
+		reply = s.execute(c, args)
+	}
 	if fault == LoseReply {
 		s.note(c, args, reply)
 		s.cut(c, errCut)
@@ -54,6 +59,19 @@ func (s *Server) receive(c *session, args []string) {
 	default:
 		s.push(c, reply)
 	}
+}
+
+// refused answers for a command that a Fault says is refused.
+func (s *Server) refused(c *session, args []string) any {
+	s.begin()
+	switch {
+	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.manners.execNeedsMemory:
+		s.endMulti(c)
+		return redis.Error("EXECABORT Transaction discarded because of: " + s.manners.words.full)
+	case c.multi && !s.manners.execRunsRest:
+		c.aborted = true
+	}
+	return redis.Error(s.manners.words.full)
 }
 
 // note shows a command and its reply to the trace.

@@ -2,7 +2,8 @@ package oldredis
 
 import "io"
 
-// A Fault is what becomes of one command on the network.
+// A Fault is what becomes of one command: on the network, or at a server that
+// does not take it.
 type Fault int
 
 const (
@@ -14,6 +15,10 @@ const (
 	LoseRequest
 	// LoseReply cuts the connection after the command has run.
 	LoseReply
+	// Refuse answers with the error of a server whose memory is full: the command
+	// does not run. In MULTI the others do, before 2.6.5; later EXEC drops them all. An
+	// EXEC that is refused leaves 2.0–2.4 in MULTI.
+	Refuse
 )
 
 // errCut is what a client sees of a connection that was cut: what redigo

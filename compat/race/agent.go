@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -42,7 +45,7 @@ type stance struct {
 	fence   int64
 	value   string // what its lease says is on the key
 	asked   int64  // when this attempt began, by its own clock; -1: it has not
-	lossy   bool   // a message of the operation under way was lost
+	lossy   bool   // a message of the operation under way was lost, or a command refused
 	got     bool   // the algorithm has said "yours", the client has not heard it yet
 }
 
@@ -106,10 +109,16 @@ func (a *agent) request(r request) answer {
 		a.fresh = false
 	}
 	got := a.ask(r)
-	if got.lost {
+	if got.lost || slices.ContainsFunc(got.replies, isRefusal) {
 		a.lossy = true
 	}
 	return got
+}
+
+// isRefusal reports whether a reply is that of a server which did not take the command (Refuse).
+func isRefusal(reply any) bool {
+	e, ok := reply.(redis.Error)
+	return ok && (strings.HasPrefix(string(e), "EXECABORT") || strings.Contains(string(e), "maxmemory"))
 }
 
 // now is the client's clock. It is read once between two requests: time that

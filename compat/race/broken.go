@@ -2,6 +2,7 @@ package race
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -37,10 +38,29 @@ var broken = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return unverifiedWatch{txlock.Guarded{Options: tokens(c, token)}}
 		}},
+	"broken/list-release": {says: "releases by lists, and takes a list that is not there for an equal value",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return listRelease{txlock.Guarded{Options: tokens(c, token)}}
+		}},
 	"broken/multi-setnx-expire": {says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setnxExpire{txlock.Classic{Options: tokens(c, token)}, token}
 		}},
+}
+
+// listRelease is what compat.ReleaseListed would be in half the commands. A server
+// that refuses the RPUSH, and runs the rest, removes whatever is on the key.
+type listRelease struct{ txlock.Guarded }
+
+func (listRelease) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
+	s := compat.Aux(l.Key, l.Value)
+	replies, err := compat.Exec(c, compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
+		compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
+	e, refused := err.(redis.Error)
+	if refused && strings.Contains(string(e), "no such key") || err == nil && replies[3] != int64(1) {
+		return compat.ErrLost
+	}
+	return err
 }
 
 // delSetnx is getset/double-takeover: two clients see the same dead value, and

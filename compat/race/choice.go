@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -11,6 +12,7 @@ type Choice struct {
 	Client int           // from 0, where the verb is a client's
 	Server int           // from 1, of several, where the verb is a server's; 0: there is only one
 	By     time.Duration // of Clock, Jump, Pass and PassUnreaped
+	Nth    int           // of Refuse: which of the commands that run as one, from 0; MULTI counts
 }
 
 // A Verb says what a Choice does.
@@ -30,6 +32,10 @@ const (
 	// Cut: the connection breaks before the command, and the earlier ones of
 	// the same write have run.
 	Cut
+	// Refuse is Step with one command that the server answers with an error, as over
+	// maxmemory, instead of running it. The other commands of its transaction run,
+	// before 2.6.5; later none does.
+	Refuse
 	// Stall is Step up to where the client would read its clock to learn
 	// whether what it was given still lasts. It goes on once time has passed.
 	Stall
@@ -68,14 +74,14 @@ const (
 )
 
 var clientVerbs = map[string]Verb{
-	"step": Step, "run": Run, "drop": Drop, "sever": Sever, "cut": Cut, "stall": Stall, "look": Look,
+	"step": Step, "run": Run, "drop": Drop, "sever": Sever, "cut": Cut, "refuse": Refuse, "stall": Stall, "look": Look,
 	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock, "stale": Stale,
 }
 
 var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict, "down": Down}
 
 // String is the word of a schedule, in its one canonical form: "C1", "C1-" for
-// a lost reply, "C1.cut", "+9s", "+9s~" with nothing reaped, "redis.restart", and
+// a lost reply, "C1.cut", "C1.refuse3" for the third command of its transaction, "+9s", "+9s~" with nothing reaped, "redis.restart", and
 // "S2.restart" of one server of several.
 func (c Choice) String() string {
 	who := fmt.Sprintf("C%d", c.Client+1)
@@ -94,6 +100,10 @@ func (c Choice) String() string {
 		return "+" + c.By.String()
 	case PassUnreaped:
 		return "+" + c.By.String() + "~"
+	case Refuse:
+		if c.Nth > 0 {
+			return who + ".refuse" + strconv.Itoa(c.Nth+1)
+		}
 	}
 	for name, v := range serverVerbs {
 		if v == c.Verb && c.Server > 0 {

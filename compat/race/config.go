@@ -80,6 +80,7 @@ type Faults struct {
 	LostReplies  int  // the command ran, the answer never came
 	LostRequests int  // the command never arrived
 	Cuts         int  // the connection broke between two commands of one write
+	Refusals     int  // the server answered a command with an error instead of running it; at most 3
 	Crash        bool // clients die for good, anywhere
 	Restart      int  // the server restarts empty; of several, one
 	Failover     int  // a replica takes over that has not seen the last write
@@ -133,6 +134,9 @@ func (c Config) complete() (*Config, error) {
 		if *n < 0 || *n > 7 {
 			return nil, fmt.Errorf("race: %d faults of a kind, want 0 to 7", *n)
 		}
+	}
+	if c.Faults.Refusals > 3 {
+		return nil, fmt.Errorf("race: %d refusals, want 0 to 3", c.Faults.Refusals)
 	}
 	if c.Faults.Late < -1 || c.Faults.Late > 7 {
 		return nil, fmt.Errorf("race: %d late clients, want -1 to 7", c.Faults.Late)
@@ -273,7 +277,7 @@ func (c *Config) alike(i, j int) bool {
 func (c *Config) checks(invariant string) bool { return slices.Contains(c.Invariants, invariant) }
 
 func (f *Faults) counts() []*int {
-	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Restart, &f.Failover, &f.Evict, &f.Down}
+	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Refusals, &f.Restart, &f.Failover, &f.Evict, &f.Down}
 }
 
 // happens reports whether there is an accident that happens so and so often.

@@ -179,6 +179,7 @@ func (c *Config) bounds() string {
 	add(f.LostReplies, "lost reply", "lost replies")
 	add(f.LostRequests, "lost request", "lost requests")
 	add(f.Cuts, "cut", "cuts")
+	add(f.Refusals, "refusal", "refusals")
 	if f.Crash {
 		list = append(list, "crashes")
 	}
@@ -260,10 +261,17 @@ func (m move) choices(now int32, words int, real *[maxClients]int) []Choice {
 	case v > PassUnreaped:
 		list = append(list, Choice{Verb: v, Server: m.client()})
 	default:
-		for ; words > 1; words-- {
-			list = append(list, Choice{Verb: Step, Client: real[m.client()]})
+		last := Choice{Verb: v, Client: real[m.client()]}
+		if v == Refuse {
+			last.Verb = Step
 		}
-		list = append(list, Choice{Verb: v, Client: real[m.client()]})
+		for ; words > 1; words-- {
+			list = append(list, Choice{Verb: Step, Client: last.Client})
+		}
+		list = append(list, last)
+		if v == Refuse {
+			list[m.at()].Verb, list[m.at()].Nth = Refuse, m.nth()
+		}
 	}
 	return list
 }

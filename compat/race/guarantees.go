@@ -91,6 +91,7 @@ var accidents = []Accident{
 	{Name: "lost reply", Says: "one answer never comes", set: func(c *Config) { c.Faults.LostReplies = 1 }},
 	{Name: "lost request", Says: "one write never arrives", set: func(c *Config) { c.Faults.LostRequests = 1 }},
 	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *Config) { c.Faults.Cuts = 1 }},
+	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *Config) { c.Faults.Refusals = 1 }},
 	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *Config) { c.Faults.Late = 2 }},
 	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *Config) { c.Faults.Unreaped = true }},
 	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
@@ -114,8 +115,8 @@ var accidents = []Accident{
 // Guaranteed are the algorithms of the matrix, in order. Of those with a plus
 // sign each client runs one, and a third client the first one too.
 func Guaranteed() []string {
-	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/kept",
-		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/kept", "tx:guarded", "tx:guarded/kept", "tx:renamed", "tx:renamed/kept",
+	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/kept", "getset:listed",
+		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/kept", "tx:guarded", "tx:guarded/kept", "tx:renamed", "tx:renamed/kept", "tx:renamed/listed",
 		"set:lua", "set:watch", "set:watch/kept", "set:published", "set:script",
 		"rw:read+rw:write", "rw:read/published+rw:write/published", "redlock"}
 }

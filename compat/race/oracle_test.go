@@ -100,6 +100,15 @@ func (k *walker) macros(s stand) (list []macro) {
 			l[n].Verb = Cut
 			list = append(list, macro{l, spend(ofCuts)})
 		}
+		if s.budget.has(ofRefusals) {
+			for n, cmds := range k.sends(s, step) {
+				for nth := range cmds {
+					l := append([]Choice{}, step...)
+					l[n] = Choice{Verb: Refuse, Client: i, Nth: nth}
+					list = append(list, macro{l, spend(ofRefusals)})
+				}
+			}
+		}
 	}
 	list = append(list, k.time(s)...)
 	for _, v := range []struct {
@@ -131,6 +140,20 @@ func (k *walker) write(s stand, i int) []Choice {
 			return list
 		}
 	}
+}
+
+// sends is what is sent in each step of a write, and along with it.
+func (k *walker) sends(s stand, step []Choice) (list [][][]string) {
+	w := k.world(s.path)
+	defer w.close()
+	for _, c := range step {
+		d, err := w.apply(c)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		list = append(list, d.cmds)
+	}
+	return list
 }
 
 func (k *walker) time(s stand) (list []macro) {
@@ -233,6 +256,9 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "broken/multi-setnx-expire", Attempts: 1, Ticks: 2, Server: "2.6", Faults: Faults{Late: 1}},
 		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1}},
+		{Algorithm: "getset:listed", Server: "2.0", Attempts: 1, Ticks: 3, Keep: true, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listed", Server: "2.4", Attempts: 1, Ticks: 1, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:guarded", Server: "2.6", Attempts: 1, Ticks: 1, Extend: true, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Effect: true, Fence: true, Faults: Faults{Late: -1}},
 		{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 1, Faults: Faults{Late: -1}},
 		{Algorithm: "tx:renamed/kept", Attempts: 2, Ticks: 1, Faults: Faults{Restart: 1, Late: -1}},

@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -82,7 +83,7 @@ func (w *world) act(d *deed, c Choice) error {
 func (w *world) step(d *deed, c Choice) error {
 	i := c.Client
 	p := w.players[i]
-	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut
+	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut || c.Verb == Refuse
 	if c.Verb == Look && p.pending.kind != readsClock {
 		return disabled("C%d is not about to read its clock", i+1)
 	}
@@ -110,7 +111,7 @@ func (w *world) step(d *deed, c Choice) error {
 		w.resume(d, i, answer{})
 		return nil
 	case sends:
-		if err := w.send(d, i, c.Verb); err != nil {
+		if err := w.send(d, i, c); err != nil {
 			return err
 		}
 	default:
@@ -119,7 +120,7 @@ func (w *world) step(d *deed, c Choice) error {
 		}
 	}
 	for p.pending.local().is(p.conn != nil && p.conn.State().Multi) {
-		if err := w.send(d, i, Step); err != nil {
+		if err := w.send(d, i, Choice{}); err != nil {
 			return err
 		}
 	}
@@ -140,14 +141,19 @@ func (w *world) readClock(d *deed, i int) {
 }
 
 // send runs the command that client i has sent, or loses it.
-func (w *world) send(d *deed, i int, verb Verb) error {
-	p := w.players[i]
+func (w *world) send(d *deed, i int, c Choice) error {
+	p, verb := w.players[i], c.Verb
 	r := p.pending
+	refused := 0
 	switch {
 	case verb == Drop && !r.last:
 		return disabled("more commands follow in the same write: C%d.cut, or drop the last one's reply", i+1)
 	case verb == Sever && !r.first:
 		return disabled("commands of the same write have run: C%d.cut", i+1)
+	case verb == Refuse && (c.Nth >= len(r.cmds) || !refusable(r.cmds[c.Nth]) || p.cut):
+		return disabled("C%d sends nothing there that can be refused", i+1)
+	case verb == Refuse:
+		refused = c.Nth + 1
 	case verb == Cut && r.first:
 		return disabled("it is the first command of its write: C%d.sever", i+1)
 	}
@@ -167,7 +173,7 @@ func (w *world) send(d *deed, i int, verb Verb) error {
 		}
 		d.replies = append(d.replies, got.replies...)
 	default:
-		got = w.execute(d, i, r)
+		got = w.execute(d, i, r, refused)
 		d.replies = append(d.replies, got.replies...)
 		if verb == Drop {
 			d.lost, got = "reply", answer{lost: true}
@@ -184,8 +190,9 @@ func (w *world) send(d *deed, i int, verb Verb) error {
 	return nil
 }
 
-// execute runs a command on the server.
-func (w *world) execute(d *deed, i int, r request) answer {
+// execute runs a command on the server, which refuses one of those that it is
+// made of, counted from 1.
+func (w *world) execute(d *deed, i int, r request, refused int) answer {
 	p := w.players[i]
 	if r.server > 0 && down(w.s.Snapshot().Entries(w.s))&(1<<r.server) != 0 {
 		return answer{lost: true}
@@ -195,7 +202,7 @@ func (w *world) execute(d *deed, i int, r request) answer {
 	}
 	before, content := w.key(), w.s.Snapshot()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
-	replies, err := runCommands(p.conn, r.cmds)
+	replies, err := runRefusing(w.s, p.conn, r.cmds, refused)
 	touched := w.onlooker.Dirty()
 	w.onlooker.SetState(oldredis.ConnState{})
 	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
@@ -208,6 +215,31 @@ func (w *world) execute(d *deed, i int, r request) answer {
 		d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
 	}
 	return answer{replies: replies, lost: err != nil}
+}
+
+// refusable reports whether a server that lacks memory, or was told to, may
+// refuse the command: whatever writes, and EXEC.
+func refusable(cmd []string) bool {
+	switch strings.ToUpper(cmd[0]) {
+	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "GET", "MGET", "EXISTS", "TYPE", "TTL", "PTTL", "TIME", "ZCARD", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE":
+		return false
+	}
+	return true
+}
+
+// runRefusing is runCommands of which the server refuses one, counted from 1; 0: none.
+func runRefusing(s *oldredis.Server, c *oldredis.Conn, cmds [][]string, refused int) ([]any, error) {
+	if refused > 0 {
+		n := 0
+		s.SetFault(func(int, int, []string) oldredis.Fault {
+			if n++; n == refused {
+				return oldredis.Refuse
+			}
+			return oldredis.None
+		})
+		defer s.SetFault(nil)
+	}
+	return runCommands(c, cmds)
 }
 
 // runCommands has the server run cmds over one connection.

@@ -32,6 +32,7 @@ type asked struct {
 	now, until    int32
 	verb          Verb
 	conn, watcher uint16
+	refused       int
 	r             *request
 	rename        *rename
 	st            oldredis.ConnState
@@ -106,9 +107,9 @@ func (c *content) like(o *content) bool {
 func (t *transitions) answers(q *asked, p *probe) bool {
 	switch q.what {
 	case askRun:
-		return t.run(q.content, q.now, q.r, q.conn) == q.ran
+		return t.run(q.content, q.now, q.r, q.conn, q.refused) == q.ran
 	case askWatched:
-		return uint32(t.watch(q.content, q.now, q.r, q.conn, q.watcher)) == q.got
+		return uint32(t.watch(q.content, q.now, q.r, q.conn, q.refused, q.watcher)) == q.got
 	case askAct:
 		return t.acted(q.content, q.now, q.verb, q.until) == q.got
 	case askActWatched:

@@ -62,6 +62,10 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return getsetlock.Guarded{Options: stamps(c, token)}
 		}},
+	"getset:listed": {says: "the same, taken over and released by lists in one transaction",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return getsetlock.Listed{Options: stamps(c, token)}
+		}},
 	"getset:classic/seconds": {says: "getset:classic with whole seconds, as on the SETNX page",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := stamps(c, token)
@@ -99,6 +103,12 @@ var registry = map[string]entry{
 	"tx:renamed": {says: "SETEX to another name, RENAMENX",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return txlock.Renamed{Options: tokens(c, token)}
+		}},
+	"tx:renamed/listed": {says: "the same, released by lists in one transaction",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			o := tokens(c, token)
+			o.Listed = true
+			return txlock.Renamed{Options: o}
 		}},
 	"set:lua": {says: "SET NX PX; extended and released by a script",
 		make: func(c *Config, token func() string) compat.Algorithm {

@@ -252,6 +252,12 @@ func parseWord(w string) (Choice, error) {
 			return Choice{}, bad
 		}
 		c.Verb, c.By = Clock, d
+	case strings.HasPrefix(rest, ".refuse") && rest != ".refuse":
+		n, err := strconv.Atoi(rest[len(".refuse"):])
+		if err != nil || n < 2 || n > 99 {
+			return Choice{}, bad
+		}
+		c.Verb, c.Nth = Refuse, n-1
 	default:
 		v, ok := clientVerbs[strings.TrimPrefix(rest, ".")]
 		if !ok || rest[0] != '.' || v == Clock {

@@ -26,6 +26,7 @@ type search struct {
 	arrivals []arrival
 	base     int // number of the frontier's first state
 
+	past        bool // of the last Refuse: it stood behind the write, or the commands of the request
 	words       int  // of a schedule that the last step takes
 	learned     bool // in the last step a client read its clock to learn whether its lease still lasts
 	transitions int
@@ -65,6 +66,8 @@ func (m move) verb() Verb   { return Verb(m & 31) }
 func (m move) client() int  { return int(m >> 5 & 3) }
 func (m move) looks() int   { return int(m >> 7 & 15) }
 func (m move) ran() int     { return int(m >> 11) }
+func (m move) at() int      { return int(m >> 11 & 255) } // the request of the write in which Refuse refuses
+func (m move) nth() int     { return int(m >> 19) }       // and which of its commands
 func (m move) until() int32 { return int32(m >> 11) }
 
 func newSearch(c *Config, rs *runs) (*search, error) {
@@ -297,11 +300,31 @@ func (x *search) expand(s *state, number uint32) {
 			for ran := 1; !x.c.Split && x.try(s, number, Cut, i, ran); ran++ {
 			}
 		}
+		if s.budget.has(ofRefusals) {
+			x.expandRefusals(s, number, i)
+		}
 	}
 	if s.budget.has(ofTicks) {
 		x.expandTime(s, number)
 	}
 	x.expandServer(s, number)
+}
+
+// expandRefusals has each command of a client's write refused.
+func (x *search) expandRefusals(s *state, number uint32, i int) {
+	for at := 0; ; at++ {
+		for nth := 0; ; nth++ {
+			if !x.try(s, number, Refuse, i, at|nth<<8) && x.past {
+				if nth == 0 {
+					return
+				}
+				break
+			}
+		}
+		if x.c.Split {
+			return
+		}
+	}
 }
 
 // try makes a client's choice, if it can be made.

@@ -34,6 +34,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "honesty", 6},
 		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "honesty", 2},
 		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "honesty", 19},
+		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "honesty", 8},
 	} {
 		c.Config.Invariants = []string{c.invariant}
 		r := explored(t, c.Config)
@@ -44,6 +45,31 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		again, err := ReplaySchedule(r.Trace.Schedule)
 		if err != nil || again.Verdict != r.Trace.Verdict {
 			t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
+		}
+	}
+}
+
+// A refusal is what it takes to break the shorter list release, before 2.6.5; the
+// longer one holds with each of its commands refused, in releases, extensions and takeovers.
+func TestRefusals(t *testing.T) {
+	shorter := Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"exclusion", "honesty"}}
+	if r := explored(t, shorter); r.Verdict != Safe {
+		t.Errorf("without a refusal: %v", r)
+	}
+	shorter.Server, shorter.Faults.Refusals = "2.6", 1
+	if r := explored(t, shorter); r.Verdict != Safe {
+		t.Errorf("refused as a whole: %v", r)
+	}
+	for _, c := range []Config{
+		{Algorithm: "getset:listed", Server: "2.0", Extend: true, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1}},
+		{Algorithm: "getset:guarded", Server: "2.2", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}}, // INCR alone, too
+		{Algorithm: "getset:listed", Server: "2.0", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "getset:listed", Server: "2.4", Clients: 3, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1, LostReplies: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listed", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listed", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
+	} {
+		if r := explored(t, c); r.Verdict != Safe {
+			t.Errorf("%s: %v", c.Algorithm, r)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type budget uint32
 
 // The kinds stand at these bits.
 const (
-	ofTicks    = 0 // four bits; the others have three
+	ofTicks    = 0 // four bits; the others have three, but where said
 	ofReplies  = 4
 	ofRequests = 7
 	ofCuts     = 10
@@ -37,6 +37,7 @@ const (
 	ofEvict    = 19
 	ofLate     = 22 // five bits
 	ofDown     = 27
+	ofRefusals = 30 // two bits
 )
 
 // unlimited late clients: their number is not counted.
@@ -46,7 +47,7 @@ func newBudget(c *Config) budget {
 	f := &c.Faults
 	return budget(c.Ticks)<<ofTicks | budget(f.LostReplies)<<ofReplies | budget(f.LostRequests)<<ofRequests |
 		late(f.Late)<<ofLate | budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict |
-		budget(f.Down)<<ofDown
+		budget(f.Down)<<ofDown | budget(f.Refusals)<<ofRefusals
 }
 
 func late(n int) budget {

@@ -6,6 +6,8 @@ type turn struct {
 	t  state
 	st stances
 	b  breaches
+
+	refused int // 1 + the command of the next request that the server refuses; 0: none
 }
 
 // breaches are those of one step, the first one first.
@@ -52,7 +54,8 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 	if kind == readsClock {
 		u.readClock(i)
 	}
-	faulty := verb == Drop || verb == Sever || verb == Cut
+	faulty := verb == Drop || verb == Sever || verb == Cut || verb == Refuse
+	x.past = true
 	switch n := u.node(i); n.kind {
 	case works:
 		if verb != Step {
@@ -64,6 +67,12 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 		t, b = u.end()
 		return t, b, true
 	case sends:
+		if verb == Refuse {
+			if !u.sendRefused(i, ran&255, ran>>8) {
+				return t, b, false
+			}
+			break
+		}
 		if verb == Sever && !n.first || verb == Cut && n.first && ran == 0 {
 			return t, b, false
 		}
@@ -119,6 +128,30 @@ func (u *turn) sendTo(i int, verb Verb, ran int) (broken, can bool) {
 			return false, false
 		}
 		u.send(i, Step)
+		u.x.words++
+	}
+}
+
+// sendRefused runs the commands of a write; of its at-th request the nth is refused.
+func (u *turn) sendRefused(i, at, nth int) (can bool) {
+	for n := 0; ; n++ {
+		now := *u.node(i)
+		if n > 0 && (now.kind != sends || now.first) {
+			return n > at // the server has closed the connection, or is gone
+		}
+		if n == at {
+			cmds := u.x.runs.requests[now.req].cmds
+			if u.x.past = nth >= len(cmds); u.x.past || !refusable(cmds[nth]) || u.t.cells[i].conn == cutConn {
+				return false
+			}
+			u.t.budget = u.t.budget.less(ofRefusals)
+			u.refused = nth + 1
+		}
+		u.send(i, Step)
+		u.refused = 0
+		if now.last || u.x.c.Split {
+			return n >= at
+		}
 		u.x.words++
 	}
 }
@@ -186,11 +219,11 @@ func (u *turn) execute(i int) (reply uint32) {
 	if r.server > 0 && x.trans.contents[was].down&(1<<r.server) != 0 {
 		return inputLost // nobody is there
 	}
-	id, done := x.trans.do(was, now, req, r, conn)
+	id, done := x.trans.do(was, now, req, r, conn, u.refused)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {
 		if w := u.t.cells[k].conn; k != i && w > newConn {
-			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, w)
+			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, u.refused, w)
 		}
 	}
 	c.conn = after

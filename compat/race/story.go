@@ -98,6 +98,9 @@ func (s *story) why(d *deed) string {
 	if l := s.loss(d); l != "" {
 		list = append(list, l)
 	}
+	if d.choice.Verb == Refuse {
+		list = append(list, "the server refuses "+strings.ToUpper(d.cmds[d.choice.Nth][0]))
+	}
 	for _, r := range d.results {
 		list = append(list, outcomeText(r))
 	}

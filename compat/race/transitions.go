@@ -158,26 +158,26 @@ func (t *transitions) connNumber(st oldredis.ConnState) uint16 {
 }
 
 // do returns what the server does with a request, and the number under which
-// it is remembered.
-func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint16) (uint32, *executed) {
-	a, b := uint64(n)<<32|uint64(req), uint64(uint32(now))<<16|uint64(conn)
+// it is remembered. It refuses one of its commands, counted from 1; 0: none.
+func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint16, refused int) (uint32, *executed) {
+	a, b := uint64(n)<<32|uint64(req), uint64(refused)<<48|uint64(uint32(now))<<16|uint64(conn)
 	id, ok := t.done.get(a, b)
 	if !ok {
 		id = uint32(len(t.execs))
 		t.done.put(a, b, id)
-		x := t.run(n, now, r, conn)
+		x := t.run(n, now, r, conn, refused)
 		t.execs = append(t.execs, x)
-		t.note(asked{what: askRun, content: n, now: now, r: r, conn: conn, ran: x})
+		t.note(asked{what: askRun, content: n, now: now, r: r, conn: conn, refused: refused, ran: x})
 	}
 	return id, &t.execs[id]
 }
 
-func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed {
+func (t *transitions) run(n uint32, now int32, r *request, conn uint16, refused int) executed {
 	t.ran++
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})
-	replies, err := runCommands(t.actor, r.cmds)
+	replies, err := runRefusing(t.s, t.actor, r.cmds, refused)
 	x := executed{touched: t.watcher.Dirty()}
 	t.watcher.SetState(oldredis.ConnState{})
 	if err == nil {
@@ -190,21 +190,21 @@ func (t *transitions) run(n uint32, now int32, r *request, conn uint16) executed
 
 // watched returns what becomes of a connection that watches while another
 // client's request runs.
-func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn, watcher uint16) uint16 {
+func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
 	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
 		return uint16(v)
 	}
-	v := t.watch(n, now, r, conn, watcher)
+	v := t.watch(n, now, r, conn, refused, watcher)
 	t.seen.put(uint64(id), uint64(watcher), uint32(v))
-	t.note(asked{what: askWatched, content: n, now: now, r: r, conn: conn, watcher: watcher, got: uint32(v)})
+	t.note(asked{what: askWatched, content: n, now: now, r: r, conn: conn, refused: refused, watcher: watcher, got: uint32(v)})
 	return v
 }
 
-func (t *transitions) watch(n uint32, now int32, r *request, conn, watcher uint16) uint16 {
+func (t *transitions) watch(n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(t.conns[watcher])
-	runCommands(t.actor, r.cmds) //nolint:errcheck // the watcher is what counts
+	runRefusing(t.s, t.actor, r.cmds, refused) //nolint:errcheck // the watcher is what counts
 	return t.watcherAfter()
 }
 

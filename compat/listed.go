@@ -43,43 +43,54 @@ import (
 // key that has a TTL; 2.0 takes a number and the same number with a zero byte and
 // more behind it for equal; a foreign list on the key loses the elements that are held. On
 // 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
-func listed(key, held, next string, more []Cmd) []Cmd {
+//
+// It returns a reply for each of these, but MSETNX's only if there is a next, and
+// before DEL's those to more.
+func listed(c redis.Conn, key, held, next string, more []Cmd) ([]any, error) {
 	// Nobody else's, and no other transaction's: should a DEL be refused, the next
 	// one must not build on what it left (TestListedLeftovers).
-	name, names := held, "satu"
+	own, suffix := held, "satu"
 	if next != "" {
-		name, names = next, "wbxv"
+		own, suffix = next, "wbxv"
 	}
-	if len(name) > 12 {
-		name = name[len(name)-12:] // a token's last digits, a timestamp's nonce
+	if len(own) > 12 {
+		own = own[len(own)-12:] // a token's last digits, a timestamp's nonce
 	}
-	name = Aux(key, name)
-	// Boxed once: each of these stands in several commands.
-	var k, v, s, a, t, u any = key, held, name + names[:1], name + names[1:2], name + names[2:3], name + names[3:]
-	var by, nosort, get, store any = "BY", "nosort", "GET", "STORE"
-	cmds := make([]Cmd, 0, listedMore+len(more)+2)
-	cmds = append(cmds,
-		Cmd{"RPUSH", s, k},
-		Cmd{"SORT", s, by, nosort, get, "*", store, s},
-		Cmd{"SORT", s, by, nosort, get, "#", get, "#", store, a},
-		Cmd{"LREM", s, 0, v},
-		Cmd{"RENAMENX", a, s},
-		Cmd{"SORT", s, by, nosort, "LIMIT", 1, 1, store, t},
-		Cmd{"RPOPLPUSH", t, u},
-		Cmd{"RENAME", u, k},
-		Cmd{"LREM", k, 0, v},
-	)
+	own = Aux(key, own) + suffix
+	var k, v any = key, held // boxed once: each of these stands in several commands
+	var s, a, t, u any = own[:len(own)-3], own[:len(own)-2], own[:len(own)-1], own
+
+	w := begin(c, listedArguments+arguments(more))
+	w.send(Cmd{"MULTI"})
+	w.send(Cmd{"RPUSH", s, k})
+	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s})
+	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "#", "GET", "#", "STORE", a})
+	w.send(Cmd{"LREM", s, 0, v})
+	w.send(Cmd{"RENAMENX", a, s})
+	w.send(Cmd{"SORT", s, "BY", "nosort", "LIMIT", 1, 1, "STORE", t})
+	w.send(Cmd{"RPOPLPUSH", t, u})
+	w.send(Cmd{"RENAME", u, k})
+	w.send(Cmd{"LREM", k, 0, v})
 	if next != "" {
-		cmds = append(cmds, Cmd{"MSETNX", k, next, a, ""})
+		w.send(Cmd{"MSETNX", k, next, a, ""})
 	}
-	return append(append(cmds, more...), Cmd{"DEL", s, a, t, u})
+	w.all(more)
+	w.send(Cmd{"DEL", s, a, t, u})
+	w.send(Cmd{"EXEC"})
+	replies, err := w.replies()
+	if err != nil {
+		return nil, err
+	}
+	return transacted(c, replies)
 }
 
-// Where the replies that tell stand.
+// Where the replies that tell stand, and how many arguments there are.
 const (
 	listedRename = 7
 	listedEmpty  = 8
-	listedMore   = 9 // MSETNX, if there is one
+	listedNext   = 9
+
+	listedArguments = 46
 )
 
 // MaxListedKey is the longest key, in bytes, that the list release can read on
@@ -95,7 +106,7 @@ func ReleaseListed(c redis.Conn, l Lease) error {
 	if err := listable(l.Key, l.Value); err != nil {
 		return err
 	}
-	replies, err := transact(c, listed(l.Key, l.Value, "", nil))
+	replies, err := listed(c, l.Key, l.Value, "", nil)
 	if err != nil {
 		return err
 	}
@@ -112,12 +123,12 @@ func ReplaceListed(c redis.Conn, l Lease, value string, more ...Cmd) ([]any, err
 	if err := errors.Join(listable(l.Key, l.Value), listable(l.Key, value)); err != nil {
 		return nil, err
 	}
-	replies, err := transact(c, listed(l.Key, l.Value, value, more))
+	replies, err := listed(c, l.Key, l.Value, value, more)
 	if err != nil {
 		return nil, err
 	}
 	err = deletedListed(c, l, replies)
-	set := replies[listedMore]
+	set := replies[listedNext]
 	switch {
 	case err == nil && set != int64(1):
 		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %v", ErrLost, l.Key, set)
@@ -129,7 +140,7 @@ func ReplaceListed(c redis.Conn, l Lease, value string, more ...Cmd) ([]any, err
 	case err != nil:
 		return nil, err
 	}
-	replies = replies[listedMore+1 : len(replies)-1]
+	replies = replies[listedNext+1 : len(replies)-1]
 	return replies, first(replies, nil)
 }
 

@@ -130,11 +130,8 @@ func TestListedSubsets(t *testing.T) {
 		key := "setnxlock-test:" + compat.NewToken()
 		l := compat.Lease{Key: key, Value: "held"}
 		names := []string{key}
-		for _, n := range "satu" {
-			names = append(names, compat.Aux(key, "held")+string(n))
-		}
-		for _, n := range "wbxv" {
-			names = append(names, compat.Aux(key, "next")+string(n))
+		for n := range 4 {
+			names = append(names, compat.Aux(key, "held")+"satu"[:n+1], compat.Aux(key, "next")+"wbxv"[:n+1])
 		}
 		none := compat.Cmd{"DEL"}
 		for _, n := range names {
@@ -237,8 +234,8 @@ func TestListedLeftovers(t *testing.T) {
 			if n, err := redis.Int(c.Do("EXISTS", key)); n != 0 || err != nil {
 				t.Errorf("the key is there still, after command %d was refused: %v", refused, err)
 			}
-			for _, name := range "wbxv" {
-				c.Do("DEL", compat.Aux(key, current.Value)+string(name))
+			for n := range 4 {
+				c.Do("DEL", compat.Aux(key, current.Value)+"wbxv"[:n+1])
 			}
 		}
 	})

@@ -92,19 +92,6 @@ func Exec(c redis.Conn, cmds ...Cmd) ([]any, error) {
 	return Executed(c, replies)
 }
 
-// transact is Exec for who looks at the replies one by one: an error among them
-// is that of a command which could not be queued or did not run. The error
-// returned is the connection's or EXEC's own.
-func transact(c redis.Conn, cmds []Cmd) ([]any, error) {
-	w := begin(c, arguments(cmds))
-	w.transaction(cmds)
-	replies, err := w.replies()
-	if err != nil {
-		return nil, err
-	}
-	return transacted(c, replies)
-}
-
 // transaction is MULTI; cmds…; EXEC.
 func (w *write) transaction(cmds []Cmd) {
 	w.send(Cmd{"MULTI"})
@@ -122,7 +109,9 @@ func Executed(c redis.Conn, replies []any) ([]any, error) {
 	return done, first(done, nil)
 }
 
-// transacted is what transact makes of them.
+// transacted is Executed for who looks at the replies one by one: an error among
+// them is that of a command which could not be queued, or did not run. The error
+// returned is EXEC's own.
 func transacted(c redis.Conn, replies []any) ([]any, error) {
 	queued, ran := replies[1:len(replies)-1], replies[len(replies)-1]
 	if e, refused := ran.(redis.Error); refused {

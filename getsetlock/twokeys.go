@@ -125,7 +125,9 @@ func (t TwoKeys) set(c redis.Conn, name string, l *compat.Lease, args ...any) (a
 	if err != nil {
 		return nil, err
 	}
-	l.Fence = replies[1].(int64)
+	if replies[0] != int64(0) { // the number of an attempt that was refused is older than that of whoever is next
+		l.Fence = replies[1].(int64)
+	}
 	return replies[0], nil
 }
 

@@ -44,9 +44,8 @@ import (
 // more behind it for equal; a foreign list on the key loses the elements that are held. On
 // 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
 //
-// It returns a reply for each of these, but MSETNX's only if there is a next, and
-// before DEL's those to more.
-func listed(c redis.Conn, key, held, next string, more []Cmd) ([]any, error) {
+// MSETNX is sent only if there is a next, and before DEL what is to run in any case.
+func (w *write) listed(key, held, next string, more []Cmd) {
 	// Nobody else's, and no other transaction's: should a DEL be refused, the next
 	// one must not build on what it left (TestListedLeftovers).
 	own, suffix := held, "satu"
@@ -60,7 +59,6 @@ func listed(c redis.Conn, key, held, next string, more []Cmd) ([]any, error) {
 	var k, v any = key, held // boxed once: each of these stands in several commands
 	var s, a, t, u any = own[:len(own)-3], own[:len(own)-2], own[:len(own)-1], own
 
-	w := begin(c, listedArguments+arguments(more))
 	w.send(Cmd{"MULTI"})
 	w.send(Cmd{"RPUSH", s, k})
 	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s})
@@ -77,19 +75,16 @@ func listed(c redis.Conn, key, held, next string, more []Cmd) ([]any, error) {
 	w.all(more)
 	w.send(Cmd{"DEL", s, a, t, u})
 	w.send(Cmd{"EXEC"})
-	replies, err := w.replies()
-	if err != nil {
-		return nil, err
-	}
-	return transacted(c, replies)
 }
 
-// Where the replies that tell stand, and how many arguments there are.
+// Where the replies that tell stand, and how many commands and arguments there are
+// to replace: one and four fewer to release.
 const (
 	listedRename = 7
 	listedEmpty  = 8
 	listedNext   = 9
 
+	listedCommands  = 13
 	listedArguments = 46
 )
 
@@ -106,7 +101,12 @@ func ReleaseListed(c redis.Conn, l Lease) error {
 	if err := listable(l.Key, l.Value); err != nil {
 		return err
 	}
-	replies, err := listed(c, l.Key, l.Value, "", nil)
+	w := begin(c, listedArguments)
+	w.listed(l.Key, l.Value, "", nil)
+	replies, err := w.replies()
+	if err == nil {
+		replies, err = transacted(c, replies)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,43 @@ func ReplaceListed(c redis.Conn, l Lease, value string, more ...Cmd) ([]any, err
 	if err := errors.Join(listable(l.Key, l.Value), listable(l.Key, value)); err != nil {
 		return nil, err
 	}
-	replies, err := listed(c, l.Key, l.Value, value, more)
+	w := begin(c, listedArguments+arguments(more))
+	w.listed(l.Key, l.Value, value, more)
+	replies, err := w.replies()
+	if err != nil {
+		return nil, err
+	}
+	return replacedListed(c, l, value, replies)
+}
+
+// ReplaceAllListed is ReplaceListed of many keys in one write: a transaction for
+// each of leases, which becomes the value of the same index. Each has an outcome
+// of its own.
+func ReplaceAllListed(c redis.Conn, leases []Lease, values []string, more [][]Cmd) (replies [][]any, errs []error) {
+	replies, errs = make([][]any, len(leases)), make([]error, len(leases))
+	w := begin(c, listedArguments*len(leases))
+	for i, l := range leases {
+		if errs[i] = errors.Join(listable(l.Key, l.Value), listable(l.Key, values[i])); errs[i] == nil {
+			w.listed(l.Key, l.Value, values[i], more[i])
+		}
+	}
+	all, err := w.replies()
+	for i, l := range leases {
+		switch n := listedCommands + len(more[i]); {
+		case errs[i] != nil:
+		case err != nil:
+			errs[i] = err
+		default:
+			replies[i], errs[i] = replacedListed(c, l, values[i], all[:n:n])
+			all = all[n:]
+		}
+	}
+	return replies, errs
+}
+
+// replacedListed tells by the replies whether value is on the key.
+func replacedListed(c redis.Conn, l Lease, value string, replies []any) ([]any, error) {
+	replies, err := transacted(c, replies)
 	if err != nil {
 		return nil, err
 	}

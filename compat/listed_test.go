@@ -316,6 +316,20 @@ func TestListedInvalid(t *testing.T) {
 	}
 }
 
+// TestListedNothing: where there is no key none is made, not even for a moment.
+func TestListedNothing(t *testing.T) {
+	for _, v := range oldredis.Versions()[1:] {
+		s := oldredis.Run(t, v)
+		sent := s.Record()
+		if _, err := compat.ReplaceListed(s.Dial(), compat.Lease{Key: "k", Value: "held"}, "next"); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: ReplaceListed where there is no key: %v", v, err)
+		}
+		if n := strings.Count(sent.String(), "EXEC → "); n != 1 || !strings.Contains(sent.String(), "no such key 0 0 ") {
+			t.Errorf("%s: %d transactions, or a key that was made:\n%s", v, n, sent)
+		}
+	}
+}
+
 // TestListedOverMaxmemory: the server refuses, the lock stays, and the connection
 // is as good as before.
 func TestListedOverMaxmemory(t *testing.T) {

@@ -110,18 +110,24 @@ const ttl = 10 * time.Second
 // the oldest version of each.
 var safe = map[string]compat.Algorithm{
 	"getset:guarded": getsetlock.Guarded{},
+	"getset:listed":  getsetlock.Listed{},
 	"tx:classic":     txlock.Classic{},
 	"tx:guarded":     txlock.Guarded{},
 	"tx:renamed":     txlock.Renamed{},
-	"set:lua":        setlock.Lua{},
-	"set:watch":      setlock.Watched{},
-	"set:script":     setlock.Script{},
+
+	"tx:renamed/listed": txlock.Renamed{Options: txlock.Options{Listed: true}},
+
+	"set:lua":    setlock.Lua{},
+	"set:watch":  setlock.Watched{},
+	"set:script": setlock.Script{},
 }
 
 // since is the first embedded version that a safe variant is safe on.
 func since(name string) string {
 	switch name {
-	case "tx:renamed":
+	case "getset:listed":
+		return "2.0"
+	case "tx:renamed", "tx:renamed/listed":
 		return "2.4"
 	case "set:script":
 		return "2.6"

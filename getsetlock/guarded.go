@@ -127,12 +127,12 @@ func (g Guarded) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl tim
 
 // next is the lease that an extension asks for, and whether it draws a number:
 // l was adopted, or its own was lost with the reply.
-func (g Guarded) next(now time.Time, l compat.Lease, ttl time.Duration) (next compat.Lease, draw bool, err error) {
-	if next, err = g.Lease(l.Key, now, ttl); err == nil && !now.Before(l.Until) {
+func (o Options) next(now time.Time, l compat.Lease, ttl time.Duration) (next compat.Lease, draw bool, err error) {
+	if next, err = o.Lease(l.Key, now, ttl); err == nil && !now.Before(l.Until) {
 		err = compat.ErrLost
 	}
 	next.Fence, next.How = l.Fence, l.How
-	return next, g.Fence && l.Fence == 0, err
+	return next, o.Fence && l.Fence == 0, err
 }
 
 func (g Guarded) extended(l, next compat.Lease, replies []any, err error) (compat.Lease, error) {

@@ -66,49 +66,58 @@ func (g Listed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durati
 
 // takeover replaces a dead value, held.
 func (g Listed) takeover(c redis.Conn, l compat.Lease, held string) (compat.Lease, error) {
-	fence, err := g.replace(c, compat.Lease{Key: l.Key, Value: held}, l.Value, g.Fence)
+	replies, err := compat.ReplaceListed(c, compat.Lease{Key: l.Key, Value: held}, l.Value, g.drawn(l.Key, g.Fence)...)
 	switch {
 	case errors.Is(err, compat.ErrLost):
 		return l, &compat.HeldError{Key: l.Key}
 	case err != nil:
 		return l, err
+	case g.Fence:
+		l.Fence = replies[0].(int64)
 	}
-	l.Fence, l.How = fence, compat.TakenOver
+	l.How = compat.TakenOver
 	return l, nil
 }
 
-// replace puts value on the key if it holds l's, and draws a fence if told to.
-func (g Listed) replace(c redis.Conn, l compat.Lease, value string, draw bool) (fence int64, err error) {
-	var more []compat.Cmd
-	if draw {
-		more = append(more, g.incr(l.Key))
+// drawn is what draws a fence, if one is to be drawn.
+func (g Listed) drawn(key string, draw bool) []compat.Cmd {
+	if !draw {
+		return nil
 	}
-	replies, err := compat.ReplaceListed(c, l, value, more...)
-	if err == nil && draw {
-		fence = replies[0].(int64)
-	}
-	return fence, err
+	return []compat.Cmd{g.incr(key)}
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl.
+// Extend moves the end of a lease that is still ours to now+ttl: one round trip.
 func (g Listed) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, err := g.Lease(l.Key, now, ttl)
-	if err != nil {
-		return l, err
+	next, errs := g.ExtendAll(c, now, []compat.Lease{l}, []time.Duration{ttl})
+	return next[0], errs[0]
+}
+
+// ExtendAll is Extend of many leases, in one write.
+func (g Listed) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
+	next, errs := make([]compat.Lease, len(leases)), make([]error, len(leases))
+	var ours []compat.Lease // those that are not over, where they stand, what they become
+	var at []int
+	var values []string
+	var more [][]compat.Cmd
+	for i, l := range leases {
+		draw := false
+		if next[i], draw, errs[i] = g.next(now, l, ttls[i]); errs[i] == nil {
+			ours, at, values, more = append(ours, l), append(at, i), append(values, next[i].Value), append(more, g.drawn(l.Key, draw))
+		}
 	}
-	next.Fence, next.How = l.Fence, l.How
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
+	replies, failed := compat.ReplaceAllListed(c, ours, values, more)
+	for n, i := range at {
+		if errs[i] = failed[n]; errs[i] == nil && len(replies[n]) > 0 {
+			next[i].Fence = replies[n][0].(int64)
+		}
 	}
-	draw := g.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
-	fence, err := g.replace(c, l, next.Value, draw)
-	if errors.Is(err, compat.ErrLost) {
-		return l, err
+	for i, err := range errs {
+		if _, settled := compat.Settled(err); settled {
+			next[i] = leases[i]
+		}
 	}
-	if draw {
-		next.Fence = fence
-	}
-	return next, err
+	return next, errs
 }
 
 // Release deletes the key if it still has our time on it: one round trip. It may

@@ -26,9 +26,10 @@ type Network struct {
 	// Ran, if it is not nil, is called when command n has run.
 	Ran func(n int, name string)
 
-	mu    sync.Mutex
-	sent  []string // every command that was meant to be sent
-	fault func(n int, name string) Fault
+	mu     sync.Mutex
+	sent   []string // every command that was meant to be sent
+	writes int      // in which they were to go
+	fault  func(n int, name string) Fault
 }
 
 // Over returns source through the network.
@@ -43,7 +44,7 @@ func (n *Network) Over(source compat.Source) compat.Source {
 func (n *Network) Lose(f func(n int, name string) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent, n.fault = nil, f
+	n.sent, n.writes, n.fault = nil, 0, f
 }
 
 // Sent are the names of the commands that were meant to be sent since Lose.
@@ -58,6 +59,19 @@ func (n *Network) Count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.sent)
+}
+
+// Writes is in how many writes they were to go.
+func (n *Network) Writes() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.writes
+}
+
+func (n *Network) write() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.writes++
 }
 
 func (n *Network) next(name string) (int, Fault) {
@@ -117,6 +131,9 @@ func (c *faultyConn) Do(name string, args ...any) (any, error) {
 	}
 	cmds := c.pending
 	c.pending = nil
+	if len(cmds) > 0 {
+		c.net.write()
+	}
 	var replies []any
 	for _, m := range cmds {
 		reply, err := c.deliver(m)

@@ -18,9 +18,10 @@ type guard struct {
 	ctx   context.Context // nil: the step can't be cancelled
 	limit time.Duration   // for each command, when ctx is nil; 0: the connection's own
 
-	within time.Duration // how long the step may take, by whichever; 0: not known
-	kept   bool          // a lease keeps the connection when the step has ended
-	asked  bool          // something was sent in this step
+	within  time.Duration // how long the step may take, by whichever; 0: not known
+	kept    bool          // a lease keeps the connection when the step has ended
+	refused bool          // nobody waits for it to be given back
+	asked   bool          // something was sent in this step
 
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
 	room     [8]string
@@ -43,7 +44,7 @@ func (g *guard) begin(ctx context.Context) {
 	} else {
 		g.limit = g.within
 	}
-	g.kept, g.asked, g.ran, g.notNow = false, false, false, ""
+	g.kept, g.refused, g.asked, g.ran, g.notNow = false, false, false, false, ""
 }
 
 func (g *guard) Send(name string, args ...any) error {
@@ -173,7 +174,7 @@ func (g *guard) giveBack() {
 	if g.Err() == nil && g.watching {
 		g.Do("UNWATCH") //nolint:errcheck
 	}
-	if g.multi || g.watching {
+	if g.Err() == nil && (g.multi || g.watching) {
 		kill(g.Conn)
 	}
 	g.Close()

@@ -51,7 +51,7 @@ func (s *single) acquireKept(ctx context.Context, now func() time.Time, key stri
 			return err
 		}
 		l, p.kept, err = s.keeper.AcquireKept(c, now(), key, ttl)
-		p.kept = p.kept && err == nil
+		p.kept, p.refused = p.kept && err == nil, errors.Is(err, ErrHeld)
 		l.era = p.era
 		return err
 	})
@@ -73,6 +73,10 @@ func (s *single) overKept(ctx context.Context, l Lease, step func(c redis.Conn) 
 	}
 	p.begin(ctx)
 	p.hurry()
+	if s.era() != p.era { // a server that was replaced watches nothing
+		p.put(l)
+		return l, false, nil
+	}
 	next, p.kept, broke = step(&p.guard)
 	if !p.asked && !errors.Is(broke, ErrLost) { // refused before anything was sent
 		next, p.kept = l, true
@@ -82,26 +86,20 @@ func (s *single) overKept(ctx context.Context, l Lease, step func(c redis.Conn) 
 	if p.kept {
 		next.pin = p
 	}
+	broke = p.verdict(broke)
 	p.put(next)
-	if broke = p.verdict(broke); broke != nil && errors.As(broke, new(unsent)) {
+	if broke != nil && errors.As(broke, new(unsent)) {
 		return l, false, nil
 	}
 	return next, broke == nil || definite(broke), broke
 }
 
 // take begins a step. A lease is not the one whose value is watched if it was
-// extended since; and a server that replaced another watches nothing.
+// extended since.
 func (p *pin) take(l Lease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.busy || p.left || p.key != l.Key || p.value != l.Value {
-		return false
-	}
-	if p.s.era() != p.era {
-		p.left = true
-		p.s.free.Add(1)
-		kill(p.Conn) // nobody has a use for it
-		p.s.giveBack(&p.guard)
 		return false
 	}
 	p.busy = true
@@ -122,13 +120,11 @@ func (p *pin) put(next Lease) {
 	}
 }
 
-// leave gives the connection back, in the background: whoever lets the lock go,
-// a timer perhaps, does not wait for the server. p.mu is held, and nobody has p.
+// leave gives the connection back, without waiting for it. p.mu is held, and nobody has p.
 func (p *pin) leave() {
 	p.left = true
 	p.s.free.Add(1)
-	p.ctx, p.limit = nil, p.within
-	p.s.clock.AfterFunc(0, func() { p.s.giveBack(&p.guard) })
+	p.s.giveBackLater(&p.guard)
 }
 
 func (s *single) unkeep(l Lease) {

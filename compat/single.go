@@ -72,12 +72,24 @@ func (s *single) once(ctx context.Context, key string, g *guard, step func(redis
 	}
 	g.Conn = c
 	g.begin(ctx)
-	err = step(g)
-	if g.kept = g.kept && g.Err() == nil; g.kept {
-		return nil
+	err = g.verdict(step(g))
+	live := g.Err() == nil
+	g.kept = g.kept && live
+	switch {
+	case g.kept:
+	case g.refused && live && g.watching:
+		s.giveBackLater(g)
+	default:
+		s.giveBack(g)
 	}
-	s.giveBack(g)
-	return g.verdict(err)
+	return err
+}
+
+// giveBackLater gives a connection back in the background: whoever was refused,
+// or lets a lock go, does not wait for the server once more.
+func (s *single) giveBackLater(g *guard) {
+	g.ctx, g.limit = nil, g.within
+	s.clock.AfterFunc(0, func() { s.giveBack(g) })
 }
 
 func (s *single) giveBack(g *guard) {

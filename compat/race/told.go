@@ -187,6 +187,7 @@ func (t toldKeeper) AcquireKept(c redis.Conn, now time.Time, key string, ttl tim
 	l, kept, err := t.k.AcquireKept(c, t.begin(opAcquire, now, nil), key, ttl)
 	t.acquired(l, err)
 	t.keeps(kept)
+	t.a.closed = t.a.closed || errors.Is(err, compat.ErrHeld) // in the background, as agent.unkeep
 	return l, kept, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sys/unix"
@@ -18,10 +19,6 @@ import (
 // answers sooner than any network would, and what is then measured is mostly how much the
 // client computes. The error is why it can't be done.
 func (s *server) apart() (back func(), err error) {
-	host, _, _ := net.SplitHostPort(s.Address)
-	if ip := net.ParseIP(host); (ip == nil || !ip.IsLoopback()) && host != "localhost" {
-		return nil, errors.New("it is on another machine")
-	}
 	pid, err := s.pid()
 	if err != nil {
 		return nil, err
@@ -64,6 +61,10 @@ func (s *server) apart() (back func(), err error) {
 
 // pid is the server's, as it says, if that is a redis-server here.
 func (s *server) pid() (int, error) {
+	host, _, _ := net.SplitHostPort(s.Address)
+	if ip := net.ParseIP(host); (ip == nil || !ip.IsLoopback()) && host != "localhost" {
+		return 0, errors.New("it is on another machine")
+	}
 	c, err := redis.Dial("tcp", s.Address)
 	if err != nil {
 		return 0, err
@@ -84,6 +85,27 @@ func (s *server) pid() (int, error) {
 		return 0, fmt.Errorf("process %d is no redis-server here", pid)
 	}
 	return pid, nil
+}
+
+// cpu tells how much processor time the server's main thread has used; nil if that
+// can't be known.
+func (s *server) cpu() func() time.Duration {
+	pid, err := s.pid()
+	if err != nil {
+		return nil
+	}
+	return func() time.Duration {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+		if err != nil {
+			return 0
+		}
+		ran, _, _ := strings.Cut(string(b), " ")
+		ns, err := strconv.ParseInt(ran, 10, 64)
+		if err != nil {
+			return 0
+		}
+		return time.Duration(ns)
+	}
 }
 
 // pin binds all threads of a process; those it starts later inherit it.

@@ -76,7 +76,8 @@ func (d *document) write() (string, error) {
 and the client another, so that each request wakes the other side up, as it does across a network. "Kept" is
 with MaxPinned: the connection that took the lock goes on watching it. "Cancellable" is with a context that can be cancelled,
 for which redigo starts a goroutine with every request. `+"`"+byHand+"`"+` is those two commands over redigo, without
-a library. A round trip is one wait for the server, whatever was sent at once. Allocations are of both steps.`, d.latency)
+a library. A round trip is one wait for the server, whatever was sent at once. What each side computes is its processor time,
+the kernel's included, for one lock: together with the round trips that is where the time goes. Allocations are of both steps.`, d.latency)
 	d.each("The same, on any core", func(m *Measured) bool { return m.Together != nil },
 		`Where the kernel puts the server beside the client it answers within a few microseconds, without having to
 be woken up: much sooner than any network. What is measured then is how much the client computes.`, d.together)
@@ -200,7 +201,7 @@ func (d *document) pings(file string, m *Measured, list []workload.Result) {
 		d.draw(file, bars.Title, bars)
 	}
 	modern, hasModern := result(list, byHand)
-	d.say("| | p50, µs | p99, µs | p50 × two PINGs | p50 × %s | round trips | commands | allocations |\n|---|--:|--:|--:|--:|--:|--:|--:|", byHand)
+	d.say("| | p50, µs | p99, µs | p50 × two PINGs | p50 × %s | round trips | commands | client computes, µs | server computes, µs | allocations |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", byHand)
 	for _, r := range list {
 		if r.Err != "" {
 			continue
@@ -214,7 +215,7 @@ func (d *document) pings(file string, m *Measured, list []workload.Result) {
 				allocs = fmt.Sprintf("%.0f", a.Allocs)
 			}
 		}
-		d.say("| %s | %.1f | %.1f | %.2f | %s | %.1f | %.1f | %s |", r.Name, micros(r.Pair.P50), micros(r.Pair.P99), r.OverPings(), over, r.Trips, r.Commands, allocs)
+		d.say("| %s | %.1f | %.1f | %.2f | %s | %.1f | %.1f | %.1f | %s | %s |", r.Name, micros(r.Pair.P50), micros(r.Pair.P99), r.OverPings(), over, r.Trips, r.Commands, micros(r.CPU), known(r.ServerCPU), allocs)
 	}
 }
 
@@ -224,7 +225,7 @@ func (d *document) throughput(m *Measured) {
 	}
 	pings, _ := result(m.Throughput, twoPings)
 	theirs, has := result(m.Throughput, redsyncName)
-	d.say("| | locks/s | × two PINGs | × redsync | p50, µs | p99, µs | connections |\n|---|--:|--:|--:|--:|--:|--:|")
+	d.say("| | locks/s | × two PINGs | × redsync | client computes, µs | server computes, µs | p50, µs | p99, µs | connections |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	for _, r := range m.Throughput {
 		if r.Err != "" {
 			continue
@@ -233,7 +234,7 @@ func (d *document) throughput(m *Measured) {
 		if has {
 			over = fmt.Sprintf("%.2f", r.Rate/theirs.Rate)
 		}
-		d.say("| %s | %.0f | %.2f | %s | %.0f | %.0f | %d |", r.Name, r.Rate, r.Rate/pings.Rate, over, micros(r.Pair.P50), micros(r.Pair.P99), r.Connections)
+		d.say("| %s | %.0f | %.2f | %s | %.1f | %s | %.0f | %.0f | %d |", r.Name, r.Rate, r.Rate/pings.Rate, over, micros(r.CPU), known(r.ServerCPU), micros(r.Pair.P50), micros(r.Pair.P99), r.Connections)
 	}
 }
 
@@ -378,6 +379,14 @@ func (d *document) overlapped(w io.Writer) {
 	if n == 0 {
 		fmt.Fprintln(w, "No two sections of a key overlapped in all of this.")
 	}
+}
+
+// known is a time in µs, if there is one.
+func known(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", micros(d))
 }
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }

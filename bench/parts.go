@@ -49,7 +49,7 @@ func alone(ctx context.Context, b *bench, s *server, d time.Duration) ([]workloa
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, cancellable(locker(s.name, s.Address, s.best, noOptions)))
 	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Duration: b.scale(d), Turns: b.turns(40), WarmUp: 2 * time.Millisecond, Prefix: prefix}
+	w := workload.Workload{Duration: b.scale(d), Turns: b.turns(40), WarmUp: 2 * time.Millisecond, Server: s.cpu(), Prefix: prefix}
 	return w.Run(ctx, subjects, b.progress)
 }
 
@@ -72,7 +72,7 @@ func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err erro
 	defer b.separate(s, m)()
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Goroutines: 64, Duration: max(b.scale(1600*time.Millisecond), 160*time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Prefix: prefix}
+	w := workload.Workload{Goroutines: 64, Duration: max(b.scale(1600*time.Millisecond), 160*time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Server: s.cpu(), Prefix: prefix}
 	m.Throughput, err = w.Run(ctx, subjects, b.progress)
 	return err
 }

@@ -35,6 +35,9 @@ type Result struct {
 	Bytes       float64 `json:"bytes"`       // sent and received for each section
 	Connections int64   `json:"connections"` // open at the same time, at most, in all processes
 
+	CPU       time.Duration `json:"cpu_ns"`        // processor time of this process for each section
+	ServerCPU time.Duration `json:"server_cpu_ns"` // of the server's, if Workload.Server told
+
 	Least     int64   `json:"least"`          // sections of the goroutine that got fewest
 	Most      int64   `json:"most"`           // of the one that got most
 	LeastProc int64   `json:"least_process"`  // of the process that got fewest

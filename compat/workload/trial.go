@@ -28,6 +28,7 @@ type trial struct {
 	measured                   time.Duration
 	pingTime                   time.Duration
 	sent                       Count
+	used, serverUsed           time.Duration // processor time
 
 	mu         sync.Mutex // for all below
 	failure    error
@@ -159,12 +160,14 @@ func (t *trial) turn(ctx context.Context) {
 		group.Go(func() { u.worker(work, i) })
 	}
 	u.rest(ctx, t.WarmUp)
-	before, began := t.meter.Count(), time.Now()
+	before, cpu, server, began := t.meter.Count(), cpuTime(), t.server(), time.Now()
 	u.phase.CompareAndSwap(warming, counting)
 	u.rest(ctx, t.Duration/time.Duration(t.Turns))
 	u.phase.Store(over)
 	t.measured += time.Since(began)
 	t.sent = t.sent.add(t.meter.Count().sub(before))
+	t.used += cpuTime() - cpu
+	t.serverUsed += t.server() - server
 
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
@@ -176,6 +179,14 @@ func (t *trial) turn(ctx context.Context) {
 		cancel()
 		<-done
 	}
+}
+
+// server is what the server has used of the processor, if anybody knows.
+func (t *trial) server() time.Duration {
+	if t.Server == nil {
+		return 0
+	}
+	return t.Server()
 }
 
 // rest waits for d, unless the turn ends before.
@@ -369,6 +380,7 @@ func (t *trial) result() Result {
 	}
 	r.Commands, r.Trips, r.Writes = ratio(float64(t.sent.Commands), n), ratio(float64(t.sent.Trips), n), ratio(float64(t.sent.Writes), n)
 	r.Bytes = ratio(float64(t.sent.In+t.sent.Out), n)
+	r.CPU, r.ServerCPU = time.Duration(ratio(float64(t.used), n)), time.Duration(ratio(float64(t.serverUsed), n))
 	r.Self, r.SelfProc = ratio(float64(t.self), n), ratio(float64(t.kept), n)
 	r.Least, r.Most = extremes(t.served)
 	procs := make([]int64, t.Processes)

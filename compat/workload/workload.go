@@ -91,6 +91,10 @@ type Workload struct {
 	// Default: a tenth of the turn.
 	WarmUp time.Duration
 
+	// Server, if it is not nil, tells how much processor time the server has used so
+	// far, for Result.ServerCPU.
+	Server func() time.Duration
+
 	// Prefix begins the name of each key, and should be nobody else's: all that were
 	// used are deleted in the end, if a Client can do that. Default: "setnxlock:bench:"
 	// and something random.

@@ -49,7 +49,9 @@ func ours(name, address string, a compat.Algorithm, o compat.Options) workload.S
 // is counted apart.
 func TestCounts(t *testing.T) {
 	address, server := listen(t, "7.0")
-	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, Count: 400}.
+	asked := 0 // it is asked before and after a turn, and says that 400 µs were used meanwhile
+	used := func() time.Duration { asked++; return time.Duration(asked) * 400 * time.Microsecond }
+	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, Count: 400, Server: used}.
 		Run(context.Background(), []workload.Subject{workload.Pings(address), ours("locks", address, setlock.Lua{}, compat.Options{})}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +59,9 @@ func TestCounts(t *testing.T) {
 	for _, r := range rs {
 		if r.Err != "" || r.Failed != 0 || r.Overlaps != 0 || r.Sections < 400 {
 			t.Errorf("%s: %+v", r.Name, r)
+		}
+		if r.CPU <= 0 || r.ServerCPU <= 0 || r.ServerCPU > time.Microsecond || asked != 4 {
+			t.Errorf("%s: %v of processor time, the server %v, asked %d times", r.Name, r.CPU, r.ServerCPU, asked)
 		}
 		for what, s := range map[string]workload.Spread{"acquire": r.Acquire, "release": r.Release, "pair": r.Pair, "pings": r.Pings} {
 			if s.N == 0 || s.P50 <= 0 || s.P50 > s.P90 || s.P90 > s.P99 || s.P99 > s.Max || s.Mean <= 0 {

@@ -138,7 +138,7 @@ func (b *bench) measure(ctx context.Context, report *Report, path string, chosen
 			}
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%d parts on %d servers, on keys that begin with %s", len(jobs), len(all), prefix)
+	fmt.Fprintf(os.Stderr, "parts: %d; servers: %d; keys begin with %s", len(jobs), len(all), prefix)
 	if !b.quick {
 		fmt.Fprintf(os.Stderr, ", about %d minutes", int(total.Minutes()+1))
 	}

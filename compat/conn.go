@@ -23,6 +23,8 @@ type guard struct {
 	refused bool          // nobody waits for it to be given back
 	asked   bool          // something was sent in this step
 
+	rider *rider // goes with the release
+
 	sent     []string // commands whose replies are still to come, for Receive and Do("")
 	room     [8]string
 	args     [16]any // room for the arguments of one write
@@ -44,7 +46,7 @@ func (g *guard) begin(ctx context.Context) {
 	} else {
 		g.limit = g.within
 	}
-	g.kept, g.refused, g.asked, g.ran, g.notNow = false, false, false, false, ""
+	g.kept, g.refused, g.asked, g.ran, g.notNow, g.rider = false, false, false, false, "", nil
 }
 
 func (g *guard) Send(name string, args ...any) error {
@@ -58,8 +60,18 @@ func (g *guard) Send(name string, args ...any) error {
 
 func (g *guard) Do(name string, args ...any) (any, error) {
 	g.asked = true
-	var reply any
-	var err error
+	if g.rider != nil {
+		if at := carries(g.sent, name); at >= 0 {
+			return g.ride(at, name, args)
+		}
+	}
+	reply, err := g.exchange(name, args...)
+	g.note(name, reply, err)
+	return reply, err
+}
+
+// exchange sends one command, and what was sent before, within the step's limits.
+func (g *guard) exchange(name string, args ...any) (reply any, err error) {
 	switch {
 	case g.ctx != nil:
 		reply, err = redis.DoContext(g.Conn, g.ctx, name, args...)
@@ -76,7 +88,6 @@ func (g *guard) Do(name string, args ...any) (any, error) {
 	default:
 		reply, err = g.Conn.Do(name, args...)
 	}
-	g.note(name, reply, err)
 	return reply, err
 }
 

@@ -10,6 +10,8 @@ import (
 type lines struct {
 	mu sync.Mutex
 	of map[string]*line
+
+	deaf time.Time // until when nobody is to listen
 }
 
 // A line is what this process knows of one key: the lock of ours that has it,
@@ -50,7 +52,7 @@ type crowd struct {
 	try  bool          // with it: an attempt is worth making, not just a look
 
 	ear  *ear
-	deaf time.Time // until when no ear is to be tried
+	owed bool // it was woken, and nobody here has made use of it yet
 }
 
 // fairly is how many turns in a row a process takes that must not hand locks on.
@@ -135,7 +137,7 @@ func (w *waiter) unlink() {
 
 // call makes the first in line its head, if the head is free and no lock of
 // ours has the key, and forgets a line in which nobody is left. q.mu is held.
-func (q *lines) call(key string, ln *line, t turn) {
+func (k *Locker) call(key string, ln *line, t turn) {
 	switch {
 	case ln.headed || ln.here != nil:
 	case ln.first != nil:
@@ -143,34 +145,37 @@ func (q *lines) call(key string, ln *line, t turn) {
 		ln.crowd.try = false
 		ln.pop().turn <- t
 	default:
-		if ln.crowd != nil {
-			ln.crowd.hush()
+		if c := ln.crowd; c != nil {
+			if c.hush(true); c.owed {
+				c.owed = false
+				go k.wakeAnother(key)
+			}
 		}
-		if q.of[key] == ln {
-			delete(q.of, key)
+		if k.lines.of[key] == ln {
+			delete(k.lines.of, key)
 		}
 	}
 }
 
 // leave is for who is at the head and goes, with the lock or without.
-func (q *lines) leave(key string, ln *line) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (k *Locker) leave(key string, ln *line) {
+	k.lines.mu.Lock()
+	defer k.lines.mu.Unlock()
 	ln.headed = false
-	q.call(key, ln, turn{})
+	k.call(key, ln, turn{})
 }
 
 // quit is for who goes before its turn. A turn that had come is returned: it
 // has to be passed on.
-func (q *lines) quit(key string, w *waiter) (t turn, called bool) {
-	q.mu.Lock()
+func (k *Locker) quit(key string, w *waiter) (t turn, called bool) {
+	k.lines.mu.Lock()
 	if w.called {
-		q.mu.Unlock()
+		k.lines.mu.Unlock()
 		return <-w.turn, true // it was put there before w.called could be seen
 	}
 	w.unlink()
-	q.call(key, w.line, turn{})
-	q.mu.Unlock()
+	k.call(key, w.line, turn{})
+	k.lines.mu.Unlock()
 	return turn{}, false
 }
 
@@ -184,7 +189,8 @@ func (q *lines) took(l *Lock) {
 		if c.turns == 0 {
 			c.began = l.since
 		}
-		c.hush()
+		c.owed = false
+		c.hush(false)
 	}
 }
 
@@ -194,9 +200,9 @@ func (q *lines) took(l *Lock) {
 func (k *Locker) wakeable(key string, ln *line) (w *waiter, listening bool) {
 	k.lines.mu.Lock()
 	defer k.lines.mu.Unlock()
-	c := ln.gather()
+	ln.gather()
 	if ln.here == nil {
-		return nil, k.listen(key, ln, c)
+		return nil, k.listens(key, ln)
 	}
 	w = newWaiter(ln)
 	if w.next = ln.first; w.next != nil {
@@ -234,7 +240,7 @@ func (q *lines) elsewhere(ln *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := ln.crowd; c != nil && ln.here == nil {
-		c.turns, c.gap = 0, 0
+		c.turns, c.gap, c.owed = 0, 0, false
 	}
 }
 
@@ -313,7 +319,7 @@ func (k *Locker) left(l *Lock, next func(*line) turn) {
 	}
 	ln.here = nil
 	ln.tell(true)
-	k.lines.call(key, ln, next(ln))
+	k.call(key, ln, next(ln))
 }
 
 // await waits in line for w's turn. A turn that comes when ctx is done already
@@ -326,7 +332,7 @@ func (k *Locker) await(ctx context.Context, key string, w *waiter) (turn, bool) 
 		}
 		k.pass(ctx, key, w.line, t)
 	case <-ctx.Done():
-		if t, called := k.lines.quit(key, w); called {
+		if t, called := k.quit(key, w); called {
 			k.pass(ctx, key, w.line, t)
 		}
 	}
@@ -348,5 +354,5 @@ func (k *Locker) pass(ctx context.Context, key string, ln *line, t turn) {
 		}
 		k.giveBack(ctx, *t.lease, nil) //nolint:errcheck // what stays ends with its lease
 	}
-	k.lines.leave(key, ln)
+	k.leave(key, ln)
 }

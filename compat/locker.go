@@ -290,7 +290,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	w := wait{k: k, key: key, ttl: ttl, line: ln, pause: k.o.MinPoll}
 	defer func() {
 		if seat == nil {
-			k.lines.leave(key, ln)
+			k.leave(key, ln)
 		}
 	}()
 	for tries := 0; ; {
@@ -416,7 +416,7 @@ func (k *Locker) undo(ctx context.Context, l Lease, why error) error {
 func (k *Locker) giveBack(ctx context.Context, l Lease, why error) error {
 	step, done := k.cleanup(ctx)
 	defer done()
-	err := k.backend.Release(step, k.now, l)
+	_, err := k.giveUp(step, l, true)
 	if err == nil || errors.Is(err, ErrLost) {
 		return why
 	}

@@ -25,6 +25,9 @@ type single struct {
 	keeper Keeper       // algo, if leases are to keep their connections; else nil
 	free   atomic.Int64 // how many more may
 	clock  clock.Clock
+
+	mute  atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
+	lists atomic.Uint64 // what volatile found, and in which era
 }
 
 // NewBackend returns the Backend of a on one server, or on the servers of a
@@ -264,14 +267,23 @@ func closed(err error) bool {
 }
 
 func (s *single) Release(ctx context.Context, now func() time.Time, l Lease) error {
+	return s.release(ctx, now, l, nil)
+}
+
+// release is Release, with r if that is not nil.
+func (s *single) release(ctx context.Context, now func() time.Time, l Lease, r *rider) error {
 	_, settled, broke := s.overKept(ctx, l, func(c redis.Conn) (Lease, bool, error) {
+		c.(*guard).carry(r)
 		return l, false, s.keeper.ReleaseKept(c, now(), l)
 	})
 	if settled {
 		return broke
 	}
 	s.unkeep(l)
-	err := s.do(ctx, l.Key, func(c redis.Conn) error { return s.algo.Release(c, now(), l) })
+	err := s.do(ctx, l.Key, func(c redis.Conn) error {
+		c.(*guard).carry(r)
+		return s.algo.Release(c, now(), l)
+	})
 	if moot(err, broke) {
 		return broke
 	}

@@ -29,6 +29,7 @@ var checks = []struct {
 	{"fences", (*suite).fences, func(l Lock) bool { return l.Fence }},
 	{"adoption", (*suite).adoption, nil},
 	{"hand-over", (*suite).handOver, nil},
+	{"crowd", (*suite).crowd, nil},
 }
 
 // busy lets two of the checks that keep the processor busy run at a time, so
@@ -95,6 +96,76 @@ func (c *suite) exclusion(t testing.TB) {
 	wg.Wait()
 	if n, sum := overlaps.Load(), counter.Load(); n != 0 || sum != want {
 		t.Errorf("%d overlaps, counter at %d, want 0 and %d", n, sum, want)
+	}
+}
+
+// crowd: three processes, of which two wake each other and one only polls, with
+// four clients each. A lock that a process hands on to its next client
+// excludes as any other does, its fence is a new one, and nobody waits for ever.
+func (c *suite) crowd(t testing.TB) {
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	const processes, clients, rounds = 3, 4, 3
+	key := c.key("crowd")
+	ctx := within(t, 60*time.Second)
+	var alone, together, counter, handedOn atomic.Int32
+	var fence atomic.Int64
+	want := int32(0)
+	var wg sync.WaitGroup
+	for p := range processes {
+		o := c.options()
+		o.Signal = p%2 == 0
+		o.Observer = compat.ObserverFunc(func(e compat.Event) {
+			if e.Kind == compat.EventAcquired && e.Lease.How == compat.HandedOn {
+				handedOn.Add(1)
+			}
+		})
+		k, shares := c.New(plain, o), c.Shared
+		if c.Shared && p == 0 {
+			k, shares = c.Rival(plain, o), false
+		}
+		if !shares {
+			want += clients * rounds
+		}
+		for range clients {
+			wg.Go(func() {
+				for range rounds {
+					lock, err := k.Lock(ctx, key, 20*time.Second)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if shares {
+						together.Add(1)
+						if alone.Load() != 0 {
+							t.Error("beside a rival")
+						}
+						together.Add(-1)
+					} else {
+						if alone.Add(1) != 1 || together.Load() != 0 {
+							t.Error("two inside")
+						}
+						seen := counter.Load()
+						if c.Fence && fence.Swap(lock.Fence()) >= lock.Fence() {
+							t.Errorf("fence %d, and none before it was lower", lock.Fence())
+						}
+						runtime.Gosched()
+						counter.Store(seen + 1)
+						alone.Add(-1)
+					}
+					if err := lock.Release(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if sum := counter.Load(); sum != want {
+		t.Errorf("counter at %d, want %d", sum, want)
+	}
+	if handedOn.Load() == 0 && !c.Shared {
+		t.Error("no lock was handed on")
 	}
 }
 

@@ -1,0 +1,501 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// signalled is a process that signals and, so that nothing else can wake it,
+// hardly ever polls.
+func signalled(source compat.Source, a compat.Algorithm, o compat.Options) *compat.Locker {
+	o.Signal, o.MinPoll = true, time.Hour
+	return compat.New(source, a, o)
+}
+
+// still is a server on which no time passes: a client listens for as long as it wants.
+func still(t *testing.T, version string) *oldredis.Server {
+	t.Helper()
+	return newWorld(t, version).server
+}
+
+// listening waits until n clients of s have registered for key and listen.
+func listening(t *testing.T, s *oldredis.Server, key string, n int) {
+	t.Helper()
+	c := s.Dial()
+	defer c.Close()
+	eventually(t, fmt.Sprintf("%d listen", n), func() bool {
+		got, err := redis.Int(c.Do("LLEN", compat.Aux(key, "waiters")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := redis.String(c.Do("INFO"))
+		return err == nil && got == n && strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", n))
+	})
+}
+
+// empty fails if anything is left on s for good.
+func empty(t *testing.T, s *oldredis.Server) {
+	t.Helper()
+	c := s.Dial()
+	defer c.Close()
+	eventually(t, "nothing is left", func() bool {
+		keys, err := redis.Strings(c.Do("KEYS", "*"))
+		for _, key := range keys {
+			if err == nil && key == compat.Aux("k", "wake") { // a word that nobody heard
+				_, err = redis.Int(c.Do("TTL", key))
+				continue
+			}
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+}
+
+// signalling are locks of every kind with the first version that has them; each
+// removes the key by another command.
+var signalling = map[string]struct {
+	a     compat.Algorithm
+	since string
+	o     compat.Options
+}{
+	"getset:classic": {getsetlock.Classic{}, "2.0", compat.Options{}},
+	"getset:guarded": {getsetlock.Guarded{}, "2.2.5", compat.Options{}},
+	"getset:listed":  {getsetlock.Listed{}, "2.0", compat.Options{}},
+	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{}},
+	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{}},
+	"kept":           {txlock.Renamed{}, "2.4", compat.Options{MaxPinned: 8}},
+	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{}},
+	"set:watch":      {setlock.Watched{}, "2.6.12", compat.Options{}},
+	"set:script":     {setlock.Script{}, "2.6", compat.Options{}},
+}
+
+// A release wakes a client in another process that does nothing but listen, on
+// every version that has the lists, and leaves nothing behind.
+func TestSignal(t *testing.T) {
+	for name, c := range signalling {
+		versions := oldredis.Versions()
+		for _, v := range versions[slices.Index(versions, c.since):] {
+			t.Run(name+"/"+v, func(t *testing.T) {
+				t.Parallel()
+				s := still(t, v)
+				one, two := signalled(s.Pool(), c.a, c.o), signalled(s.Pool(), c.a, c.o)
+				ctx, cancel := context.WithTimeout(background, 20*time.Second)
+				defer cancel()
+				l, err := one.Lock(ctx, "k", time.Minute)
+				for range 3 {
+					if err != nil {
+						t.Fatal(err)
+					}
+					var next *compat.Lock
+					waiting := inBackground(func() { next, err = two.Lock(ctx, "k", time.Minute) })
+					listening(t, s, "k", 1)
+					if err := l.Release(ctx); err != nil {
+						t.Error(err)
+					}
+					<-waiting
+					l, one, two = next, two, one
+				}
+				if err := l.Release(ctx); err != nil {
+					t.Error(err)
+				}
+				empty(t, s)
+			})
+		}
+	}
+}
+
+// Real servers wake a client that blocks when RPOPLPUSH pushes, those before 2.6
+// too.
+func TestSignalOnARealServer(t *testing.T) {
+	addr := realredis.Start(t)
+	pool := func() *redis.Pool {
+		p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	for name, c := range signalling {
+		o := c.o
+		o.Signal = true
+		one, two := compat.New(pool(), c.a, o), compat.New(pool(), c.a, o)
+		turns := 0
+		var wg sync.WaitGroup
+		for _, k := range []*compat.Locker{one, two} {
+			for range 4 {
+				wg.Go(func() {
+					for range 5 {
+						if err := k.Do(background, name, time.Minute, func(context.Context) error { turns++; return nil }); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if turns != 40 {
+			t.Errorf("%s: %d turns, want 40", name, turns)
+		}
+	}
+}
+
+// Processes are woken in the order in which they began to wait, one for each
+// release.
+func TestSignalsAreServedInOrder(t *testing.T) {
+	s := still(t, "2.4")
+	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 5
+	got := make(chan int)
+	for i := range all {
+		k := signalled(s, txlock.Renamed{}, compat.Options{})
+		go func() {
+			l, err := k.Lock(background, "k", time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- i
+			release(t, l)
+		}()
+		listening(t, s, "k", i+1)
+	}
+	release(t, l)
+	for i := range all {
+		if n := <-got; n != i {
+			t.Errorf("woken as number %d: %d", i, n)
+		}
+	}
+	empty(t, s)
+}
+
+// Of two processes each has as many turns in a row as it may, while both have
+// clients that wait.
+func TestTurnsAlternate(t *testing.T) {
+	for _, c := range []struct {
+		most int
+		want string
+	}{
+		{3, strings.Repeat("AAAABBBB", 3)},
+		{-1, strings.Repeat("A", 17) + strings.Repeat("B", 17)}, // the first, and sixteen after it
+	} {
+		s := still(t, "2.4")
+		a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
+		b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
+		l, err := a.TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := "A"
+		var wg sync.WaitGroup
+		enter := func(k, other *compat.Locker, name string, n int) {
+			for range n {
+				wg.Go(func() {
+					if err := k.Do(background, "k", time.Minute, func(context.Context) error {
+						order += name
+						if other.Lines() > 0 {
+							listening(t, s, "k", 1)
+						}
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		enter(a, b, "A", strings.Count(c.want, "A")-1)
+		eventually(t, "the first process's wait", func() bool { return a.Waiting("k") == strings.Count(c.want, "A")-1 })
+		enter(b, a, "B", strings.Count(c.want, "B"))
+		listening(t, s, "k", 1)
+		eventually(t, "the other's wait", func() bool { return b.Waiting("k") == strings.Count(c.want, "B")-1 })
+		release(t, l)
+		wg.Wait()
+		if order != c.want {
+			t.Errorf("at most %d in a row: %s, want %s", c.most, order, c.want)
+		}
+		empty(t, s)
+	}
+}
+
+// A client that gives up takes its name off the list, and the one behind it
+// hears the release.
+func TestCancelledListenersLeaveNoTrace(t *testing.T) {
+	s := still(t, "2.4")
+	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(background)
+	gone := inBackground(func() {
+		if _, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want context.Canceled", err)
+		}
+	})
+	listening(t, s, "k", 1)
+	had := inBackground(func() {
+		l, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(background, "k", time.Minute)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		release(t, l)
+	})
+	listening(t, s, "k", 2)
+	cancel()
+	<-gone // without any time passing
+	listening(t, s, "k", 1)
+	release(t, l)
+	<-had
+	empty(t, s)
+}
+
+// A client that is woken and gives up at that moment passes the word on, or what
+// it took back.
+func TestWokenAndCancelled(t *testing.T) {
+	for name, fails := range map[string]error{"before it asks": errors.New("no connection"), "when it has the lock": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := still(t, "2.4")
+			l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(background)
+			hook := &hooked{Source: s}
+			gone := inBackground(func() {
+				if _, err := signalled(hook, txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want context.Canceled", err)
+				}
+			})
+			listening(t, s, "k", 1)
+			had := inBackground(func() {
+				l, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(background, "k", time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release(t, l)
+			})
+			listening(t, s, "k", 2)
+			hook.next(func() error { cancel(); return fails })
+			release(t, l)
+			<-gone
+			<-had
+			empty(t, s)
+		})
+	}
+}
+
+// hooked is a Source that does something before it hands out its next connection.
+type hooked struct {
+	compat.Source
+	mu sync.Mutex
+	do func() error
+}
+
+func (h *hooked) next(do func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.do = do
+}
+
+func (h *hooked) GetContext(ctx context.Context) (redis.Conn, error) {
+	h.mu.Lock()
+	do := h.do
+	h.do = nil
+	h.mu.Unlock()
+	if do != nil {
+		if err := do(); err != nil {
+			return nil, err
+		}
+	}
+	return h.Source.GetContext(ctx)
+}
+
+// Signals do not keep a thousand waiters from using two connections.
+func TestManyListenAsOne(t *testing.T) {
+	s := still(t, "2.4")
+	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Pool()
+	k := signalled(p, txlock.Renamed{}, compat.Options{})
+	ctx, cancel := context.WithCancel(background)
+	const all = 1000
+	var wg sync.WaitGroup
+	for range all {
+		wg.Go(func() {
+			if _, err := k.Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want context.Canceled", err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return k.Waiting("k") == all-1 })
+	listening(t, s, "k", 1)
+	if n := p.ActiveCount(); n > 2 {
+		t.Errorf("%d connections", n)
+	}
+	cancel()
+	wg.Wait()
+	release(t, l)
+	empty(t, s)
+	if k.Lines() != 0 {
+		t.Errorf("%d lines are left", k.Lines())
+	}
+}
+
+// The lists end by themselves where they can have a TTL and be lists: not before 2.2.
+func TestListsExpire(t *testing.T) {
+	for v, want := range map[string]bool{"2.0": false, "2.2.5": true, "2.4": true, "7.0": true} {
+		s := still(t, v)
+		l, err := signalled(s, getsetlock.Listed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(background)
+		var waiting []<-chan struct{}
+		for i := range 2 { // the second finds the list of the first
+			k := signalled(s, getsetlock.Listed{}, compat.Options{})
+			waiting = append(waiting, inBackground(func() { k.Lock(ctx, "k", time.Minute) })) //nolint:errcheck // it is cancelled
+			listening(t, s, "k", i+1)
+		}
+		c := s.Dial()
+		eventually(t, "it has its TTL", func() bool {
+			ttl, err := redis.Int(c.Do("TTL", compat.Aux("k", "waiters")))
+			if err != nil || ttl > 60 {
+				t.Fatalf("%s: a TTL of %d, %v", v, ttl, err)
+			}
+			return (ttl > 50) == want
+		})
+		c.Close()
+		cancel()
+		for _, w := range waiting {
+			<-w
+		}
+		release(t, l)
+		empty(t, s)
+	}
+}
+
+// Where the lists can't be had, because there are none, or because the server or what
+// is before it does not let us, waiters poll, and a release is what it was.
+func TestSignalsThatAreRefused(t *testing.T) {
+	for _, v := range []string{"1.2", "twemproxy"} {
+		s := still(t, v)
+		o := compat.Options{Signal: true, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond}
+		one, two := compat.New(s, getsetlock.Classic{}, o), compat.New(s, getsetlock.Classic{}, o)
+		for range 3 {
+			l, err := one.TryLock(background, "k", time.Minute)
+			if err != nil {
+				t.Fatalf("%s: %v", v, err)
+			}
+			var next *compat.Lock
+			waiting := inBackground(func() { next, err = two.Lock(background, "k", time.Minute) })
+			eventually(t, "two waits", func() bool { return two.Lines() == 1 })
+			if err := l.Release(background); err != nil {
+				t.Errorf("%s: %v", v, err)
+			}
+			<-waiting
+			if err != nil {
+				t.Fatalf("%s: %v", v, err)
+			}
+			release(t, next)
+		}
+	}
+}
+
+// A release whose connection breaks at any command, the signal's included, is
+// settled as every other.
+func TestSignalOverABrokenNetwork(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+		for _, f := range []fault{lostRequest, lostReply} {
+			for n := 1; ; n++ {
+				net := new(network)
+				k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Signal: true})
+				l := try(t, k, "k")
+				w.do("LPUSH", compat.Aux("k", "waiters"), "somebody")
+				net.Lose(func(i int, _ string) fault {
+					if i == n {
+						return f
+					}
+					return none
+				})
+				if err := l.Release(background); err != nil || w.value("k") != "" {
+					t.Errorf("fault %v at command %d of %q: %v, the key holds %q", f, n, net.Sent(), err, w.value("k"))
+				}
+				w.do("DEL", compat.Aux("k", "waiters"))
+				w.do("DEL", compat.Aux("k", "wake"))
+				if net.Count() < n {
+					break
+				}
+			}
+		}
+	})
+}
+
+// A release takes no more round trips for the signal, and tells it by what the
+// server answers.
+func TestSignalRidesAlong(t *testing.T) {
+	for name, c := range signalling {
+		s := still(t, "7.0")
+		w := &writes{Source: s}
+		k := compat.New(w, c.a, c.o)
+		l, err := k.TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.n = 0
+		release(t, l)
+		want := w.n
+
+		o := c.o
+		o.Signal = true
+		k = compat.New(w, c.a, o)
+		if l, err = k.TryLock(background, "k", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.n = 0
+		release(t, l)
+		if w.n != want {
+			t.Errorf("%s: a release took %d writes, without a signal %d", name, w.n, want)
+		}
+		empty(t, s)
+	}
+}
+
+// writes counts what is written at once.
+type writes struct {
+	compat.Source
+	n int
+}
+
+func (w *writes) GetContext(ctx context.Context) (redis.Conn, error) {
+	c, err := w.Source.GetContext(ctx)
+	return &written{c, w}, err
+}
+
+type written struct {
+	redis.Conn
+	w *writes
+}
+
+func (c *written) Do(name string, args ...any) (any, error) {
+	c.w.n++
+	return c.Conn.Do(name, args...)
+}

@@ -11,12 +11,16 @@ func TestKeptPromisesTheSame(t *testing.T) {
 	for _, name := range kept {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, x := range AccidentsOf(name) {
+			servers := []string{"2.0", "2.4"}
+			if name == "set:watch" {
+				servers = []string{"2.4", "7.0"}
+			}
+			for n, x := range AccidentsOf(name) {
+				if underRace && n%4 != 0 {
+					continue
+				}
 				var plain, kept filler
-				for _, server := range []string{"2.0", "2.4", "7.0"} {
-					if underRace && server != "2.4" {
-						continue
-					}
+				for _, server := range servers {
 					a := &Cell{Algorithm: name, Server: server, Accident: x.Name, Clients: 2}
 					b := &Cell{Algorithm: name + "/kept", Server: server, Accident: x.Name, Clients: 2}
 					if err := plain.fill(t.Context(), a); err != nil {

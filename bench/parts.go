@@ -189,8 +189,9 @@ func countAllocs(ctx context.Context, s workload.Subject, n int) (Allocs, error)
 		return Allocs{}, err
 	}
 	defer c.Close() //nolint:errcheck
+	key := prefix + "allocs" // made once: it is not the lock's
 	once := func() error {
-		held, err := c.Lock(context.Background(), prefix+"allocs")
+		held, err := c.Lock(context.Background(), key)
 		if err != nil {
 			return err
 		}

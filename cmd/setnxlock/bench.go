@@ -129,7 +129,11 @@ func (a *app) bench(f benchFlags) error {
 		return err
 	}
 	defer p.Close()
-	b.Server = p.one().name
+	var servers []string
+	for _, n := range p.nodes {
+		servers = append(servers, n.name)
+	}
+	b.Server = strings.Join(servers, ", ")
 	if b.Embedded {
 		b.Server = "an embedded server"
 	}
@@ -223,7 +227,9 @@ const (
 func (a *app) undisturbed(ctx context.Context, p *place, b *benchmark, anyway bool) error {
 	for _, n := range p.nodes {
 		first, ok := a.info(ctx, n)
-		b.Version = first["redis_version"]
+		if v := first["redis_version"]; !strings.Contains(b.Version, v) {
+			b.Version = strings.TrimPrefix(b.Version+", "+v, ", ")
+		}
 		if b.Embedded {
 			continue
 		}

@@ -28,9 +28,10 @@ import (
 // that pauses between GET and DEL past its end deletes our lock
 // (getset/paused-release).
 //
-// Over maxmemory 2.0–2.4 refuse transactions, and 2.6 all that makes lists: a
-// lock is then neither extended nor released before its end. Where there is WATCH,
-// Guarded sends a third of the bytes.
+// Over maxmemory 2.0–2.4 refuse transactions, and 2.6 and later what makes lists: a
+// lock is then neither extended nor released before its end. An extension or a
+// release writes a kilobyte to the AOF and the replicas; where there is WATCH,
+// Guarded's writes a tenth of that.
 type Listed struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our

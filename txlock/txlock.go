@@ -51,8 +51,9 @@ type Options struct {
 	Fence bool
 
 	// Listed releases in one round trip instead of two, by a transaction of list
-	// commands that compares (compat.ReleaseListed), and costs the AOF and the
-	// replicas five times the bytes. Check tries it. Keys of more than
+	// commands that compares (compat.ReleaseListed). It costs the server the time of
+	// twelve commands, some 20 µs, so it is for servers that are farther away than that,
+	// and a kilobyte in the AOF and the replicas instead of 60 bytes. Check tries it. Keys of more than
 	// compat.MaxListedKey bytes, and values that are empty or their own key, are
 	// released as ever.
 	Listed bool

@@ -160,7 +160,8 @@ func (t *trial) turn(ctx context.Context) {
 		group.Go(func() { u.worker(work, i) })
 	}
 	u.rest(ctx, t.WarmUp)
-	before, cpu, server, began := t.meter.Count(), cpuTime(), t.server(), time.Now()
+	cpu, server := cpuTime(), t.server()
+	before, began := t.meter.Count(), time.Now() // last: what is sent from here on is that of counted sections
 	u.phase.CompareAndSwap(warming, counting)
 	u.rest(ctx, t.Duration/time.Duration(t.Turns))
 	u.phase.Store(over)

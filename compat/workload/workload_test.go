@@ -51,7 +51,7 @@ func TestCounts(t *testing.T) {
 	address, server := listen(t, "7.0")
 	asked := 0 // it is asked before and after a turn, and says that 400 µs were used meanwhile
 	used := func() time.Duration { asked++; return time.Duration(asked) * 400 * time.Microsecond }
-	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, Count: 400, Server: used}.
+	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 400, Server: used}.
 		Run(context.Background(), []workload.Subject{workload.Pings(address), ours("locks", address, setlock.Lua{}, compat.Options{})}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func noLock(name string) workload.Subject {
 }
 
 func TestOverlapsAreSeen(t *testing.T) {
-	rs, err := workload.Workload{Goroutines: 4, Keys: 1, Section: time.Millisecond, Duration: 10 * time.Second, Count: 20}.
+	rs, err := workload.Workload{Goroutines: 4, Keys: 1, Section: time.Millisecond, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20}.
 		Run(context.Background(), []workload.Subject{noLock("none")}, nil)
 	if err != nil || rs[0].Overlaps == 0 || rs[0].Sections < 20 {
 		t.Errorf("%+v, %v", rs, err)
@@ -161,7 +161,7 @@ func TestUnfairnessIsSeen(t *testing.T) {
 		}}, nil
 	}
 	// Two keys among three goroutines: the first and the third have the same one.
-	rs, err := workload.Workload{Goroutines: 3, Keys: 2, Section: time.Millisecond, Duration: 10 * time.Second, Count: 20}.
+	rs, err := workload.Workload{Goroutines: 3, Keys: 2, Section: time.Millisecond, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20}.
 		Run(context.Background(), []workload.Subject{{Name: "greedy", Open: open}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestWhatFailsIsTold(t *testing.T) {
 		}}, nil
 	}}
 	subjects := []workload.Subject{broken, ours("unsafe", address, setlock.Lua{}, compat.Options{}), half, ours("fine", address, getsetlock.Classic{}, compat.Options{})}
-	rs, err := workload.Workload{Duration: 10 * time.Second, Count: 10}.Run(context.Background(), subjects, nil)
+	rs, err := workload.Workload{Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 10}.Run(context.Background(), subjects, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

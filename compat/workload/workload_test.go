@@ -254,9 +254,9 @@ func TestLoneWaiter(t *testing.T) {
 func TestKeep(t *testing.T) {
 	address, server := listen(t, "7.0")
 	renewals := &counter{}
-	f, err := workload.Keep{Locks: 20, Takers: 4, Watch: 1100 * time.Millisecond}.Run(context.Background(), workload.Subject{Name: "locks", Open: func(m *workload.Meter) (*workload.Client, error) {
+	f, err := workload.Keep{Locks: 20, Takers: 4, Watch: 1600 * time.Millisecond}.Run(context.Background(), workload.Subject{Name: "locks", Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
-		c := workload.Locks(compat.New(pool, setlock.Lua{}, compat.Options{Renew: true, Observer: renewals}), pool, 3*time.Second)
+		c := workload.Locks(compat.New(pool, setlock.Lua{}, compat.Options{Renew: true, Observer: renewals}), pool, 2400*time.Millisecond)
 		c.Renewals, c.Close = renewals.read, pool.Close
 		return c, nil
 	}}, nil)

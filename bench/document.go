@@ -104,6 +104,9 @@ what there was before the first lock.`, d.held)
 func (d *document) setup() {
 	d.say("| | |\n|---|---|")
 	d.say("| machine | %s, %d cores, %s, Linux %s |", d.Machine.CPU, d.Machine.Cores, d.Machine.OS, d.Machine.Kernel)
+	if d.Machine.Load != "" {
+		d.say("| its load in the minute before | %s: %s |", d.Machine.Load, quiet(d.Machine))
+	}
 	d.say("| Go | %s |", d.Machine.Go)
 	var versions []string
 	for _, m := range d.Servers {
@@ -118,6 +121,16 @@ func (d *document) setup() {
 	d.say("| commit | %s |", d.Commit)
 	d.say("| when | %s; %d minutes |", d.Made.Format(time.DateTime+" MST"), int(d.Took/60+0.5))
 	d.say("| again | `%s`, with the servers' addresses in `SETNXLOCK_TEST_REDIS`, or without, on a redis-server that it starts |\n", d.Command)
+}
+
+// quiet says whether others were at work on the machine.
+func quiet(m Machine) string {
+	var load float64
+	fmt.Sscan(m.Load, &load) //nolint:errcheck // then it is 0
+	if load > 0.3*float64(m.Cores) {
+		return "others were at work on it, and these numbers suffer from that"
+	}
+	return "it was quiet"
 }
 
 func (d *document) targets() {

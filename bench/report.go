@@ -36,6 +36,7 @@ type Machine struct {
 	Cores  int    `json:"cores"`
 	OS     string `json:"os"`
 	Kernel string `json:"kernel,omitempty"`
+	Load   string `json:"load,omitempty"` // of the minute before it began: how quiet it was
 	Go     string `json:"go"`
 }
 
@@ -74,7 +75,7 @@ type Allocs struct {
 // newReport is one with everything but the measurements.
 func newReport(quick bool, command string) *Report {
 	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Quick: quick, Command: command, Commit: commit(), Versions: map[string]string{}}
-	r.Machine = Machine{CPU: cpu(), Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: kernel(), Go: runtime.Version()}
+	r.Machine = Machine{CPU: cpu(), Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: word("/proc/sys/kernel/osrelease"), Load: word("/proc/loadavg"), Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
 			switch d.Path {
@@ -100,12 +101,13 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-func kernel() string {
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
+// word is the first one in a file; "" if there is none.
+func word(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil || len(bytes.Fields(b)) == 0 {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	return string(bytes.Fields(b)[0])
 }
 
 // commit is the one that is checked out; with a + if there is more to it.

@@ -188,7 +188,7 @@ func countAllocs(ctx context.Context, s workload.Subject, n int) (Allocs, error)
 	if err != nil {
 		return Allocs{}, err
 	}
-	defer c.Close() //nolint:errcheck
+	defer c.Close()          //nolint:errcheck
 	key := prefix + "allocs" // made once: it is not the lock's
 	once := func() error {
 		held, err := c.Lock(context.Background(), key)

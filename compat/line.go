@@ -8,8 +8,9 @@ import (
 
 // lines are a Locker's queues, one for each key that is waited for or held here.
 type lines struct {
-	mu sync.Mutex
-	of map[string]*line
+	mu    sync.Mutex
+	of    map[string]*line
+	spare *line // the last that was forgotten, if nobody waited in it: locks that come and go need one
 
 	deaf time.Time // until when nobody is to listen
 }
@@ -92,7 +93,10 @@ func (q *lines) line(key string) *line {
 		if q.of == nil {
 			q.of = make(map[string]*line)
 		}
-		ln = new(line)
+		if ln = q.spare; ln == nil {
+			ln = new(line)
+		}
+		q.spare = nil
 		q.of[key] = ln
 	}
 	return ln
@@ -153,6 +157,9 @@ func (k *Locker) call(key string, ln *line, t turn) {
 		}
 		if k.lines.of[key] == ln {
 			delete(k.lines.of, key)
+			if ln.crowd == nil {
+				k.lines.spare = ln
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
 	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
 	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
-	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
+	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, hand-on (to the next in their process), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
 	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
@@ -68,7 +68,7 @@ func completeList(cmd *cobra.Command, flag string, values func() []string) {
 	})
 }
 
-func holderWords() []string { return []string{"extend", "poll", "write", "fence"} }
+func holderWords() []string { return []string{"extend", "hand-on", "poll", "write", "fence"} }
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
@@ -91,6 +91,8 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		switch what {
 		case "extend":
 			base.Extend = true
+		case "hand-on":
+			base.HandOn = true
 		case "poll":
 			base.Poll = true
 		case "write":

@@ -170,6 +170,9 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	}
 	a.hold(lock.Lease())
 	a.work()
+	if a.c.HandOn {
+		lock = a.handOn(ctx, lock)
+	}
 	if a.c.Extend {
 		a.begin(extending)
 		err := lock.Extend(ctx, a.c.TTL)
@@ -186,6 +189,35 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 		a.end(opRelease, lock.Release(ctx))
 	}
 	a.unkeep() // when its lease ends
+}
+
+// handOn is one client after another in one process: the old holder relies on the
+// lock no more before the new one begins to. Without a command, if the lease is fresh
+// and no fence is drawn: then nothing was asked, and nothing has ended.
+func (a *agent) handOn(ctx context.Context, lock *compat.Lock) *compat.Lock {
+	old := lock.Lease()
+	a.letGo()
+	a.begin(extending)
+	next, err := lock.HandOn(ctx, a.c.TTL)
+	if err == nil {
+		lock = next
+	}
+	if l := lock.Lease(); err != nil || l.Until != old.Until || l.Fence != old.Fence {
+		a.end(opExtend, err)
+	}
+	if errors.Is(err, compat.ErrLost) {
+		a.unkeep()
+		return lock
+	}
+	a.hold(lock.Lease())
+	a.work()
+	return lock
+}
+
+// A handsOn is an algorithm that has its own way to make one holder's lease
+// another's.
+type handsOn interface {
+	handOn(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
 // unkeep is what the Locker does in the background: it gives the connection back
@@ -217,6 +249,12 @@ func (a *agent) runBare(algo compat.Algorithm) {
 	}
 	a.hold(lease)
 	a.work()
+	if h, ok := algo.(told).Algorithm.(handsOn); ok && a.c.HandOn {
+		a.letGo()
+		lease = h.handOn(a.now(), lease, a.c.TTL)
+		a.hold(lease)
+		a.work()
+	}
 	if a.c.Extend {
 		a.begin(extending)
 		next, err := algo.Extend(c, a.now(), lease, a.c.TTL)

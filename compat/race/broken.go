@@ -38,6 +38,10 @@ var broken = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return unverifiedWatch{txlock.Guarded{Options: tokens(c, token)}}
 		}},
+	"broken/blind-hand-over": {says: "hands its lock on as a new lease, and asks neither its clock nor the server whether it has the old one",
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return blindHandOver{txlock.Guarded{Options: tokens(c, token)}}
+		}, bare: true},
 	"broken/list-release": {says: "releases by lists, and takes a list that is not there for an equal value",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return listRelease{txlock.Guarded{Options: tokens(c, token)}}
@@ -46,6 +50,15 @@ var broken = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setnxExpire{txlock.Classic{Options: tokens(c, token)}, token}
 		}},
+}
+
+// blindHandOver is what Lock.HandOn would be without an extension and without a
+// look at the end of the lease.
+type blindHandOver struct{ txlock.Guarded }
+
+func (blindHandOver) handOn(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease {
+	l.Until = compat.Until(now, ttl)
+	return l
 }
 
 // listRelease is what compat.ReleaseListed would be in half the commands. A server

@@ -43,6 +43,7 @@ type Config struct {
 	Ticks  int // how often time jumps
 
 	Extend bool // holders extend once before they release
+	HandOn bool // holders hand the lock on once, to the next in their process, before they release
 	Keep   bool // holders release nothing: their leases run out
 	Split  bool // other clients' commands may come between those of one write
 	Poll   bool // an attempt looks at the key first, as a waiting Lock does

@@ -110,6 +110,9 @@ var accidents = []Accident{
 		}
 	}},
 	{Name: "renewal", Says: "each holder extends once", set: func(c *Config) { c.Extend = true; c.Attempts = 1 }},
+	{Name: "hand-over", Says: "each holder hands the lock on once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
+		c.HandOn, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
+	}},
 }
 
 // Guaranteed are the algorithms of the matrix, in order. Of those with a plus
@@ -202,7 +205,7 @@ func (m *Matrix) alike() [][]*Cell {
 	groups := map[string][]*Cell{}
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
-		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.Effect, c.Fence)
+		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.HandOn, c.Effect, c.Fence)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))

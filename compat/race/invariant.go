@@ -253,6 +253,9 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands 
 		}
 		return breach{how: f, who: uint8(i)}
 	}
+	if r.op == opExtend && r.how == done && j.fencing && m.rank == g.newest {
+		g.newestFence = max(g.newestFence, uint8(min(st.fence, 255))) // handed on, it is another's
+	}
 	switch {
 	case r.how == done && r.op == opAcquire && bits&mine == 0 && own < st.until:
 		return at(acquireLied, j.honesty)

@@ -78,6 +78,7 @@ var smallConfigs = []Config{
 	{Algorithm: "tx:renamed/kept", Ticks: 2, Each: true, Extend: true, Faults: Faults{Cuts: 1, Crash: true, Late: 1}},
 	{Algorithm: "getset:guarded/kept", Ticks: 3, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 3, Each: true, Extend: true, Faults: Faults{Late: 1}},
+	{Algorithm: "getset:guarded/kept", Attempts: 1, Ticks: 3, Each: true, HandOn: true, Fence: true, Faults: Faults{LostReplies: 1, Late: -1}},
 	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: Faults{Restart: 1, LostReplies: 1, Late: -1}},
 	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Each: true, Extend: true, Faults: Faults{Late: 1}},

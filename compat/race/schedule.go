@@ -51,6 +51,7 @@ func (c Config) line() string {
 	}
 	add(c.Bare, "bare")
 	add(c.Extend, "extend")
+	add(c.HandOn, "handon")
 	add(c.Keep, "keep")
 	add(c.Poll, "poll")
 	add(c.Effect, "effect")
@@ -138,6 +139,8 @@ func (c *Config) option(f string) (err error) {
 		c.Bare = true
 	case "extend":
 		c.Extend = true
+	case "handon":
+		c.HandOn = true
 	case "keep":
 		c.Keep = true
 	case "poll":

@@ -34,6 +34,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "honesty", 6},
 		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "honesty", 2},
 		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "honesty", 19},
+		{Config{Algorithm: "broken/blind-hand-over", Ticks: 3, Attempts: 1, HandOn: true}, "exclusion", 9},
 		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "honesty", 8},
 	} {
 		c.Config.Invariants = []string{c.invariant}

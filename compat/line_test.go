@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -593,4 +594,44 @@ type fixed struct{ compat.Algorithm }
 
 func (fixed) Extend(_ redis.Conn, _ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, error) {
 	return l, fmt.Errorf("it has one length: %w", errors.ErrUnsupported)
+}
+
+// Those who wait for the same end do not all come at the same moment: each is late by
+// a part of MinPoll that is its own, and nobody by more.
+func TestWaitersSpreadAfterTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		rand float64
+		late time.Duration
+	}{{0, 0}, {0.25, 25 * time.Millisecond}, {0.99, 99 * time.Millisecond}} {
+		w := newWorld(t, "2.6")
+		a := txlock.Renamed{Options: txlock.Options{Millis: true}}
+		dead, _ := w.client(a)
+		if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		end := w.clock.Now().Add(1234 * time.Millisecond)
+		pauses := &paused{Mock: w.clock}
+		k := compat.New(w.server, a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
+		w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
+		pauses.mu.Lock()
+		i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
+		if i < 0 || (pauses.until[i].Sub(end) - c.late).Abs() > time.Millisecond {
+			t.Errorf("with %v it pauses until %v; the lease ends at %v, want %v later", c.rand, pauses.until, end, c.late)
+		}
+		pauses.mu.Unlock()
+	}
+}
+
+// paused is a clock that knows until when somebody has paused.
+type paused struct {
+	*clock.Mock
+	mu    sync.Mutex
+	until []time.Time
+}
+
+func (p *paused) Timer(d time.Duration) *clock.Timer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = append(p.until, p.Now().Add(d))
+	return p.Mock.Timer(d)
 }

@@ -52,13 +52,20 @@ type Options struct {
 
 	// MaxHandOvers is how often in a row a released lock may be handed to the next
 	// goroutine that waits for it in this process, without releasing it on the
-	// server. Negative: never. Default: 16.
+	// server: each is a holder of its own, with a new fence if the algorithm draws
+	// them, and a lease that was extended if less than three quarters were left. Nor
+	// does it go on for longer than half a lease, or with less than a quarter left. Then
+	// the lock is released, and clients elsewhere get a chance. A holder that
+	// lost the lock without knowing is not told by a Release that hands it on; the next one
+	// learns it. Negative: never. Default: 16.
 	MaxHandOvers int
 
 	// Signal makes a release wake one client of ours, in whatever process, that
-	// waits for the key with Signal too, and makes waiters listen for that. It
-	// needs RPOPLPUSH and BLPOP, so a Redis since 2.0 and no proxy. Without it, and
-	// among clients that don't signal, waiters poll.
+	// waits for the key with Signal too, and makes waiters listen for that: on one more
+	// connection for each key that a process waits for. It needs RPOPLPUSH
+	// and BLPOP, so a Redis since 2.0 and no proxy, and connections whose read timeout
+	// is not below three seconds. Where that fails, among clients that don't
+	// signal, and for a lock on several servers, waiters poll.
 	Signal bool
 
 	// Observer sees everything that happens. Default: none.
@@ -71,7 +78,7 @@ type Options struct {
 
 // A Locker takes, keeps and gives back locks. It is safe for concurrent use. At
 // any time it uses at most one connection for each lock that is waited for or
-// held, and none while it sleeps, but for those of Options.MaxPinned.
+// held, and none while it sleeps, but for those of Options.MaxPinned and Options.Signal.
 type Locker struct {
 	backend Backend
 	o       Options
@@ -148,7 +155,9 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	return k.hold(ctx, false, l, ttl, k.o.Renew, start, 1), nil
 }
 
-// Lock waits until it has the lock or ctx is done. In the second case the error
+// Lock waits until it has the lock or ctx is done. Who waits for one key with one
+// Locker is served in the order of coming, and while a lock of the same Locker has
+// the key nobody asks the server. In the second case the error
 // wraps ctx.Err(), and what was taken has been given back, or is ErrUnknown
 // as well. Errors that waiting does not cure (ErrUnsafeServer, ErrForeign
 // for a key that is no string, a server that can't be reached at the first
@@ -472,7 +481,7 @@ func (k *Locker) release(ctx context.Context, l Lease, signal bool) (woken bool,
 			done()
 			return woken, &UnknownError{Lease: l, Err: err}
 		}
-		if !cleaning && ctx.Err() != nil { // it ended in the middle
+		if !cleaning && ended(ctx) { // in the middle
 			done()
 			step, done = k.cleanup(ctx)
 		}
@@ -499,6 +508,13 @@ func (k *Locker) era() uint64 {
 		return b.era()
 	}
 	return 0
+}
+
+// ended reports whether ctx has ended, or is about to: a connection notices a
+// deadline before the context does.
+func ended(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
 }
 
 // orCleanup is a step's context, or a cleanup's if ctx has ended.

@@ -29,6 +29,8 @@ const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
   d1         its next command runs and the reply is lost
   x1         its next command never arrives
   h1         the connection breaks half-way, between two commands of one write
+  C1.refuse  C1.refuse3
+             the server refuses the command; the third of its transaction
   w1         as 1, but it waits before it looks how long its lease still lasts
   l1         it looks at its clock, and does not send yet
   c1         it crashes for good
@@ -233,7 +235,7 @@ func (g *game) choice(key string, rest []string) (c race.Choice, used int, err e
 	if v, ok := serverKeys[key]; ok {
 		return race.Choice{Verb: v}, 0, nil
 	}
-	if len(key) > 3 && key[0] == 'S' && key[2] == '.' {
+	if len(key) > 3 && (key[0] == 'S' || key[0] == 'C') && key[2] == '.' {
 		words, err := race.ParseWords(key)
 		if err != nil {
 			return c, 0, err

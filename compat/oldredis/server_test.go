@@ -100,6 +100,47 @@ func TestLostRequest(t *testing.T) {
 		TTL lock -> (int) -1`)
 }
 
+// A command that is refused does not run; what becomes of its transaction is
+// the version's.
+func TestFaultRefuse(t *testing.T) {
+	for _, v := range Versions() {
+		t.Run(v, func(t *testing.T) {
+			s := Run(t, v)
+			c := s.Dial()
+			refuse := func(name string) {
+				s.SetFault(func(_, _ int, cmd []string) Fault {
+					if cmd[0] == name {
+						return Refuse
+					}
+					return None
+				})
+			}
+			refuse("SET")
+			if _, err := c.Do("SET", "k", "v"); err == nil || !strings.Contains(err.Error(), "maxmemory") {
+				t.Errorf("SET: %v", err)
+			}
+			c.Do("MULTI")
+			c.Do("SET", "k", "v")
+			c.Do("INCR", "n")
+			done, err := redis.Values(c.Do("EXEC"))
+			if v < "2.6" && (err != nil || len(done) != 1 || done[0] != int64(1)) || v >= "2.6" && (err == nil || !strings.HasPrefix(err.Error(), "EXECABORT")) {
+				t.Errorf("EXEC after SET was refused: %v, %v", done, err)
+			}
+			refuse("EXEC")
+			c.Do("MULTI")
+			c.Do("INCR", "n")
+			if _, err := c.Do("EXEC"); err == nil {
+				t.Error("EXEC was not refused")
+			}
+			s.SetFault(nil)
+			reply, err := c.Do("GET", "k")
+			if stays := s.manners.execNeedsMemory; stays != (reply == "QUEUED") || !stays && reply != nil || err != nil {
+				t.Errorf("after a refused EXEC: %v, %v", reply, err)
+			}
+		})
+	}
+}
+
 func TestFaultsOverTCP(t *testing.T) {
 	s := Run(t, "2.4")
 	addr, err := s.Listen("127.0.0.1:0")

@@ -12,6 +12,7 @@ func TestWords(t *testing.T) {
 	for short, long := range map[string]string{
 		"C1 C2 C1*":                "C1 C2.step C1 run",
 		"C1- C2.sever C1.cut":      "C1 drop C2 sever C1 cut",
+		"C1.refuse C2.refuse12":    "C1 refuse C2.refuse12",
 		"C1.pause +9s C1.resume":   "C1 pause +9s C1 resume",
 		"C1.clock+3s C2.clock-1s":  "C1 clock +3s C2.clock -1s",
 		"redis.restart redis.reap": "redis restart redis reap",
@@ -29,7 +30,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q is written as %q", short, s)
 		}
 	}
-	for _, bad := range []string{"C", "C0", "c1", "C1.jump", "C1.clock", "+x", "+-1s", "+1ns", "redis.sleep", "redis", "1"} {
+	for _, bad := range []string{"C", "C0", "c1", "C1.jump", "C1.clock", "C1.refuse1", "C1.refusex", "+x", "+-1s", "+1ns", "redis.sleep", "redis", "1"} {
 		if got, err := ParseWords(bad); err == nil {
 			t.Errorf("%q was read as %v", bad, got)
 		}
@@ -65,6 +66,8 @@ func TestReplayFailsLoudly(t *testing.T) {
 		"tx:classic 2.4 2x1 : C1.resume":                 "C1 is paused: false",
 		"tx:classic 2.4 2x1 : C1* C1":                    "C1 has made its last attempt",
 		"tx:classic 2.4 2x1 : C1.cut":                    "first command of its write",
+		"tx:classic 2.4 2x1 : C1.refuse2":                "nothing there that can be refused",
+		"tx:guarded 2.4 2x1 : C1.refuse":                 "nothing there that can be refused",
 		"tx:classic 2.4 2x1 : C1 C1-":                    "more commands follow",
 		"tx:classic 2.4 2x1 : C1 C1 C1.sever":            "have run",
 		"tx:classic 2.4 2x1 : C1 C1.look":                "not about to read its clock",

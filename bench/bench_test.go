@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat/workload"
 )
@@ -84,6 +85,86 @@ func overlaps(t *testing.T, x workload.Result) {
 	t.Helper()
 	if x.Overlaps != 0 {
 		t.Errorf("%s: %d sections began while another had the key", x.Name, x.Overlaps)
+	}
+}
+
+// A part that is measured anew leaves the others as they are, and the document is
+// written from what there is.
+func TestOnly(t *testing.T) {
+	docs := t.TempDir()
+	for range 2 {
+		if err := run(context.Background(), []string{"-quick", "-docs", docs, "-only", "allocs"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# Performance", "-quick", "## Targets", "at most 20 allocations", strings.TrimSpace(explanations), "`make bench`"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in the document", want)
+		}
+	}
+	if strings.Contains(string(text), "## Many held locks") {
+		t.Error("a chapter about what was not measured")
+	}
+	r, err := load(filepath.Join(docs, "performance", "results.json"))
+	if err != nil || len(r.Servers) == 0 || r.Servers[0].Latency != nil || len(r.Servers[0].Allocs) == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := os.Remove(filepath.Join(docs, "performance.md")); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(context.Background(), []string{"-write", "-docs", docs}); err != nil {
+		t.Error(err)
+	}
+	if again, err := os.ReadFile(filepath.Join(docs, "performance.md")); err != nil || string(again) != string(text) {
+		t.Errorf("written anew it differs: %v\n%s", err, again)
+	}
+}
+
+// The targets are judged by what was measured.
+func TestVerdicts(t *testing.T) {
+	spread := func(us int) workload.Spread {
+		return workload.Spread{N: 1, P50: time.Duration(us) * 1000, P99: time.Duration(us) * 2000}
+	}
+	one := func(name string, us int, rate float64) workload.Result {
+		return workload.Result{Name: name, Sections: 10, Trips: 2, Pair: spread(us), HandOff: spread(us), Pings: spread(100), Rate: rate, Ideal: rate / 1000, Commands: 1, Least: 8, Most: 10, Connections: 2}
+	}
+	r := &Report{Servers: []*Measured{{
+		Version:    "7.0.0",
+		Latency:    []workload.Result{one(renamedKept, 109, 1), one(getsetKept, 120, 1), one(byHand, 105, 1), {Name: setLua, Err: "not here"}},
+		Throughput: []workload.Result{one(twoPings, 50, 2000), one(renamedKept, 100, 950), one(redsyncName, 100, 1000)},
+		OneKey:     []Contest{{Processes: 1, Goroutines: 64, Results: []workload.Result{one(handSignal, 10, 960), one(soloSignal, 100, 900), one("redislock", 50, 890)}}},
+		Sweep:      []Contest{{Processes: 1, Goroutines: 1000, Results: []workload.Result{one(handSignal, 10, 960)}}},
+		Waiter:     []workload.Result{one(handSignal, 300, 1), one("redislock", 200, 1)},
+		Held:       []workload.Footprint{{Locks: 1}, {Locks: 1000, Heap: 1e6, CPU: 10}, {Locks: 100000, Heap: 2e8, CPU: 10, Writes: 1, Goroutines: 100000}},
+		Allocs:     []Allocs{{Name: renamedKept, Allocs: 20}, {Name: getsetKept, Allocs: 21}},
+	}, {
+		Version:    "2.4.0",
+		Throughput: []workload.Result{one(twoPings, 50, 1000), one(renamedKept, 100, 420)},
+	}}}
+	var got []string
+	for _, v := range verdicts(r) {
+		word := "missed"
+		if v.met {
+			word = "met"
+		}
+		got = append(got, word+" "+v.measured)
+	}
+	want := []string{
+		"met tx:renamed, kept: 2.00", "met getset:guarded, kept: 2.00",
+		"met tx:renamed, kept: 1.09 ×", "met tx:renamed, kept: 1.04 ×", "missed getset:guarded, kept: 1.20 ×", "missed getset:guarded, kept: 1.14 ×",
+		"met tx:renamed, kept: 20", "missed getset:guarded, kept: 21",
+		"met tx:renamed, kept: 0.95 ×", "missed tx:renamed, kept: 0.84 × that on 7.0.0",
+		"missed 2000 bytes after 1000", "missed 100000 goroutines", "met 0.0 µs of processor time after 0.0", "missed 1.000 writes for each",
+		"met 96.0 %", "met 1.00", "met 0.80 (8 and 10)", "met 20 µs; redislock 100 µs", "met 90.0 % of the ideal; redislock 89.0 %", "met 1.00",
+		"missed 600 µs; redislock 400 µs",
+		"met ours: hand-over, signal: 2",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

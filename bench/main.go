@@ -82,6 +82,9 @@ func run(ctx context.Context, args []string) error {
 		report = newReport(b.quick, "make bench")
 	}
 	report.Quick = report.Quick || b.quick
+	if now := commit(); !strings.HasSuffix(report.Commit, now) { // the others' numbers are an earlier one's
+		report.Commit += ", " + now
+	}
 	if err := b.measure(ctx, report, path, chosen, *only != ""); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestQuick(t *testing.T) {
 			}
 		}
 		ran := 0
-		for _, x := range append(m.Latency, m.Together...) {
+		for _, x := range slices.Concat(m.Latency, m.Distant, m.Together) {
 			if x.Err == "" {
 				ran++
 				check(t, x)

@@ -78,6 +78,9 @@ with MaxPinned: the connection that took the lock goes on watching it. "Cancella
 for which redigo starts a goroutine with every request. `+"`"+byHand+"`"+` is those two commands over redigo, without
 a library. A round trip is one wait for the server, whatever was sent at once. What each side computes is its processor time,
 the kernel's included, for one lock: together with the round trips that is where the time goes. Allocations are of both steps.`, d.latency)
+	d.each("The same, with a network in between", func(m *Measured) bool { return m.Distant != nil },
+		fmt.Sprintf(`As above, but every answer is seen %v later than it came, as from another machine of the same
+data centre. What both sides compute weighs less then.`, distance), d.distant)
 	d.each("The same, on any core", func(m *Measured) bool { return m.Together != nil },
 		`Where the kernel puts the server beside the client it answers within a few microseconds, without having to
 be woken up: much sooner than any network. What is measured then is how much the client computes.`, d.together)
@@ -200,11 +203,21 @@ func (d *document) latency(m *Measured) {
 	d.pings("latency-"+m.Version+".svg", m, m.Latency)
 }
 
+func (d *document) distant(m *Measured) { d.pings("distant-"+m.Version+".svg", m, m.Distant) }
+
 func (d *document) together(m *Measured) { d.pings("", m, m.Together) }
+
+// where says what is special about a plot.
+func where(file string) string {
+	if strings.HasPrefix(file, "distant") {
+		return fmt.Sprintf(", %v away", distance)
+	}
+	return ""
+}
 
 // pings is a table, and a plot, of latencies.
 func (d *document) pings(file string, m *Measured, list []workload.Result) {
-	bars := chart.Bars{Title: "Acquire and release, p50, on Redis " + m.Version, X: "as a multiple of two PINGs", Mark: 1}
+	bars := chart.Bars{Title: "Acquire and release, p50, on Redis " + m.Version + where(file), X: "as a multiple of two PINGs", Mark: 1}
 	for _, r := range list {
 		if r.Err == "" && r.Name != twoPings {
 			bars.Bars = append(bars.Bars, chart.Bar{Name: r.Name, Value: r.OverPings(), Main: ours(r.Name)})
@@ -228,7 +241,7 @@ func (d *document) pings(file string, m *Measured, list []workload.Result) {
 				allocs = fmt.Sprintf("%.0f", a.Allocs)
 			}
 		}
-		d.say("| %s | %.1f | %.1f | %.2f | %s | %.1f | %.1f | %.1f | %s | %s |", r.Name, micros(r.Pair.P50), micros(r.Pair.P99), r.OverPings(), over, r.Trips, r.Commands, micros(r.CPU), known(r.ServerCPU), allocs)
+		d.say("| %s | %.1f | %.1f | %.2f | %s | %.1f | %.1f | %s | %s | %s |", r.Name, micros(r.Pair.P50), micros(r.Pair.P99), r.OverPings(), over, r.Trips, r.Commands, known(r.CPU), known(r.ServerCPU), allocs)
 	}
 }
 

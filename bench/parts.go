@@ -24,6 +24,8 @@ type part struct {
 var parts = []part{
 	{"latency", "acquire and release, alone", 38 * time.Second,
 		func(m *Measured) bool { return m.Latency != nil }, latency, func(m *Measured) { m.Latency = nil }},
+	{"distant", "the same, with a network in between", 28 * time.Second,
+		func(m *Measured) bool { return m.Distant != nil }, distant, func(m *Measured) { m.Distant = nil }},
 	{"together", "the same, client and server on any core", 18 * time.Second,
 		func(m *Measured) bool { return m.Together != nil }, together, func(m *Measured) { m.Together = nil }},
 	{"throughput", "64 goroutines, 64 keys", 42 * time.Second,
@@ -32,7 +34,7 @@ var parts = []part{
 		func(m *Measured) bool { return m.OneKey != nil }, oneKey, func(m *Measured) { m.OneKey = nil }},
 	{"sweep", "1 to 1000 goroutines, one key", 80 * time.Second,
 		func(m *Measured) bool { return m.Sweep != nil }, sweep, func(m *Measured) { m.Sweep = nil }},
-	{"waiter", "one waiter in another process", 25 * time.Second,
+	{"waiter", "one waiter in another process", 50 * time.Second,
 		func(m *Measured) bool { return m.Waiter != nil }, waiter, func(m *Measured) { m.Waiter = nil }},
 	{"held", "up to 100000 locks held and renewed", 40 * time.Second,
 		func(m *Measured) bool { return m.Held != nil }, held, func(m *Measured) { m.Held = nil }},
@@ -45,11 +47,11 @@ var prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
 
 // alone is one goroutine that takes a lock and gives it back, in turns so
 // short that whatever else the machine does meets all alike.
-func alone(ctx context.Context, b *bench, s *server, d time.Duration) ([]workload.Result, error) {
+func alone(ctx context.Context, b *bench, s *server, d time.Duration, dial dialer) ([]workload.Result, error) {
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
 	subjects = append(subjects, cancellable(locker(s.name, s.Address, s.best, noOptions)))
 	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Duration: b.scale(d), Turns: b.turns(40), WarmUp: 2 * time.Millisecond, Server: s.cpu(), Prefix: prefix}
+	w := workload.Workload{Duration: b.scale(d), Turns: b.turns(40), WarmUp: 2 * time.Millisecond, Dial: dial, Server: s.cpu(), Prefix: prefix}
 	return w.Run(ctx, subjects, b.progress)
 }
 
@@ -57,13 +59,24 @@ func alone(ctx context.Context, b *bench, s *server, d time.Duration) ([]workloa
 func latency(ctx context.Context, b *bench, s *server, m *Measured) error {
 	defer b.separate(s, m)()
 	var err error
-	m.Latency, err = alone(ctx, b, s, 1500*time.Millisecond)
+	m.Latency, err = alone(ctx, b, s, 1500*time.Millisecond, nil)
+	return err
+}
+
+// distant is that with a network in between.
+func distant(ctx context.Context, b *bench, s *server, m *Measured) error {
+	defer b.separate(s, m)()
+	var err error
+	m.Distant, err = alone(ctx, b, s, time.Second, dialFar)
+	for i := range m.Distant {
+		m.Distant[i].CPU = 0 // it is the distance that was computed
+	}
 	return err
 }
 
 // together is that with the server where the kernel wants it.
 func together(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
-	m.Together, err = alone(ctx, b, s, 600*time.Millisecond)
+	m.Together, err = alone(ctx, b, s, 600*time.Millisecond, nil)
 	return err
 }
 
@@ -133,7 +146,7 @@ func sweep(ctx context.Context, b *bench, s *server, m *Measured) error {
 
 // waiter is one goroutine in another process than the holder's.
 func waiter(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
-	m.Waiter, err = workload.LoneWaiter{Count: b.turns(50), Prefix: prefix}.Run(ctx, append(waiting(s), waitingPeers(s)...), b.progress)
+	m.Waiter, err = workload.LoneWaiter{Count: b.turns(100), Prefix: prefix}.Run(ctx, append(waiting(s), waitingPeers(s)...), b.progress)
 	return err
 }
 

@@ -23,9 +23,9 @@ import (
 // forever is more tries than there is time for: who waits is told when to stop.
 const forever = 1 << 30
 
-// floor is connections of redigo's beside a peer's own, counted by no one: PINGs over these
-// are the floor that all are measured by.
-func floor(s *server) *redigo.Pool { return workload.Pool(workload.NewMeter(nil), s.Address) }
+// floor is connections of redigo's beside a peer's own, which m does not count: PINGs over
+// these are the floor that all are measured by.
+func floor(s *server, m *workload.Meter) *redigo.Pool { return workload.Pool(m.Beside(), s.Address) }
 
 // bsm is redislock over go-redis.
 func bsm(s *server, name string, retry func() redislock.RetryStrategy) workload.Subject {
@@ -35,7 +35,7 @@ func bsm(s *server, name string, retry func() redislock.RetryStrategy) workload.
 			DisableIdentity: true, // else old servers are asked for what they don't know
 		})
 		locks := redislock.New(client)
-		beside := floor(s)
+		beside := floor(s, m)
 		return &workload.Client{
 			Lock: func(ctx context.Context, key string) (workload.Held, error) {
 				l, err := locks.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: retry()})
@@ -128,7 +128,7 @@ func rueidisLock(s *server, name string, tracking bool, next time.Duration) work
 			return nil, err
 		}
 		cancel()
-		beside := floor(s)
+		beside := floor(s, m)
 		return &workload.Client{
 			Lock: func(ctx context.Context, key string) (workload.Held, error) {
 				_, cancel, err := locks.WithContext(ctx, key)

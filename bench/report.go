@@ -48,6 +48,7 @@ type Measured struct {
 	NotApart string `json:"not_apart,omitempty"` // why it could not have a core of its own
 
 	Latency    []workload.Result    `json:"latency,omitempty"`
+	Distant    []workload.Result    `json:"distant,omitempty"`
 	Together   []workload.Result    `json:"together,omitempty"`
 	Throughput []workload.Result    `json:"throughput,omitempty"`
 	OneKey     []Contest            `json:"one_key,omitempty"`

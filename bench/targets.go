@@ -91,20 +91,25 @@ func (j *judge) trips() {
 
 // times judges medians: the server has a core of its own for them.
 func (j *judge) times() {
-	most, where := 1.10, ""
+	j.medians(j.m.Latency, "")
+	j.medians(j.m.Distant, fmt.Sprintf(", %v away", distance))
+}
+
+func (j *judge) medians(list []workload.Result, where string) {
+	most := 1.10
 	if !j.atLeast(2, 4, 0) {
-		most, where = 1.60, " (2.2)"
+		most, where = 1.60, where+" (2.2)"
 	}
-	modern, hasModern := result(j.m.Latency, byHand)
+	modern, hasModern := result(list, byHand)
 	for _, name := range j.targeted() {
-		r, ok := result(j.m.Latency, name)
+		r, ok := result(list, name)
 		if !ok {
 			continue
 		}
 		j.says(r.OverPings() <= most, fmt.Sprintf("acquire + release, p50: at most %.2f × two PINGs%s", most, where), "%s: %.2f ×", name, r.OverPings())
 		if hasModern {
 			over := r.Pair.P50.Seconds() / modern.Pair.P50.Seconds()
-			j.says(over <= 1.05, "acquire + release, p50: at most 1.05 × "+byHand, "%s: %.2f ×", name, over)
+			j.says(over <= 1.05, "acquire + release, p50: at most 1.05 × "+byHand+where, "%s: %.2f ×", name, over)
 		}
 	}
 }

@@ -43,6 +43,9 @@ func (m *Meter) Over(dial func(ctx context.Context, network, address string) (ne
 	return &Meter{dial, m.tally}
 }
 
+// Beside is a Meter that dials as m does, and counts for itself.
+func (m *Meter) Beside() *Meter { return &Meter{m.dial, &tally{}} }
+
 // Dial makes a connection that is counted.
 func (m *Meter) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := m.dial(ctx, network, address)

@@ -85,6 +85,11 @@ func TestMeterOver(t *testing.T) {
 	if _, err := c.Write([]byte("PING\r\n")); err != nil {
 		t.Fatal(err)
 	}
+	if beside := m.Beside(); beside.Count() != (Count{}) {
+		t.Errorf("beside: %+v", beside.Count())
+	} else if _, err := beside.Dial(context.Background(), "", ""); err != io.EOF {
+		t.Error(err)
+	}
 	if got := m.Count(); got.Commands != 1 || m.Open() != 1 || m.Most() != 1 {
 		t.Errorf("%+v, %d open", got, m.Open())
 	}

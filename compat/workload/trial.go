@@ -65,7 +65,7 @@ const patience = 10 * time.Second
 
 // open makes the clients and tries each of them once.
 func (w Workload) open(ctx context.Context, s Subject, number int) *trial {
-	t := &trial{Workload: w, name: s.Name, number: number, meter: NewMeter(nil), spots: make([]spot, w.Keys), served: make([]int64, w.all())}
+	t := &trial{Workload: w, name: s.Name, number: number, meter: NewMeter(w.Dial), spots: make([]spot, w.Keys), served: make([]int64, w.all())}
 	for i := range t.hist {
 		t.hist[i] = newHistogram()
 	}

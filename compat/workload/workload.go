@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"time"
 
@@ -90,6 +91,9 @@ type Workload struct {
 	// WarmUp is how long the lock works before each turn without being counted.
 	// Default: a tenth of the turn.
 	WarmUp time.Duration
+
+	// Dial makes the connections that a Subject's Meter counts. Default: a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Server, if it is not nil, tells how much processor time the server has used so
 	// far, for Result.ServerCPU.

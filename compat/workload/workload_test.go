@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,6 +219,20 @@ func TestCancelled(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%d keys: %v", keys, err)
 		}
+	}
+}
+
+// The connections are those that Dial makes.
+func TestDial(t *testing.T) {
+	address, _ := listen(t, "7.0")
+	var dialled atomic.Int32
+	rs, err := workload.Workload{Goroutines: 2, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20,
+		Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
+			dialled.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, network, to)
+		}}.Run(context.Background(), []workload.Subject{workload.Pings(address)}, nil)
+	if err != nil || rs[0].Err != "" || int64(dialled.Load()) != rs[0].Connections {
+		t.Errorf("%d dialled: %+v, %v", dialled.Load(), rs, err)
 	}
 }
 

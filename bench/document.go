@@ -99,7 +99,7 @@ Commands are all that were sent, by those who wait too.`, d.oneKey)
 the waiter's, its own acquisition and release among them.`, d.waiter)
 	d.each("Many held locks", func(m *Measured) bool { return m.Held != nil },
 		`Locks that are held and renewed every third of their ttl, by one process. Memory is heap and stacks, less
-what there was before the first lock.`, d.held)
+what there was before the first lock; for one lock it is the connections and whatever else is made only once.`, d.held)
 	d.absent()
 	return d.b.String(), d.err
 }

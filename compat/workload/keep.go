@@ -98,7 +98,7 @@ func (k Keep) Run(ctx context.Context, s Subject, progress func(share float64, n
 		f.Err = words(err)
 	} else {
 		after := footing()
-		f.Heap, f.Stack = after.heap-before.heap, after.stack-before.stack
+		f.Heap, f.Stack = max(after.heap-before.heap, 0), max(after.stack-before.stack, 0) // what one lock takes can be less than others gave back
 		progress(0.3, s.Name)
 		k.watch(ctx, client, meter, &f)
 		f.Goroutines = runtime.NumGoroutine() - before.goroutines

@@ -57,13 +57,13 @@ type crowd struct {
 }
 
 // fairly is how many turns in a row a process takes that must not hand locks on.
-const fairly = 16
+const fairly = 32
 
 // Where no client can say that it waits, a line that has had its turns pauses for
 // MinPoll. As long as nobody is seen to use that it pauses less often, down to
 // this part of the time.
 const (
-	seldom               = 32
+	seldom               = 64
 	unseen time.Duration = -1
 )
 

@@ -615,7 +615,7 @@ func TestWaitersSpreadAfterTheEnd(t *testing.T) {
 		w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
 		pauses.mu.Lock()
 		i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
-		if i < 0 || (pauses.until[i].Sub(end) - c.late).Abs() > time.Millisecond {
+		if i < 0 || (pauses.until[i].Sub(end)-c.late).Abs() > time.Millisecond {
 			t.Errorf("with %v it pauses until %v; the lease ends at %v, want %v later", c.rand, pauses.until, end, c.late)
 		}
 		pauses.mu.Unlock()
@@ -627,11 +627,53 @@ type paused struct {
 	*clock.Mock
 	mu    sync.Mutex
 	until []time.Time
+	last  time.Duration
 }
 
 func (p *paused) Timer(d time.Duration) *clock.Timer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = append(p.until, p.Now().Add(d))
+	p.last = d
 	return p.Mock.Timer(d)
+}
+
+// A key that changes hands is looked at often, so that a waiter comes in between;
+// one that does not, ever less.
+func TestWaiterLooksOftenWhereHoldersTakeTurns(t *testing.T) {
+	w := newWorld(t, "2.4")
+	pauses := &paused{Mock: w.clock}
+	k := compat.New(w.server, txlock.Renamed{}, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Hour, Rand: func() float64 { return 0 }})
+	ctx, cancel := context.WithCancel(background)
+	w.do("SETEX", "k", 3600, "somebody")
+	done := inBackground(func() { k.Lock(ctx, "k", ttl) }) //nolint:errcheck // it is cancelled
+	// next lets the pause under way pass, and returns how long the next one is.
+	next := func() time.Duration {
+		pauses.mu.Lock()
+		n, d := len(pauses.until), pauses.last
+		pauses.mu.Unlock()
+		w.clock.Add(d)
+		eventually(t, "it pauses again", func() bool {
+			pauses.mu.Lock()
+			defer pauses.mu.Unlock()
+			return len(pauses.until) > n
+		})
+		pauses.mu.Lock()
+		defer pauses.mu.Unlock()
+		return pauses.last
+	}
+	eventually(t, "it pauses", func() bool { pauses.mu.Lock(); defer pauses.mu.Unlock(); return len(pauses.until) == 1 })
+	for i := range 5 {
+		if d := next(); d != 100*time.Millisecond<<(i+1) {
+			t.Errorf("pause %d of a wait for one holder: %v", i+2, d)
+		}
+	}
+	for i := range 5 {
+		w.do("SETEX", "k", 3600, i)
+		if d := next(); d > 200*time.Millisecond {
+			t.Errorf("a pause of %v, although the key has changed hands", d)
+		}
+	}
+	cancel()
+	<-done
 }

@@ -193,7 +193,7 @@ func TestTurnsAlternate(t *testing.T) {
 		want string
 	}{
 		{3, strings.Repeat("AAAABBBB", 3)},
-		{-1, strings.Repeat("A", 17) + strings.Repeat("B", 17)}, // the first, and sixteen after it
+		{-1, strings.Repeat("A", 33) + strings.Repeat("B", 33)}, // the first, and 32 after it
 	} {
 		s := still(t, "2.4")
 		a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})

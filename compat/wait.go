@@ -31,7 +31,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*waiter, error) {
 	var held *HeldError
 	_, passes := notNow(err)
 	switch {
-	case ctx.Err() != nil:
+	case ended(ctx):
 		return nil, w.gaveUp(ctx, err)
 	case errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
@@ -70,6 +70,9 @@ func (w *wait) yield(ctx context.Context, t turn) (*waiter, error) {
 	return nil, nil
 }
 
+// often is how many MinPolls a waiter pauses at most where holders take turns.
+const often = 2
+
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
@@ -81,7 +84,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*waiter, error) 
 		}
 		st, err := w.k.inspect(ctx, w.key, w.ttl)
 		switch {
-		case ctx.Err() != nil:
+		case ended(ctx):
 			return nil, w.gaveUp(ctx, err)
 		case errors.Is(err, ErrForeign):
 			return nil, err
@@ -94,6 +97,10 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*waiter, error) 
 		w.failed = time.Time{}
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
 			return nil, nil
+		}
+		if w.held != nil && w.held.Value != "" && w.held.Value != st.Value {
+			// It changes hands, and will again: whoever looks seldom never comes in between.
+			w.pause = min(w.pause, often*w.k.o.MinPoll)
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
 		w.k.lines.elsewhere(w.line)
@@ -191,12 +198,16 @@ func (w *wait) jittered(d time.Duration) time.Duration {
 // the caller gave up, whatever the key holds; an outcome that stayed unknown is
 // said too.
 func (w *wait) gaveUp(ctx context.Context, err error) error {
+	why := ctx.Err()
+	if why == nil { // a connection noticed first
+		why = context.DeadlineExceeded
+	}
 	var u *UnknownError
 	if errors.As(err, &u) {
-		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(ctx.Err(), u))
+		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(why, u))
 	}
 	if w.held != nil { // in words only: the error must not be ErrHeld
-		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, ctx.Err(), w.held)
+		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held)
 	}
-	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, ctx.Err())
+	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, why)
 }

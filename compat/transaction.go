@@ -30,8 +30,10 @@ type write struct {
 }
 
 func begin(c redis.Conn, arguments int) write {
-	if g, ok := c.(*guard); ok && arguments <= len(g.args) {
-		return write{c: c, args: g.args[:0]} // free again when the replies are here
+	// The guard's room is free again when the replies are here; if they never came, whoever
+	// was to send may still read it.
+	if g, ok := c.(*guard); ok && arguments <= len(g.args) && g.Err() == nil {
+		return write{c: c, args: g.args[:0]}
 	}
 	return write{c: c, args: make([]any, 0, arguments)}
 }

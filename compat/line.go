@@ -39,6 +39,7 @@ type turn struct {
 	lease  *Lease // the lock itself, handed on
 	polite bool   // others are to have a chance first: pause
 	woken  bool   // a client elsewhere was woken, and has the first go
+	failed error  // not a turn, but why there will be none
 }
 
 // A crowd is what a line knows once somebody has had to wait.
@@ -329,6 +330,16 @@ func (k *Locker) left(l *Lock, next func(*line) turn) {
 	k.call(key, ln, next(ln))
 }
 
+// fail ends the wait of all in line with err, which it took the head so long to
+// get that each of them would have got it too, asking by itself.
+func (q *lines) fail(ln *line, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ln.first != nil {
+		ln.pop().turn <- turn{failed: err}
+	}
+}
+
 // await waits in line for w's turn. A turn that comes when ctx is done already
 // is passed on.
 func (k *Locker) await(ctx context.Context, key string, w *waiter) (turn, bool) {
@@ -349,6 +360,9 @@ func (k *Locker) await(ctx context.Context, key string, w *waiter) (turn, bool) 
 // pass passes a turn on that came too late: a lock goes to the next in line, or
 // back to the server.
 func (k *Locker) pass(ctx context.Context, key string, ln *line, t turn) {
+	if t.failed != nil {
+		return
+	}
 	if t.lease != nil {
 		k.lines.mu.Lock()
 		next := ln.first

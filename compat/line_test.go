@@ -677,3 +677,36 @@ func TestWaiterLooksOftenWhereHoldersTakeTurns(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// A server that does not answer keeps a hundred who wait for as long as it keeps
+// one: they do not find out one after the other.
+func TestWaitersFailTogether(t *testing.T) {
+	w := newWorld(t, "2.4")
+	const all = 100
+	var k *compat.Locker
+	slow := errors.New("it does not answer")
+	asked := 0
+	hook := sourceFunc(func(context.Context) (redis.Conn, error) {
+		asked++
+		eventually(t, "all wait", func() bool { return k.Waiting("k") == all-1 })
+		w.clock.Add(5 * time.Second)
+		return nil, slow
+	})
+	k = compat.New(hook, txlock.Renamed{}, compat.Options{Clock: w.clock})
+	var wg sync.WaitGroup
+	for range all {
+		wg.Go(func() {
+			if _, err := k.Lock(background, "k", ttl); !errors.Is(err, slow) {
+				t.Errorf("%v, want the head's error", err)
+			}
+		})
+	}
+	wg.Wait()
+	if asked != 1 || k.Lines() != 0 {
+		t.Errorf("asked %d times, %d lines are left", asked, k.Lines())
+	}
+}
+
+type sourceFunc func(context.Context) (redis.Conn, error)
+
+func (f sourceFunc) GetContext(ctx context.Context) (redis.Conn, error) { return f(ctx) }

@@ -308,6 +308,9 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			if !called {
 				return nil, w.gaveUp(ctx, nil)
 			}
+			if t.failed != nil {
+				return nil, t.failed
+			}
 			seat = nil
 			if t.lease != nil {
 				l, err := k.inherit(ctx, ln, *t.lease, ttl)
@@ -326,11 +329,15 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			}
 		}
 		tries++
+		asked := k.now()
 		l, err := k.attempt(ctx, key, ttl, tries)
 		if err == nil {
 			return k.hold(ctx, bound, l, ttl, renew, start, tries), nil
 		}
 		if seat, err = w.after(ctx, err, tries); err != nil {
+			if !ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
+				k.lines.fail(ln, err)
+			}
 			return nil, err
 		}
 	}

@@ -361,7 +361,7 @@ func (c *suite) renewals(t testing.TB) {
 		}
 		stolen, last := locks[5], locks[15].Until()
 		if err := k.ReleaseToken(ctx, c.key(fmt.Sprint(name, 5)), stolen.Token()); err != nil {
-			return fmt.Errorf("ReleaseToken: %w", err)
+			return fmt.Errorf("release by token: %w", err)
 		}
 		look := time.NewTicker(ttl / 50)
 		defer look.Stop()
@@ -382,7 +382,7 @@ func (c *suite) renewals(t testing.TB) {
 				return fmt.Errorf("lock %d: %w", i, err)
 			}
 			if err := lock.Release(ctx); err != nil {
-				return fmt.Errorf("Release of lock %d: %w", i, err)
+				return fmt.Errorf("release of lock %d: %w", i, err)
 			}
 		}
 		return nil

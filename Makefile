@@ -17,14 +17,14 @@ demo:
 ## test: everything, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS
 test:
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
 race:
-	$(GO) test -race -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
-	$(GO) test -race -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
+	$(GO) test -race -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
+	$(GO) test -race -timeout 30m -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:

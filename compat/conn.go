@@ -22,6 +22,7 @@ type guard struct {
 	kept    bool          // a lease keeps the connection when the step has ended
 	refused bool          // nobody waits for it to be given back
 	asked   bool          // something was sent in this step
+	clean   bool          // its connection was given back alive
 
 	rider *rider // goes with the release
 
@@ -188,6 +189,7 @@ func (g *guard) giveBack() {
 	if g.Err() == nil && (g.multi || g.watching) {
 		kill(g.Conn)
 	}
+	g.clean = g.Err() == nil
 	g.Close()
 }
 

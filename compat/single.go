@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -47,8 +48,17 @@ func (e unsent) Unwrap() error { return e.error }
 // do runs one step over a connection of its own; once more if all that happened
 // was that a cluster redirected it in a way that its Source could not follow.
 func (s *single) do(ctx context.Context, key string, step func(redis.Conn) error) error {
-	return s.over(ctx, key, new(guard), step)
+	g := guards.Get().(*guard)
+	err := s.over(ctx, key, g, step)
+	if g.clean { // else what was to be sent may still be read
+		*g = guard{}
+		guards.Put(g)
+	}
+	return err
 }
+
+// guards are large, and needed for the length of a step.
+var guards = sync.Pool{New: func() any { return new(guard) }}
 
 // over is do over a connection that g is to guard.
 func (s *single) over(ctx context.Context, key string, g *guard, step func(redis.Conn) error) error {

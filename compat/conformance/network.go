@@ -92,7 +92,10 @@ type cable struct {
 
 func (c *cable) GetContext(ctx context.Context) (redis.Conn, error) {
 	conn, err := c.source.GetContext(ctx)
-	return &faultyConn{Conn: conn, net: c.net}, err
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: conn, net: c.net}, nil
 }
 
 // cables lead to a cluster, which is one behind the network too.
@@ -100,7 +103,10 @@ type cables struct{ cable }
 
 func (c *cables) GetFor(ctx context.Context, key string) (redis.Conn, error) {
 	conn, err := connection(ctx, c.source, key)
-	return &faultyConn{Conn: conn, net: c.net}, err
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: conn, net: c.net}, nil
 }
 
 type faultyConn struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -117,7 +118,7 @@ func (j *judge) medians(list []workload.Result, where string) {
 func (j *judge) allocs() {
 	for _, a := range j.m.Allocs {
 		if slices.Contains(j.targeted(), a.Name) && a.Err == "" {
-			j.says(a.Allocs <= 20, "acquire + release: at most 20 allocations", "%s: %.0f", a.Name, a.Allocs)
+			j.says(math.Round(a.Allocs) <= 20, "acquire + release: at most 20 allocations", "%s: %.0f", a.Name, a.Allocs)
 		}
 	}
 }

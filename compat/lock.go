@@ -157,6 +157,9 @@ func (l *Lock) extended(old, next Lease, ttl time.Duration, err error, start tim
 	if err != nil {
 		return l.failed(err)
 	}
+	if !l.k.now().Before(next.Until) { // any/lease-counted-from-reply
+		return l.lose(fmt.Errorf("%w: %q: the reply came after the lease had run out", ErrLost, next.Key))
+	}
 	l.k.agenda.set(l, end(next, ttl), every)
 	l.k.see(Event{Kind: EventExtended, Key: next.Key, Lease: next, Took: l.k.since(start)})
 	return nil

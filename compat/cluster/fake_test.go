@@ -72,6 +72,8 @@ func (f *fake) reset() {
 			f.t.Fatal(err)
 		}
 	}
+	f.mu.Lock() // the UNWATCH of a refused attempt may still be on its way, in the background
+	defer f.mu.Unlock()
 	f.owner, f.to, f.down, f.before, f.log = a, "", false, nil, nil
 }
 

@@ -6,7 +6,7 @@ import "strings"
 type profile struct {
 	version string
 	refuse  []string
-	// serves are the only commands that do not end the connection; nil for all.
+	// serves lists the only commands that do not end the connection; nil means all.
 	serves map[string]bool
 }
 
@@ -17,8 +17,8 @@ var profileOf = map[string]*profile{
 	}},
 }
 
-// twemproxyServes are the commands of twemproxy 0.2.4. To everything else, and
-// to a wrong number of arguments, it answers by closing the connection.
+// twemproxyServes are the commands of twemproxy 0.2.4. It closes the connection on any other
+// command, and on a wrong number of arguments.
 const twemproxyServes = `
 	del exists expire expireat persist pexpire pexpireat pttl ttl type
 	append bitcount decr decrby dump get getbit getrange getset incr incrby incrbyfloat

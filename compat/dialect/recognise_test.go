@@ -62,7 +62,7 @@ func TestRecognise(t *testing.T) {
 		findings := dialect.Recognise(c.key, c.value, c.ttl, now)
 		for _, f := range findings {
 			if len(f.Formats) == 0 || f.What == "" {
-				t.Errorf("%q: %+v is nobody's", c.value, f)
+				t.Errorf("%q: %+v names no client", c.value, f)
 			}
 			if f.Clock == "server" && !f.Until.IsZero() && !f.Until.Equal(now.Add(c.ttl)) {
 				t.Errorf("%q with a TTL of %v ends at %v", c.value, c.ttl, f.Until)

@@ -15,7 +15,7 @@ type Stamp struct {
 	Unit     time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
 	Float    bool          // a decimal fraction of Unit may follow; up to 18 digits are read
 	Decimals int           // how many of them are written at most; trailing zeros are left out, except the first
-	Owner    Owner         // the text beside the timestamp
+	Owner    Owner         // the text next to the timestamp
 	Binary   bool          // eight raw bytes, little-endian
 }
 
@@ -47,7 +47,7 @@ func Digits(unit time.Duration) int {
 	return 0
 }
 
-// Parse reads a complete value. owner is the text beside the timestamp, without the separator.
+// Parse reads a complete value. owner is the text next to the timestamp, without the separator.
 func (s Stamp) Parse(value string) (until time.Time, owner string, ok bool) {
 	if s.Binary {
 		until, ok = parseBinary(value)

@@ -242,8 +242,8 @@ func (c client) deathBeforeTTL(t *testing.T) {
 		t.Fatalf("the key's TTL: %d, %v; want none", ttl, err)
 	}
 	st, err := s.locks.Inspect(context.Background(), s.key)
-	if endless := st.Status == compat.StatusEndless; err != nil || endless != c.immortal {
-		t.Errorf("Inspect: %+v, %v; want it endless: %v", st, err, c.immortal)
+	if persistent := st.Status == compat.StatusEndless; err != nil || persistent != c.immortal {
+		t.Errorf("Inspect: %+v, %v; want it persistent: %v", st, err, c.immortal)
 	}
 	if c.immortal {
 		fleet, err := txlock.Named(c.dialect)
@@ -277,7 +277,7 @@ func (c client) vanishedKey(t *testing.T) {
 		t.Errorf("they hold it; Inspect: %+v, %v", st, err)
 	}
 	if got := p.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("they say %q, and the key holds %q", got, s.value(t))
 	}
 }
 
@@ -304,7 +304,7 @@ func (c client) goneIsDead(t *testing.T) {
 		t.Errorf("they say %q; want them to hold, as we do: %v", answer, c.overwrites)
 	}
 	if err := l.Release(context.Background()); !errors.Is(err, compat.ErrLost) || s.value(t) == "" {
-		t.Errorf("our release: %v, and %q stands on the key; want ErrLost and their time", err, s.value(t))
+		t.Errorf("our release: %v, and the key holds %q; want ErrLost and their time", err, s.value(t))
 	}
 }
 

@@ -67,7 +67,7 @@ func TestInteropReportFloatAgainstInt(t *testing.T) {
 		t.Errorf("we left %q on the key, want %q", got, theirs)
 	}
 	if got := young.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("2.9.1 says %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("2.9.1 says %q, and the key holds %q", got, s.value(t))
 	}
 
 	old.acquire()
@@ -98,7 +98,7 @@ func TestInteropReportLoserOverwrites(t *testing.T) {
 	}
 	loser.kill()
 	if got := winner.do("release"); got != "released" || s.value(t) == "" {
-		t.Errorf("the winner says %q, and %q stands on the key; want the loser's time", got, s.value(t))
+		t.Errorf("the winner says %q, and the key holds %q; want the loser's time", got, s.value(t))
 	}
 	start := time.Now()
 	l := s.lock(t, long)
@@ -128,7 +128,7 @@ func TestInteropReportMillisAmongSeconds(t *testing.T) {
 		t.Errorf("we, as the docs, at milliseconds: %v, want ErrForeign", err)
 	}
 	if got := npm.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("redis-lock says %q, and %q stands on the key: we did not leave it alone", got, s.value(t))
+		t.Errorf("redis-lock says %q, and the key holds %q: we did not leave it alone", got, s.value(t))
 	}
 
 	jedis, python := c[1].start(t, addr, long), c[2].start(t, addr, c[2].lease)
@@ -237,7 +237,7 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	loser := beforeExec{s.Dial(), func() { winner.Do("GETSET", "k", live) }}
 	_, err = getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}.Acquire(loser, s.Now(), "k", long)
 	if value, _ := redis.String(winner.Do("GET", "k")); !errors.Is(err, compat.ErrHeld) || value != live {
-		t.Errorf("%v, and %q stands on the key; want ErrHeld and the winner's %q", err, value, live)
+		t.Errorf("%v, and the key holds %q; want ErrHeld and the winner's %q", err, value, live)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestReportRepairAfterRelease(t *testing.T) {
 			value, _ := redis.String(c.Do("GET", "k"))
 			ttl, _ := redis.Int(c.Do("TTL", "k"))
 			if !errors.Is(err, compat.ErrHeld) || value != next || next != "" && ttl != 60 {
-				t.Errorf("%s: %v, and %q stands on the key with TTL %d; want ErrHeld and %q", version, err, value, ttl, next)
+				t.Errorf("%s: %v, and the key holds %q with TTL %d; want ErrHeld and %q", version, err, value, ttl, next)
 			}
 		}
 	}
@@ -302,7 +302,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 			}
 		}
 		if got, _ := redis.String(c.Do("GET", "k")); got != value {
-			t.Fatalf("after %d s %q stands on the key, want %q", second, got, value)
+			t.Fatalf("after %d s the key holds %q, want %q", second, got, value)
 		}
 	}
 	if l, err := a.Acquire(s.Dial(), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != compat.TakenOver {

@@ -89,7 +89,7 @@ func (s side) lock(t testing.TB, lease time.Duration) *compat.Lock {
 	defer cancel()
 	l, err := s.locks.Lock(ctx, s.key, lease)
 	if err != nil {
-		t.Fatalf("our lock: %v; on the key stands %q", err, s.value(t))
+		t.Fatalf("our lock: %v; the key holds %q", err, s.value(t))
 	}
 	return l
 }
@@ -322,6 +322,6 @@ func (r *row) weDieAndRelease(t *testing.T, addr string) {
 		t.Errorf("we released, and they had the lock %v later", r.toThem)
 	}
 	if got := p.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("they say %q, and the key holds %q", got, s.value(t))
 	}
 }

@@ -33,7 +33,7 @@ type Server struct {
 
 // Run starts the redis-server from the PATH on a free port of 127.0.0.1, without persistence, with
 // args as further options ("--rename-command", "EVAL", ""), and kills it, by its process id, when
-// the test ends. Without a redis-server the test fails, so that nobody takes it for passed
+// the test ends. Without a redis-server the test fails, so that a missing server is noticed
 // (Debian's package is redis-server; .ci/run installs it).
 func Run(t testing.TB, args ...string) *Server {
 	t.Helper()

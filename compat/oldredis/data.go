@@ -198,7 +198,7 @@ var endsEmpty = map[string]bool{"lrem": true, "ltrim": true}
 
 // quiet lists the commands that do not abort a WATCH when their reply says that they did nothing.
 // miniredis raises the key's version all the same.
-var quiet = words2set(`
+var quiet = wordSet(`
 	lrem linsert lpushx rpushx sadd srem smove zrem zremrangebyrank zremrangebyscore zremrangebylex
 	hdel hsetnx pfadd xdel xtrim
 `)
@@ -223,7 +223,7 @@ func (s *Server) overwritten(db *space, key string, reply any, stays bool) {
 }
 
 // rangeCommands lists the commands that 1.2 answers with nil for a missing key.
-var rangeCommands = words2set("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
+var rangeCommands = wordSet("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
 
 // emptied returns the types of the keys of a command before it runs, for a
 // version on which they survive being emptied. If one of them is empty and of

@@ -42,11 +42,11 @@ func (s *Server) receive(c *session, args []string) {
 		reply = s.execute(c, args)
 	}
 	if fault == LoseReply {
-		s.note(c, args, reply)
+		s.traceCall(c, args, reply)
 		s.cut(c, errCut)
 		return
 	}
-	s.note(c, args, reply)
+	s.traceCall(c, args, reply)
 	switch r := reply.(type) {
 	case noReply:
 	case hangup:
@@ -74,8 +74,8 @@ func (s *Server) refused(c *session, args []string) any {
 	return redis.Error(s.quirks.texts.full)
 }
 
-// note passes a command and its reply to the trace function.
-func (s *Server) note(c *session, args []string, reply any) {
+// traceCall passes a command and its reply to the trace function.
+func (s *Server) traceCall(c *session, args []string, reply any) {
 	if s.trace == nil {
 		return
 	}

@@ -5,7 +5,7 @@ package oldredis
 var handlers map[string]handler
 
 // passed are the commands that miniredis runs.
-var passed = words2set(`
+var passed = wordSet(`
 	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
 	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
 	hstrlen hvals

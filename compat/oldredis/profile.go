@@ -11,7 +11,7 @@ type profile struct {
 }
 
 var profileOf = map[string]*profile{
-	"twemproxy": {version: "2.8", serves: words2set(twemproxyServes)},
+	"twemproxy": {version: "2.8", serves: wordSet(twemproxyServes)},
 	"noscript": {version: "7.0", refuse: []string{
 		"eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function",
 	}},
@@ -32,7 +32,7 @@ const twemproxyServes = `
 	eval evalsha
 `
 
-func words2set(list string) map[string]bool {
+func wordSet(list string) map[string]bool {
 	set := make(map[string]bool)
 	for _, w := range strings.Fields(list) {
 		set[w] = true

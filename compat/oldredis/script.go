@@ -20,7 +20,7 @@ func timed(s *Server, c *session, args []string) any { return s.withTTLs(c, args
 // miniredis before and reads them back after.
 func (s *Server) withTTLs(c *session, args []string) any {
 	for _, db := range s.spaces[:s.used] {
-		s.lend(db)
+		s.giveDeadlines(db)
 	}
 	var probes []probe
 	if s.watching > 0 {
@@ -37,13 +37,13 @@ func (s *Server) withTTLs(c *session, args []string) any {
 		}
 	}
 	for _, db := range s.spaces[:s.used] {
-		s.takeBack(db)
+		s.readDeadlines(db)
 	}
 	return reply
 }
 
-// lend gives miniredis the deadlines of a database.
-func (s *Server) lend(db *space) {
+// giveDeadlines gives miniredis the deadlines of a database.
+func (s *Server) giveDeadlines(db *space) {
 	if len(db.deadlines) == 0 {
 		return
 	}
@@ -55,8 +55,8 @@ func (s *Server) lend(db *space) {
 	}
 }
 
-// takeBack reads the deadlines after a script.
-func (s *Server) takeBack(db *space) {
+// readDeadlines reads the deadlines after a script.
+func (s *Server) readDeadlines(db *space) {
 	keys := db.data.Keys()
 	clear(db.deadlines)
 	for _, key := range keys {
@@ -99,7 +99,7 @@ func eval(s *Server, c *session, args []string) any {
 			return redis.Error("NOSCRIPT No matching script. Please use EVAL.")
 		}
 	} else {
-		sha = s.learn(source)
+		sha = s.cacheScript(source)
 	}
 	run := slices.Clone(args)
 	run[0] = "EVAL"
@@ -127,9 +127,9 @@ const blindTTL = `local redis=(function(r) local function blind(f) return functi
 	`if x==-2 and (c:lower()=='ttl' or c:lower()=='pttl') then return -1 end return x end end ` +
 	`return setmetatable({call=blind(r.call),pcall=blind(r.pcall)},{__index=r}) end)(redis) `
 
-// learn adds a script to the cache. Snapshots share the map, so learn replaces it and never changes
+// cacheScript adds a script to the cache. Snapshots share the map, so cacheScript replaces it and never changes
 // it.
-func (s *Server) learn(source string) (sha string) {
+func (s *Server) cacheScript(source string) (sha string) {
 	sum := sha1.Sum([]byte(source))
 	sha = hex.EncodeToString(sum[:])
 	if _, known := s.scripts[sha]; !known {
@@ -165,7 +165,7 @@ func scriptCommand(s *Server, _ *session, args []string) any {
 		if e, bad := reply.(redis.Error); bad {
 			return e
 		}
-		return bulk(s.learn(args[2]))
+		return bulk(s.cacheScript(args[2]))
 	case sub == "exists" && len(args) > 2:
 		list := make([]any, len(args)-2)
 		for i, sha := range args[2:] {

@@ -66,7 +66,7 @@ type Server struct {
 	blocking  int               // >0 while commands may not block: inside EXEC
 	scripting int               // >0 while a script runs
 	watching  int               // number of watches of all sessions
-	scripts   map[string]string // by SHA-1; see learn
+	scripts   map[string]string // by SHA-1; see cacheScript
 	full      bool
 	closed    bool
 	fault     func(conn, n int, cmd []string) Fault

@@ -269,7 +269,7 @@ func (c client) deathBeforeTTL(t *testing.T) {
 func (c client) vanishedKey(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
-	g, p := c.looksInVain(t, s)
+	g, p := c.readsMissingKey(t, s)
 	g.pass("GET")
 	p.expect("held")
 	st, err := s.locks.Inspect(context.Background(), s.key)
@@ -288,7 +288,7 @@ func (c client) vanishedKey(t *testing.T) {
 func (c client) goneIsDead(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
-	g, p := c.looksInVain(t, s)
+	g, p := c.readsMissingKey(t, s)
 	g.hold(c.late)
 	g.pass("GET")
 	if answer := g.await(p, c.late, 1); answer != "" {
@@ -308,9 +308,9 @@ func (c client) goneIsDead(t *testing.T) {
 	}
 }
 
-// looksInVain makes our lock refuse a client of theirs, and releases it before the client's GET
+// readsMissingKey makes our lock refuse a client of theirs, and releases it before the client's GET
 // arrives.
-func (c client) looksInVain(t *testing.T, s side) (*gate, *process) {
+func (c client) readsMissingKey(t *testing.T, s side) (*gate, *process) {
 	t.Helper()
 	g := newGate(t, s.addr, s.key)
 	p := c.start(t, g.addr, 2*long)

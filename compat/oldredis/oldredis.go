@@ -22,8 +22,8 @@
 // that expired, as a real server does within 100 ms (1.2: within a second). After AdvanceLazy they
 // have expired but are still in memory ("unreaped"), which old versions let a client see: EXPIRE
 // brings such a key back to life up to 2.6.11, and 2.2.5 refuses SETNX on it. With a Clock, which
-// may be a clock.Mock, active expiry runs at every tenth of a second and deletes the keys that have
-// expired.
+// may be a clock.Mock, active expiry runs every tenth of a second (1.2: every second) and deletes
+// the keys that have expired.
 //
 // # Connections
 //

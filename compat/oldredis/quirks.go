@@ -115,7 +115,7 @@ type quirks struct {
 	// connection stays in MULTI.
 	execNeedsMemory bool
 
-	// oldMemoryRules: SINTER is refused when memory is full.
+	// oldMemoryRules: some reads (SDIFF, SINTER, SUNION, ZSCORE) are refused when memory is full.
 	oldMemoryRules bool
 
 	// queueNeedsMemory: MULTI queues nothing when memory is full.

@@ -14,7 +14,7 @@ type Result struct {
 	Sections int64         `json:"sections"`    // critical sections during Measured
 	Measured time.Duration `json:"measured_ns"` // how long was measured, without warm-ups
 	Rate     float64       `json:"rate"`        // sections per second
-	Ideal    float64       `json:"ideal"`       // Rate as a share of the rate with locks that take no time; 0 without a section to measure
+	Ideal    float64       `json:"ideal"`       // Rate as a share of the rate with free locks; 0 without a section
 	Failed   int64         `json:"failed"`      // acquisitions and releases that returned an error; Failure is the first error
 	Failure  string        `json:"failure,omitempty"`
 	Overlaps int64         `json:"overlaps"` // sections that began while another goroutine held the key

@@ -4,13 +4,13 @@ import "time"
 
 var (
 	seconds = Stamp{Unit: time.Second}
-	floats  = Stamp{Unit: time.Second, Float: true, Decimals: 7} // a float64 of our days tells no more
+	floats  = Stamp{Unit: time.Second, Float: true, Decimals: 7} // a float64 of a current time has no more
 	millis  = Stamp{Unit: time.Millisecond}
 	nanos   = Stamp{Unit: time.Nanosecond}
 )
 
 const (
-	raw        = "NAME" // no prefix: these are the clients that get mixed
+	raw        = "NAME" // no prefix: only these clients meet others
 	one        = time.Second
 	integer    = "1795238718"
 	fraction   = "1795238718.94"
@@ -21,7 +21,7 @@ const (
 	hostAndPid = "web1.example:4711"
 )
 
-// formats are the clients in the field.
+// formats describe the clients in the field.
 var formats = []Format{
 	{
 		Name: "redis-docs", Kind: Seconds, About: "the SETNX page of the Redis documentation: now + timeout + 1",
@@ -29,7 +29,7 @@ var formats = []Format{
 		Stamp: seconds, Plus: one, Win: WinExpired, Release: ReleaseLive,
 	},
 	{
-		Name: "redis-py-2.2.3", Kind: Seconds, About: "redis-py 2.0.0 to 2.2.3; 2147483649 stands for ever; a fraction makes it throw",
+		Name: "redis-py-2.2.3", Kind: Seconds, About: "redis-py 2.0.0 to 2.2.3; 2147483649 means no timeout; a fraction makes it throw",
 		Examples: []string{integer, "2147483649"}, KeyName: raw,
 		Stamp: seconds, Win: WinExpired, Release: ReleaseNotEarly,
 	},
@@ -44,7 +44,7 @@ var formats = []Format{
 		Stamp: seconds, Win: WinExpired, Release: ReleaseLive,
 	},
 	{
-		Name: "lonely-job", Kind: Seconds, About: "resque-lonely_job since 0.0.4; it takes a lock over in the very second it ends",
+		Name: "lonely-job", Kind: Seconds, About: "resque-lonely_job since 0.0.4; it takes a lock over in the same second in which it ends",
 		Examples: []string{integer}, KeyName: "resque:lonely_job:NAME",
 		Stamp: seconds, Plus: one, Inclusive: true, Win: WinExpired, Release: ReleaseBare,
 	},
@@ -80,12 +80,12 @@ var formats = []Format{
 	},
 
 	{
-		Name: "redis-py-2.9", Kind: FloatSeconds, About: "redis-py 2.2.4 to 2.9.1; 2147483649.0 stands for ever",
+		Name: "redis-py-2.9", Kind: FloatSeconds, About: "redis-py 2.2.4 to 2.9.1; 2147483649.0 means no timeout",
 		Examples: []string{fraction, "1310551200.0", "2147483649.0"}, KeyName: raw,
 		Stamp: floats, Win: WinExpired, Release: ReleaseNotEarly,
 	},
 	{
-		Name: "redis-mutex", Kind: FloatSeconds, About: "redis-mutex since 4.0, a gem: the key was called otherwise before, so 3 and 4 don't exclude each other",
+		Name: "redis-mutex", Kind: FloatSeconds, About: "redis-mutex since 4.0, a gem: it changed the key's name, so 3 and 4 do not exclude each other",
 		Examples: []string{fraction}, KeyName: "RedisMutex:NAME",
 		Stamp: floats, Inclusive: true, Win: WinExpired, Release: ReleaseCompare,
 	},
@@ -141,7 +141,7 @@ var formats = []Format{
 		Stamp: millis, Plus: time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
 	{
-		Name: "npm-redis-lock-0.0", Kind: Millis, About: "redis-lock 0.0.2 to 0.0.9, for Node; what it can't parse it overwrites",
+		Name: "npm-redis-lock-0.0", Kind: Millis, About: "redis-lock 0.0.2 to 0.0.9, for Node; it overwrites what it cannot parse",
 		Examples: []string{inMillis}, KeyName: "lock.NAME",
 		Stamp: millis, Plus: time.Millisecond, Inclusive: true, Win: WinEqual, Release: ReleaseLive,
 	},
@@ -184,7 +184,7 @@ var formats = []Format{
 	},
 
 	{
-		Name: "jedis-lock-1.0.1", Kind: OwnedMillis, About: "jedis-lock's master of July 2015, 1.0.1-SNAPSHOT; what it can't parse it takes",
+		Name: "jedis-lock-1.0.1", Kind: OwnedMillis, About: "jedis-lock's master of July 2015, 1.0.1-SNAPSHOT; it takes over what it cannot parse",
 		Examples: []string{leadingF + ":" + inMillis}, KeyName: raw,
 		Stamp: Stamp{Unit: time.Millisecond, Owner: OwnerUUID}, Plus: time.Millisecond, Win: WinEqual, Release: ReleaseBare,
 	},
@@ -207,7 +207,7 @@ var formats = []Format{
 		Token: TokenHex, TTL: TTLMillis, Release: ReleaseWatched,
 	},
 	{
-		Name: "redis-py-3", Kind: Python, About: "redis-py since 3.0: SET NX PX, and this module's setlock and txlock",
+		Name: "redis-py-3", Kind: Python, About: "redis-py since 3.0: SET NX PX; also this module's setlock and txlock",
 		Examples: []string{hexadec}, KeyName: raw,
 		Token: TokenHex, TTL: TTLAtomic, Release: ReleaseScript,
 	},
@@ -233,7 +233,7 @@ var formats = []Format{
 		Token: TokenShedLock, TTL: TTLMillis, Unread: true, Release: ReleaseBare,
 	},
 	{
-		Name: "spring", Kind: Owned, About: "Spring Integration 4's RedisLockRegistry; NAME is the registry's key and the lock's",
+		Name: "spring", Kind: Owned, About: "Spring Integration 4's RedisLockRegistry; NAME is the registry's key with the lock's",
 		Examples: []string{"\x04web1\x06report\x04main\x00\x00\x01\xa1\xfc\x90\xea\x6a"}, KeyName: raw,
 		Token: TokenSpring, TTL: TTLMillis, Release: ReleaseBare,
 	},
@@ -249,7 +249,7 @@ var formats = []Format{
 		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
 	},
 	{
-		Name: "retools-0.4", Kind: Scripted, About: "retools 0.4: a script where 0.3 had a time",
+		Name: "retools-0.4", Kind: Scripted, About: "retools 0.4: a script instead of 0.3's timestamp",
 		Examples: []string{leadingF}, KeyName: raw,
 		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
 	},
@@ -264,12 +264,12 @@ var formats = []Format{
 		Token: TokenText, TTL: TTLAtomic, Release: ReleaseScript,
 	},
 	{
-		Name: "warlock", Kind: Scripted, About: "node-redis-warlock since 0.1, for Node; before, the key was called otherwise",
+		Name: "warlock", Kind: Scripted, About: "node-redis-warlock since 0.1, for Node; older versions name the key differently",
 		Examples: []string{"a3f7"}, KeyName: "NAME:lock",
 		Token: TokenText, TTL: TTLAtomic, Release: ReleaseScript,
 	},
 	{
-		Name: "npm-redis-lock-0.1", Kind: Scripted, About: "redis-lock since 0.1, for Node: writes what 0.0 wrote, with a TTL, and reads it no more",
+		Name: "npm-redis-lock-0.1", Kind: Scripted, About: "redis-lock since 0.1, for Node: writes what 0.0 wrote, with a TTL, but no longer reads it",
 		Examples: []string{inMillis}, KeyName: "lock.NAME",
 		Token: TokenMillis, TTL: TTLAtomic, Unread: true, Release: ReleaseLive,
 	},
@@ -285,7 +285,7 @@ var formats = []Format{
 		Token: TokenFlag, TTL: TTLSeconds, Unread: true, Release: ReleaseBare,
 	},
 	{
-		Name: "redis-objects-endless", Kind: Flag, About: "redis-objects before 1.4.2, a gem, without :expiration: nothing ends it",
+		Name: "redis-objects-endless", Kind: Flag, About: "redis-objects before 1.4.2, a gem, without :expiration: it never expires",
 		Examples: []string{"1"}, KeyName: raw,
 		Token: TokenFlag, Unread: true, Release: ReleaseBare,
 	},
@@ -295,7 +295,7 @@ var formats = []Format{
 		Token: TokenFlag, TTL: TTLAtomic, Unread: true, Release: ReleaseLive,
 	},
 	{
-		Name: "resque-lock-timeout-0", Kind: Flag, About: "resque-lock-timeout with a timeout of 0: nothing ends it",
+		Name: "resque-lock-timeout-0", Kind: Flag, About: "resque-lock-timeout with a timeout of 0: it never expires",
 		Examples: []string{"true"}, KeyName: "resque:lock:NAME",
 		Token: TokenFlag, Unread: true, Release: ReleaseBare,
 	},

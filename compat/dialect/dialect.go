@@ -1,22 +1,20 @@
-// Package dialect knows how the clients of other languages write their locks:
-// the value's grammar, what they add to it, when they take a lock over, how
-// they give it back, and how they name the key. It is data, and sends nothing.
+// Package dialect describes how the clients of other languages write their locks: the value's
+// grammar, the margin they add, when they take a lock over, how they release it, and how they name
+// the key. It is data: it sends nothing.
 //
 //	f, err := dialect.Lookup("redis-py-2.9")
 //	f.Key("report")                          "report": the key that this client locks
-//	until, owner, ok := f.Stamp.Parse(value) in full, or not at all
-//	dialect.Recognise(key, value, ttl, now)  what a key's value can be, and what is wrong with it
+//	until, owner, ok := f.Stamp.Parse(value) the complete value, or not ok
+//	dialect.Recognise(key, value, ttl, now)  what a value can be, and what is wrong with it
 //
-// The locks that speak these formats are getsetlock's, where the value is a
-// time (the T kinds), and txlock's, where it is an owner and the key's TTL is
-// the lease (the K kinds).
+// Package getsetlock has the locks whose value is a timestamp (the T kinds). Package txlock has
+// those whose value is an owner and whose lease is the key's TTL (the K kinds).
 //
-// A fleet is many copies of one client. Two fleets meet only on keys of the
-// same name: most clients put a prefix of their own before it, and those that
-// do not are the ones that get mixed.
+// A fleet is many copies of one client. Two fleets meet only on keys of the same name. Most clients
+// add their own prefix; only those without one meet others.
 //
-// Sources: the clients' own, at the versions that each Format names. Not
-// spoken: redis_getlock, which puts float seconds into a JSON text.
+// Sources: the clients' source code, at the versions that each Format names. Not supported:
+// redis_getlock, which puts float seconds into a JSON text.
 package dialect
 
 import (
@@ -27,7 +25,7 @@ import (
 	"time"
 )
 
-// A Kind is what is on the key: formats of one kind read each other.
+// A Kind is the kind of value on the key: formats of one kind can read each other's values.
 type Kind string
 
 const (
@@ -35,78 +33,78 @@ const (
 	FloatSeconds Kind = "T-f"       // seconds with a fraction
 	Millis       Kind = "T-ms"      // integer milliseconds
 	Nanos        Kind = "T-ns"      // integer nanoseconds
-	OwnedSeconds Kind = "T-s-sfx"   // seconds, and an owner behind them
-	OwnedMillis  Kind = "T-uuid-ms" // an owner, and milliseconds behind it
+	OwnedSeconds Kind = "T-s-sfx"   // seconds, then an owner
+	OwnedMillis  Kind = "T-uuid-ms" // an owner, then milliseconds
 	BinSeconds   Kind = "T-bin"     // eight raw bytes of seconds
-	InAction     Kind = "K-ria"     // a dashed UUID, TTL repaired by whoever finds none
+	InAction     Kind = "K-ria"     // a dashed UUID; a client that finds no TTL sets one
 	Python       Kind = "K-py"      // 32 hexadecimal digits
-	Owned        Kind = "K-owner"   // a text that names its owner
+	Owned        Kind = "K-owner"   // a text that names the owner
 	Scripted     Kind = "K-lua"     // set together with its TTL by a script or by SET NX PX
 	Flag         Kind = "K-flag"    // the same for every holder
 	Watched      Kind = "K-watch"   // set together with its TTL under WATCH
 	TwoKeys      Kind = "2-key"     // an owner on one key, seconds on another
 )
 
-// Timed reports whether the value is a time: whoever reads one gone by takes
-// the lock over, and the key has no TTL. The two keys are no single value.
+// Timed reports whether the value is a timestamp: a client that reads an expired one takes the lock
+// over, and the key has no TTL. It is false for TwoKeys, whose lock is not a single value.
 func (k Kind) Timed() bool { return strings.HasPrefix(string(k), "T-") }
 
-// A Win is how a client learns that its GETSET was the first.
+// A Win is how a client learns that its takeover was the first.
 type Win string
 
 const (
-	WinExpired Win = "expired" // the value it replaced had gone by, too
-	WinEqual   Win = "equal"   // the value it replaced is the one it had read
+	WinExpired Win = "expired" // the value that it replaced had expired, too
+	WinEqual   Win = "equal"   // the value that it replaced is the one that it had read
 	WinWatched Win = "watched" // no GETSET: WATCH, MULTI, SET, EXEC
-	WinAlways  Win = "always"  // no GETSET: it sets, and two that do it both hold
+	WinAlways  Win = "always"  // no GETSET: it sets, and two clients that do so both hold the lock
 )
 
-// A Release is how a client gives the lock back.
+// A Release is how a client releases the lock.
 type Release string
 
 const (
-	ReleaseBare     Release = "DEL"          // whoever's it is
-	ReleaseLive     Release = "DEL if live"  // if its own deadline has not come
-	ReleaseNotEarly Release = "DEL if later" // if the time on the key is its own or a later one: another's, then
-	ReleaseCompare  Release = "GET, DEL"     // if the value is its own, or was when it looked
+	ReleaseBare     Release = "DEL"          // without comparing
+	ReleaseLive     Release = "DEL if live"  // if its own deadline has not passed
+	ReleaseNotEarly Release = "DEL if later" // if the timestamp on the key is its own or a later one, which is another client's
+	ReleaseCompare  Release = "GET, DEL"     // if the value was its own when it read it
 	ReleaseWatched  Release = "WATCH, DEL"   // if the value is its own
 	ReleaseScript   Release = "script"       // if the value is its own
 	ReleaseNever    Release = "never"        // it waits for the deadline
 )
 
-// A TTL is how the key comes to its own.
+// A TTL is how the key gets its TTL.
 type TTL string
 
 const (
 	TTLNone    TTL = ""        // it has none
 	TTLSeconds TTL = "EXPIRE"  // by a second command
 	TTLMillis  TTL = "PEXPIRE" // by a second command
-	TTLAtomic  TTL = "atomic"  // by the command that makes the key
+	TTLAtomic  TTL = "atomic"  // by the command that creates the key
 )
 
 // A Format is how one client writes its lock.
 type Format struct {
 	Name     string   // "redis-py-2.9"
-	About    string   // one line: which client, which versions, what is its own about it
+	About    string   // one line: which client, which versions, what is special about it
 	Kind     Kind     //
 	Examples []string // values, as found on a key
 
-	// Name of the key: NAME stands for what the program calls its lock.
+	// Name of the key: NAME stands for the program's name for its lock.
 	KeyName string
 
-	// Of the T kinds: what is written, and when it has gone by.
+	// Of the T kinds: what is written, and when it has expired.
 	Stamp     Stamp
 	Plus      time.Duration // added to the deadline
-	Inclusive bool          // gone by when <= now, not only when < now
-	Grace     time.Duration // gone by only so much later
+	Inclusive bool          // expired when <= now, not only when < now
+	Grace     time.Duration // expired only this much later
 	Win       Win
 
-	// Of the K kinds: the owner that is written, and what ends the key. A few of the
-	// T kinds have a TTL beside their time.
+	// Of the K kinds: the owner that is written, and what makes the key expire. A few of the T
+	// kinds also have a TTL.
 	Token  Token
 	TTL    TTL
-	Repair bool // whoever finds no TTL on the key sets one
-	Unread bool // nobody reads the value: any other does as well
+	Repair bool // a client that finds no TTL on the key sets one
+	Unread bool // no client reads the value: any other will do
 
 	Release Release
 
@@ -116,10 +114,10 @@ type Format struct {
 // The two keys of the 2-key format: the owner's and the deadline's.
 const ownerKey, expireKey = "lock:owner:", "lock:expire:"
 
-// Pair are the two keys of the 2-key format.
+// Pair returns the two keys of the 2-key format.
 func Pair(name string) (owner, deadline string) { return ownerKey + name, expireKey + name }
 
-// PairOf are both keys of the 2-key format, if key is one of them by its name.
+// PairOf returns both keys of the 2-key format if key has the name of one of them.
 func PairOf(key string) (owner, deadline string, ok bool) {
 	for _, prefix := range []string{ownerKey, expireKey} {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
@@ -130,11 +128,11 @@ func PairOf(key string) (owner, deadline string, ok bool) {
 	return "", "", false
 }
 
-// Key is the key that the client locks for what the program calls name.
+// Key returns the key that the client locks for the program's lock called name.
 func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAME", name, 1) }
 
-// named reports whether key can be this format's, by a prefix or a suffix of its
-// own; and false if it has none.
+// named reports whether key has this format's prefix or suffix. It is false for a format without
+// one.
 func (f Format) named(key string) bool {
 	if f.Kind == TwoKeys && strings.HasPrefix(key, expireKey) {
 		return true
@@ -143,11 +141,10 @@ func (f Format) named(key string) bool {
 	return prefix+suffix != "" && len(key) >= len(prefix)+len(suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
 }
 
-// ErrUnknown means that there is no format of a name. The error that wraps it
-// lists the near ones.
-var ErrUnknown = errors.New("setnxlock: there is no such dialect")
+// ErrUnknown means that no format has this name. The error that wraps it lists similar names.
+var ErrUnknown = errors.New("setnxlock: no such dialect")
 
-// Lookup returns the format of a name; upper case and lower case are the same.
+// Lookup returns the format of a name, ignoring case.
 func Lookup(name string) (Format, error) {
 	for _, f := range formats {
 		if strings.EqualFold(f.Name, name) {
@@ -160,7 +157,7 @@ func Lookup(name string) (Format, error) {
 // All returns every format, those of a kind together, in the order of the kinds.
 func All() []Format { return slices.Clone(formats) }
 
-// near are the names most like name, best first.
+// near returns the most similar names, best first.
 func near(name string) []string {
 	names := make([]string, len(formats))
 	for i, f := range formats {
@@ -170,9 +167,8 @@ func near(name string) []string {
 	return names[:5]
 }
 
-// distance is how many letters must be put in, left out or replaced, in either
-// case, where one left out at the end of b costs little: "redis-py" is near
-// "redis-py-2.9".
+// distance returns how many letters must be inserted, deleted or replaced, ignoring case. Letters
+// missing at the end cost little: "redis-py" is near "redis-py-2.9".
 func distance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	const step, tail = 4, 1

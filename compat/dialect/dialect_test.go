@@ -11,18 +11,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// moment is in every example's format: 1795238718.058123456.
+// moment is the time in every format's examples: 1795238718.058123456.
 var moment = time.Unix(1795238718, 58123456)
 
-// Every format is whole: it says what its kind needs, and reads its own examples
-// and nothing shorter or longer.
+// Every format is complete: it has the fields that its kind needs, and reads its own examples but
+// nothing shorter or longer.
 func TestFormats(t *testing.T) {
 	seen := map[string]bool{}
 	kinds := map[dialect.Kind]int{}
 	for _, f := range dialect.All() {
 		lower := strings.ToLower(f.Name)
 		if f.Name == "" || f.About == "" || strings.Contains(f.About, "\n") || strings.HasSuffix(f.About, ".") || seen[lower] {
-			t.Errorf("%q: %q; want a name of its own and one line", f.Name, f.About)
+			t.Errorf("%q: %q; want a unique name and one line", f.Name, f.About)
 		}
 		seen[lower] = true
 		kinds[f.Kind]++
@@ -70,7 +70,7 @@ func reads(f dialect.Format, value string) bool {
 	return ok
 }
 
-// How each client calls its key: two that call it otherwise never meet.
+// How each client names its key: clients with different names never meet.
 func TestKeyNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"redis-py-2.9": "report", "jedis-lock": "report", "npm-redis-lock-0.0": "lock.report", "redis-mutex": "RedisMutex:report",
@@ -99,16 +99,16 @@ func TestLookupNear(t *testing.T) {
 	}
 }
 
-// All is the caller's own: to change it changes nothing.
+// All returns a copy: changing it changes nothing.
 func TestAllIsACopy(t *testing.T) {
 	dialect.All()[0].Name = "changed"
 	if dialect.All()[0].Name == "changed" {
-		t.Error("All hands out the table itself")
+		t.Error("All returns the table itself")
 	}
 }
 
-// What is written of one moment, in each of the forms that are in the field.
-// Rounding is up: the key must not end before the lease does.
+// One moment, written in each form in the field. Rounding is up: the key must not expire before the
+// lease ends.
 func TestWrite(t *testing.T) {
 	owned := map[dialect.Owner]string{}
 	for _, o := range []dialect.Owner{dialect.OwnerPID, dialect.OwnerPIDThread, dialect.OwnerColonPID, dialect.OwnerUUID} {
@@ -146,8 +146,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// The values of the field, in each reading: one that is a time in one unit is none
-// in another, and no token is a time.
+// The values of the field, in each reading: a timestamp in one unit is not one in another, and no
+// token is a timestamp.
 func TestParse(t *testing.T) {
 	stamps := []string{"redis-py-2.2.3", "redis-py-2.9", "jedis-lock", "machinery", "PT-redis-lock", "PredisLock", "jedis-lock-1.0.1", "ServiceStack-DistributedLock"}
 	for value, readers := range map[string]string{
@@ -195,8 +195,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A token is written in the form that its clients read, each one another; and
-// any random text will do for it.
+// A token is written in the form that its clients read, each different, from any random text.
 func TestTokens(t *testing.T) {
 	for _, f := range dialect.All() {
 		if f.Token == "" {
@@ -228,8 +227,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// FuzzStamp: whatever stands on a key is read in one unit at most, and what is
-// read, written again, is read as a time that is not earlier.
+// FuzzStamp: a value can be read in one unit at most; written again, it is read as a time that is
+// not earlier.
 func FuzzStamp(f *testing.F) {
 	for _, format := range dialect.All() {
 		for _, v := range format.Examples {

@@ -21,7 +21,7 @@ func ExampleRecognise() {
 	// K-lua milliseconds alive 5s
 	// - milliseconds is not what keys of this name hold: redis-mutex (T-f)
 	// T-ms integer milliseconds alive 18.058s
-	// - the key has a TTL, of 5s, that ends the lock before its deadline: somebody repaired it as if it were a token
+	// - the key has a TTL of 5s, which ends the lock before its deadline: a client repaired it as if it were a token
 	// - integer milliseconds is not what keys of this name hold: redis-mutex (T-f)
 }
 
@@ -33,5 +33,5 @@ func ExampleLookup() {
 	fmt.Println(err)
 	// Output:
 	// T-ms lock.report 1ms true equal <nil>
-	// setnxlock: there is no such dialect: "redis-py"; near it are redis-py-3, redis-py-2.9, redis-py-2.10, redis-py-2.2.3, redis-docs
+	// setnxlock: no such dialect: "redis-py"; near it are redis-py-3, redis-py-2.9, redis-py-2.10, redis-py-2.2.3, redis-docs
 }

@@ -11,38 +11,37 @@ import (
 type Finding struct {
 	Kind    Kind
 	What    string    // the grammar in words: "float seconds", "host:pid"
-	Formats []string  // whose it can be: by the key's name if one of them names keys like it, else all that write so
-	Owner   string    // who holds it, as far as the value says
+	Formats []string  // the clients that can have written it: those that name keys like this one, or else all that write this grammar
+	Owner   string    // the holder, if the value says so
 	Until   time.Time // the deadline; zero if there is none
 	Clock   string    // whose clock decides: "clients" (a time) or "server" (a TTL)
 	Status  Status
-	Wrong   []string // what is wrong with it, a sentence each, without a full stop
+	Wrong   []string // what is wrong with it, one sentence each, without a full stop
 }
 
-// A Status says whether a lock still stands.
+// A Status says whether a lock is still held.
 type Status string
 
 const (
-	Alive   Status = "alive"   // its deadline is to come
-	Dead    Status = "dead"    // its deadline has gone by: its clients take it over
-	Endless Status = "endless" // nothing will end it but a release
+	Alive   Status = "alive"   // its deadline has not passed
+	Dead    Status = "dead"    // its deadline has passed: its clients take it over
+	Endless Status = "endless" // it has no TTL: only a release ends it
 	TwoPart Status = "two-key" // its deadline is on another key: lock:expire:NAME
 )
 
-// long is further away than the deadline of any lock that is meant to end.
+// long is further away than any real lock's deadline.
 const long = 366 * 24 * time.Hour
 
-// Recognise returns what a key's value can be, the likeliest first: more than
-// one Finding means that the value alone does not tell, none that it is no
-// lock's that we know. Every reading is of the whole value. ttl is the key's,
-// negative if it has none; now is the time by a clock that agrees with the
-// clients'. It only judges what it is told: a value that is not there is no lock.
+// Recognise returns what a key's value can be, the likeliest first. Several Findings mean that the
+// value is ambiguous; none means that it is not a known lock. Every reading covers the complete
+// value. ttl is the key's, negative if it has none; now is the time by a clock that agrees with the
+// clients'.
 func Recognise(key, value string, ttl time.Duration, now time.Time) []Finding {
 	var all []Finding
 	for _, g := range grammars {
 		until, owner, ok := g.read(value)
 		if !ok || g.kind == Scripted && len(all) > 0 && ttl < 0 {
-			continue // a time without a TTL is no token
+			continue // a timestamp without a TTL is not a token
 		}
 		f := Finding{Kind: g.kind, What: g.what, Owner: owner, Until: until, Formats: writers(g, key)}
 		if g.kind.Timed() {
@@ -63,7 +62,7 @@ func Recognise(key, value string, ttl time.Duration, now time.Time) []Finding {
 	return all
 }
 
-// A grammar is what a value is tried against.
+// A grammar is one form in which a value can be read.
 type grammar struct {
 	kind  Kind
 	what  string
@@ -101,7 +100,7 @@ func (g grammar) read(value string) (until time.Time, owner string, ok bool) {
 	return g.stamp.Parse(value)
 }
 
-// writes reports whether f's clients write values of this grammar.
+// writes reports whether f's clients write this grammar.
 func (g grammar) writes(f Format) bool {
 	switch {
 	case g.token != "":
@@ -112,8 +111,8 @@ func (g grammar) writes(f Format) bool {
 	return f.Kind == g.kind
 }
 
-// writers are the names of the formats that write so: those that name keys like
-// this one, if there are any.
+// writers returns the names of the formats that write this grammar; if some of them name their keys
+// like this one, only those.
 func writers(g grammar, key string) []string {
 	var all, named []string
 	for _, f := range formats {
@@ -130,7 +129,7 @@ func writers(g grammar, key string) []string {
 	return all
 }
 
-// withTTL are those of the formats of these names that put a TTL on their keys.
+// withTTL returns the named formats that put a TTL on their keys.
 func withTTL(names []string) []Format {
 	var list []Format
 	for _, f := range formats {
@@ -148,20 +147,20 @@ func (f *Finding) judgeTime(ttl time.Duration, now time.Time) {
 	}
 	left := f.Until.Sub(now)
 	if own := withTTL(f.Formats); ttl >= 0 && len(own) > 0 && left-ttl > -time.Second && left-ttl < 2*time.Second {
-		f.Formats = nil // a TTL as long as the lease, but for the "+1" and what is rounded: theirs
+		f.Formats = nil // a TTL as long as the lease, but for "+1" and rounding: these clients set it
 		for _, format := range own {
 			f.Formats = append(f.Formats, format.Name)
 		}
 	} else if ttl >= 0 && ttl < left-time.Second {
-		f.wrong("the key has a TTL, of %v, that ends the lock before its deadline: somebody repaired it as if it were a token", ttl)
+		f.wrong("the key has a TTL of %v, which ends the lock before its deadline: a client repaired it as if it were a token", ttl)
 	} else if ttl >= 0 {
-		f.wrong("the key has a TTL, of %v, which the clients of times take away again", ttl)
+		f.wrong("the key has a TTL of %v, which clients that write timestamps remove again", ttl)
 	}
 	switch {
 	case left > long:
-		f.wrong("the deadline is in %d: no lease is that long; meant for ever, or of a clock or a unit that is wrong", f.Until.UTC().Year())
+		f.wrong("the deadline is in %d: no lease is that long; it means no timeout, or a clock or a unit is wrong", f.Until.UTC().Year())
 	case left < -long:
-		f.wrong("the deadline was in %d: nobody has asked for the lock since, or nobody reads this format any more", f.Until.UTC().Year())
+		f.wrong("the deadline was in %d: no client has asked for the lock since, or no client reads this format any more", f.Until.UTC().Year())
 	}
 }
 
@@ -171,19 +170,19 @@ func (f *Finding) judgeToken(key string, ttl time.Duration, now time.Time) {
 		f.Clock, f.Status = "clients", TwoPart
 	} else if ttl < 0 {
 		f.Status = Endless
-		f.wrong("a token without a TTL: its holder died before it set one, or a client of times took it away; nothing ends the lock")
+		f.wrong("a token without a TTL: its holder died before it set one, or a client that writes timestamps removed it; the lock never expires")
 	} else {
 		f.Status, f.Until = Alive, now.Add(ttl)
 		if ttl > long {
-			f.wrong("the TTL is %v: a deadline was set as if it were a length of time", ttl.Round(time.Hour))
+			f.wrong("the TTL is %v: a deadline was set as if it were a duration", ttl.Round(time.Hour))
 		}
 	}
 	if f.Kind == Flag {
-		f.wrong("the value is the same for every holder: whoever releases late removes its successor's lock")
+		f.wrong("the value is the same for every holder: a late release deletes the successor's lock")
 	}
 }
 
-// judgeName compares with what is usual on keys of this name.
+// judgeName compares the finding with the usual values of keys of this name.
 func (f *Finding) judgeName(key string) {
 	var usual []string
 	for _, c := range formats {

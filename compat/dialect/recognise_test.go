@@ -9,21 +9,21 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// What a key's value is taken for, and what is said to be wrong with it.
+// A key's value, how it is read, and what is reported as wrong with it.
 func TestRecognise(t *testing.T) {
 	now := moment.Add(-8 * time.Second) // 1795238710
 	const none = time.Duration(-1)
 	for _, c := range []struct {
 		key, value string
 		ttl        time.Duration
-		want       []string // kind, status, owner; then a word of each thing that is wrong
+		want       []string // kind, status, owner; then a part of each complaint
 	}{
 		{"report", "1795238718", none, []string{"T-s alive"}},
 		{"report", "1795238709", none, []string{"T-s dead"}},
 		{"report", "1795238718", 5 * time.Second, []string{"T-s alive | ends the lock before"}},
-		{"report", "1795238718", time.Minute, []string{"T-s alive | take away again"}},
+		{"report", "1795238718", time.Minute, []string{"T-s alive | remove again"}},
 		{"resque:lock:report", "1795238718", 7 * time.Second, []string{"T-s alive"}}, // node-resque's own
-		{"lock.report", "1795238718", 7 * time.Second, []string{"T-s alive | take away again"}},
+		{"lock.report", "1795238718", 7 * time.Second, []string{"T-s alive | remove again"}},
 		{"report", "1795238718.94", 7*time.Second + 900*time.Millisecond, []string{"T-f alive"}}, // retools' own
 		{"report", "1795238718.94", 6 * time.Second, []string{"T-f alive | ends the lock before"}},
 		{"report", "2147483649", none, []string{"T-s alive | in 2038"}},
@@ -33,7 +33,7 @@ func TestRecognise(t *testing.T) {
 		{"RedisMutex:report", "1795238718058", none, []string{"T-ms alive | integer milliseconds is not what keys of this name hold: redis-mutex (T-f)"}},
 		{"lock.report", "1795238718058", none, []string{"T-ms alive"}},
 		{"report", "1795238718058", none, []string{"T-ms alive"}},
-		{"report", "1795238718058", 8 * time.Second, []string{"K-lua alive", "T-ms alive | take away again"}},
+		{"report", "1795238718058", 8 * time.Second, []string{"K-lua alive", "T-ms alive | remove again"}},
 		{"report", "1795238718058123456", none, []string{"T-ns alive"}},
 		{"lock:report", "1795238718-4711-70123", none, []string{"T-s-sfx alive 4711-70123"}},
 		{"lock:report", "1795238709:4711", none, []string{"T-s-sfx dead 4711", "K-owner endless 1795238709:4711 | without a TTL | not what keys of this name hold"}},
@@ -42,7 +42,7 @@ func TestRecognise(t *testing.T) {
 		{"lock:report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", time.Minute, []string{"K-ria alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"}},
 		{"lock:report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", none, []string{"K-ria endless fb2d0a1e-3f44-4e2e-8f0a-0123456789ab | without a TTL"}},
 		{"report", "94213c24e0f911f0a9d30242ac120002", time.Minute, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002"}},
-		{"report", "94213c24e0f911f0a9d30242ac120002", 500 * 24 * time.Hour, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002 | as if it were a length"}},
+		{"report", "94213c24e0f911f0a9d30242ac120002", 500 * 24 * time.Hour, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002 | as if it were a duration"}},
 		{"report", "web1:4711", time.Minute, []string{"K-owner alive web1:4711"}},
 		{"lock:owner:report", "web1:4711", none, []string{"K-owner two-key web1:4711"}},
 		{"lock:expire:report", "1795238718", none, []string{"T-s alive"}},
@@ -54,15 +54,15 @@ func TestRecognise(t *testing.T) {
 		{"report", "", time.Minute, []string{"K-flag alive | the same for every holder"}},
 		{"report", "john", time.Minute, []string{"K-owner alive john"}},
 		{"report", "1795238718", 0, []string{"T-s alive | ends the lock before"}},
-		// Ambiguous, truly: a host can be called so.
-		{"report", "1795238718:4711", time.Minute, []string{"K-owner alive 1795238718:4711", "T-s-sfx alive 4711 | take away again"}},
+		// Really ambiguous: this can be the name of a host.
+		{"report", "1795238718:4711", time.Minute, []string{"K-owner alive 1795238718:4711", "T-s-sfx alive 4711 | remove again"}},
 		{"report", "1795238718:4711", none, []string{"T-s-sfx alive 4711", "K-owner endless 1795238718:4711 | without a TTL"}},
 	} {
 		var got []string
 		findings := dialect.Recognise(c.key, c.value, c.ttl, now)
 		for _, f := range findings {
 			if len(f.Formats) == 0 || f.What == "" {
-				t.Errorf("%q: %+v is nobody's", c.value, f)
+				t.Errorf("%q: %+v names no client", c.value, f)
 			}
 			if f.Clock == "server" && !f.Until.IsZero() && !f.Until.Equal(now.Add(c.ttl)) {
 				t.Errorf("%q with a TTL of %v ends at %v", c.value, c.ttl, f.Until)
@@ -86,8 +86,8 @@ func wrongs(f dialect.Finding) (s string) {
 	return s
 }
 
-// matches compares the words before the first bar, and looks for the others in
-// what is wrong, one for one.
+// matches compares the words before the first bar; each later part must occur in the corresponding
+// complaint.
 func matches(got, want string) bool {
 	g, w := strings.Split(got, " | "), strings.Split(want, " | ")
 	if len(g) != len(w) || g[0] != w[0] {
@@ -101,7 +101,7 @@ func matches(got, want string) bool {
 	return true
 }
 
-// Whose a value can be: the key's name narrows it down.
+// The key's name narrows down which clients can have written a value.
 func TestRecogniseWhose(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{
 		{"report", "1795238718.94", "redis-py-2.9 redis-mutex redis-mutex-3 redis-objects-1.3 retools-0.3 redset chris-lamb ohm-0.1 redis-semaphore YiiRedis setnx-locking"},

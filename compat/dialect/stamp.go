@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Stamp is a way to write a time on a key: the grammar of the T kinds. What
-// it reads it reads in full; a number of another length, or one that only
-// begins a value, is no time. (Clients that read a prefix take live tokens for
-// expired locks: compat/token-read-as-expired.)
+// A Stamp is a way to write a timestamp on a key: the grammar of the T kinds. It reads a value
+// completely or not at all: a number of another length, or one followed by other text, is not a
+// timestamp. (Clients that read a prefix mistake live tokens for expired locks:
+// compat/token-read-as-expired.)
 type Stamp struct {
 	Unit     time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
-	Float    bool          // a decimal fraction of Unit may follow, and is read with any number of digits up to 18
-	Decimals int           // of them are written at most; those at the end that are 0 are left out, but for the first
-	Owner    Owner         // what stands beside the time
+	Float    bool          // a decimal fraction of Unit may follow; up to 18 digits are read
+	Decimals int           // how many of them are written at most; trailing zeros are left out, except the first
+	Owner    Owner         // the text next to the timestamp
 	Binary   bool          // eight raw bytes, little-endian
 }
 
-// Owner says where an owner stands beside a time.
+// Owner says where the owner stands in a value with a timestamp.
 type Owner string
 
 const (
@@ -30,12 +30,11 @@ const (
 	OwnerUUID      Owner = "UUID:"
 )
 
-// beyond is the first second with more digits than a Stamp reads.
+// beyond is the first second that has more digits than a Stamp reads.
 const beyond = 1e10
 
-// Digits is how many digits a time of our days, from 2001 to 2286, has when it
-// counts units; 0 for a unit that nobody counts in. Only numbers of that length
-// are read, so that none is read in two units.
+// Digits returns how many digits a time from 2001 to 2286 has in this unit; 0 for a unit that no
+// client uses. Only numbers of that length are read, so that no number can be read in two units.
 func Digits(unit time.Duration) int {
 	switch unit {
 	case time.Second:
@@ -48,8 +47,7 @@ func Digits(unit time.Duration) int {
 	return 0
 }
 
-// Parse reads a value in full. owner is what stands beside the time, without
-// the signs that part them.
+// Parse reads a complete value. owner is the text next to the timestamp, without the separator.
 func (s Stamp) Parse(value string) (until time.Time, owner string, ok bool) {
 	if s.Binary {
 		until, ok = parseBinary(value)
@@ -73,7 +71,7 @@ func (s Stamp) parse(number string) (time.Time, bool) {
 	}
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil {
-		return time.Time{}, false // 19 digits can be more than there are nanoseconds
+		return time.Time{}, false // 19 digits can overflow
 	}
 	switch s.Unit {
 	case time.Nanosecond:
@@ -91,12 +89,12 @@ func parseBinary(value string) (time.Time, bool) {
 	}
 	n := binary.LittleEndian.Uint64([]byte(value))
 	if n >= beyond {
-		return time.Time{}, false // eight letters are a text, not a time
+		return time.Time{}, false // eight letters are text, not a timestamp
 	}
 	return time.Unix(int64(n), 0), true
 }
 
-// Grain is what is rounded up to: the shortest time that the Stamp writes.
+// Grain returns the unit of rounding: the shortest duration that the Stamp can write.
 func (s Stamp) Grain() time.Duration {
 	grain := s.Unit
 	if s.Float {
@@ -107,9 +105,8 @@ func (s Stamp) Grain() time.Duration {
 	return max(grain, 1)
 }
 
-// Write writes until, rounded up to the grain: a lease is never shorter on the
-// key than in its holder's belief. owner stands beside it if the Stamp has one:
-// see Owner.Make.
+// Write returns until as a value, rounded up to the grain, so that the lease on the key is never
+// shorter than its holder believes. It includes owner if the Stamp has one: see Owner.Make.
 func (s Stamp) Write(until time.Time, owner string) string {
 	n, grain := until.UnixNano(), int64(s.Grain())
 	if up := n / grain * grain; up < n {
@@ -133,7 +130,7 @@ func pad(n int64, width int) string {
 	return strings.Repeat("0", max(0, width-len(d))) + d
 }
 
-// Make makes an owner of random decimal digits, a dozen or more: in the fleet's form, and nobody else's.
+// Make makes a unique owner in the fleet's form from a dozen or more random decimal digits.
 func (o Owner) Make(random string) string {
 	switch o {
 	case OwnerPID, OwnerColonPID:
@@ -158,8 +155,8 @@ func (o Owner) join(number, owner string) string {
 	return number
 }
 
-// cut parts a number from its owner. The two forms with dashes were written by
-// two versions of one client, each of which reads the other's.
+// cut separates a number from its owner. Two versions of one client wrote the two forms with
+// dashes; each reads the other's.
 func (o Owner) cut(value string) (number, owner string, ok bool) {
 	switch o {
 	case OwnerNone:
@@ -178,7 +175,7 @@ func (o Owner) cut(value string) (number, owner string, ok bool) {
 	return "", "", false
 }
 
-// id is a process or a thread.
+// id reports whether s can be the ID of a process or a thread.
 func id(s string) bool { return digits(s) && len(s) <= 20 }
 
 func digits(s string) bool {

@@ -21,14 +21,14 @@ const (
 	TokenHostPID  Token = "host:pid"
 	TokenBeaker   Token = "machine-pid-thread"      // Beaker: six hexadecimal digits of the host name's MD5 first
 	TokenShedLock Token = "ADDED:time@host"         // ShedLock
-	TokenSpring   Token = "host, key, thread, time" // Spring Integration: binary, each text behind its length, then ms
+	TokenSpring   Token = "host, key, thread, time" // Spring Integration: binary, each text after its length, then ms
 	TokenFlag     Token = "a flag"                  // "1", "true", "locked" or nothing: the same for every holder
-	TokenMillis   Token = "milliseconds"            // a time that serves as a token: nobody reads it
+	TokenMillis   Token = "milliseconds"            // a timestamp that serves as a token: no client reads it
 	TokenText     Token = "the caller's text"       // anything
 )
 
-// Read reports whether value is a token of this form, in full, and who it says
-// holds the lock, as far as it says.
+// Read reports whether the complete value is a token of this form, and returns the holder that it
+// names, if any.
 func (t Token) Read(value string) (owner string, ok bool) {
 	switch t {
 	case TokenHex:
@@ -57,11 +57,10 @@ func (t Token) Read(value string) (owner string, ok bool) {
 	return value, value != ""
 }
 
-// Write writes a token that no other client and no other acquisition of ours
-// writes, in this form: random is 32 hexadecimal digits. A flag, and a time
-// that nobody reads, are no tokens: a release could not tell its own from its
-// successor's. Their clients only ask whether the key is there, so what we write
-// instead is random as it stands.
+// Write returns a unique token in this form; random is 32 hexadecimal digits. A flag, or a
+// timestamp that no client reads, cannot serve as a token: a release could not tell its own lock
+// from its successor's. Their clients check only whether the key exists, so Write returns random
+// itself.
 func (t Token) Write(key string, now time.Time, random string) string {
 	host, pid := here()
 	if t != TokenHex && t != TokenText {
@@ -70,7 +69,7 @@ func (t Token) Write(key string, now time.Time, random string) string {
 	switch t {
 	case TokenUUID:
 		return uuid(random)
-	case TokenHostPID: // the process is not enough: two of its goroutines are two clients
+	case TokenHostPID: // the process is not enough: two goroutines are two clients
 		return host + "-" + random + ":" + pid
 	case TokenBeaker:
 		return random[:6] + "-" + pid + "-" + decimal(random[6:])
@@ -82,7 +81,7 @@ func (t Token) Write(key string, now time.Time, random string) string {
 	return random
 }
 
-// even makes 32 hexadecimal digits of a token that is anything else.
+// even returns a token as it is if it is 32 hexadecimal digits, and hashes any other to 32 digits.
 func even(random string) string {
 	if len(random) == 32 && hexadecimal(random) {
 		return random
@@ -91,7 +90,7 @@ func even(random string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// uuid makes one of version 4 of digits, which are random.
+// uuid makes a version 4 UUID from random digits.
 func uuid(random string) string {
 	for len(random) < 32 {
 		random += random
@@ -119,7 +118,7 @@ func hexadecimal(s string) bool {
 	return err == nil && s != ""
 }
 
-// decimal is a number of the first sixteen hexadecimal digits: a thread, as its system counts them.
+// decimal returns the first sixteen hexadecimal digits as a decimal number, like a thread ID.
 func decimal(random string) string {
 	n, _ := strconv.ParseUint(random[:min(16, len(random))], 16, 64)
 	return strconv.FormatUint(n, 10)
@@ -161,7 +160,7 @@ func readSpring(value string) (owner string, ok bool) {
 	return texts[0] + " " + texts[2], ms < beyond*1000
 }
 
-// here is this process.
+// here returns the host and the ID of this process.
 var here = sync.OnceValues(func() (host, pid string) {
 	host, err := os.Hostname()
 	if err != nil || host == "" || strings.ContainsAny(host, ": \t\r\n") {

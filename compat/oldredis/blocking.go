@@ -34,9 +34,9 @@ func brpoplpush(s *Server, c *session, args []string) any {
 	return s.block(w, args[3])
 }
 
-// block serves the client at once or makes it wait. In EXEC nothing waits.
+// block serves the client at once or makes it wait. Inside EXEC it never waits.
 func (s *Server) block(w *waiter, arg string) any {
-	limit, answer := s.patience(arg)
+	limit, answer := s.blockTimeout(arg)
 	if answer != nil {
 		return answer
 	}
@@ -66,11 +66,11 @@ func (w *waiter) nothing() any {
 	return nilArray{}
 }
 
-// patience parses a blocking command's timeout: seconds, 0 for ever, with a
-// fraction since 6.0.
-func (s *Server) patience(arg string) (time.Duration, any) {
+// blockTimeout parses a blocking command's timeout: in seconds, 0 means none, with a fraction since
+// 6.0.
+func (s *Server) blockTimeout(arg string) (time.Duration, any) {
 	seconds, err := strconv.ParseFloat(arg, 64)
-	if _, whole := s.number(arg); err != nil || s.manners.plainSet && !whole || math.IsNaN(seconds) {
+	if _, whole := s.number(arg); err != nil || s.quirks.plainSet && !whole || math.IsNaN(seconds) {
 		return 0, redis.Error("ERR timeout is not an integer or out of range")
 	}
 	if seconds < 0 {
@@ -99,7 +99,7 @@ func (s *Server) try(w *waiter) (reply any, served bool) {
 	return nil, false
 }
 
-// serve gives what was pushed to those that wait for it, longest first.
+// serve gives pushed elements to the blocked clients, longest wait first.
 func (s *Server) serve() {
 	for again := true; again; {
 		again = false
@@ -115,7 +115,7 @@ func (s *Server) serve() {
 			s.push(w.session, reply)
 			s.resume(w.session)
 			again = true
-			break // the resumed client may have changed who waits
+			break // the resumed client may have changed s.waiters
 		}
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// commandTable says what each Redis knows: a column a version, in it the
-// command's arity (the name counts; -3 means three or more), or a dot where
-// the command does not exist.
+// commandTable says which commands each version has. There is one column per version: it holds the
+// command's arity (the name counts; -3 means three or more), or a dot if the command does not
+// exist.
 //
-// Flags: w writes, m is refused when memory is full, o was refused when memory
-// was full before 2.6 and no longer is. Keys says which arguments are keys:
-// 1-2 the first two, 1- all from the first, 1-- all but the last, /2 every
-// second one, n1 and n2 a count of keys in that argument and the keys after
-// it, d2 the same with a destination in the first argument.
+// Flags: w writes, m is refused when memory is full, o was refused when memory was full before 2.6.
+// Keys says which arguments are keys: 1-2 the first two, 1- all from the first, 1-- all but the
+// last, /2 every second one, n1 and n2 a count of keys in that argument and the keys after it, d2
+// the same with a destination in the first argument.
 const commandTable = `
 command              flags keys     1.2    2.0  2.2.5    2.2    2.4    2.6 2.6.12    2.8    3.0    5.0    7.0
 acl                  -     -          .      .      .      .      .      .      .      .      .      .     -2
@@ -256,7 +255,7 @@ zunion               -     n1         .      .      .      .      .      .      
 zunionstore          wm    d2         .     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
 `
 
-// A command is what one version knows about one command.
+// A command describes one command of one version.
 type command struct {
 	name  string // lower case, as error replies spell it
 	arity int    // as in commandTable
@@ -265,14 +264,14 @@ type command struct {
 	writes bool
 	// grows is set for commands that this version refuses when memory is full.
 	grows bool
-	// run is the command's handler; without one, passes says that it is
-	// miniredis' to run. With neither, oldredis does not emulate it.
+	// run is the command's handler. Without one, miniredis runs the command if passes is set. With
+	// neither, oldredis does not emulate it.
 	run    handler
 	passes bool
 }
 
-// A handler runs a command; args holds the name too. It returns a reply in
-// redigo's types (see reply.go).
+// A handler runs a command; args includes the name. It returns a reply in redigo's types (see
+// reply.go).
 type handler func(s *Server, c *session, args []string) any
 
 // accepts reports whether n arguments, the name included, satisfy the arity.
@@ -345,8 +344,8 @@ func parseKeySpec(s string) keySpec {
 	return k
 }
 
-// columns holds for each version the commands by name, in lower and in upper
-// case because nearly all clients write one of the two.
+// columns maps each version to its commands by name, in lower and in upper case: nearly all clients
+// write one of the two.
 var columns = sync.OnceValue(func() map[string]map[string]*command {
 	lines := strings.Split(strings.TrimSpace(commandTable), "\n")
 	versions := strings.Fields(lines[0])[3:]
@@ -366,7 +365,7 @@ var columns = sync.OnceValue(func() map[string]map[string]*command {
 				arity:  arity,
 				keys:   parseKeySpec(f[2]),
 				writes: strings.Contains(f[1], "w"),
-				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && mannersOf[v].oldMemoryRules,
+				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirksOf[v].oldMemoryRules,
 				run:    handlers[f[0]],
 				passes: passed[f[0]],
 			}

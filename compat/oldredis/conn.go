@@ -11,18 +11,17 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Conn is a connection to a Server without a network. It keeps redigo's
-// conventions: Send buffers, Flush delivers, Receive returns the next reply, and
-// Do does all of it. The commands of one pipelined write run one after the
-// other, and a connection can be cut between them.
+// A Conn is a connection to a Server without a network. It follows redigo's conventions: Send
+// buffers, Flush delivers, Receive returns the next reply, and Do does all three. The commands of
+// one pipelined write run one after the other, and a fault can cut the connection between them.
 //
 // One goroutine may Send and Flush while another calls Receive.
 type Conn struct {
 	s       *Server
 	session *session
 	buffer  [][]string // sent and not flushed
-	pending int        // replies that Do has still to read
-	err     error      // once set, the connection is of no use
+	pending int        // replies that Do must still read
+	err     error      // once set, the connection is unusable
 }
 
 var (
@@ -32,7 +31,7 @@ var (
 
 var (
 	errConnClosed = errors.New("oldredis: connection closed")
-	errNothing    = errors.New("oldredis: Receive without a reply to come: nothing was sent, or not flushed")
+	errNothing    = errors.New("oldredis: Receive with no reply pending: nothing was sent, or it was not flushed")
 )
 
 // Number returns the connection's number since the server started, from 0.
@@ -50,7 +49,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Err returns why the connection is of no use, or nil.
+// Err returns the error that made the connection unusable, or nil.
 func (c *Conn) Err() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -66,8 +65,8 @@ func (c *Conn) fatal(err error) error {
 	return err
 }
 
-// Do sends a command, and everything sent before it, and returns its reply with
-// the first error among all replies.
+// Do sends a command after everything buffered by Send, and returns its reply with the first error
+// among all replies.
 func (c *Conn) Do(cmd string, args ...any) (any, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -82,9 +81,9 @@ func (c *Conn) DoWithTimeout(timeout time.Duration, cmd string, args ...any) (an
 	return c.do(context.Background(), timeout, cmd, args)
 }
 
-// DoContext is Do until ctx is done. As with redigo, the connection is lost if
-// ctx is done before the call, and then a command with a cancelled ctx has run,
-// while one whose deadline has passed has not.
+// DoContext is Do until ctx is done. As with redigo, a ctx that is done before the call ends the
+// connection; the command has then run if ctx was cancelled, and has not if its deadline had
+// passed.
 func (c *Conn) DoContext(ctx context.Context, cmd string, args ...any) (any, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -161,7 +160,7 @@ func (c *Conn) Flush() error {
 	return nil
 }
 
-// deliver has the server run what was buffered.
+// deliver makes the server run the buffered commands.
 func (c *Conn) deliver() {
 	for i, args := range c.buffer {
 		c.s.receive(c.session, args)
@@ -170,8 +169,8 @@ func (c *Conn) deliver() {
 	c.buffer = c.buffer[:0]
 }
 
-// Receive returns the next reply. It waits if a command blocks or a channel is
-// subscribed to, and fails if no reply can come.
+// Receive returns the next reply. It waits if a command blocks or the connection has subscribed to
+// a channel, and fails if no reply is pending.
 func (c *Conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
 
 // ReceiveWithTimeout is Receive with a limit, by the server's clock, to how
@@ -180,7 +179,7 @@ func (c *Conn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 	return c.receive(context.Background(), timeout)
 }
 
-// ReceiveContext is Receive until ctx is done, which ends the connection too.
+// ReceiveContext is Receive until ctx is done, which also ends the connection.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 	return c.receive(ctx, 0)
 }

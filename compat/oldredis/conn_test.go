@@ -31,8 +31,8 @@ func do(t *testing.T, c redis.Conn, line string) string {
 	return show(reply)
 }
 
-// session runs lines of the form "command -> reply", where a number and a
-// colon before the command names the connection.
+// talk runs lines of the form "command -> reply", where a name and a colon before the command
+// choose the connection.
 func talk(t *testing.T, s *Server, script string) {
 	t.Helper()
 	conns := make(map[string]redis.Conn)
@@ -52,9 +52,9 @@ func talk(t *testing.T, s *Server, script string) {
 	}
 }
 
-// TestConnIsRedigos drives a Conn and redigo's own connection with the same
-// calls and compares all that they return.
-func TestConnIsRedigos(t *testing.T) {
+// TestConnBehavesLikeRedigo makes the same calls on a Conn and on redigo's connection, and compares
+// everything that they return.
+func TestConnBehavesLikeRedigo(t *testing.T) {
 	for _, version := range []string{"1.2", "2.4", "7.0"} {
 		t.Run(version, func(t *testing.T) {
 			near := Run(t, version)
@@ -152,8 +152,8 @@ func TestConnAfterClose(t *testing.T) {
 	}
 }
 
-// TestPoolKeepsMulti is the trap of servers.md, 12: a pool hands out a
-// connection that is still in MULTI because EXEC was refused.
+// TestPoolKeepsMulti: a pool hands out a connection that is still in MULTI because EXEC was
+// refused.
 func TestPoolKeepsMulti(t *testing.T) {
 	s := Run(t, "2.4")
 	p := s.Pool()
@@ -227,8 +227,8 @@ func TestBadProtocol(t *testing.T) {
 	}
 }
 
-// A key that had expired when it was watched, was reaped by the watcher's own
-// read, and is then taken by another: EXEC aborts, in every version.
+// The key has expired when it is watched, the watcher's own read reaps it, and another client then
+// sets it: EXEC aborts in every version.
 func TestWatchOfUnreapedKeyThatIsTaken(t *testing.T) {
 	for _, v := range Versions() {
 		if v == "1.2" || v == "2.0" {

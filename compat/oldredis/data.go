@@ -15,8 +15,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// miniredis holds the values and runs the commands that have no manners of
-// their own. It never knows a TTL, but for the time of a script.
+// miniredis holds the values and runs the commands that do not differ between versions. It knows no
+// TTLs, except while it runs a script.
 
 func (s *Server) newPeer(db *space) *server.Peer {
 	p := server.NewPeer(bufio.NewWriter(&s.out))
@@ -26,8 +26,8 @@ func (s *Server) newPeer(db *space) *server.Peer {
 	return p
 }
 
-// dispatch has miniredis run a command and returns its reply. args is
-// miniredis' own from then on.
+// dispatch makes miniredis run a command and returns its reply. miniredis keeps args: do not reuse
+// it.
 func (s *Server) dispatch(p *server.Peer, args []string) any {
 	s.out.Reset()
 	s.mini.SetTime(time.Unix(0, s.nano))
@@ -40,12 +40,12 @@ func (s *Server) dispatch(p *server.Peer, args []string) any {
 	return reply
 }
 
-// exists reports whether the key is there, dead or alive.
+// exists reports whether the key is in memory, expired or not.
 func (s *Server) exists(db *space, key string) bool {
 	return db.empty[key] != "" || db.data.Exists(key)
 }
 
-// kind returns the type of what is under key, or "".
+// kind returns the type of the key's value, or "".
 func (s *Server) kind(db *space, key string) string {
 	if t := db.empty[key]; t != "" {
 		return t
@@ -53,8 +53,8 @@ func (s *Server) kind(db *space, key string) string {
 	return db.data.Type(key)
 }
 
-// getString returns the string under key. If there is none, the error is
-// miniredis.ErrKeyNotFound or miniredis.ErrWrongType.
+// getString returns the key's string. If there is none, the error is miniredis.ErrKeyNotFound or
+// miniredis.ErrWrongType.
 func (s *Server) getString(db *space, key string) (string, error) {
 	if db.empty[key] != "" {
 		return "", miniredis.ErrWrongType
@@ -71,10 +71,10 @@ func (s *Server) putString(db *space, key, value string) {
 	}
 }
 
-// drop removes the key and its deadline. Whether that touches those that WATCH
-// it is the caller's to know.
+// drop removes the key and its deadline. The caller decides whether to touch the sessions that
+// WATCH it.
 func (s *Server) drop(db *space, key string) {
-	delete(db.dies, key)
+	delete(db.deadlines, key)
 	delete(db.empty, key)
 	db.data.Del(key)
 }
@@ -88,18 +88,17 @@ func (s *Server) flush(db *space) {
 		}
 	}
 	db.data.FlushDB()
-	clear(db.dies)
+	clear(db.deadlines)
 	clear(db.empty)
 }
 
-// overwriting are the commands whose destination is a new key: its old TTL
-// does not survive.
+// overwriting lists the commands that replace their destination: its old TTL is lost.
 var overwriting = map[string]bool{
 	"sinterstore": true, "sunionstore": true, "sdiffstore": true,
 	"zinterstore": true, "zunionstore": true, "geosearchstore": true,
 }
 
-// forward has miniredis run a command that has no manners of its own.
+// forward makes miniredis run a command that does not differ between versions.
 func (s *Server) forward(c *session, cmd *command, args []string) any {
 	db := s.spaces[c.db]
 	var buf [8]int
@@ -112,7 +111,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	var before []string
-	if s.manners.emptyStays || len(db.empty) > 0 {
+	if s.quirks.emptyStays || len(db.empty) > 0 {
 		var answer any
 		if before, answer = s.emptied(db, cmd, args, positions); answer != nil {
 			return answer
@@ -120,7 +119,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 	}
 	own := append(make([]string, 0, len(args)), args...)
 	if len(positions) > 0 && db.empty[args[positions[0]]] == "list" {
-		switch cmd.name { // miniredis takes an empty list for none
+		switch cmd.name { // miniredis treats an empty list as missing
 		case "lpushx", "rpushx":
 			own[0] = cmd.name[:len("push")+1]
 		case "linsert":
@@ -133,7 +132,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		return reply
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), own))
-	if s.manners.missingRangeNil && rangeCommands[cmd.name] {
+	if s.quirks.missingRangeNil && rangeCommands[cmd.name] {
 		for _, i := range positions {
 			if !s.exists(db, args[i]) {
 				return nilArray{}
@@ -143,7 +142,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 	return reply
 }
 
-// watched has miniredis run a write, and touches the keys that it changed.
+// watched makes miniredis run a write and touches the keys that it changed.
 func (s *Server) watched(db *space, cmd *command, positions []int, args []string) any {
 	var probes []probe
 	if s.watching > 0 {
@@ -172,7 +171,7 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 		lacking := cmd.name == "sinterstore" && slices.ContainsFunc(args[2:], func(key string) bool {
 			return !s.exists(db, key)
 		})
-		s.overwritten(db, args[positions[0]], reply, s.manners.emptyStays && !lacking)
+		s.overwritten(db, args[positions[0]], reply, s.quirks.emptyStays && !lacking)
 	}
 	for n, i := range positions {
 		key := args[i]
@@ -181,25 +180,25 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 			if before != nil {
 				delete(db.empty, key)
 			}
-		case before != nil && before[n] != "" && !store && s.manners.emptyStays:
-			delete(db.dies, key)
+		case before != nil && before[n] != "" && !store && s.quirks.emptyStays:
+			delete(db.deadlines, key)
 			db.keepEmpty(key, before[n])
-		case db.empty[key] != "" && !s.manners.emptyStays && !endsEmpty[cmd.name]:
+		case db.empty[key] != "" && !s.quirks.emptyStays && !endsEmpty[cmd.name]:
 		default:
-			delete(db.dies, key)
-			if !s.manners.emptyStays {
+			delete(db.deadlines, key)
+			if !s.quirks.emptyStays {
 				delete(db.empty, key)
 			}
 		}
 	}
 }
 
-// endsEmpty are the commands that delete an empty list, which SORT had stored.
+// endsEmpty lists the commands that delete an empty list that SORT stored.
 var endsEmpty = map[string]bool{"lrem": true, "ltrim": true}
 
-// quiet are the commands that touch no WATCH when their reply says that they
-// did nothing; miniredis' version of the key grows all the same.
-var quiet = words2set(`
+// quiet lists the commands that do not abort a WATCH when their reply says that they did nothing.
+// miniredis raises the key's version all the same.
+var quiet = wordSet(`
 	lrem linsert lpushx rpushx sadd srem smove zrem zremrangebyrank zremrangebyscore zremrangebylex
 	hdel hsetnx pfadd xdel xtrim
 `)
@@ -209,12 +208,11 @@ func nothingDone(reply any) bool {
 	return ok && n <= 0
 }
 
-// overwritten sees to the destination of a STORE: its old deadline is gone, and
-// so is the key if there was nothing to store, unless emptied keys stay
-// (miniredis keeps an empty set).
+// overwritten fixes the destination of a STORE: it drops the old deadline, and the key if there was
+// nothing to store, unless emptied keys stay (miniredis keeps an empty set).
 func (s *Server) overwritten(db *space, key string, reply any, stays bool) {
 	if n, ok := reply.(int64); ok {
-		delete(db.dies, key)
+		delete(db.deadlines, key)
 		if n == 0 {
 			db.data.Del(key)
 			if stays {
@@ -224,8 +222,8 @@ func (s *Server) overwritten(db *space, key string, reply any, stays bool) {
 	}
 }
 
-// rangeCommands are those that 1.2 answers with nil for a missing key.
-var rangeCommands = words2set("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
+// rangeCommands lists the commands that 1.2 answers with nil for a missing key.
+var rangeCommands = wordSet("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
 
 // emptied returns the types of the keys of a command before it runs, for a
 // version on which they survive being emptied. If one of them is empty and of
@@ -235,7 +233,7 @@ func (s *Server) emptied(db *space, cmd *command, args []string, positions []int
 	for n, i := range positions {
 		before[n] = s.kind(db, args[i])
 		if t := db.empty[args[i]]; t != "" && t != typeServed(cmd.name) {
-			return nil, redis.Error(s.manners.words.wrongType)
+			return nil, redis.Error(s.quirks.texts.wrongType)
 		}
 		if before[n] == "string" {
 			before[n] = ""
@@ -266,8 +264,7 @@ func (db *space) keepEmpty(key, kind string) {
 	db.empty[key] = kind
 }
 
-// translate turns the newest error texts, which miniredis has, into the
-// version's own.
+// translate turns miniredis' error texts, which are the newest, into the version's.
 func (s *Server) translate(reply any) any {
 	e, ok := reply.(redis.Error)
 	if !ok {
@@ -275,9 +272,9 @@ func (s *Server) translate(reply any) any {
 	}
 	switch string(e) {
 	case wrongTypeNow:
-		return redis.Error(s.manners.words.wrongType)
+		return redis.Error(s.quirks.texts.wrongType)
 	case notIntNow:
-		return redis.Error(s.manners.words.notInt)
+		return redis.Error(s.quirks.texts.notInt)
 	}
 	return e
 }
@@ -304,7 +301,7 @@ func (s *Server) changed(p probe) bool {
 	if !isNil(s.dispatch(p.peer, []string{"EXEC"})) {
 		return false
 	}
-	// A ZADD of the score that a member has is no change, but to miniredis.
+	// A ZADD of the score that a member already has is not a change, except to miniredis.
 	zset, _ := p.db.data.SortedSet(p.key)
 	return zset == nil || !maps.Equal(zset, p.zset)
 }

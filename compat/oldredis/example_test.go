@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// SETNX with EXPIRE excludes nobody before 2.2.
+// Before 2.2, SETNX with EXPIRE does not exclude other clients.
 func Example() {
 	for _, version := range []string{"2.0", "2.2"} {
 		s := oldredis.MustNew(version, oldredis.Options{})
@@ -28,8 +28,8 @@ func Example() {
 	// 2.2 false <nil> A
 }
 
-// A key that has expired stays in memory until somebody reads it or the
-// server's cron comes by. On 2.4 an EXPIRE in between brings it back to life.
+// An expired key stays in memory until a client reads it or active expiry runs. On 2.4 an EXPIRE in
+// between brings it back to life.
 func ExampleServer_AdvanceLazy() {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	defer s.Close()
@@ -62,7 +62,7 @@ func ExampleServer_SetFault() {
 	// Output: EOF true A
 }
 
-// A test of a protocol reads as the protocol does.
+// A Transcript shows a protocol as text.
 func ExampleServer_Record() {
 	s := oldredis.MustNew("2.0", oldredis.Options{})
 	defer s.Close()

@@ -9,7 +9,7 @@ import (
 
 // A handler may also return one of these instead of a reply.
 type (
-	// noReply: the replies went out already, or come later.
+	// noReply: the replies were already sent, or follow later.
 	noReply struct{}
 	// lastReply is followed by the end of the connection.
 	lastReply struct{ reply any }
@@ -17,7 +17,7 @@ type (
 	hangup struct{}
 )
 
-// receive takes one command from the client and puts its replies out.
+// receive takes one command from the client and queues its replies.
 func (s *Server) receive(c *session, args []string) {
 	if c.dead != nil {
 		return
@@ -42,11 +42,11 @@ func (s *Server) receive(c *session, args []string) {
 		reply = s.execute(c, args)
 	}
 	if fault == LoseReply {
-		s.note(c, args, reply)
+		s.traceCall(c, args, reply)
 		s.cut(c, errCut)
 		return
 	}
-	s.note(c, args, reply)
+	s.traceCall(c, args, reply)
 	switch r := reply.(type) {
 	case noReply:
 	case hangup:
@@ -61,21 +61,21 @@ func (s *Server) receive(c *session, args []string) {
 	}
 }
 
-// refused answers for a command that a Fault says is refused.
+// refused answers a command that a Fault refuses.
 func (s *Server) refused(c *session, args []string) any {
 	s.begin()
 	switch {
-	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.manners.execNeedsMemory:
+	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.quirks.execNeedsMemory:
 		s.endMulti(c)
-		return redis.Error("EXECABORT Transaction discarded because of: " + s.manners.words.full)
-	case c.multi && !s.manners.execRunsRest:
+		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
+	case c.multi && !s.quirks.execRunsRest:
 		c.aborted = true
 	}
-	return redis.Error(s.manners.words.full)
+	return redis.Error(s.quirks.texts.full)
 }
 
-// note shows a command and its reply to the trace.
-func (s *Server) note(c *session, args []string, reply any) {
+// traceCall passes a command and its reply to the trace function.
+func (s *Server) traceCall(c *session, args []string, reply any) {
 	if s.trace == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (s *Server) note(c *session, args []string, reply any) {
 	s.trace(c.number, args, forClient(reply))
 }
 
-// push puts a reply out.
+// push queues a reply for the client.
 func (s *Server) push(c *session, reply any) {
 	c.out = append(c.out, reply)
 	if !c.hold {
@@ -101,7 +101,7 @@ func (s *Server) execute(c *session, args []string) any {
 	s.begin()
 	cmd, answer := s.admit(c, args)
 	if answer != nil {
-		if c.multi && !s.manners.execRunsRest {
+		if c.multi && !s.quirks.execRunsRest {
 			c.aborted = true
 		}
 		return answer
@@ -117,7 +117,7 @@ func (s *Server) execute(c *session, args []string) any {
 	return reply
 }
 
-// admit finds the command, or says why it is refused.
+// admit finds the command, or returns the error reply.
 func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 	name := args[0]
 	cmd = s.commands[name]
@@ -129,14 +129,14 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 	}
 	switch {
 	case name == "quit":
-		if s.manners.quitSilently {
+		if s.quirks.quitSilently {
 			return nil, lastReply{}
 		}
 		return nil, lastReply{replyOK}
 	case s.profile != nil && s.profile.closes(args, cmd):
 		return nil, hangup{}
 	case cmd == nil || s.refuse[name]:
-		return nil, redis.Error(s.manners.words.unknown(args[0], args[1:]))
+		return nil, redis.Error(s.quirks.texts.unknown(args[0], args[1:]))
 	case s.forbid[name]:
 		return nil, redis.Error("NOPERM this user has no permissions to run the '" + name + "' command")
 	case !cmd.accepts(len(args)):
@@ -153,20 +153,20 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 func (s *Server) needsMemory(c *session, cmd *command) bool {
 	switch cmd.name {
 	case "exec":
-		return s.manners.execNeedsMemory ||
-			s.manners.execChecksMemory && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
+		return s.quirks.execNeedsMemory ||
+			s.quirks.execChecksMemory && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
 	case "discard":
-		return c.multi && s.manners.discardNeedsMemory
+		return c.multi && s.quirks.discardNeedsMemory
 	}
-	return cmd.grows || c.multi && s.manners.queueNeedsMemory
+	return cmd.grows || c.multi && s.quirks.queueNeedsMemory
 }
 
 func (s *Server) refuseFull(c *session, cmd *command) any {
-	if cmd.name == "exec" && !s.manners.execNeedsMemory {
+	if cmd.name == "exec" && !s.quirks.execNeedsMemory {
 		s.endMulti(c)
-		return redis.Error("EXECABORT Transaction discarded because of: " + s.manners.words.full)
+		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
 	}
-	return redis.Error(s.manners.words.full)
+	return redis.Error(s.quirks.texts.full)
 }
 
 // atOnce reports whether the command is not queued in MULTI.
@@ -175,7 +175,7 @@ func (s *Server) atOnce(name string) bool {
 	case "exec", "discard":
 		return true
 	case "multi", "watch":
-		return !s.manners.multiNests
+		return !s.quirks.multiNests
 	}
 	return false
 }

@@ -19,25 +19,24 @@ func (s *Server) Now() time.Time {
 	return time.Unix(0, s.nano)
 }
 
-// Advance lets time pass, in which active expiry runs: keys that expired are
-// reaped. A server with a Clock is from then on ahead of it.
+// Advance moves the server's time forward and runs active expiry: expired keys are reaped. A server
+// with a Clock stays ahead of it by d.
 func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pass(d)
 	s.reapAll()
-	s.ring()
+	s.fireTimers()
 }
 
-// AdvanceLazy lets time pass in which active expiry does not run: a key that
-// expires stays in memory, unreaped, until a command or Reap reaps it. On a
-// server without a Clock that may be any time; one with a Clock reaps it at
-// the next 100 ms.
+// AdvanceLazy moves the server's time forward without active expiry: a key that expires stays in
+// memory, unreaped, until a command or Reap reaps it. A server without a Clock never reaps it by
+// itself; one with a Clock does so at the next 100 ms.
 func (s *Server) AdvanceLazy(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pass(d)
-	s.ring()
+	s.fireTimers()
 }
 
 // Reap runs active expiry now.
@@ -52,14 +51,14 @@ func (s *Server) pass(d time.Duration) {
 	if s.clock != nil {
 		s.offset += d
 	} else {
-		s.hand = s.hand.Add(d)
+		s.stepped = s.stepped.Add(d)
 	}
 	s.readClock()
-	s.ticked = s.nano / int64(s.manners.cron)
+	s.ticked = s.nano / int64(s.quirks.cron)
 }
 
 func (s *Server) readClock() {
-	now := s.hand
+	now := s.stepped
 	if s.clock != nil {
 		now = s.clock.Now().Add(s.offset)
 	}
@@ -71,10 +70,10 @@ func (s *Server) readClock() {
 // due since the last command, it runs active expiry as of then.
 func (s *Server) begin() {
 	if s.clock == nil {
-		return // only Advance moves the time, and does this
+		return // only Advance and AdvanceLazy move the time
 	}
 	s.readClock()
-	cron := int64(s.manners.cron)
+	cron := int64(s.quirks.cron)
 	if due := s.nano / cron; due > s.ticked {
 		s.ticked = due
 		now := s.ms
@@ -86,58 +85,57 @@ func (s *Server) begin() {
 
 func (s *Server) reapAll() {
 	for _, db := range s.spaces {
-		if len(db.dies) == 0 {
+		if len(db.deadlines) == 0 {
 			continue
 		}
-		for _, key := range slices.Sorted(maps.Keys(db.dies)) {
+		for _, key := range slices.Sorted(maps.Keys(db.deadlines)) {
 			s.reap(db, key)
 		}
 	}
 }
 
-// dead reports whether the key's deadline has passed. It is alive at its
-// deadline, in whole seconds for the whole second.
+// dead reports whether the key's deadline has passed. It is alive at its deadline; on versions with
+// whole seconds, for all of that second.
 func (s *Server) dead(db *space, key string) bool {
-	if len(db.dies) == 0 {
+	if len(db.deadlines) == 0 {
 		return false
 	}
-	when, ok := db.dies[key]
+	when, ok := db.deadlines[key]
 	if !ok {
 		return false
 	}
-	return s.manners.dead(when, s.ms)
+	return s.quirks.dead(when, s.ms)
 }
 
-// dead reports whether a key with this deadline is dead at ms.
-func (m *manners) dead(when, ms int64) bool {
+// dead reports whether a key with this deadline has expired at ms.
+func (m *quirks) dead(when, ms int64) bool {
 	if m.wholeSeconds {
 		return ms/1000 > when/1000
 	}
 	return ms > when
 }
 
-// reap removes the key if it is dead.
+// reap deletes the key if it has expired.
 func (s *Server) reap(db *space, key string) {
 	if !s.dead(db, key) {
 		return
 	}
 	s.drop(db, key)
-	if !s.manners.expiryUnseen {
+	if !s.quirks.expiryUnseen {
 		s.touch(db, key)
 	}
 }
 
-// lookupRead reaps the key if it is dead and reports whether it is there.
+// lookupRead reaps the key if it has expired and reports whether it exists.
 func (s *Server) lookupRead(db *space, key string) bool {
 	s.reap(db, key)
 	return s.exists(db, key)
 }
 
-// lookupWrite is lookupRead for commands that write. Before 2.2 it deletes a
-// key that has any TTL.
+// lookupWrite is lookupRead for commands that write. Before 2.2 it deletes the key if it has a TTL.
 func (s *Server) lookupWrite(db *space, key string) bool {
-	if s.manners.writeDeletesVolatile {
-		if _, volatile := db.dies[key]; volatile {
+	if s.quirks.writeDeletesVolatile {
+		if _, volatile := db.deadlines[key]; volatile {
 			s.drop(db, key)
 		}
 	} else {
@@ -146,7 +144,7 @@ func (s *Server) lookupWrite(db *space, key string) bool {
 	return s.exists(db, key)
 }
 
-// timeUnit says what the argument of a command of the EXPIRE family is.
+// timeUnit is the unit of the argument of EXPIRE and its relatives.
 type timeUnit struct {
 	ms       int64 // milliseconds in a unit
 	absolute bool
@@ -176,45 +174,45 @@ func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 	}
 	n, ok := s.number(args[2])
 	if !ok {
-		return redis.Error(s.manners.words.notInt)
+		return redis.Error(s.quirks.texts.notInt)
 	}
 	when, ok := s.deadline(n, unit)
 	if !ok {
-		return redis.Error(fmt.Sprintf(s.manners.words.badTTL, strings.ToLower(args[0])))
+		return redis.Error(fmt.Sprintf(s.quirks.texts.badTTL, strings.ToLower(args[0])))
 	}
-	if !s.manners.expireSeesUnreaped {
+	if !s.quirks.expireSeesUnreaped {
 		s.reap(db, key)
 	}
 	if !s.exists(db, key) {
 		return int64(0)
 	}
-	old, volatile := db.dies[key]
+	old, volatile := db.deadlines[key]
 	if opts.refuses(when, old, volatile) {
 		return int64(0)
 	}
 	switch {
 	case s.past(when):
 		s.drop(db, key)
-	case volatile && s.manners.expireOnce:
+	case volatile && s.quirks.expireOnce:
 		return int64(0)
 	default:
-		db.dies[key] = when
+		db.deadlines[key] = when
 	}
 	s.touch(db, key)
 	return int64(1)
 }
 
-// deadline returns when a TTL or time of n units ends, in ms. Since 7.0 it is
-// not ok if that does not fit.
+// deadline returns the deadline in ms for a TTL or a time of n units. Since 7.0 ok is false if it
+// overflows.
 func (s *Server) deadline(n int64, unit timeUnit) (when int64, ok bool) {
 	now := s.ms
-	if s.manners.wholeSeconds {
+	if s.quirks.wholeSeconds {
 		now -= now % 1000
 	}
 	if unit.absolute {
 		now = 0
 	}
-	if !s.manners.plainSet {
+	if !s.quirks.plainSet {
 		if n > math.MaxInt64/unit.ms || n < math.MinInt64/unit.ms || n*unit.ms > math.MaxInt64-now {
 			return 0, false
 		}
@@ -224,10 +222,10 @@ func (s *Server) deadline(n int64, unit timeUnit) (when int64, ok bool) {
 
 // past reports whether a key with this deadline is deleted at once.
 func (s *Server) past(when int64) bool {
-	if !s.manners.wholeSeconds {
+	if !s.quirks.wholeSeconds {
 		return when <= s.ms
 	}
-	if s.manners.expireZeroLives {
+	if s.quirks.expireZeroLives {
 		return when/1000 < s.ms/1000
 	}
 	return when/1000 <= s.ms/1000
@@ -261,8 +259,8 @@ func expireOptions(args []string) (expireFlags, any) {
 	return f, nil
 }
 
-// refuses reports whether the options forbid when as the next deadline. No
-// deadline counts as one that never comes.
+// refuses reports whether the options forbid when as the next deadline. A missing deadline counts
+// as infinite.
 func (f expireFlags) refuses(when, old int64, volatile bool) bool {
 	return f.nx && volatile ||
 		f.xx && !volatile ||
@@ -275,7 +273,7 @@ func ttl(s *Server, c *session, args []string) any {
 	if answer != nil {
 		return answer
 	}
-	if s.manners.wholeSeconds {
+	if s.quirks.wholeSeconds {
 		return left / 1000
 	}
 	return (left + 500) / 1000
@@ -289,19 +287,18 @@ func pttl(s *Server, c *session, args []string) any {
 	return left
 }
 
-// timeLeft returns the ms until the key's deadline, or what TTL answers if
-// there is none.
+// timeLeft returns the ms until the key's deadline, or the answer of TTL if there is none.
 func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
 	db := s.spaces[c.db]
-	if !s.manners.ttlBlind && !s.lookupRead(db, key) {
+	if !s.quirks.ttlBlind && !s.lookupRead(db, key) {
 		return 0, int64(-2)
 	}
-	when, volatile := db.dies[key]
+	when, volatile := db.deadlines[key]
 	if !volatile {
 		return 0, int64(-1)
 	}
 	now := s.ms
-	if s.manners.wholeSeconds {
+	if s.quirks.wholeSeconds {
 		now -= now % 1000
 		when -= when % 1000
 	}
@@ -324,7 +321,7 @@ func pexpiretime(s *Server, c *session, args []string) any {
 	if !s.lookupRead(db, args[1]) {
 		return int64(-2)
 	}
-	if when, volatile := db.dies[args[1]]; volatile {
+	if when, volatile := db.deadlines[args[1]]; volatile {
 		return when
 	}
 	return int64(-1)
@@ -332,14 +329,14 @@ func pexpiretime(s *Server, c *session, args []string) any {
 
 func persist(s *Server, c *session, args []string) any {
 	db, key := s.spaces[c.db], args[1]
-	if !s.manners.persistSeesUnreaped {
+	if !s.quirks.persistSeesUnreaped {
 		s.reap(db, key)
 	}
-	if _, volatile := db.dies[key]; !volatile {
+	if _, volatile := db.deadlines[key]; !volatile {
 		return int64(0)
 	}
-	delete(db.dies, key)
-	if !s.manners.persistSilently {
+	delete(db.deadlines, key)
+	if !s.quirks.persistSilently {
 		s.touch(db, key)
 	}
 	return int64(1)

@@ -2,12 +2,11 @@ package oldredis
 
 import "io"
 
-// A Fault is what becomes of one command: on the network, or at a server that
-// does not take it.
+// A Fault is what happens to one command: on the network, or at a server that refuses it.
 type Fault int
 
 const (
-	// None: the command arrives and its reply too.
+	// None: the command and its reply arrive.
 	None Fault = iota
 	// LoseRequest cuts the connection before the command: it does not run.
 	// Replies to earlier commands of the same pipelined write are lost too,
@@ -15,28 +14,26 @@ const (
 	LoseRequest
 	// LoseReply cuts the connection after the command has run.
 	LoseReply
-	// Refuse answers with the error of a server whose memory is full: the command
-	// does not run. In MULTI the others do, before 2.6.5; later EXEC drops them all. An
-	// EXEC that is refused leaves 2.0–2.4 in MULTI.
+	// Refuse answers with the error of a server whose memory is full: the command does not run. The
+	// other commands of a MULTI still run before 2.6.5; later versions drop them all at EXEC. On
+	// 2.0 to 2.4 a refused EXEC leaves the connection in MULTI.
 	Refuse
 )
 
-// errCut is what a client sees of a connection that was cut: what redigo
-// reports when a server closes.
+// errCut is the error that redigo reports when a server closes the connection.
 var errCut = io.EOF
 
-// SetFault has f decide on the fate of every command: the n-th, from 0, of the
-// conn-th connection since the server started, from 0. nil ends all faults. f
-// must not call the server.
+// SetFault makes f decide the fault of every command: command n of connection conn, both counted
+// from 0 since the server started. A nil f ends all faults. f must not call the server.
 func (s *Server) SetFault(f func(conn, n int, cmd []string) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// SetTrace has f see every command that reached the server, with its reply as
-// redigo would give it. A blocked command is shown when it blocks, with nil. f
-// must not call the server, nor keep or change what it is given.
+// SetTrace calls f for every command that reaches the server, with its reply as redigo would return
+// it. A command that blocks is reported when it blocks, with a nil reply. f must not call the
+// server, and must not keep or change its arguments.
 func (s *Server) SetTrace(f func(conn int, cmd []string, reply any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

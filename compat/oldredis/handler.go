@@ -1,11 +1,11 @@
 package oldredis
 
-// handlers are the commands that have manners of their own, or whose keys'
-// deadlines, watches or connections are ours. Everything else is miniredis'.
+// handlers run the commands that differ between versions, or that concern deadlines, watches or
+// connections, which this package manages. miniredis runs the rest.
 var handlers map[string]handler
 
 // passed are the commands that miniredis runs.
-var passed = words2set(`
+var passed = wordSet(`
 	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
 	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
 	hstrlen hvals

@@ -41,7 +41,7 @@ func auth(_ *Server, _ *session, _ []string) any {
 	return redis.Error("ERR Client sent AUTH, but no password is set")
 }
 
-// clientCmd knows what clients send when they connect.
+// clientCmd answers the CLIENT subcommands that clients send when they connect.
 func clientCmd(s *Server, c *session, args []string) any {
 	switch strings.ToLower(args[1]) {
 	case "setname":
@@ -72,13 +72,13 @@ func (s *Server) clientList() string {
 	return b.String()
 }
 
-// settings are what CONFIG GET and INFO say of the server.
+// settings are the values that CONFIG GET and INFO report.
 func (s *Server) settings() [][2]string {
 	memory, policy := "0", "noeviction"
 	if s.full {
 		memory = "1048576"
 	}
-	if s.manners.evictsVolatile {
+	if s.quirks.evictsVolatile {
 		policy = "volatile-lru"
 	}
 	return [][2]string{
@@ -104,10 +104,10 @@ func config(s *Server, _ *session, args []string) any {
 	return list
 }
 
-// info says what there is to say truthfully: the version whose manners these
-// are, the configuration, and how many keys there are.
+// info reports only what is true of this server: the emulated version, the configuration, and the
+// number of keys.
 func info(s *Server, _ *session, args []string) any {
-	r := report{flat: s.manners.infoFlat}
+	r := report{flat: s.quirks.infoFlat}
 	if len(args) == 2 {
 		switch section := strings.ToLower(args[1]); section {
 		case "all", "default", "everything":
@@ -115,7 +115,7 @@ func info(s *Server, _ *session, args []string) any {
 			r.section = section
 		}
 	}
-	r.part("Server", "redis_version:"+s.manners.redis, "arch_bits:64", "process_id:1", "uptime_in_seconds:1")
+	r.part("Server", "redis_version:"+s.quirks.redis, "arch_bits:64", "process_id:1", "uptime_in_seconds:1")
 	r.part("Clients",
 		"connected_clients:"+strconv.Itoa(len(s.sessions)),
 		"blocked_clients:"+strconv.Itoa(len(s.waiters)))
@@ -128,7 +128,7 @@ func info(s *Server, _ *session, args []string) any {
 
 func (s *Server) memoryInfo() []string {
 	lines := []string{"used_memory:1048576"}
-	if s.manners.infoBrief {
+	if s.quirks.infoBrief {
 		return lines
 	}
 	for _, kv := range s.settings() {
@@ -143,13 +143,13 @@ func (s *Server) keyspaceInfo() []string {
 	var lines []string
 	for _, db := range s.spaces[:s.used] {
 		if n := len(db.data.Keys()) + len(db.empty); n > 0 {
-			lines = append(lines, fmt.Sprintf("db%d:keys=%d,expires=%d", db.n, n, len(db.dies)))
+			lines = append(lines, fmt.Sprintf("db%d:keys=%d,expires=%d", db.n, n, len(db.deadlines)))
 		}
 	}
 	return lines
 }
 
-// A report is the text of INFO as it grows.
+// A report builds the text of INFO.
 type report struct {
 	text    strings.Builder
 	section string // the only one asked for, or ""

@@ -11,7 +11,7 @@ import (
 func del(s *Server, c *session, args []string) any {
 	db, deleted := s.spaces[c.db], int64(0)
 	for _, key := range args[1:] {
-		if !s.manners.delSeesUnreaped {
+		if !s.quirks.delSeesUnreaped {
 			s.reap(db, key)
 		}
 		if s.exists(db, key) {
@@ -56,10 +56,10 @@ func renamenx(s *Server, c *session, args []string) any {
 	return int64(1)
 }
 
-// rename moves args[1] to args[2]. It returns nil if it did, else the answer.
+// rename moves args[1] to args[2]. It returns nil on success, else the error or 0.
 func (s *Server) rename(c *session, args []string, nx bool) (answer any) {
 	db, from, to := s.spaces[c.db], args[1], args[2]
-	if from == to && s.manners.sameKeyRefused {
+	if from == to && s.quirks.sameKeyRefused {
 		return redis.Error("ERR source and destination objects are the same")
 	}
 	if !s.lookupWrite(db, from) {
@@ -71,20 +71,19 @@ func (s *Server) rename(c *session, args []string, nx bool) (answer any) {
 		}
 		return replyOK
 	}
-	held := s.manners.renameSeesUnreaped && s.exists(db, to) || s.lookupWrite(db, to)
+	held := s.quirks.renameSeesUnreaped && s.exists(db, to) || s.lookupWrite(db, to)
 	if held && nx {
 		return int64(0)
 	}
 
-	when, volatile := db.dies[from]
-	if s.manners.renameDropsTTL {
-		// Before 2.4.0 the destination is replaced in place: a deadline that
-		// it had stays on the name.
-		when, volatile = db.dies[to]
+	when, volatile := db.deadlines[from]
+	if s.quirks.renameDropsTTL {
+		// Before 2.4.0 the destination is replaced in place and keeps its old deadline.
+		when, volatile = db.deadlines[to]
 	}
 	s.move(db, from, to)
 	if volatile {
-		db.dies[to] = when
+		db.deadlines[to] = when
 	}
 	s.touch(db, from)
 	s.touch(db, to)
@@ -102,7 +101,7 @@ func (s *Server) move(db *space, from, to string) {
 		delete(db.empty, to)
 		s.dispatch(s.peerOf(db), []string{"RENAME", from, to})
 	}
-	delete(db.dies, to)
+	delete(db.deadlines, to)
 	s.drop(db, from)
 }
 
@@ -119,14 +118,14 @@ func moveTo(s *Server, c *session, args []string) any {
 		return int64(0)
 	}
 	s.used = max(s.used, to.n+1)
-	when, volatile := from.dies[key]
+	when, volatile := from.deadlines[key]
 	if kind := from.empty[key]; kind != "" {
 		to.keepEmpty(key, kind)
 	} else {
 		s.dispatch(s.peerOf(from), []string{"MOVE", key, strconv.Itoa(to.n)})
 	}
-	if volatile && !s.manners.moveDropsTTL {
-		to.dies[key] = when
+	if volatile && !s.quirks.moveDropsTTL {
+		to.deadlines[key] = when
 	}
 	s.drop(from, key)
 	s.touch(from, key)
@@ -134,9 +133,9 @@ func moveTo(s *Server, c *session, args []string) any {
 	return int64(1)
 }
 
-// reapSpace is what a command does that looks at every key.
+// reapSpace reaps all keys, as a command does that looks at every key.
 func (s *Server) reapSpace(db *space) {
-	for _, key := range slices.Sorted(maps.Keys(db.dies)) {
+	for _, key := range slices.Sorted(maps.Keys(db.deadlines)) {
 		s.reap(db, key)
 	}
 }
@@ -149,7 +148,7 @@ func keys(s *Server, c *session, args []string) any {
 		return []any{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(db.empty)) {
-		list = append(list, bulk(key)) // 1.2 only; whatever the pattern
+		list = append(list, bulk(key)) // 1.2 only; the pattern is ignored
 	}
 	return list
 }
@@ -166,7 +165,7 @@ func scan(s *Server, c *session, args []string) any {
 	return s.translate(s.dispatch(s.peerOf(db), slices.Clone(args)))
 }
 
-// dbsize counts dead keys too, until they are reaped.
+// dbsize also counts unreaped keys.
 func dbsize(s *Server, c *session, _ []string) any {
 	db := s.spaces[c.db]
 	return int64(len(db.data.Keys()) + len(db.empty))
@@ -186,11 +185,11 @@ func flushall(s *Server, _ *session, _ []string) any {
 
 func selectDB(s *Server, c *session, args []string) any {
 	n, ok := s.number(args[1])
-	if s.manners.looseIndex {
+	if s.quirks.looseIndex {
 		n, ok = leadingNumber(args[1]), true
 	}
 	if !ok || n < 0 || n >= int64(len(s.spaces)) {
-		return redis.Error(s.manners.words.noDB)
+		return redis.Error(s.quirks.texts.noDB)
 	}
 	c.db = int(n)
 	s.used = max(s.used, c.db+1)

@@ -11,7 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A port is a listener and what was accepted on it.
+// A port is a listener and its accepted connections.
 type port struct {
 	l net.Listener
 }
@@ -84,7 +84,7 @@ func (s *Server) read(c *session, conn net.Conn) {
 	}
 }
 
-// write sends the replies, and closes the connection when it has ended.
+// write sends the replies, and closes the connection once the session has ended.
 func (s *Server) write(c *session, conn net.Conn) {
 	defer s.served.Done()
 	defer conn.Close()
@@ -112,7 +112,7 @@ func (s *Server) write(c *session, conn net.Conn) {
 	}
 }
 
-// badProtocol is a request that Redis ends the connection for.
+// badProtocol is a request error on which Redis closes the connection.
 type badProtocol string
 
 func (e badProtocol) Error() string { return string(e) }

@@ -6,19 +6,19 @@ import "strings"
 type profile struct {
 	version string
 	refuse  []string
-	// serves are the only commands that do not end the connection; nil for all.
+	// serves lists the only commands that do not end the connection; nil means all.
 	serves map[string]bool
 }
 
 var profileOf = map[string]*profile{
-	"twemproxy": {version: "2.8", serves: words2set(twemproxyServes)},
+	"twemproxy": {version: "2.8", serves: wordSet(twemproxyServes)},
 	"noscript": {version: "7.0", refuse: []string{
 		"eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function",
 	}},
 }
 
-// twemproxyServes are the commands of twemproxy 0.2.4. To everything else, and
-// to a wrong number of arguments, it answers by closing the connection.
+// twemproxyServes are the commands of twemproxy 0.2.4. It closes the connection on any other
+// command, and on a wrong number of arguments.
 const twemproxyServes = `
 	del exists expire expireat persist pexpire pexpireat pttl ttl type
 	append bitcount decr decrby dump get getbit getrange getset incr incrby incrbyfloat
@@ -32,7 +32,7 @@ const twemproxyServes = `
 	eval evalsha
 `
 
-func words2set(list string) map[string]bool {
+func wordSet(list string) map[string]bool {
 	set := make(map[string]bool)
 	for _, w := range strings.Fields(list) {
 		set[w] = true

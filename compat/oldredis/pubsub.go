@@ -56,18 +56,18 @@ func (c *session) subscriptions() any { return int64(len(c.channels) + len(c.pat
 
 // publish delivers to the sessions in the order in which they connected.
 func publish(s *Server, _ *session, args []string) any {
-	channel, message, heard := args[1], args[2], int64(0)
+	channel, message, received := args[1], args[2], int64(0)
 	for _, c := range s.inOrder() {
 		if slices.Contains(c.channels, channel) {
 			s.push(c, []any{bulk("message"), bulk(channel), bulk(message)})
-			heard++
+			received++
 		}
 		for _, p := range c.patterns {
 			if ok, _ := path.Match(p, channel); ok {
 				s.push(c, []any{bulk("pmessage"), bulk(p), bulk(channel), bulk(message)})
-				heard++
+				received++
 			}
 		}
 	}
-	return heard
+	return received
 }

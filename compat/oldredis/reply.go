@@ -8,9 +8,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Replies have redigo's types: int64, string for a status, []byte for a bulk
-// string, nil for a missing one, []any, redis.Error. Only a missing array needs
-// a type of its own, to be told apart on the wire; redigo's clients see nil.
+// Replies have redigo's types: int64, string for a status, []byte for a bulk string, nil for a
+// missing one, []any, redis.Error. Only a missing array has its own type, because it is encoded
+// differently; redigo's clients see nil.
 type nilArray struct{}
 
 var (

@@ -13,15 +13,14 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// timed is the handler of commands that miniredis runs and that may see or
-// change deadlines.
+// timed handles commands that miniredis runs and that may read or change deadlines.
 func timed(s *Server, c *session, args []string) any { return s.withTTLs(c, args) }
 
-// withTTLs has miniredis run a command, or a script, with the deadlines: they
-// are lent to it before and taken back after.
+// withTTLs makes miniredis run a command, or a script, with the deadlines: it gives them to
+// miniredis before and reads them back after.
 func (s *Server) withTTLs(c *session, args []string) any {
 	for _, db := range s.spaces[:s.used] {
-		s.lend(db)
+		s.giveDeadlines(db)
 	}
 	var probes []probe
 	if s.watching > 0 {
@@ -38,39 +37,39 @@ func (s *Server) withTTLs(c *session, args []string) any {
 		}
 	}
 	for _, db := range s.spaces[:s.used] {
-		s.takeBack(db)
+		s.readDeadlines(db)
 	}
 	return reply
 }
 
-// lend gives miniredis the deadlines of a database.
-func (s *Server) lend(db *space) {
-	if len(db.dies) == 0 {
+// giveDeadlines gives miniredis the deadlines of a database.
+func (s *Server) giveDeadlines(db *space) {
+	if len(db.deadlines) == 0 {
 		return
 	}
 	s.reapSpace(db)
-	for _, key := range slices.Sorted(maps.Keys(db.dies)) {
-		// A key is alive at its deadline; miniredis knows no TTL of 0.
-		left := max(time.Duration(db.dies[key]-s.ms)*time.Millisecond, 1)
+	for _, key := range slices.Sorted(maps.Keys(db.deadlines)) {
+		// A key is alive at its deadline, but miniredis has no TTL of 0.
+		left := max(time.Duration(db.deadlines[key]-s.ms)*time.Millisecond, 1)
 		db.data.SetTTL(key, left)
 	}
 }
 
-// takeBack reads the deadlines after a script.
-func (s *Server) takeBack(db *space) {
+// readDeadlines reads the deadlines after a script.
+func (s *Server) readDeadlines(db *space) {
 	keys := db.data.Keys()
-	clear(db.dies)
+	clear(db.deadlines)
 	for _, key := range keys {
 		if left := db.data.TTL(key); left > 0 {
-			db.dies[key] = s.ms + int64(left/time.Millisecond)
+			db.deadlines[key] = s.ms + int64(left/time.Millisecond)
 			s.dispatch(s.peerOf(db), []string{"PERSIST", key})
 		}
 	}
 }
 
-// inScript is miniredis' hook: it sees the commands of a script before they
-// run, and refuses what this version does not know. It runs under miniredis'
-// lock and may not look at the data.
+// inScript is miniredis' hook: it sees the commands of a script before they run, and refuses
+// commands that this version does not know. It runs under miniredis' lock and must not access the
+// data.
 func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 	if s.scripting == 0 {
 		return false
@@ -84,7 +83,7 @@ func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 		p.WriteError("ERR Wrong number of args calling Redis command From Lua script")
 		return true
 	case s.full && cmd.grows:
-		p.WriteError(s.manners.words.full)
+		p.WriteError(s.quirks.texts.full)
 		return true
 	}
 	return false
@@ -100,14 +99,14 @@ func eval(s *Server, c *session, args []string) any {
 			return redis.Error("NOSCRIPT No matching script. Please use EVAL.")
 		}
 	} else {
-		sha = s.learn(source)
+		sha = s.cacheScript(source)
 	}
 	run := slices.Clone(args)
 	run[0] = "EVAL"
 	if strings.HasSuffix(name, "_ro") {
 		run[0] = "EVAL_RO"
 	}
-	if s.manners.ttlBlind {
+	if s.quirks.ttlBlind {
 		source = blindTTL + source
 	}
 	run[1] = source
@@ -122,15 +121,15 @@ func eval(s *Server, c *session, args []string) any {
 	return reply
 }
 
-// blindTTL has TTL in a script answer -1 for a missing key. It is all on one
-// line so that errors count lines as ever.
+// blindTTL makes TTL in a script answer -1 for a missing key. It is one line, so that line numbers
+// in errors stay right.
 const blindTTL = `local redis=(function(r) local function blind(f) return function(c,...) local x=f(c,...) ` +
 	`if x==-2 and (c:lower()=='ttl' or c:lower()=='pttl') then return -1 end return x end end ` +
 	`return setmetatable({call=blind(r.call),pcall=blind(r.pcall)},{__index=r}) end)(redis) `
 
-// learn adds to the script cache. Snapshots share the map: it is never changed,
-// but replaced.
-func (s *Server) learn(source string) (sha string) {
+// cacheScript adds a script to the cache. Snapshots share the map, so cacheScript replaces it and never changes
+// it.
+func (s *Server) cacheScript(source string) (sha string) {
 	sum := sha1.Sum([]byte(source))
 	sha = hex.EncodeToString(sum[:])
 	if _, known := s.scripts[sha]; !known {
@@ -152,7 +151,7 @@ func (s *Server) scriptError(e redis.Error, sha string) any {
 		return e
 	}
 	line, text := m[1], string(s.translate(redis.Error(m[2])).(redis.Error))
-	if s.manners.scriptErrorWrapped {
+	if s.quirks.scriptErrorWrapped {
 		return redis.Error("ERR Error running script (call to f_" + sha + "): @user_script:" + line + ": " + text)
 	}
 	return redis.Error(text + " script: " + sha + ", on @user_script:" + line + ".")
@@ -166,7 +165,7 @@ func scriptCommand(s *Server, _ *session, args []string) any {
 		if e, bad := reply.(redis.Error); bad {
 			return e
 		}
-		return bulk(s.learn(args[2]))
+		return bulk(s.cacheScript(args[2]))
 	case sub == "exists" && len(args) > 2:
 		list := make([]any, len(args)-2)
 		for i, sha := range args[2:] {

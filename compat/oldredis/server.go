@@ -19,20 +19,20 @@ import (
 // Options of a server. The zero value is a server whose clock is stepped by
 // hand.
 type Options struct {
-	// Clock is the server's clock. If it is nil, the clock stands at Start
-	// until Advance or AdvanceLazy move it.
+	// Clock is the server's clock. If it is nil, the time is Start until Advance or AdvanceLazy
+	// moves it.
 	Clock clock.Clock
 
 	// Start is where a clock that is stepped by hand begins; the zero value
 	// is 2020-01-02 00:00:00 UTC. It is not used with a Clock.
 	Start time.Time
 
-	// Refuse names commands that the server answers as if it did not know
-	// them, as rename-command NAME "" in its configuration makes it.
+	// Refuse names commands that the server does not know, as after rename-command NAME "" in its
+	// configuration.
 	Refuse []string
 
-	// Forbid names commands that the server answers with NOPERM, as an ACL
-	// of Redis 6 and hosted services do.
+	// Forbid names commands that the server answers with NOPERM, as an ACL of Redis 6 or a hosted
+	// service does.
 	Forbid []string
 }
 
@@ -40,33 +40,33 @@ type Options struct {
 // number of goroutines; commands run one at a time, as Redis runs them.
 type Server struct {
 	mu       sync.Mutex
-	name     string // as New was given it
-	manners  *manners
+	name     string // the version or profile given to New
+	quirks   *quirks
 	commands map[string]*command
 	profile  *profile
 	refuse   map[string]bool
 	forbid   map[string]bool
 
-	mini   *miniredis.Miniredis // holds the values, and none of the deadlines
+	mini   *miniredis.Miniredis // holds the values, but no deadlines
 	spaces [16]*space
 	used   int          // spaces from here on are empty
-	out    bytes.Buffer // what miniredis answers
+	out    bytes.Buffer // miniredis' replies
 
-	clock  clock.Clock
-	offset time.Duration // what Advance has added to the clock
-	hand   time.Time     // the clock if there is no Clock
-	nano   int64         // the time at which the current command runs
-	ms     int64         // the same in milliseconds
-	ticked int64         // when active expiry last ran, in units of manners.cron
-	timers []*timer
+	clock   clock.Clock
+	offset  time.Duration // added to the clock by Advance
+	stepped time.Time     // the clock if there is no Clock
+	nano    int64         // the time at which the current command runs
+	ms      int64         // the same in milliseconds
+	ticked  int64         // when active expiry last ran, in units of quirks.cron
+	timers  []*timer
 
 	sessions  map[int]*session
 	dialed    int
 	waiters   []*waiter         // blocked clients, longest first
-	blocking  int               // >0 while commands may not block: in EXEC
+	blocking  int               // >0 while commands may not block: inside EXEC
 	scripting int               // >0 while a script runs
 	watching  int               // number of watches of all sessions
-	scripts   map[string]string // by SHA-1; see learn
+	scripts   map[string]string // by SHA-1; see cacheScript
 	full      bool
 	closed    bool
 	fault     func(conn, n int, cmd []string) Fault
@@ -77,17 +77,16 @@ type Server struct {
 
 // A space is one of the numbered databases.
 type space struct {
-	n        int
-	data     *miniredis.RedisDB
-	peer     *server.Peer
-	dies     map[string]int64  // deadlines, in ms since 1970
-	empty    map[string]string // emptied lists, sets and such that still exist, with their type (1.2)
-	watchers map[string][]*watch
+	n         int
+	data      *miniredis.RedisDB
+	peer      *server.Peer
+	deadlines map[string]int64  // deadlines, in ms since 1970
+	empty     map[string]string // emptied keys that still exist, with their type (1.2)
+	watchers  map[string][]*watch
 }
 
-// Versions returns the versions that New knows, oldest first. 2.2.5 stands
-// between 2.0 and 2.2 for the releases up to 2.2.9, which refuse SETNX on a key
-// that has expired and is not reaped.
+// Versions returns the versions that New knows, oldest first. 2.2.5 stands for 2.2.0 to 2.2.9,
+// which refuse SETNX on an unreaped key.
 func Versions() []string { return slices.Clone(versions) }
 
 // Profiles returns the other names that New knows: "twemproxy", the proxy in
@@ -103,21 +102,21 @@ func New(version string, opts Options) (*Server, error) {
 	if p != nil {
 		column = p.version
 	}
-	m := mannersOf[column]
+	m := quirksOf[column]
 	if m == nil {
 		return nil, fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
 			strings.Join(append(Versions(), Profiles()...), ", "))
 	}
 	s := &Server{
 		name:     version,
-		manners:  m,
+		quirks:   m,
 		commands: columns()[column],
 		profile:  p,
 		refuse:   lowered(opts.Refuse),
 		forbid:   lowered(opts.Forbid),
 		used:     1,
 		clock:    opts.Clock,
-		hand:     opts.Start,
+		stepped:  opts.Start,
 		sessions: make(map[int]*session),
 	}
 	if p != nil {
@@ -125,8 +124,8 @@ func New(version string, opts Options) (*Server, error) {
 			s.refuse[name] = true
 		}
 	}
-	if s.hand.IsZero() {
-		s.hand = start
+	if s.stepped.IsZero() {
+		s.stepped = start
 	}
 	if err := s.openData(); err != nil {
 		return nil, err
@@ -148,16 +147,16 @@ func (s *Server) openData() error {
 	s.mini.Server().SetPreHook(s.inScript)
 	for n := range s.spaces {
 		s.spaces[n] = &space{
-			n:        n,
-			data:     s.mini.DB(n),
-			dies:     make(map[string]int64),
-			watchers: make(map[string][]*watch),
+			n:         n,
+			data:      s.mini.DB(n),
+			deadlines: make(map[string]int64),
+			watchers:  make(map[string][]*watch),
 		}
 	}
 	return nil
 }
 
-// MustNew is New for versions that are known to exist; it panics on others.
+// MustNew is New, but panics on an unknown version.
 func MustNew(version string, opts Options) *Server {
 	s, err := New(version, opts)
 	if err != nil {
@@ -166,8 +165,8 @@ func MustNew(version string, opts Options) *Server {
 	return s
 }
 
-// A TB is what Run needs of a test; *testing.T is one. Package testing itself is
-// not imported, so that programs may embed a server too.
+// A TB is what Run needs of a test; *testing.T is one. Package testing itself is not imported, so
+// that programs can embed a server too.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
@@ -212,8 +211,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Dial returns a new connection to the server. No socket and no goroutine is
-// behind it: commands run on the goroutine that calls Do or Flush. It is a *Conn.
+// Dial returns a new connection to the server. It uses no socket and no goroutine: commands run on
+// the goroutine that calls Do or Flush. It is a *Conn.
 func (s *Server) Dial() redis.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,9 +254,8 @@ func (s *Server) FlushAll() {
 	}
 }
 
-// Evict removes a key of database 0 as a full server does that evicts keys:
-// TTL or not, and as if deleted for those that WATCH it. It reports whether the
-// key was there.
+// Evict removes a key of database 0, as a full server does that evicts keys. A WATCH of the key
+// sees a deletion. It reports whether the key existed.
 func (s *Server) Evict(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,32 +269,30 @@ func (s *Server) Evict(key string) bool {
 	return true
 }
 
-// SetMaxMemoryReached makes the server refuse what grows, as one does that has
-// reached its maxmemory and may not evict; false gives it room again.
+// SetMaxMemoryReached(true) makes the server refuse commands that use more memory, as a server does
+// that has reached its maxmemory and may not evict; false ends that.
 //
-// Up to 2.4 EXEC is among what is refused (not on 1.2), and the connection then
-// stays in MULTI. From 2.6 a write is refused when it is queued, and EXEC
-// answers EXECABORT.
+// From 2.0 to 2.4 EXEC is refused too, and the connection then stays in MULTI. From 2.6 a write is
+// refused when it is queued, and EXEC answers EXECABORT.
 func (s *Server) SetMaxMemoryReached(reached bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.full = reached
 }
 
-// Contents says what a restart leaves in the server.
+// Contents says which keys survive a restart.
 type Contents int
 
 const (
-	// Keeping is a restart with a snapshot or log of all that was written.
+	// Keeping is a restart from a snapshot or log of every write.
 	Keeping Contents = iota
 	// Empty is a restart of a server that saves nothing.
 	Empty
 )
 
-// Restart cuts every connection, forgets every script, and continues, with or
-// without the contents. A
-// failover to a replica that has missed the last writes is a Restart and the
-// Restore of a Snapshot from before them.
+// Restart cuts every connection and forgets every script; c says whether the keys survive. To
+// emulate a failover to a replica that missed the last writes, call Restart, then Restore a
+// Snapshot from before them.
 func (s *Server) Restart(c Contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ func TestNewKnowsItsVersions(t *testing.T) {
 	}
 }
 
-// TestHandlersExist guards against a misspelt name: every handler and every
-// command that is passed on is a command of some version.
+// TestHandlersExist finds misspelt names: every handled or passed command must exist in some
+// version.
 func TestHandlersExist(t *testing.T) {
 	known := make(map[string]bool)
 	for _, column := range columns() {
@@ -48,18 +48,18 @@ func TestHandlersExist(t *testing.T) {
 	}
 	for name := range handlers {
 		if !known[name] {
-			t.Errorf("handler %s is no command", name)
+			t.Errorf("handler %s is not a command", name)
 		}
 	}
 	s := Run(t, "7.0")
 	for name := range passed {
 		if !known[name] || !s.mini.Server().IsRegisteredCommand(name) {
-			t.Errorf("%s is passed to miniredis, which has it not", name)
+			t.Errorf("%s is passed to miniredis, which does not have it", name)
 		}
 	}
 }
 
-// TestUnreapedSetnx is the manner in which 2.2.0 to 2.2.9 differ from 2.2.10.
+// TestUnreapedSetnx checks the difference between 2.2.0 to 2.2.9 and 2.2.10.
 func TestUnreapedSetnx(t *testing.T) {
 	for version, want := range map[string]string{"2.2.5": "(int) 0", "2.2": "(int) 1"} {
 		s := Run(t, version)
@@ -100,8 +100,7 @@ func TestLostRequest(t *testing.T) {
 		TTL lock -> (int) -1`)
 }
 
-// A command that is refused does not run; what becomes of its transaction is
-// the version's.
+// A refused command does not run; the effect on its transaction depends on the version.
 func TestFaultRefuse(t *testing.T) {
 	for _, v := range Versions() {
 		t.Run(v, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestFaultRefuse(t *testing.T) {
 			}
 			s.SetFault(nil)
 			reply, err := c.Do("GET", "k")
-			if stays := s.manners.execNeedsMemory; stays != (reply == "QUEUED") || !stays && reply != nil || err != nil {
+			if stays := s.quirks.execNeedsMemory; stays != (reply == "QUEUED") || !stays && reply != nil || err != nil {
 				t.Errorf("after a refused EXEC: %v, %v", reply, err)
 			}
 		})
@@ -378,11 +377,11 @@ func TestClock(t *testing.T) {
 	do(t, c, "PSETEX k 1050 v")
 	mock.Add(1060 * time.Millisecond)
 	if got := do(t, c, "PEXPIRE k 90"); got != "(int) 1" {
-		t.Errorf("EXPIRE of a key that no cron has reaped -> %s", got)
+		t.Errorf("EXPIRE of an unreaped key -> %s", got)
 	}
 	mock.Add(200 * time.Millisecond)
 	if got := do(t, c, "PEXPIRE k 90"); got != "(int) 0" {
-		t.Errorf("EXPIRE of a key that the cron has reaped -> %s", got)
+		t.Errorf("EXPIRE of a reaped key -> %s", got)
 	}
 	if got, want := do(t, c, "TIME"), `["1330837568" "260000"]`; got != want {
 		t.Errorf("TIME -> %s, want %s", got, want)
@@ -465,7 +464,7 @@ func TestPublish(t *testing.T) {
 	talk(t, s, `PUBLISH released k -> (int) 0`)
 }
 
-// TestManyGoroutines is for the race detector.
+// TestManyGoroutines gives the race detector something to check.
 func TestManyGoroutines(t *testing.T) {
 	s := Run(t, "2.4")
 	var all sync.WaitGroup

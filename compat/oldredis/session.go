@@ -79,7 +79,7 @@ func (s *Server) inOrder() []*session {
 	return list
 }
 
-// wake tells those that wait for the session that it has changed.
+// wake wakes the goroutines that wait for the session to change.
 func (c *session) wake() {
 	if c.more != nil {
 		c.more.Broadcast()

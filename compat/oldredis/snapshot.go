@@ -9,13 +9,11 @@ import (
 	"time"
 )
 
-// A Snapshot is all that a server holds at one moment: its keys, their
-// deadlines, which of them are dead and not reaped, the scripts that it has
-// seen, and the time. Connections
-// are not part of it; see ConnState.
+// A Snapshot is the state of a server at one moment: its keys, their deadlines, which of them are
+// unreaped, the scripts that it knows, and the time. Connections are not part of it; see ConnState.
 //
-// It is made for explorers: for a few keys Snapshot and Restore cost about a
-// microsecond, and equal states have equal Keys.
+// It is meant for explorers: with a few keys, Snapshot and Restore cost about a microsecond, and
+// equal states have equal Keys.
 type Snapshot struct {
 	nano    int64
 	full    bool
@@ -30,7 +28,7 @@ type entry struct {
 	kind     string
 	value    string   // of a string
 	elements []string // of anything else; empty for an emptied list of 1.2
-	dies     int64    // ms since 1970, or 0
+	deadline int64    // ms since 1970, or 0
 }
 
 // An Entry is one key of a Snapshot.
@@ -51,7 +49,7 @@ type Entry struct {
 	// key lives until the next second begins.
 	Expires time.Time
 
-	// Unreaped is set if the key is dead and still in memory.
+	// Unreaped is set if the key has expired and is still in memory.
 	Unreaped bool
 }
 
@@ -64,13 +62,13 @@ func (s *Server) Snapshot() Snapshot {
 	snap := Snapshot{nano: s.nano, full: s.full, scripts: s.scripts}
 	for _, db := range s.spaces[:s.used] {
 		for _, key := range db.data.Keys() {
-			e := entry{db: db.n, key: key, dies: db.dies[key]}
+			e := entry{db: db.n, key: key, deadline: db.deadlines[key]}
 			s.copyValue(db, &e)
 			snap.entries = append(snap.entries, e)
 		}
 		if len(db.empty) > 0 {
 			for key, kind := range db.empty {
-				snap.entries = append(snap.entries, entry{db: db.n, key: key, kind: kind, dies: db.dies[key]})
+				snap.entries = append(snap.entries, entry{db: db.n, key: key, kind: kind, deadline: db.deadlines[key]})
 			}
 			slices.SortFunc(snap.entries, entry.compare)
 		}
@@ -112,7 +110,7 @@ func (s *Server) copyValue(db *space, e *entry) {
 	e.sort()
 }
 
-// sort puts the elements in an order that depends on nothing but them.
+// sort puts the elements in an order that depends only on the elements.
 func (e *entry) sort() {
 	switch e.kind {
 	case "set":
@@ -129,20 +127,19 @@ func (e *entry) sort() {
 	}
 }
 
-// Restore puts the server into the state of a snapshot, of this server or of
-// another of the same version. A server with a Clock continues from the
-// snapshot's time at the Clock's pace. No WATCH is touched by it, and no blocked
-// client served.
+// Restore puts the server into the state of a snapshot, of this server or of another of the same
+// version. A server with a Clock continues from the snapshot's time at the Clock's pace. It touches
+// no WATCH and serves no blocked client.
 func (s *Server) Restore(snap Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clock != nil {
 		s.offset += time.Duration(snap.nano - s.clock.Now().Add(s.offset).UnixNano())
 	} else {
-		s.hand = time.Unix(0, snap.nano)
+		s.stepped = time.Unix(0, snap.nano)
 	}
 	s.readClock()
-	s.ticked = s.nano / int64(s.manners.cron)
+	s.ticked = s.nano / int64(s.quirks.cron)
 	s.full, s.scripts = snap.full, snap.scripts
 	entries := snap.entries
 	if n := len(entries); n > 0 {
@@ -166,12 +163,12 @@ func (s *Server) restoreSpace(db *space, entries []entry) {
 			db.data.Del(key)
 		}
 	}
-	clear(db.dies)
+	clear(db.deadlines)
 	clear(db.empty)
 	for i := range entries {
 		e := &entries[i]
-		if e.dies != 0 {
-			db.dies[e.key] = e.dies
+		if e.deadline != 0 {
+			db.deadlines[e.key] = e.deadline
 		}
 		if e.kind == "string" {
 			if v, err := db.data.Get(e.key); err != nil || v != e.value {
@@ -214,9 +211,9 @@ func (snap Snapshot) At(t time.Time) Snapshot {
 	return snap
 }
 
-// Rename returns the snapshot with every key and every text in it as f has it.
-// What f does must keep different keys different. Explorers use it to take two
-// states for one that differ in who is called what.
+// Rename returns the snapshot with f applied to every key and every text. f must map different keys
+// to different keys. Explorers use it to treat states as equal that differ only in the names of
+// clients.
 func (snap Snapshot) Rename(f func(string) string) Snapshot {
 	entries := slices.Clone(snap.entries)
 	for i := range entries {
@@ -233,29 +230,29 @@ func (snap Snapshot) Rename(f func(string) string) Snapshot {
 	return snap
 }
 
-// Entries returns the keys, by database and name. s is the server, or one of
-// the same version: it knows what is dead.
+// Entries returns the keys, by database and name. s is the server, or one of the same version; it
+// decides which keys have expired.
 func (snap Snapshot) Entries(s *Server) []Entry {
 	list := make([]Entry, len(snap.entries))
 	for i, e := range snap.entries {
 		list[i] = Entry{DB: e.db, Key: e.key, Type: e.kind, Value: e.value, Elements: slices.Clone(e.elements)}
-		if e.dies != 0 {
-			list[i].Expires = time.UnixMilli(e.dies)
-			list[i].Unreaped = s.manners.dead(e.dies, snap.nano/int64(time.Millisecond))
+		if e.deadline != 0 {
+			list[i].Expires = time.UnixMilli(e.deadline)
+			list[i].Unreaped = s.quirks.dead(e.deadline, snap.nano/int64(time.Millisecond))
 		}
 	}
 	return list
 }
 
-// Key returns a string that two snapshots share exactly if they are equal, the
-// time included. It is binary, for maps and not for people.
+// Key returns a string that is equal for two snapshots exactly if they are equal, the time
+// included. It is binary: use it as a map key.
 func (snap Snapshot) Key() string {
 	b := make([]byte, 0, 64+48*len(snap.entries))
 	return string(snap.appendContent(strconv.AppendInt(b, snap.nano, 36)))
 }
 
-// ContentKey is Key without the time: two snapshots share it if they hold the
-// same keys with the same deadlines and have seen the same scripts.
+// ContentKey is Key without the time: it is equal for two snapshots that hold the same keys with
+// the same deadlines and know the same scripts.
 func (snap Snapshot) ContentKey() string {
 	return string(snap.appendContent(make([]byte, 0, 48*len(snap.entries))))
 }
@@ -285,12 +282,12 @@ func appendEntries(b []byte, entries []entry) []byte {
 			b = appendText(b, el)
 		}
 		b = append(b, '@')
-		b = strconv.AppendInt(b, e.dies, 36)
+		b = strconv.AppendInt(b, e.deadline, 36)
 	}
 	return b
 }
 
-// appendText appends s so that where it ends is clear.
+// appendText appends s with its length, so that its end is unambiguous.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = strconv.AppendInt(b, int64(len(s)), 36)
@@ -298,8 +295,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// A ConnState is what the server knows of a connection: its part of the state
-// of a whole system.
+// A ConnState is what the server knows about a connection.
 type ConnState struct {
 	DB      int
 	Multi   bool       // between MULTI and EXEC
@@ -313,12 +309,11 @@ type ConnState struct {
 type WatchedKey struct {
 	DB  int
 	Key string
-	// Unreaped is set if the key was dead when WATCH saw it, and has not been
-	// reaped since.
+	// Unreaped is set if the key had expired when WATCH saw it, and has not been reaped since.
 	Unreaped bool
 }
 
-// Key returns a string that two states share exactly if they are equal.
+// Key returns a string that is equal for two states exactly if they are equal.
 func (st ConnState) Key() string {
 	b := make([]byte, 0, 64)
 	b = strconv.AppendInt(b, int64(st.DB), 36)
@@ -347,8 +342,8 @@ func (c *Conn) Dirty() bool {
 	return c.session.dirty
 }
 
-// State returns what the server knows of the connection. Replies that were not
-// received, and commands not flushed, are the client's and not part of it.
+// State returns what the server knows about the connection. Replies not yet received and commands
+// not yet flushed are on the client's side and not part of it.
 func (c *Conn) State() ConnState {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

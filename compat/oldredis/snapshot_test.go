@@ -49,7 +49,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotUnreaped: a dead key in memory is part of the state.
+// TestSnapshotUnreaped: an expired key in memory is part of the state.
 func TestSnapshotUnreaped(t *testing.T) {
 	s := Run(t, "2.4")
 	do(t, s.Dial(), "SETEX lock 1 A")
@@ -104,9 +104,9 @@ func TestConnState(t *testing.T) {
 	}
 }
 
-// TestRestoredIsTheSame replays the recordings on servers that are saved and
-// restored, with their connections, before every step.
-func TestRestoredIsTheSame(t *testing.T) {
+// TestRestoreKeepsBehaviour replays the recordings on servers that are saved and restored before
+// every step, connections included.
+func TestRestoreKeepsBehaviour(t *testing.T) {
 	for _, file := range []string{"redis-2.2.15.jsonl.gz", "redis-1.3.6.jsonl.gz", "redis-7.0.15.jsonl.gz"} {
 		version := recorded[file[len("redis-"):len(file)-len(".jsonl.gz")]]
 		for _, r := range readRecordings(t, "testdata/"+file) {
@@ -135,8 +135,7 @@ func TestRestoredIsTheSame(t *testing.T) {
 	}
 }
 
-// TestSnapshotScripts: what a server has seen by EVAL is part of the state, and
-// gone after a restart.
+// TestSnapshotScripts: the scripts that EVAL cached are part of the state, and lost by a restart.
 func TestSnapshotScripts(t *testing.T) {
 	s := Run(t, "7.0")
 	c := s.Dial()
@@ -153,7 +152,7 @@ func TestSnapshotScripts(t *testing.T) {
 	}
 	knows := s.Snapshot()
 	if knows.Key() == fresh.Key() || knows.ContentKey() == fresh.ContentKey() {
-		t.Error("a server that has seen a script is taken for one that has not")
+		t.Error("a cached script does not change the key")
 	}
 	s.Restore(fresh)
 	has("[(int) 0]")
@@ -162,7 +161,7 @@ func TestSnapshotScripts(t *testing.T) {
 	s.Restart(Keeping)
 	has("[(int) 0]")
 	if s.Snapshot().ContentKey() != fresh.ContentKey() {
-		t.Error("a restart leaves more behind than there was")
+		t.Error("a restart leaves scripts behind")
 	}
 	s.Restore(knows)
 	do(t, s.Dial(), "SCRIPT FLUSH")
@@ -193,6 +192,6 @@ func TestRename(t *testing.T) {
 		t.Errorf("renamed: %q\nwant     %q", got.Key(), two.Key())
 	}
 	if one.Rename(swap).Rename(swap).Key() != one.Key() {
-		t.Error("renamed twice is not what it was")
+		t.Error("renaming twice does not give the original")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A sorting is a SORT with its arguments read.
+// A sorting is a SORT with its parsed arguments.
 type sorting struct {
 	by, store    string
 	get          []string
@@ -17,8 +17,8 @@ type sorting struct {
 	start, count int64
 }
 
-// maxSortName is the longest name of a key, with its field, that SORT looks up on
-// versions that have sortShortNames.
+// maxSortName is the longest key name, field included, that SORT looks up on versions with
+// sortShortNames.
 const maxSortName = 1024
 
 func sortList(s *Server, c *session, args []string) any {
@@ -27,8 +27,8 @@ func sortList(s *Server, c *session, args []string) any {
 		return answer
 	}
 	db, key := s.spaces[c.db], args[1]
-	if !s.lookupRead(db, key) && s.manners.sortMissingStoresNot {
-		if s.manners.missingRangeNil {
+	if !s.lookupRead(db, key) && s.quirks.sortMissingStoresNothing {
+		if s.quirks.missingRangeNil {
 			return nilArray{}
 		}
 		return []any{}
@@ -58,7 +58,7 @@ func sortList(s *Server, c *session, args []string) any {
 	return int64(len(replies))
 }
 
-// readSort reads the arguments, or says what is wrong with them.
+// readSort parses the arguments, or returns the error reply.
 func (s *Server) readSort(args []string) (o sorting, answer any) {
 	o.count = -1
 	o.by = "*" // the element itself
@@ -75,8 +75,8 @@ func (s *Server) readSort(args []string) (o sorting, answer any) {
 		case word == "LIMIT" && len(rest) >= 3:
 			for i, n := range []*int64{&o.start, &o.count} {
 				v, ok := s.number(rest[1+i])
-				if !ok && !s.manners.sortLoose {
-					return o, redis.Error(s.manners.words.notInt)
+				if !ok && !s.quirks.sortLoose {
+					return o, redis.Error(s.quirks.texts.notInt)
 				}
 				if !ok {
 					v = leadingNumber(rest[1+i])
@@ -109,7 +109,7 @@ func (s *Server) sortable(db *space, key string) (list []string, answer any) {
 	case kind == "zset":
 		list, _ = db.data.ZMembers(key)
 	default:
-		return nil, redis.Error(s.manners.words.wrongType)
+		return nil, redis.Error(s.quirks.texts.wrongType)
 	}
 	return slices.Clone(list), nil
 }
@@ -118,9 +118,9 @@ func (s *Server) sortable(db *space, key string) (list []string, answer any) {
 func (s *Server) sort(db *space, o *sorting, list []string, kind string) (answer any) {
 	byElement := o.by == "*"
 	if !strings.Contains(o.by, "*") {
-		sorted := o.store != "" && (s.manners.sortStoresSorted || kind == "set")
+		sorted := o.store != "" && (s.quirks.sortStoresSorted || kind == "set")
 		if !sorted {
-			if o.desc && !s.manners.nosortIgnoresDesc && kind != "set" {
+			if o.desc && !s.quirks.sortNosortIgnoresDesc && kind != "set" {
 				slices.Reverse(list)
 			}
 			return nil
@@ -141,7 +141,7 @@ func (s *Server) sort(db *space, o *sorting, list []string, kind string) (answer
 		}
 		if !o.alpha && !w.missing {
 			f, err := strconv.ParseFloat(w.text, 64)
-			if err != nil && !s.manners.sortLoose {
+			if err != nil && !s.quirks.sortLoose {
 				return redis.Error("ERR One or more scores can't be converted into double")
 			}
 			if err != nil {
@@ -188,17 +188,17 @@ func (o *sorting) limit(list []string) []string {
 	return list[start:end]
 }
 
-// sortLookup returns what a pattern of SORT stands for, for an element.
+// sortLookup returns the value that a BY or GET pattern of SORT stands for, for one element.
 func (s *Server) sortLookup(db *space, pattern, element string) any {
 	if pattern == "#" {
 		return bulk(element)
 	}
 	before, after, ok := strings.Cut(pattern, "*")
-	if !ok || s.manners.sortShortNames && len(pattern)+len(element)-1 > maxSortName {
+	if !ok || s.quirks.sortShortNames && len(pattern)+len(element)-1 > maxSortName {
 		return nil
 	}
 	name, field, ofHash := strings.Cut(after, "->")
-	if !ofHash || field == "" || s.manners.sortNoHash {
+	if !ofHash || field == "" || s.quirks.sortNoHash {
 		name, ofHash = after, false
 	}
 	key := before + element + name
@@ -226,14 +226,14 @@ func (s *Server) storeSorted(db *space, key string, replies []any) {
 	there := s.exists(db, key)
 	switch {
 	case len(replies) > 0:
-	case s.manners.sortStoresEmpty:
-	case s.manners.sortStoreKeeps || !there:
+	case s.quirks.sortStoresEmpty:
+	case s.quirks.sortStoreKeeps || !there:
 		return
 	}
-	when, volatile := db.dies[key]
+	when, volatile := db.deadlines[key]
 	s.drop(db, key)
-	if volatile && s.manners.sortStoresEmpty {
-		db.dies[key] = when // replaced in place, as by RENAME
+	if volatile && s.quirks.sortStoresEmpty {
+		db.deadlines[key] = when // replaced in place, as by RENAME
 	}
 	list := make([]string, len(replies))
 	for i, r := range replies {
@@ -241,8 +241,8 @@ func (s *Server) storeSorted(db *space, key string, replies []any) {
 		list[i] = string(v)
 	}
 	if len(list) > 0 {
-		db.data.Push(key, list...) //nolint:errcheck // there is nothing of another type
-	} else if s.manners.sortStoresEmpty {
+		db.data.Push(key, list...) //nolint:errcheck // the key does not hold another type
+	} else if s.quirks.sortStoresEmpty {
 		db.keepEmpty(key, "list")
 	}
 	s.touch(db, key)

@@ -13,7 +13,7 @@ import (
 
 // number parses an argument or a value as this version does.
 func (s *Server) number(text string) (n int64, ok bool) {
-	style := s.manners.numbers
+	style := s.quirks.numbers
 	switch style {
 	case numbersLoose:
 		return leadingNumber(text), true
@@ -61,19 +61,19 @@ func (s *Server) stringOrNil(db *space, key string) any {
 	case errors.Is(err, miniredis.ErrKeyNotFound):
 		return nil
 	}
-	return redis.Error(s.manners.words.wrongType)
+	return redis.Error(s.quirks.texts.wrongType)
 }
 
 // store sets key to a string without TTL.
 func (s *Server) store(db *space, key, value string) {
 	s.putString(db, key, value)
-	delete(db.dies, key)
+	delete(db.deadlines, key)
 	s.touch(db, key)
 }
 
 func setnx(s *Server, c *session, args []string) any {
 	db, key := s.spaces[c.db], args[1]
-	held := s.manners.setnxSeesUnreaped && s.exists(db, key) || s.lookupWrite(db, key)
+	held := s.quirks.setnxSeesUnreaped && s.exists(db, key) || s.lookupWrite(db, key)
 	if held {
 		return int64(0)
 	}
@@ -108,7 +108,7 @@ func (s *Server) setExpiring(c *session, args []string, unit timeUnit) any {
 	db, key := s.spaces[c.db], args[1]
 	s.reap(db, key)
 	s.store(db, key, args[3])
-	db.dies[key] = when
+	db.deadlines[key] = when
 	return replyOK
 }
 
@@ -116,11 +116,11 @@ func (s *Server) setExpiring(c *session, args []string, unit timeUnit) any {
 func (s *Server) ttlArgument(name, arg string, unit timeUnit) (when int64, answer any) {
 	n, ok := s.number(arg)
 	if !ok {
-		return 0, redis.Error(s.manners.words.notInt)
+		return 0, redis.Error(s.quirks.texts.notInt)
 	}
 	when, ok = s.deadline(n, unit)
 	if n <= 0 || !ok {
-		text := s.manners.words.badTTL
+		text := s.quirks.texts.badTTL
 		if strings.Contains(text, "%s") {
 			text = fmt.Sprintf(text, strings.ToLower(name))
 		}
@@ -165,25 +165,25 @@ func set(s *Server, c *session, args []string) any {
 		}
 		return nil
 	}
-	kept, volatile := db.dies[key]
+	kept, volatile := db.deadlines[key]
 	s.store(db, key, args[2])
 	switch {
 	case f.unit.ms != 0:
-		db.dies[key] = when
+		db.deadlines[key] = when
 	case f.keepTTL && volatile:
-		db.dies[key] = kept
+		db.deadlines[key] = kept
 	}
 	return reply
 }
 
-// setOptions parses the options of SET; which there are depends on the version.
+// setOptions parses the options of SET that this version has.
 func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 	units := map[string]timeUnit{"EX": {ms: 1000}, "PX": {ms: 1}}
-	if !s.manners.plainSet {
+	if !s.quirks.plainSet {
 		units["EXAT"] = timeUnit{ms: 1000, absolute: true}
 		units["PXAT"] = timeUnit{ms: 1, absolute: true}
 	}
-	strict := !s.manners.bothExpiries
+	strict := !s.quirks.bothExpiries
 	for i := 3; i < len(args); i++ {
 		name := strings.ToUpper(args[i])
 		unit, timed := units[name]
@@ -192,9 +192,9 @@ func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 			f.nx = true
 		case name == "XX" && !(strict && f.nx):
 			f.xx = true
-		case name == "GET" && !s.manners.plainSet:
+		case name == "GET" && !s.quirks.plainSet:
 			f.get = true
-		case name == "KEEPTTL" && !s.manners.plainSet && f.unit.ms == 0:
+		case name == "KEEPTTL" && !s.quirks.plainSet && f.unit.ms == 0:
 			f.keepTTL = true
 		case timed && i+1 < len(args) && !f.keepTTL && !(strict && f.ttl != "" && f.unit != unit):
 			i++
@@ -256,7 +256,7 @@ func decr(s *Server, c *session, args []string) any { return s.add(c, args[1], -
 func incrby(s *Server, c *session, args []string) any {
 	n, ok := s.number(args[2])
 	if !ok {
-		return redis.Error(s.manners.words.notInt)
+		return redis.Error(s.quirks.texts.notInt)
 	}
 	return s.add(c, args[1], n)
 }
@@ -264,7 +264,7 @@ func incrby(s *Server, c *session, args []string) any {
 func decrby(s *Server, c *session, args []string) any {
 	n, ok := s.number(args[2])
 	if !ok {
-		return redis.Error(s.manners.words.notInt)
+		return redis.Error(s.quirks.texts.notInt)
 	}
 	return s.add(c, args[1], -n)
 }
@@ -275,13 +275,13 @@ func (s *Server) add(c *session, key string, delta int64) any {
 	var n int64
 	if s.lookupWrite(db, key) {
 		v, err := s.getString(db, key)
-		if err != nil && !s.manners.incrReplaces {
-			return redis.Error(s.manners.words.wrongType)
+		if err != nil && !s.quirks.incrReplaces {
+			return redis.Error(s.quirks.texts.wrongType)
 		}
 		if err == nil {
 			var ok bool
 			if n, ok = s.number(v); !ok {
-				return redis.Error(s.manners.words.notInt)
+				return redis.Error(s.quirks.texts.notInt)
 			}
 		}
 	}
@@ -300,7 +300,7 @@ func appendTo(s *Server, c *session, args []string) any {
 	if s.lookupWrite(db, key) {
 		var err error
 		if v, err = s.getString(db, key); err != nil {
-			return redis.Error(s.manners.words.wrongType)
+			return redis.Error(s.quirks.texts.wrongType)
 		}
 	}
 	v += args[2]
@@ -313,7 +313,7 @@ func appendTo(s *Server, c *session, args []string) any {
 func substr(s *Server, c *session, args []string) any {
 	reply := s.forward(c, &command{name: "getrange", keys: keySpec{first: 1, last: 1, step: 1}},
 		[]string{"GETRANGE", args[1], args[2], args[3]})
-	if b, ok := reply.([]byte); ok && len(b) == 0 && s.manners.substrNil {
+	if b, ok := reply.([]byte); ok && len(b) == 0 && s.quirks.substrNil {
 		return nil
 	}
 	return reply

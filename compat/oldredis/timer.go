@@ -7,7 +7,7 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// A timer runs f, under the server's lock, when the server's time has come.
+// A timer runs f, under the server's lock, at a given server time.
 type timer struct {
 	at   int64 // ns since 1970
 	f    func()
@@ -23,7 +23,7 @@ func (s *Server) after(d time.Duration, f func()) *timer {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.begin()
-			s.ring()
+			s.fireTimers()
 		})
 	}
 	return t
@@ -41,8 +41,8 @@ func (t *timer) disarm() {
 	}
 }
 
-// ring runs the timers that are due, earliest first.
-func (s *Server) ring() {
+// fireTimers runs the timers that are due, earliest first.
+func (s *Server) fireTimers() {
 	for {
 		next := -1
 		for i, t := range s.timers {

@@ -11,19 +11,19 @@ type watch struct {
 	session *session
 	db      *space
 	key     string
-	// expired is set if the key was dead and unreaped when WATCH saw it: its
-	// reaping is then no change (since 6.0.9).
+	// expired is set if the key was unreaped when WATCH saw it: its reaping then does not count as
+	// a change (since 6.0.9).
 	expired bool
 }
 
-// A queued is a command that waits for EXEC.
+// A queued is a command queued for EXEC.
 type queued struct {
 	cmd  *command
 	args []string
 }
 
 func multi(s *Server, c *session, _ []string) any {
-	if c.multi && !s.manners.multiNests {
+	if c.multi && !s.quirks.multiNests {
 		return redis.Error("ERR MULTI calls can not be nested")
 	}
 	c.multi = true
@@ -34,7 +34,7 @@ func exec(s *Server, c *session, _ []string) any {
 	if !c.multi {
 		return redis.Error("ERR EXEC without MULTI")
 	}
-	if !s.manners.expiryUnseen {
+	if !s.quirks.expiryUnseen {
 		for _, w := range c.watches {
 			c.dirty = c.dirty || !w.expired && s.dead(w.db, w.key)
 		}
@@ -65,7 +65,7 @@ func discard(s *Server, c *session, _ []string) any {
 	}
 	dirty := c.dirty
 	s.endMulti(c)
-	c.dirty = dirty && s.manners.discardKeepsDirty
+	c.dirty = dirty && s.quirks.discardKeepsDirty
 	return replyOK
 }
 
@@ -82,7 +82,7 @@ func watchKeys(s *Server, c *session, args []string) any {
 	}
 	db := s.spaces[c.db]
 	for _, key := range args[1:] {
-		s.watch(c, db, key, s.dead(db, key) && !s.manners.expiryUnseen)
+		s.watch(c, db, key, s.dead(db, key) && !s.quirks.expiryUnseen)
 	}
 	return replyOK
 }
@@ -90,7 +90,7 @@ func watchKeys(s *Server, c *session, args []string) any {
 func (s *Server) watch(c *session, db *space, key string, expired bool) {
 	for _, w := range c.watches {
 		if w.db == db && w.key == key {
-			return // a second WATCH does not forget what the first has seen
+			return // a second WATCH keeps what the first saw
 		}
 	}
 	w := &watch{session: c, db: db, key: key, expired: expired}
@@ -118,14 +118,14 @@ func (s *Server) unwatch(c *session) {
 	c.watches = c.watches[:0]
 }
 
-// touch tells those that WATCH the key that it has changed.
+// touch marks the sessions that WATCH the key: their next EXEC aborts.
 func (s *Server) touch(db *space, key string) {
 	if s.watching == 0 {
 		return
 	}
 	for _, w := range db.watchers[key] {
 		if w.expired && !s.exists(db, key) {
-			w.expired = false // reaped at last: what was watched was no key, and is none now
+			w.expired = false // reaped: there was no key to watch, and there is none now
 			continue
 		}
 		w.session.dirty = true

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A Transcript is what a server was asked and what it answered, one command a
-// line: a test of a protocol reads as the protocol does.
+// A Transcript records the commands that a server received and its replies, one command per line,
+// so that a test can compare them as text.
 //
 //	SETNX k me → 1
 //	EXPIRE k 10 → 1
@@ -16,7 +16,8 @@ type Transcript struct {
 	lines strings.Builder
 }
 
-// Record returns a Transcript that grows from now on. It takes SetTrace's place.
+// Record returns a Transcript of all commands from now on. It replaces the function set by
+// SetTrace.
 func (s *Server) Record() *Transcript {
 	t := new(Transcript)
 	s.SetTrace(func(_ int, cmd []string, reply any) {

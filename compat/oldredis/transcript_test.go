@@ -15,26 +15,26 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// recorded is the version whose recordings are named redis-NAME.jsonl.
+// recorded maps the name of a recording, redis-NAME.jsonl, to a version.
 var recorded = map[string]string{
 	"1.3.6": "1.2", "2.0.5": "2.0", "2.2.5": "2.2.5", "2.2.15": "2.2", "2.4.18": "2.4", "2.6.11": "2.6",
 	"2.6.12": "2.6.12", "2.8.24": "2.8", "3.0.7": "3.0", "5.0.14": "5.0", "7.0.15": "7.0",
 }
 
-// unmatched are the replies that oldredis does not give, by version, recording
-// and step, with the reason.
+// unmatched lists the replies that oldredis does not give, by version, recording and step, with the
+// reason.
 var unmatched = map[string]string{
 	"1.2/del of an unreaped key (whole seconds)/4": "the cron of 1.2 runs once a second, and ran in the 60 ms before this DEL",
 }
 
-// A recording is what a real server answered to the steps of some clients.
+// A recording holds a real server's answers to the steps of some clients.
 type recording struct {
 	Name  string
 	Start int64 // seconds since 1970
 	Steps []step
 }
 
-// A step is a command of one client with its reply, or time that passes.
+// A step is one client's command with its reply, or a change of the time.
 type step struct {
 	Client    int
 	Cmd       []string
@@ -43,9 +43,8 @@ type step struct {
 	Lazy      bool
 }
 
-// TestRecordings replays what real servers answered: the recordings in testdata,
-// and those in the folder that SETNXLOCK_TRANSCRIPTS names, plain or gzipped,
-// which nobody may have looked at.
+// TestRecordings replays the recordings of real servers in testdata, and unreviewed ones, plain or
+// gzipped, in the folder that SETNXLOCK_TRANSCRIPTS names.
 func TestRecordings(t *testing.T) {
 	t.Run("testdata", func(t *testing.T) { replayFolder(t, "testdata", 0) })
 	if dir := os.Getenv("SETNXLOCK_TRANSCRIPTS"); dir != "" {
@@ -53,8 +52,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// replayFolder replays a folder's recordings. It fails a version if more than
-// this part of its replies differ.
+// replayFolder replays a folder's recordings. It fails a version if more than the fraction
+// mayDiffer of its replies differ.
 func replayFolder(t *testing.T, dir string, mayDiffer float64) {
 	files, err := filepath.Glob(filepath.Join(dir, "redis-*.jsonl*"))
 	if err != nil || len(files) == 0 {
@@ -65,13 +64,13 @@ func replayFolder(t *testing.T, dir string, mayDiffer float64) {
 	}
 }
 
-// replayFile replays the recordings of one version and counts.
+// replayFile replays the recordings of one version and counts the differences.
 func replayFile(t *testing.T, file string, mayDiffer float64) {
 	name, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".jsonl"), "-lists")
 	name = strings.TrimPrefix(name, "redis-")
 	version, ok := recorded[name]
 	if !ok {
-		t.Fatalf("recordings of a Redis %s, and no version is called that", name)
+		t.Fatalf("recordings of Redis %s, which is not an emulated version", name)
 	}
 	compared, listed, missed := 0, 0, 0
 	for _, r := range readRecordings(t, file) {
@@ -125,8 +124,7 @@ func readRecordings(t *testing.T, file string) []recording {
 	}
 }
 
-// replay runs a recording. It returns for the step of every reply how it
-// differs, or "".
+// replay runs a recording. It returns the difference for each step that has a reply, or "".
 func replay(t *testing.T, version string, r recording) map[int]string {
 	s, err := New(version, Options{Start: time.Unix(r.Start, 0)})
 	if err != nil {
@@ -163,7 +161,7 @@ func replay(t *testing.T, version string, r recording) map[int]string {
 	return diffs
 }
 
-// exchange is Do, but tells a missing array from a missing string.
+// exchange is Do, but distinguishes a missing array from a missing string.
 func exchange(s *Server, c *Conn, cmd []string) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +209,8 @@ func decodeReply(t *testing.T, raw json.RawMessage) any {
 	return nil
 }
 
-// sameReply compares replies. A PTTL may differ by 1 ms, and errors but for
-// their first word and the wording of an unknown command.
+// sameReply compares replies. A PTTL may differ by 1 ms. Of errors only the first word counts, and
+// "unknown command".
 func sameReply(want, got any, cmd []string) bool {
 	switch w := want.(type) {
 	case int64:
@@ -247,7 +245,7 @@ func errorKind(text string) string {
 	return first
 }
 
-// show writes a reply so that replies of different types differ.
+// show formats a reply with its type.
 func show(reply any) string {
 	switch r := reply.(type) {
 	case nil:

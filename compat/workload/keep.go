@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// A Keep measures what it takes to hold many locks at once that are renewed.
+// A Keep measures the cost of holding many locks at once while they are renewed.
 type Keep struct {
-	// Locks is how many are held. Default: 1.
+	// Locks is the number of held locks. Default: 1.
 	Locks int
 
-	// Takers is how many goroutines take them and give them back. Default: 16.
+	// Takers is the number of goroutines that acquire and release them. Default: 16.
 	Takers int
 
-	// Watch is how long they are held and looked at. Default: 1 s. It should be as
-	// long as a lock's renewals are apart, or a multiple.
+	// Watch is how long the held locks are measured. Default: 1 s. It should be the interval
+	// between a lock's renewals, or a multiple of it.
 	Watch time.Duration
 
 	// Prefix is as in Workload.
 	Prefix string
 }
 
-// A Footprint is what held locks take.
+// A Footprint is the cost of held locks.
 type Footprint struct {
 	Name string `json:"name"`
 	Err  string `json:"error,omitempty"`
@@ -37,25 +37,25 @@ type Footprint struct {
 	Goroutines  int           `json:"goroutines"`  // more than before
 	Connections int64         `json:"connections"` // at the end of the watch
 	Taking      time.Duration `json:"taking_ns"`   // all of them
-	Giving      time.Duration `json:"giving_ns"`   // all of them back
+	Giving      time.Duration `json:"giving_ns"`   // of all of them
 
 	Watched  time.Duration `json:"watched_ns"`
 	Renewals int64         `json:"renewals"` // while watched
-	Commands float64       `json:"commands"` // for each renewal
-	Writes   float64       `json:"writes"`   // system calls for each renewal
-	Trips    float64       `json:"trips"`    // round trips for each renewal
-	CPU      time.Duration `json:"cpu_ns"`   // of this process while watched, for each renewal
-	Lost     int64         `json:"lost"`     // locks that were not ours any more in the end
+	Commands float64       `json:"commands"` // per renewal
+	Writes   float64       `json:"writes"`   // system calls per renewal
+	Trips    float64       `json:"trips"`    // round trips per renewal
+	CPU      time.Duration `json:"cpu_ns"`   // of this process while watched, per renewal
+	Lost     int64         `json:"lost"`     // locks that we no longer held at the end
 }
 
-// PerLock is the memory that one lock takes, heap and stacks.
+// PerLock returns the memory for one lock, heap and stacks.
 func (f Footprint) PerLock() float64 { return ratio(float64(f.Heap+f.Stack), float64(f.Locks)) }
 
-// Rate is how many renewals there were in a second.
+// Rate returns the number of renewals per second.
 func (f Footprint) Rate() float64 { return ratio(float64(f.Renewals), f.Watched.Seconds()) }
 
-// Run takes the locks, watches them, and gives them back. An error of s is in
-// the Footprint; Run's own is ctx's.
+// Run acquires the locks, watches them, and releases them. An error of s goes into the Footprint;
+// Run returns only ctx's error.
 func (k Keep) Run(ctx context.Context, s Subject, progress func(share float64, name string)) (Footprint, error) {
 	k.Locks = max(k.Locks, 1)
 	if k.Takers <= 0 {
@@ -98,7 +98,7 @@ func (k Keep) Run(ctx context.Context, s Subject, progress func(share float64, n
 		f.Err = words(err)
 	} else {
 		after := footing()
-		f.Heap, f.Stack = max(after.heap-before.heap, 0), max(after.stack-before.stack, 0) // what one lock takes can be less than others gave back
+		f.Heap, f.Stack = max(after.heap-before.heap, 0), max(after.stack-before.stack, 0) // one lock can take less memory than the collection freed
 		progress(0.3, s.Name)
 		k.watch(ctx, client, meter, &f)
 		f.Goroutines = runtime.NumGoroutine() - before.goroutines
@@ -123,7 +123,7 @@ func (k Keep) Run(ctx context.Context, s Subject, progress func(share float64, n
 	return f, context.Cause(ctx)
 }
 
-// remove deletes what is left, a thousand at a time.
+// remove deletes the remaining keys, a thousand at a time.
 func (k Keep) remove(c *Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
@@ -138,7 +138,7 @@ func (k Keep) remove(c *Client) {
 	}
 }
 
-// watch looks at the locks for a while.
+// watch measures the held locks for the duration of Watch.
 func (k Keep) watch(ctx context.Context, c *Client, m *Meter, f *Footprint) {
 	renewals := func() int64 { return 0 }
 	if c.Renewals != nil {
@@ -157,7 +157,7 @@ func (k Keep) watch(ctx context.Context, c *Client, m *Meter, f *Footprint) {
 	f.CPU = time.Duration(ratio(float64(used), n))
 }
 
-// each does f for every lock, Takers at a time.
+// each calls f for every lock, Takers at a time.
 func (k Keep) each(f func(i int) error) error {
 	errs := make([]error, k.Takers)
 	var group sync.WaitGroup
@@ -177,16 +177,16 @@ type ground struct {
 	goroutines  int
 }
 
-// footing is what is in use now.
+// footing returns the resources in use now.
 func footing() ground {
 	runtime.GC()
-	runtime.GC() // what a finalizer or a sync.Pool kept is gone after the second
+	runtime.GC() // the second collection frees what finalizers and sync.Pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return ground{int64(m.HeapAlloc), int64(m.StackInuse), runtime.NumGoroutine()}
 }
 
-// cpuTime is what this process has used of the processor.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

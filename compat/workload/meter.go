@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// A Meter counts what goes over the connections that were dialled through it:
-// ours and, since it sits beneath every client library, anybody's. It is safe
-// for concurrent use.
+// A Meter counts the traffic of the connections that were dialled through it. It sits beneath the
+// client library, so it works with any library. It is safe for concurrent use.
 type Meter struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	*tally
@@ -20,16 +19,16 @@ type tally struct {
 	open, most                       atomic.Int64
 }
 
-// A Count is what a Meter has seen so far.
+// A Count is what a Meter has counted so far.
 type Count struct {
-	Commands int64 // requests, each of a MULTI by itself
-	Trips    int64 // round trips: times that an answer was awaited, whatever was asked for at once
-	Writes   int64 // system calls that sent something
+	Commands int64 // requests; each command of a MULTI counts
+	Trips    int64 // round trips: how often the client waited for an answer, however many commands it had sent
+	Writes   int64 // system calls that sent data
 	Out, In  int64 // bytes
 }
 
-// NewMeter returns a Meter of connections that dial makes. nil: a net.Dialer. What
-// dial returns must be able to be read by anybody: TLS belongs into dial.
+// NewMeter returns a Meter for connections made by dial; nil means a net.Dialer. The Meter must see
+// plain text, so dial must do TLS itself.
 func NewMeter(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Meter {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -37,16 +36,15 @@ func NewMeter(dial func(ctx context.Context, network, address string) (net.Conn,
 	return &Meter{dial, &tally{}}
 }
 
-// Over is m for connections that another dial makes: what goes over these is counted
-// together with what m has.
+// Over returns a Meter for connections made by another dial; its counts are added to m's.
 func (m *Meter) Over(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Meter {
 	return &Meter{dial, m.tally}
 }
 
-// Beside is a Meter that dials as m does, and counts for itself.
+// Beside returns a Meter that dials as m does and counts separately.
 func (m *Meter) Beside() *Meter { return &Meter{m.dial, &tally{}} }
 
-// Dial makes a connection that is counted.
+// Dial makes a counted connection.
 func (m *Meter) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := m.dial(ctx, network, address)
 	if err != nil {
@@ -62,18 +60,18 @@ func (m *Meter) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return counted, nil
 }
 
-// Count is what went over all connections so far, those that are closed included.
+// Count returns the counts of all connections so far, closed ones included.
 func (m *Meter) Count() Count {
 	return Count{m.commands.Load(), m.trips.Load(), m.writes.Load(), m.out.Load(), m.in.Load()}
 }
 
-// Open is how many connections there are now, Most how many there were at once.
+// Open returns the number of open connections.
 func (m *Meter) Open() int64 { return m.open.Load() }
 
-// Most is the largest number of connections that were open at the same time.
+// Most returns the largest number of connections that were open at the same time.
 func (m *Meter) Most() int64 { return m.most.Load() }
 
-// sub is what happened since before.
+// sub returns the counts since before.
 func (c Count) sub(before Count) Count {
 	return Count{c.Commands - before.Commands, c.Trips - before.Trips, c.Writes - before.Writes, c.Out - before.Out, c.In - before.In}
 }
@@ -87,11 +85,11 @@ type conn struct {
 	m       *tally
 	asked   atomic.Bool // something was sent since the last answer
 	closed  atomic.Bool
-	request request // of Write alone, which is nobody's at the same time
+	request request // used by Write only, which is not called concurrently
 }
 
-// A socket lets go-redis look, as it does before each use, whether the other
-// side has hung up: without that it would do less here than in a program.
+// A socket lets go-redis check, as it does before each use, whether the other side has closed the
+// connection: without it, go-redis would do less work here than in a program.
 type socket struct {
 	*conn
 	syscall.Conn
@@ -124,16 +122,16 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// A request is how far the parser of what a client sends has come. A command is
-// an array of bulk strings, or a line ("inline").
+// A request is the state of the parser of what a client sends. A command is an array of bulk
+// strings, or a line ("inline").
 type request struct {
 	kind byte // of the line: '*', '$', or 'i' for inline; 0: at its start
 	n    int  // the number in it
-	args int  // of the command, still to come
-	skip int  // bytes of the argument, still to come
+	args int  // of the command, not yet read
+	skip int  // bytes of the argument, not yet read
 }
 
-// count returns how many commands begin in b.
+// count returns the number of commands that begin in b.
 func (r *request) count(b []byte) (commands int) {
 	for len(b) > 0 {
 		if r.skip > 0 {

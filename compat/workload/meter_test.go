@@ -9,8 +9,8 @@ import (
 
 const twoAndOne = "*2\r\n$3\r\nGET\r\n$14\r\n*1\r\n$4\r\nPING\r\n\r\n*1\r\n$4\r\nPING\r\nPING\r\n"
 
-// Commands are counted wherever the writes are cut, and nothing that looks like
-// one inside a value.
+// Commands are counted however the writes are split; text that looks like a command inside a value
+// is not.
 func TestRequestCount(t *testing.T) {
 	for size := 1; size <= len(twoAndOne); size++ {
 		var r request
@@ -26,7 +26,7 @@ func TestRequestCount(t *testing.T) {
 	}
 }
 
-// Several writes before an answer, and an answer in several pieces, are one round trip.
+// Several writes before an answer, or an answer in several pieces, are one round trip.
 func TestMeter(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
@@ -62,13 +62,13 @@ func TestMeter(t *testing.T) {
 		t.Errorf("%+v, want %+v; %d open", m.Count(), want, m.Open())
 	}
 	c.Close()
-	c.Close() // twice is once
+	c.Close() // closing twice counts once
 	if m.Open() != 0 || m.Most() != 1 {
 		t.Errorf("%d open, %d at most", m.Open(), m.Most())
 	}
 }
 
-// What goes over another dial is counted together with the rest.
+// Traffic over another dial is counted together with the rest.
 func TestMeterOver(t *testing.T) {
 	m := NewMeter(func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF })
 	if _, err := m.Dial(context.Background(), "", ""); err != io.EOF {

@@ -6,54 +6,54 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A Result is what one lock did under a workload.
+// A Result is the measurement of one lock under a workload.
 type Result struct {
 	Name string `json:"name"`
-	Err  string `json:"error,omitempty"` // why it was not measured, or not to the end
+	Err  string `json:"error,omitempty"` // why the measurement failed or stopped
 
-	Sections int64         `json:"sections"`    // critical sections, within Measured
-	Measured time.Duration `json:"measured_ns"` // how long was counted, warm-ups left out
-	Rate     float64       `json:"rate"`        // sections a second
-	Ideal    float64       `json:"ideal"`       // Rate as a share of what locks that cost no time would allow; 0 if there is no section to measure
-	Failed   int64         `json:"failed"`      // locks and releases that ended in an error; Failure is the first one's
+	Sections int64         `json:"sections"`    // critical sections during Measured
+	Measured time.Duration `json:"measured_ns"` // how long was measured, without warm-ups
+	Rate     float64       `json:"rate"`        // sections per second
+	Ideal    float64       `json:"ideal"`       // Rate as a share of the rate with free locks; 0 without a section
+	Failed   int64         `json:"failed"`      // acquisitions and releases that returned an error; Failure is the first error
 	Failure  string        `json:"failure,omitempty"`
-	Overlaps int64         `json:"overlaps"` // sections that began while another had the key
+	Overlaps int64         `json:"overlaps"` // sections that began while another goroutine held the key
 
 	Acquire Spread `json:"acquire"`
 	Release Spread `json:"release"`
 	Pair    Spread `json:"pair"`     // an acquisition and its release, without the section
-	Section Spread `json:"section"`  // as it was, not as it was asked for
-	HandOff Spread `json:"hand_off"` // from the start of a release to the moment when the next one's Lock returned
-	Other   Spread `json:"other"`    // HandOff, where the next one was another goroutine
+	Section Spread `json:"section"`  // as measured, not as configured
+	HandOff Spread `json:"hand_off"` // from the start of a release until the next holder's Lock returned
+	Other   Spread `json:"other"`    // HandOff, where the next holder was another goroutine
 
 	Pings    Spread  `json:"pings"`     // two PINGs, on connections of the same client
-	PingRate float64 `json:"ping_rate"` // pairs of PINGs a second, by as many goroutines
+	PingRate float64 `json:"ping_rate"` // pairs of PINGs per second, by as many goroutines
 
-	Commands    float64 `json:"commands"`    // sent for each section, those of waiters included
-	Trips       float64 `json:"trips"`       // round trips for each section
-	Writes      float64 `json:"writes"`      // system calls that sent something, for each section
-	Bytes       float64 `json:"bytes"`       // sent and received for each section
-	Connections int64   `json:"connections"` // open at the same time, at most, in all processes
+	Commands    float64 `json:"commands"`    // sent per section, including waiters' commands
+	Trips       float64 `json:"trips"`       // round trips per section
+	Writes      float64 `json:"writes"`      // system calls that sent data, per section
+	Bytes       float64 `json:"bytes"`       // sent and received per section
+	Connections int64   `json:"connections"` // the most open at the same time, in all processes
 
-	CPU       time.Duration `json:"cpu_ns"`        // processor time of this process for each section
-	ServerCPU time.Duration `json:"server_cpu_ns"` // of the server's, if Workload.Server told
+	CPU       time.Duration `json:"cpu_ns"`        // processor time of this process per section
+	ServerCPU time.Duration `json:"server_cpu_ns"` // of the server, if Workload.Server is set
 
 	Least     int64   `json:"least"`          // sections of the goroutine that got fewest
-	Most      int64   `json:"most"`           // of the one that got most
+	Most      int64   `json:"most"`           // of the goroutine that got most
 	LeastProc int64   `json:"least_process"`  // of the process that got fewest
-	MostProc  int64   `json:"most_process"`   // of the one that got most
+	MostProc  int64   `json:"most_process"`   // of the process that got most
 	Self      float64 `json:"self_share"`     // sections that went to the goroutine which had just released
-	SelfProc  float64 `json:"self_processes"` // or to one of its process
+	SelfProc  float64 `json:"self_processes"` // or to a goroutine of its process
 }
 
-// OverPings is the median pair as a multiple of the median of two PINGs; 0 if
-// one of them was not measured.
+// OverPings returns the median pair as a multiple of the median of two PINGs; 0 if either was not
+// measured.
 func (r Result) OverPings() float64 { return ratio(r.Pair.P50.Seconds(), r.Pings.P50.Seconds()) }
 
-// Fairness is least served over most served, of goroutines; 1 is even.
+// Fairness returns the ratio of the least served goroutine to the most served; 1 is even.
 func (r Result) Fairness() float64 { return ratio(float64(r.Least), float64(r.Most)) }
 
-// FairnessProc is the same of processes.
+// FairnessProc returns the same for processes.
 func (r Result) FairnessProc() float64 { return ratio(float64(r.LeastProc), float64(r.MostProc)) }
 
 func ratio(a, b float64) float64 {
@@ -63,7 +63,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// A Spread is how long something took.
+// A Spread is a distribution of durations.
 type Spread struct {
 	N    int64         `json:"n"`
 	Mean time.Duration `json:"mean_ns"`
@@ -73,7 +73,7 @@ type Spread struct {
 	Max  time.Duration `json:"max_ns"`
 }
 
-// longest is what a histogram can tell; longer is told as that.
+// longest is the longest duration of a histogram; longer ones are recorded as this.
 const longest = int64(10 * time.Minute)
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }

@@ -8,8 +8,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Locks returns the Client of a Locker whose connections are source's: every lock
-// for ttl. The source is the caller's to close.
+// Locks returns a Client of a Locker that uses source's connections and takes every lock for ttl.
+// The caller must close the source.
 func Locks(k *compat.Locker, source compat.Source, ttl time.Duration) *Client {
 	return &Client{
 		Ping:   Ping(source),
@@ -24,8 +24,8 @@ func Locks(k *compat.Locker, source compat.Source, ttl time.Duration) *Client {
 	}
 }
 
-// Pool is connections to one server, counted by m: as many as are wanted at the
-// same time, all of them kept.
+// Pool returns a pool of connections to one server, counted by m, without a limit and without
+// closing idle ones.
 func Pool(m *Meter, address string, options ...redis.DialOption) *redis.Pool {
 	options = append([]redis.DialOption{redis.DialContextFunc(m.Dial)}, options...)
 	return &redis.Pool{MaxIdle: 1 << 20, DialContext: func(ctx context.Context) (redis.Conn, error) {
@@ -33,7 +33,7 @@ func Pool(m *Meter, address string, options ...redis.DialOption) *redis.Pool {
 	}}
 }
 
-// Ping is one PING over a connection of source.
+// Ping returns a function that sends one PING over a connection of source.
 func Ping(source compat.Source) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := source.GetContext(ctx)
@@ -46,8 +46,8 @@ func Ping(source compat.Source) func(context.Context) error {
 	}
 }
 
-// Remove deletes keys over a connection of source, whatever they hold; one by one, since
-// those of a cluster are not all in one place.
+// Remove returns a function that deletes keys over a connection of source, one by one, because a
+// cluster's keys are on several servers.
 func Remove(source compat.Source) func(context.Context, ...string) error {
 	return func(ctx context.Context, keys ...string) error {
 		for _, key := range keys {
@@ -73,13 +73,13 @@ func remove(ctx context.Context, source compat.Source, key string) error {
 	return err
 }
 
-// A ping is what Pings holds.
+// A ping is the Held lock of Pings.
 type ping func(context.Context) error
 
 func (p ping) Release(ctx context.Context) error { return p(ctx) }
 
-// Pings is what no lock can be faster than: a PING in place of taking it, one in place of
-// giving it back. It excludes nobody.
+// Pings is a lower bound for every lock: one PING instead of acquiring, one instead of releasing.
+// It does not exclude other clients.
 func Pings(address string) Subject {
 	return Subject{Name: "two PINGs", Open: func(m *Meter) (*Client, error) {
 		pool := Pool(m, address)

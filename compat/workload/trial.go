@@ -17,7 +17,7 @@ import (
 type trial struct {
 	Workload
 	name    string
-	number  int // among the subjects: each has keys of its own
+	number  int // among the subjects: each has separate keys
 	turns   int // begun
 	meter   *Meter
 	clients []*Client
@@ -30,14 +30,14 @@ type trial struct {
 	sent                       Count
 	used, serverUsed           time.Duration // processor time
 
-	mu         sync.Mutex // for all below
-	failure    error
-	served     []int64 // by each goroutine
-	self, kept int64   // sections that stayed with a goroutine, a process
-	hist       [kinds]*hdrhistogram.Histogram
+	mu             sync.Mutex // for all below
+	failure        error
+	served         []int64 // by each goroutine
+	self, selfProc int64   // sections that followed one of the same goroutine, or process
+	hist           [kinds]*hdrhistogram.Histogram
 }
 
-// What is measured.
+// The measurements.
 const (
 	acquire = iota
 	release
@@ -49,21 +49,21 @@ const (
 	kinds
 )
 
-// A spot is what is known of a key. Its neighbours are another goroutine's: the
-// padding keeps them from waiting for each other's cache lines.
+// A spot is the state of one key. The padding keeps neighbouring spots, which other goroutines use,
+// on different cache lines.
 type spot struct {
 	inside atomic.Int32
 	mu     sync.Mutex
 	left   time.Time // when the last holder began to release
-	last   int       // who that was; -1: nobody yet
+	last   int       // the last holder; -1: none yet
 	_      [64]byte
 }
 
-// patience is how long the first lock may take: what does not work on this
-// server must not wait for ever.
-const patience = 10 * time.Second
+// firstLockLimit limits the first lock: one that does not work on this server must not wait
+// forever.
+const firstLockLimit = 10 * time.Second
 
-// open makes the clients and tries each of them once.
+// open makes the clients and tries each once.
 func (w Workload) open(ctx context.Context, s Subject, number int) *trial {
 	t := &trial{Workload: w, name: s.Name, number: number, meter: NewMeter(w.Dial), spots: make([]spot, w.Keys), served: make([]int64, w.all())}
 	for i := range t.hist {
@@ -84,7 +84,7 @@ func (w Workload) open(ctx context.Context, s Subject, number int) *trial {
 }
 
 func tryOut(ctx context.Context, c *Client, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, firstLockLimit)
 	defer cancel()
 	held, err := c.Lock(ctx, key)
 	if err != nil {
@@ -93,8 +93,8 @@ func tryOut(ctx context.Context, c *Client, key string) error {
 	return held.Release(ctx)
 }
 
-// key is the nth of a turn. Where waits are cut short each turn has its own: a
-// lock that a library has forgotten must not hold the next turn up.
+// key returns the nth key of a turn. If waits are cut short, each turn has separate keys, so that a
+// lock that a library did not release cannot block the next turn.
 func (t *trial) key(turn, n int) string {
 	if !t.contended() {
 		turn = 1
@@ -102,10 +102,10 @@ func (t *trial) key(turn, n int) string {
 	return fmt.Sprintf("%s%d:%d:%d", t.Prefix, t.number, turn, n)
 }
 
-// cleaning is how long the deletion of the keys may take.
+// cleaning limits the deletion of the keys.
 const cleaning = 5 * time.Second
 
-// close removes what is left, and gives the clients up.
+// close deletes the remaining keys and closes the clients.
 func (t *trial) close() {
 	if len(t.clients) > 0 && t.clients[0].Remove != nil {
 		keys := []string{fmt.Sprintf("%s%d:try", t.Prefix, t.number)}
@@ -116,11 +116,11 @@ func (t *trial) close() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 		defer cancel()
-		t.clients[0].Remove(ctx, keys...) //nolint:errcheck // then they have their TTL
+		t.clients[0].Remove(ctx, keys...) //nolint:errcheck // on an error their TTL removes them
 	}
 	for _, c := range t.clients {
 		if c.Close != nil {
-			c.Close() //nolint:errcheck // nothing is asked of it any more
+			c.Close() //nolint:errcheck // it is no longer used
 		}
 	}
 }
@@ -132,7 +132,7 @@ const (
 	over
 )
 
-// A turn is one span of time in which a lock has the server.
+// A turn is a span of time in which one lock has the server to itself.
 type turn struct {
 	*trial
 	phase atomic.Int32
@@ -140,10 +140,10 @@ type turn struct {
 	once  sync.Once
 }
 
-// grace is how long a goroutine that does not wait needs to get out.
+// grace is how long a goroutine that does not wait for a lock needs to finish.
 const grace = 50 * time.Millisecond
 
-// turn lets all goroutines work for one turn.
+// turn runs all goroutines for one turn.
 func (t *trial) turn(ctx context.Context) {
 	t.turns++
 	for i := range t.spots {
@@ -161,7 +161,7 @@ func (t *trial) turn(ctx context.Context) {
 	}
 	u.rest(ctx, t.WarmUp)
 	cpu, server := cpuTime(), t.server()
-	before, began := t.meter.Count(), time.Now() // last: what is sent from here on is that of counted sections
+	before, began := t.meter.Count(), time.Now() // last: from here on only counted sections send commands
 	u.phase.CompareAndSwap(warming, counting)
 	u.rest(ctx, t.Duration/time.Duration(t.Turns))
 	u.phase.Store(over)
@@ -182,7 +182,7 @@ func (t *trial) turn(ctx context.Context) {
 	}
 }
 
-// server is what the server has used of the processor, if anybody knows.
+// server returns the processor time that the server has used, if known.
 func (t *trial) server() time.Duration {
 	if t.Server == nil {
 		return 0
@@ -190,7 +190,7 @@ func (t *trial) server() time.Duration {
 	return t.Server()
 }
 
-// rest waits for d, unless the turn ends before.
+// rest waits for d, unless the turn ends first.
 func (u *turn) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -203,23 +203,26 @@ func (u *turn) rest(ctx context.Context, d time.Duration) {
 
 func (u *turn) end() { u.once.Do(func() { u.phase.Store(over); close(u.ended) }) }
 
-// A sample is one lock, from asking for it to having given it back.
+// A sample is one lock, from its request to the end of its release.
 type sample struct {
 	acquire, section, release time.Duration
-	handOff                   time.Duration // 0: nobody had the key before
-	other                     bool          // who was another goroutine
+	handOff                   time.Duration // 0: no holder before
+	other                     bool          // the previous holder was another goroutine
 }
 
-// chunk is how many samples a goroutine keeps before it adds them to all.
+// chunk is how many samples a goroutine collects before it adds them to the trial's.
 const chunk = 64
 
-// worker is one goroutine.
+// worker runs one goroutine.
 func (u *turn) worker(ctx context.Context, who int) {
 	client, at := u.clients[who/u.Goroutines], &u.spots[who%u.Keys]
 	key := u.key(u.turns, who%u.Keys)
 	samples := make([]sample, 0, chunk)
-	var served, self, kept int64
-	flush := func() { u.add(samples, who, served, self, kept); samples, served, self, kept = samples[:0], 0, 0, 0 }
+	var served, self, selfProc int64
+	flush := func() {
+		u.add(samples, who, served, self, selfProc)
+		samples, served, self, selfProc = samples[:0], 0, 0, 0
+	}
 	defer flush()
 
 	for u.phase.Load() != over {
@@ -262,7 +265,7 @@ func (u *turn) worker(ctx context.Context, who int) {
 			self++
 		}
 		if last >= 0 && last/u.Goroutines == who/u.Goroutines {
-			kept++
+			selfProc++
 		}
 		if n := u.sections.Add(1); u.Count > 0 && n >= int64(u.Count) {
 			u.end()
@@ -273,13 +276,13 @@ func (u *turn) worker(ctx context.Context, who int) {
 	}
 }
 
-// add adds a goroutine's samples to those of all.
-func (t *trial) add(samples []sample, who int, served, self, kept int64) {
+// add adds a goroutine's samples to the trial's.
+func (t *trial) add(samples []sample, who int, served, self, selfProc int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.served[who] += served
 	t.self += self
-	t.kept += kept
+	t.selfProc += selfProc
 	for _, s := range samples {
 		record(t.hist[acquire], s.acquire)
 		record(t.hist[release], s.release)
@@ -294,10 +297,10 @@ func (t *trial) add(samples []sample, who int, served, self, kept int64) {
 	}
 }
 
-// hopeless is how many failures with nothing else between them end a trial.
+// hopeless is how many consecutive failures end a trial.
 const hopeless = 100
 
-// fail notes an error, unless it only says that the turn is over.
+// fail records an error, unless it is only the end of the turn.
 func (u *turn) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || u.phase.Load() == over {
 		return
@@ -312,10 +315,10 @@ func (u *turn) fail(ctx context.Context, err error) {
 		u.end()
 	}
 	u.mu.Unlock()
-	time.Sleep(time.Millisecond) // what is refused at once would be asked for again at once
+	time.Sleep(time.Millisecond) // do not spin on a lock that is refused at once
 }
 
-// pingTurn measures two PINGs, as often as goes in a quarter of a turn.
+// pingTurn measures two PINGs for a quarter of a turn.
 func (t *trial) pingTurn(ctx context.Context) {
 	if t.clients[0].Ping == nil {
 		return
@@ -327,7 +330,7 @@ func (t *trial) pingTurn(ctx context.Context) {
 	if t.contended() {
 		n = 1
 	}
-	times := t.Count / n // of each goroutine
+	times := t.Count / n // per goroutine
 	if t.Count == 0 {
 		times = math.MaxInt
 	}
@@ -361,7 +364,7 @@ func (t *trial) addPings(took []time.Duration) {
 	}
 }
 
-// result sums a trial up.
+// result summarizes a trial.
 func (t *trial) result() Result {
 	r := Result{Name: t.name, Sections: t.sections.Load(), Measured: t.measured, Failed: t.failed.Load(), Overlaps: t.overlaps.Load(), Connections: t.meter.Most()}
 	if t.err != nil {
@@ -382,7 +385,7 @@ func (t *trial) result() Result {
 	r.Commands, r.Trips, r.Writes = ratio(float64(t.sent.Commands), n), ratio(float64(t.sent.Trips), n), ratio(float64(t.sent.Writes), n)
 	r.Bytes = ratio(float64(t.sent.In+t.sent.Out), n)
 	r.CPU, r.ServerCPU = time.Duration(ratio(float64(t.used), n)), time.Duration(ratio(float64(t.serverUsed), n))
-	r.Self, r.SelfProc = ratio(float64(t.self), n), ratio(float64(t.kept), n)
+	r.Self, r.SelfProc = ratio(float64(t.self), n), ratio(float64(t.selfProc), n)
 	r.Least, r.Most = extremes(t.served)
 	procs := make([]int64, t.Processes)
 	for i, n := range t.served {
@@ -400,5 +403,5 @@ func extremes(list []int64) (least, most int64) {
 	return least, most
 }
 
-// words is an error on one line.
+// words returns an error's text on one line.
 func words(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

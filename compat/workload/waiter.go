@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// A LoneWaiter measures how soon a waiter in another process learns that a key
-// is free: one process holds it, one goroutine of another waits, nobody else is there.
+// A LoneWaiter measures how soon a waiter in another process learns that a key is free: one process
+// holds the key, one goroutine of another process waits, and there are no other clients.
 type LoneWaiter struct {
-	// Hold is how long the key is held, at least; up to half as long again at
-	// random, so that no waiter's rhythm fits. Default: 20 ms.
+	// Hold is the minimum time for which the key is held; a random part of up to half of it is
+	// added, so that no poll interval fits. Default: 20 ms.
 	Hold time.Duration
 
-	// Count is how often each lock is handed on. Default: 50.
+	// Count is how often each lock goes to the waiter. Default: 50.
 	Count int
 
 	// Prefix is as in Workload.
 	Prefix string
 }
 
-// Run measures all subjects in turns. Of each Result, HandOff, Acquire (the
-// waiter's), Commands and Trips (the waiter's, for one wait and its own
-// release), Sections, Failed and Overlaps are set.
+// Run measures all subjects in turns. It sets these fields of each Result: HandOff, Acquire (the
+// waiter's), Commands and Trips (the waiter's, for one wait and its release), Sections, Failed and
+// Overlaps.
 func (w LoneWaiter) Run(ctx context.Context, subjects []Subject, progress func(share float64, name string)) ([]Result, error) {
 	if w.Hold < 0 || w.Count < 0 {
 		return nil, fmt.Errorf("%w: a number below 0", errWorkload)
@@ -41,7 +41,7 @@ func (w LoneWaiter) Run(ctx context.Context, subjects []Subject, progress func(s
 	holders, waiters := make([]*trial, len(subjects)), make([]*trial, len(subjects))
 	one := two
 	one.Processes = 1
-	for i, s := range subjects { // a meter for each: what the holder sends is not the waiter's
+	for i, s := range subjects { // a separate meter, so that the holder's commands do not count
 		holders[i], waiters[i] = one.open(ctx, s, 2*i), one.open(ctx, s, 2*i+1)
 		defer holders[i].close()
 		defer waiters[i].close()
@@ -54,7 +54,7 @@ func (w LoneWaiter) Run(ctx context.Context, subjects []Subject, progress func(s
 			if holders[i].err != nil || waiters[i].err != nil || waiters[i].failed.Load() > hopeless/10 {
 				continue
 			}
-			if err := w.handOn(ctx, holders[i], waiters[i]); err != nil {
+			if err := w.measureOnce(ctx, holders[i], waiters[i]); err != nil {
 				waiters[i].failed.Add(1)
 				waiters[i].failure = err
 			}
@@ -74,9 +74,9 @@ func (w LoneWaiter) Run(ctx context.Context, subjects []Subject, progress func(s
 	return results, nil
 }
 
-// handOn hands a key on once.
-func (w LoneWaiter) handOn(ctx context.Context, holder, waiter *trial) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// measureOnce lets the waiter get the key once.
+func (w LoneWaiter) measureOnce(ctx context.Context, holder, waiter *trial) error {
+	ctx, cancel := context.WithTimeout(ctx, firstLockLimit)
 	defer cancel()
 	holder.turns = 1
 	key := holder.key(1, 0)
@@ -103,7 +103,7 @@ func (w LoneWaiter) handOn(ctx context.Context, holder, waiter *trial) error {
 			waiter.overlaps.Add(1)
 			o.err = o.held.Release(ctx)
 		}
-		held.Release(ctx) //nolint:errcheck // the overlap is what is told
+		held.Release(ctx) //nolint:errcheck // the overlap is reported
 		return o.err
 	default:
 	}

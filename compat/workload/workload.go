@@ -1,17 +1,15 @@
-// Package workload measures locks: ours and anybody's, by the same code, in
-// turns within one run.
+// Package workload measures locks, ours and those of other libraries, with the same code, in turns
+// within one run.
 //
-// What a machine that others use too tells in microseconds means little an hour
-// later; ratios of what was measured in turns, within one run, mean a lot. So
-// a [Workload] is given all the locks at once, lets them have the server in
-// turns, and measures two PINGs over the same connections beside each.
+// On a shared machine, absolute times mean little an hour later. Ratios of measurements that
+// alternate within one run mean a lot. So a [Workload] takes all the locks at once, lets them use
+// the server in turns, and measures two PINGs over the same connections with each.
 //
 //	results, err := workload.Workload{Goroutines: 64, Section: time.Millisecond, Keys: 1, Duration: 3 * time.Second}.
 //		Run(ctx, []workload.Subject{ours, theirs}, nil)
 //
-// It counts, beneath the client library, what is sent ([Meter]); it watches
-// that no two critical sections of a key overlap; and it tells how evenly the
-// goroutines were served.
+// It counts what is sent, beneath the client library ([Meter]); checks that no two critical
+// sections of a key overlap; and reports how evenly the goroutines were served.
 package workload
 
 import (
@@ -29,83 +27,82 @@ import (
 type Subject struct {
 	Name string
 
-	// Open makes the client that one process has, with all its connections
-	// dialled by m. An error is told in the Result: the others are measured all the same.
+	// Open makes the client of one process, with all its connections dialled by m. An error goes
+	// into the Result; the other subjects are still measured.
 	Open func(m *Meter) (*Client, error)
 }
 
-// A Client is one process's. It is used by several goroutines at once.
+// A Client belongs to one simulated process. Several goroutines use it at once.
 type Client struct {
-	// Lock takes key and waits for it as long as ctx lasts.
+	// Lock acquires key, and waits for it until ctx ends.
 	Lock func(ctx context.Context, key string) (Held, error)
 
-	// Ping is one PING on a connection of the client. nil: PINGs are not measured.
+	// Ping sends one PING on a connection of the client. nil: PINGs are not measured.
 	Ping func(ctx context.Context) error
 
-	// Renewals is how many extensions of held locks the client has made. nil: it
-	// does not renew, or can't tell. Only [Keep] asks.
+	// Renewals returns how many extensions of held locks the client has made. nil: it does not
+	// renew, or does not know. Only [Keep] uses it.
 	Renewals func() int64
 
-	// Remove deletes keys, in the end, that a lock may have left behind: of what is
-	// cancelled not every library gives back what it took. nil: they have their TTL.
+	// Remove deletes keys, at the end, that a lock may have left behind: not every library releases
+	// a lock whose acquisition was cancelled. nil: the keys expire by their TTL.
 	Remove func(ctx context.Context, keys ...string) error
 
-	// Close gives up the connections. nil: there is nothing to give up.
+	// Close closes the connections. nil: there is nothing to close.
 	Close func() error
 }
 
-// A Held lock is one that can be given back. A *compat.Lock is one.
+// A Held lock can be released. A *compat.Lock is one.
 type Held interface {
 	Release(ctx context.Context) error
 }
 
-// A Workload is what each lock is asked to do.
+// A Workload describes what each lock must do.
 type Workload struct {
-	// Processes is how many clients there are, each with connections of its own, as
-	// if in a process of its own. Default: 1.
+	// Processes is the number of clients, each with separate connections, as if in separate
+	// processes. Default: 1.
 	Processes int
 
-	// Goroutines is how many each process has. Each takes a key, stays in the
-	// section, gives the key back, and begins anew at once. Default: 1.
+	// Goroutines is the number of goroutines per process. Each acquires a key, stays in the
+	// section, releases the key, and starts again at once. Default: 1.
 	Goroutines int
 
-	// Keys is how many keys there are; goroutine n of all takes key n modulo Keys.
-	// Default: one for each goroutine, so that nobody waits.
+	// Keys is the number of keys; goroutine n of all uses key n modulo Keys. Default: one per
+	// goroutine, so that none waits.
 	Keys int
 
-	// Section is how long a key is held. It is slept, so that holders don't take
-	// the processor from each other; how long it really was is measured. Default: not at all.
+	// Section is how long a key is held. The holder sleeps, so that holders do not compete for the
+	// processor; the real duration is measured. Default: 0.
 	Section time.Duration
 
-	// Duration is how long each lock is measured, all turns together. Default: 1 s.
+	// Duration is how long each lock is measured, over all turns. Default: 1 s.
 	Duration time.Duration
 
-	// Count ends the measuring of a lock before its Duration is over, after that
-	// many sections. Default: none.
+	// Count ends the measurement of a lock after that many sections, before its Duration is over.
+	// Default: no limit.
 	Count int
 
-	// Turns is how many parts the Duration is cut into, between which the other
-	// locks have theirs. Default: 1.
+	// Turns is the number of parts into which Duration is split; the parts of the locks alternate.
+	// Default: 1.
 	Turns int
 
-	// WarmUp is how long the lock works before each turn without being counted.
-	// Default: a tenth of the turn.
+	// WarmUp is how long the lock runs before each turn without being counted. Default: a tenth of
+	// the turn.
 	WarmUp time.Duration
 
 	// Dial makes the connections that a Subject's Meter counts. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Server, if it is not nil, tells how much processor time the server has used so
-	// far, for Result.ServerCPU.
+	// Server, if not nil, returns the processor time that the server has used so far, for
+	// Result.ServerCPU.
 	Server func() time.Duration
 
-	// Prefix begins the name of each key, and should be nobody else's: all that were
-	// used are deleted in the end, if a Client can do that. Default: "setnxlock:bench:"
-	// and something random.
+	// Prefix begins the name of each key. No other program should use it: all keys used are deleted
+	// at the end, if a Client can do that. Default: "setnxlock:bench:" and random characters.
 	Prefix string
 }
 
-// errWorkload is a workload that asks for nothing that could be done.
+// errWorkload is returned for an impossible workload.
 var errWorkload = errors.New("setnxlock: not a workload")
 
 func (w Workload) valid() (Workload, error) {
@@ -126,7 +123,7 @@ func (w Workload) valid() (Workload, error) {
 	return w, nil
 }
 
-// scratch is a prefix that nobody else uses.
+// scratch returns prefix, or a unique one if it is empty.
 func scratch(prefix string) string {
 	if prefix == "" {
 		prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
@@ -136,14 +133,13 @@ func scratch(prefix string) string {
 
 func (w Workload) all() int { return w.Processes * w.Goroutines }
 
-// contended says that somebody has to wait, so that waits must be cut short at
-// the end of a turn. Where nobody waits the context can't be cancelled: some
-// clients have more to do for one that can.
+// contended reports whether goroutines must wait, so that waits must be cut short at the end of a
+// turn. If none waits, the context cannot be cancelled: some clients do more work for one that can.
 func (w Workload) contended() bool { return w.Keys < w.all() }
 
-// Run measures all subjects in turns and returns a Result for each, in their
-// order. progress, if it is not nil, is told what share of the work is done and
-// whose turn it is. The error is ctx's, or says that there is no such workload.
+// Run measures all subjects in turns and returns a Result for each, in their order. progress, if it
+// is not nil, is called with the share of the work that is done and the name of the lock whose turn
+// it is. The error is ctx's, or says that the workload is invalid.
 func (w Workload) Run(ctx context.Context, subjects []Subject, progress func(share float64, name string)) ([]Result, error) {
 	w, err := w.valid()
 	if err != nil {
@@ -170,7 +166,7 @@ func (w Workload) Run(ctx context.Context, subjects []Subject, progress func(sha
 				return nil, context.Cause(ctx)
 			}
 		}
-		runtime.GC() // between the turns: what one lock leaves behind must not be swept in another's
+		runtime.GC() // between turns, so that one lock's garbage is not collected during another's turn
 	}
 	results := make([]Result, len(all))
 	for i, t := range all {

@@ -47,11 +47,10 @@ func ours(name, address string, a compat.Algorithm, o compat.Options) workload.S
 	}}
 }
 
-// Two PINGs are two commands and two round trips, and the turn of the next one
-// is counted apart.
+// Two PINGs are two commands and two round trips; the next subject's turn is counted separately.
 func TestCounts(t *testing.T) {
 	address, server := listen(t, "7.0")
-	asked := 0 // it is asked before and after a turn, and says that 400 µs were used meanwhile
+	asked := 0 // it is called before and after a turn, and reports 400 µs used in between
 	used := func() time.Duration { asked++; return time.Duration(asked) * 400 * time.Microsecond }
 	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 400, Server: used}.
 		Run(context.Background(), []workload.Subject{workload.Pings(address), ours("locks", address, setlock.Lua{}, compat.Options{})}, nil)
@@ -70,7 +69,7 @@ func TestCounts(t *testing.T) {
 				t.Errorf("%s: %s %+v", r.Name, what, s)
 			}
 		}
-		// The four goroutines are each somewhere within a section when the counting begins and ends.
+		// Each of the four goroutines may be within a section when counting begins and ends.
 		if r.Commands < 1.9 || r.Commands > 2.1 || r.Trips < 1.9 || r.Trips > 2.1 || r.Writes < 1.9 || r.Writes > 2.1 {
 			t.Errorf("%s: %.3f commands, %.3f trips, %.3f writes for each section", r.Name, r.Commands, r.Trips, r.Writes)
 		}
@@ -83,8 +82,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Everything that a contended key has to tell, and that waiters are sent home at
-// the end of a turn.
+// All measurements of a contended key; the waiters stop at the end of a turn.
 func TestOneKey(t *testing.T) {
 	address, server := listen(t, "7.0")
 	w := workload.Workload{Processes: 2, Goroutines: 3, Keys: 1, Section: time.Millisecond, Duration: 100 * time.Millisecond, Turns: 2}
@@ -115,7 +113,7 @@ func TestOneKey(t *testing.T) {
 	}
 }
 
-// free is a lock that excludes nobody.
+// free is a lock that does not exclude other goroutines.
 type free struct{}
 
 func (free) Release(context.Context) error { return nil }
@@ -134,7 +132,7 @@ func TestOverlapsAreSeen(t *testing.T) {
 	}
 }
 
-// A greedy lock has room for one key alone.
+// A greedy lock serves only one key at a time.
 type greedy struct {
 	mu    sync.Mutex
 	first string
@@ -162,7 +160,7 @@ func TestUnfairnessIsSeen(t *testing.T) {
 			return g, nil
 		}}, nil
 	}
-	// Two keys among three goroutines: the first and the third have the same one.
+	// Two keys for three goroutines: the first and the third share one.
 	rs, err := workload.Workload{Goroutines: 3, Keys: 2, Section: time.Millisecond, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20}.
 		Run(context.Background(), []workload.Subject{{Name: "greedy", Open: open}}, nil)
 	if err != nil {
@@ -173,8 +171,8 @@ func TestUnfairnessIsSeen(t *testing.T) {
 	}
 }
 
-// What can't run here is told by name, with the reason, and the others run.
-func TestWhatFailsIsTold(t *testing.T) {
+// A subject that cannot run is reported by name, with the reason, and the others run.
+func TestFailuresAreReported(t *testing.T) {
 	address, _ := listen(t, "2.0")
 	broken := workload.Subject{Name: "broken", Open: func(*workload.Meter) (*workload.Client, error) {
 		return nil, errors.New("there is\nno such thing")
@@ -222,7 +220,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The connections are those that Dial makes.
+// Dial makes all connections.
 func TestDial(t *testing.T) {
 	address, _ := listen(t, "7.0")
 	var dialled atomic.Int32
@@ -266,7 +264,7 @@ func TestLoneWaiter(t *testing.T) {
 	}
 }
 
-// Held locks are renewed while they are watched, and given back.
+// Held locks are renewed while they are watched, and released.
 func TestKeep(t *testing.T) {
 	address, server := listen(t, "7.0")
 	renewals := &counter{}

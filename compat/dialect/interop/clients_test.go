@@ -16,37 +16,36 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A client is a lock of another language, as its registry has it.
+// A client is another language's lock, as published in its registry.
 type client struct {
 	name     string // its folder in .clients
 	what     string // for the page
 	registry string
-	dialect  string // ours of it
+	dialect  string // our name for its dialect
 	driver   string // the program of drivers that runs it
 
-	lease time.Duration // the shortest it can be told
+	lease time.Duration // the shortest that it can be given
 	poll  time.Duration
 	slow  bool // waiting, it sleeps longer than poll: fewer sections
-	extra bool // it needs what few machines have, Python 2.7: it may be missing even where all must be there
+	extra bool // it needs Python 2.7, which few machines have: it may be missing even with "all"
 
-	lockName string // what the program calls its lock; "" for "report"
+	lockName string // the program's name for its lock; "" for "report"
 
-	// What it does when it is late. Each is a fact about the client, and a test.
-	late     string // its commands that another client's may get in front of, at a takeover
-	believes bool   // it holds, although another was faster: it sets, without looking
-	gone     bool   // a key that is gone is a dead lock to it
-	deletes  bool   // a release after its lease deletes its successor's lock
-	ends     string // the command that gives the key its TTL, after the one that makes it
-	immortal bool   // without that command nothing ends the key
+	// What it does when it is late. A test checks each of these facts.
+	late       string // the takeover command that another client can precede
+	overwrites bool   // it takes over by a SET without looking, so it holds although another client was faster
+	gone       bool   // it treats a missing key as an expired lock
+	deletes    bool   // a release after its lease deletes its successor's lock
+	ends       string // the separate command that gives the key its TTL
+	immortal   bool   // without that command the key never expires
 }
 
-// clients are those that wire-formats names: one or more of each dialect T-s,
-// T-f, T-ms, K-py and K-owner.
+// clients has one or more clients of each dialect T-s, T-f, T-ms, K-py and K-owner.
 var clients = []client{
 	{
 		name: "node-resque", what: "node-resque 9.7.1, QueueLock", registry: "npm", dialect: "node-resque", driver: "node_resque.js",
 		lease: time.Second, poll: 15 * time.Millisecond, lockName: `report:high:[1]`,
-		late: "SET", believes: true, gone: true, deletes: true, ends: "EXPIRE",
+		late: "SET", overwrites: true, gone: true, deletes: true, ends: "EXPIRE",
 	},
 	{
 		name: "redis-py-2.2.2", what: "redis-py 2.2.2, Lock", registry: "PyPI", dialect: "redis-py-2.2.3", driver: "redis_py_2_2.py",
@@ -115,10 +114,10 @@ func (c client) nameOfLock() string {
 	return "report"
 }
 
-// key is where the client's lock must be, by dialect's word.
+// key is the key that the client locks, according to package dialect.
 func (c client) key(t testing.TB) string { return c.format(t).Key(c.nameOfLock()) }
 
-// acquires is the command with which the client asks for a free key.
+// acquires is the command with which the client takes a free key.
 func (c client) acquires() string {
 	if c.dialect == "redis-py-3" {
 		return "SET"
@@ -126,16 +125,14 @@ func (c client) acquires() string {
 	return "SETNX"
 }
 
-// An algorithm is one of ours, in a client's dialect. lease is the longest that
-// anybody of the fleet asks for.
+// An algorithm is one of our locks in a client's dialect. lease is the longest lease in the fleet.
 type algorithm struct {
 	name    string
 	new     func(lease time.Duration) compat.Algorithm
-	patient bool // takes over a lease after it was first seen, not when it ends
+	patient bool // takes over one lease after it first saw the value, not when it expires
 }
 
-// algorithms are those of ours that a fleet of this client can be joined with.
-// The first is the one to use.
+// algorithms are our locks that can join a fleet of this client. The first is the one to use.
 func (c client) algorithms(t testing.TB) []algorithm {
 	t.Helper()
 	f := c.format(t)
@@ -180,7 +177,7 @@ func (c client) algorithms(t testing.TB) []algorithm {
 
 const clientsDir = ".clients" // install.sh fills it
 
-// missing is what to say of a client that is not installed; "" if it is.
+// missing explains that the client is not installed; it is "" if it is.
 func (c client) missing() string {
 	if _, err := os.Stat(filepath.Join(clientsDir, c.name)); err != nil {
 		return c.what + " of " + c.registry + " is not installed"
@@ -188,9 +185,9 @@ func (c client) missing() string {
 	return ""
 }
 
-var javac sync.Once // the driver's classes, for all of its processes
+var javac sync.Once // compiles the driver's classes once for all processes
 
-// command is the driver's process, less its arguments.
+// command returns the driver's command without its arguments.
 func (c client) command(t testing.TB) *exec.Cmd {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(clientsDir, c.name))
@@ -202,10 +199,10 @@ func (c client) command(t testing.TB) *exec.Cmd {
 	case ".py":
 		python := "python3"
 		if _, err := os.Stat(filepath.Join(dir, "python")); err == nil {
-			python = filepath.Join(dir, "python") // a client for Python 2.7 comes with it
+			python = filepath.Join(dir, "python") // a client for Python 2.7 brings its interpreter
 		}
 		cmd := exec.Command(python, "-B", driver)
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONWARNINGS=ignore") // what was written for Python 2 has its escapes
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONWARNINGS=ignore") // code written for Python 2 causes warnings
 		return cmd
 	case ".js":
 		cmd := exec.Command("node", driver)

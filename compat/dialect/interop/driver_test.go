@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// patience is how long anything may take that is to happen at once, on a machine
-// that has other things to do.
-const patience = 60 * time.Second
+// stepLimit is how long an immediate reaction may take on a busy machine.
+const stepLimit = 60 * time.Second
 
 // A process is one copy of a real client.
 type process struct {
@@ -27,8 +26,8 @@ type process struct {
 	stderr  bytes.Buffer
 }
 
-// start starts a copy of the client on the server at addr, with leases of lease.
-// It ends with the test.
+// start starts a copy of the client that uses the server at addr and leases of lease. It ends with
+// the test.
 func (c client) start(t testing.TB, addr string, lease time.Duration) *process {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -70,13 +69,13 @@ func (p *process) send(format string, args ...any) {
 	}
 }
 
-// answer is the next one; "" if the process has ended.
+// answer returns the next answer, or "" if the process has ended.
 func (p *process) answer() string {
 	p.t.Helper()
 	select {
 	case a := <-p.answers:
 		return a
-	case <-time.After(patience):
+	case <-time.After(stepLimit):
 		p.t.Fatalf("%s says nothing\n%s", p.what, &p.stderr)
 		return ""
 	}
@@ -89,26 +88,26 @@ func (p *process) expect(want string) {
 	}
 }
 
-// do sends a word and returns the answer.
+// do sends a command word and returns the answer.
 func (p *process) do(word string) string {
 	p.t.Helper()
 	p.send("%s", word)
 	return p.answer()
 }
 
-// acquire has the client take the lock, which must be free or about to be.
+// acquire makes the client take the lock, which must be free or about to become free.
 func (p *process) acquire() {
 	p.t.Helper()
 	p.send("acquire")
 	p.expect("held")
 }
 
-// kill ends the process as kill -9 does, whatever it was about to do.
+// kill ends the process as kill -9 does.
 func (p *process) kill() {
 	p.cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
 	for range p.answers {
 	}
 }
 
-// threw reports whether an answer is the client's own exception of this type.
+// threw reports whether an answer is the client's exception of this type.
 func threw(answer, kind string) bool { return strings.HasPrefix(answer, "threw "+kind+":") }

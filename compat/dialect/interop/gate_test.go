@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// A gate stands between one client and its server. It sees each command that the
-// client sends about a key, and can keep one back: so a client is late where we
-// want it late, without a change to it.
+// A gate is a proxy between one client and its server. It sees each command that the client sends
+// about a key, and can hold one back, which makes an unchanged client late at a chosen point.
 type gate struct {
 	t    testing.TB
 	addr string
@@ -50,7 +49,7 @@ func newGate(t testing.TB, server, key string) *gate {
 			g.conns = append(g.conns, from, to)
 			g.mu.Unlock()
 			all.Go(func() { g.commands(from, to) })
-			all.Go(func() { io.Copy(from, to); from.Close() }) //nolint:errcheck // until either side has ended
+			all.Go(func() { io.Copy(from, to); from.Close() }) //nolint:errcheck // until either side closes
 		}
 	})
 	t.Cleanup(func() {
@@ -68,7 +67,7 @@ func newGate(t testing.TB, server, key string) *gate {
 	return g
 }
 
-// commands hands on one command after the other.
+// commands forwards one command after the other.
 func (g *gate) commands(from, to net.Conn) {
 	defer to.Close()
 	for r := bufio.NewReader(from); ; {
@@ -82,8 +81,8 @@ func (g *gate) commands(from, to net.Conn) {
 	}
 }
 
-// arrived counts a command, and waits while it is kept back. false: it is never
-// to arrive.
+// arrived counts a command, and waits while it is held back. It returns false if the command must
+// not reach the server.
 func (g *gate) arrived(name string) bool {
 	g.mu.Lock()
 	g.seen[name]++
@@ -94,43 +93,43 @@ func (g *gate) arrived(name string) bool {
 	return held == nil || <-held
 }
 
-// hold keeps back every command of this name from now on, until pass or drop.
+// hold holds back every command of this name from now on, until pass or drop.
 func (g *gate) hold(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held[name] = make(chan bool)
 }
 
-// pass hands on the command that was kept back, and keeps back no other.
+// pass forwards the command that was held back, and holds back no other.
 func (g *gate) pass(name string) { g.end(name, true) }
 
-// drop loses the command that was kept back, and its connection.
+// drop drops the command that was held back, and its connection.
 func (g *gate) drop(name string) { g.end(name, false) }
 
-func (g *gate) end(name string, handOn bool) {
+func (g *gate) end(name string, forward bool) {
 	g.mu.Lock()
 	held := g.held[name]
 	delete(g.held, name)
 	g.mu.Unlock()
 	select {
-	case held <- handOn:
-	case <-time.After(patience):
-		g.t.Errorf("no %s was kept back", name)
+	case held <- forward:
+	case <-time.After(stepLimit):
+		g.t.Errorf("no %s was held back", name)
 	}
 }
 
-// count is how many commands of this name have arrived.
+// count returns how many commands of this name have arrived.
 func (g *gate) count(name string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.seen[name]
 }
 
-// await waits until n commands of this name have arrived, since the gate was
-// made, or the client has answered, and returns that answer.
+// await waits until n commands of this name have arrived since the gate was created, or until the
+// client has answered; it returns that answer.
 func (g *gate) await(p *process, name string, n int) string {
 	g.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(stepLimit)
 	for {
 		g.mu.Lock()
 		seen, change := g.seen[name], g.change

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# install.sh puts the real clients of other languages into .clients, each from its
-# own registry, at the version that interop tests, and none of them anywhere else
-# on the machine. What is there already it leaves. A registry that is not reached
-# it names on stderr, and goes on; the tests then say what was not run.
+# install.sh installs the real clients of other languages into .clients and nowhere
+# else, each from its registry, at the version that the tests use. It skips clients
+# that are installed already. If it cannot reach a registry, it says so on stderr
+# and goes on; the tests then say what was not run.
 #
 #   install.sh          all
 #   install.sh NAME...  these
@@ -11,8 +11,8 @@ cd "$(dirname "$0")"
 mkdir -p .clients
 missing=0
 
-# client NAME COMMAND...: run COMMAND in an empty folder, which is the client's if
-# it succeeds. A half of a client is none.
+# client NAME COMMAND...: run COMMAND in an empty folder, and keep the folder only
+# if it succeeds, so that no client is half installed.
 client() {
 	local name=$1
 	shift
@@ -32,10 +32,10 @@ client() {
 	rm -rf "$part" "$log"
 }
 
-# Without their dependencies: which redis-py a lock runs on is said here.
+# Without dependencies: the version of redis-py for each lock is chosen here.
 pypi() { python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target . "$@"; }
 
-# For Python 2.7: the interpreter goes along, as a link.
+# For Python 2.7: a link to the interpreter is installed too.
 pypi27() {
 	local python
 	for python in "$(command -v python2.7)" "$HOME"/.pyenv/versions/2.7.*/bin/python2.7; do
@@ -57,7 +57,7 @@ maven() {
 	done
 }
 
-# Unpacked, not installed: the machine's own Python stays as it is.
+# Unpacked, not installed: the system's Python stays unchanged.
 debian() {
 	apt-get download "$@" || { apt-get update -qq && apt-get download "$@"; } || return
 	local deb

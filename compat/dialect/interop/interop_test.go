@@ -1,13 +1,12 @@
-// Package interop has the locks of this module and the real clients of other
-// languages contend for one key of a real Redis server.
+// Package interop makes the locks of this module and the real clients of other languages contend
+// for one key of a real Redis server.
 //
-//	make interop      fetches the clients, runs all, and writes docs/interop.md
+//	make interop      fetches the clients, runs all tests, and writes docs/interop.md
 //
-// The clients are installed into .clients, each from its own registry, by
-// install.sh; drivers are the small programs that speak for them. Without
-// SETNXLOCK_INTEROP only those tests run that need no client, and the output says
-// so. "installed": those clients that are there, and the others are named on
-// stderr. "all": one that is not there is a failure; so it is in CI.
+// install.sh installs the clients into .clients, each from its registry; small programs in drivers
+// run them. Without SETNXLOCK_INTEROP only the tests that need no client run, and the output says
+// so. With "installed" the installed clients run, and stderr names the others. With "all", as in
+// CI, a missing client is a failure.
 package interop
 
 import (
@@ -27,7 +26,7 @@ var update = flag.Bool("update", false, "write docs/interop.md, if all clients r
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "6") //nolint:errcheck // a flag that exists; most of the time is spent waiting for leases to end
+	flag.Set("test.parallel", "6") //nolint:errcheck // the flag exists; most of the time is spent waiting for leases to end
 	switch mode := os.Getenv(variable); mode {
 	case "", "installed", "all":
 		for _, line := range notRun() {
@@ -38,14 +37,14 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		for _, line := range notRun() { // at the end, too, where it is read
+		for _, line := range notRun() { // also at the end, where it is noticed
 			fmt.Fprintln(os.Stderr, "INTEROP: NOT RUN: "+line)
 		}
 		os.Exit(code)
 	}))
 }
 
-// notRun is what this run leaves out.
+// notRun lists what this run leaves out.
 func notRun() []string {
 	if os.Getenv(variable) == "" {
 		return []string{"the real clients, all of them: run make interop"}
@@ -59,7 +58,7 @@ func notRun() []string {
 	return lines
 }
 
-// needs ends a test whose client is not there: it fails if all must be.
+// needs skips a test whose client is missing, or fails it in mode "all".
 func (c client) needs(t *testing.T) {
 	t.Helper()
 	why := c.missing()
@@ -73,7 +72,7 @@ func (c client) needs(t *testing.T) {
 	}
 }
 
-// find is the client of a name in .clients.
+// find returns the client of a name.
 func find(t testing.TB, name string) client {
 	t.Helper()
 	for _, c := range clients {
@@ -85,9 +84,9 @@ func find(t testing.TB, name string) client {
 	return client{}
 }
 
-// Each real client and each of our algorithms of its dialect, on one key:
-// sections, crashes, releases. Then, with the one to use, what happens when the client
-// is late. What was seen goes into docs/interop.md.
+// Each real client and each of our algorithms in its dialect on one key: critical sections,
+// crashes, releases. Then, with the algorithm to use, what happens when the client is late. The
+// results go into docs/interop.md.
 func TestInterop(t *testing.T) {
 	seen := newResults()
 	t.Run("clients", func(t *testing.T) {
@@ -112,5 +111,5 @@ func TestInterop(t *testing.T) {
 	seen.write(t)
 }
 
-// deadline is when a stage has gone on for too long.
-func deadline() time.Time { return time.Now().Add(patience) }
+// deadline is when a stage has taken too long.
+func deadline() time.Time { return time.Now().Add(stepLimit) }

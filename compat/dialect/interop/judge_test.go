@@ -9,14 +9,14 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A monitor writes down what a server is sent, in the order in which it does it.
+// A monitor records the commands that a server runs, in order.
 type monitor struct {
 	conn  redis.Conn
 	addr  string
 	lines chan []string
 }
 
-const enough = "interop:enough" // a look at this key ends the record
+const enough = "interop:enough" // a read of this key ends the record
 
 func watch(t testing.TB, addr string) *monitor {
 	t.Helper()
@@ -57,18 +57,18 @@ func (m *monitor) stop(t testing.TB) []string {
 	select {
 	case lines := <-m.lines:
 		return lines
-	case <-time.After(patience):
+	case <-time.After(stepLimit):
 		t.Fatal("MONITOR does not end")
 		return nil
 	}
 }
 
-// What judge has seen.
+// A verdict is what judge found.
 type verdict struct {
 	theirs, ours int // sections that ended
-	turns        int
-	overlaps     int // somebody entered while another was inside
-	blind        int // a SET that put a lock over one that stood
+	alternations int
+	overlaps     int // a client entered while another was inside
+	blind        int // a SET that overwrote a held lock
 }
 
 var (
@@ -76,18 +76,17 @@ var (
 	words = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 )
 
-// judge goes through what the server was sent. Two that are inside at once are an
-// overlap. It must be explained by a plain SET of theirs on a lock that stood, or
-// by what comes of it: each of the two deletes the key, once for itself and once
-// for whoever took it in between. All is well again when everybody has entered
-// twice: then what they held and gave back before is over.
+// judge checks the recorded commands. Two clients in the critical section at once are an overlap. A
+// plain SET of theirs on a held lock must explain it, directly or by its aftermath: each of the two
+// holders deletes the key, and the second DEL removes the lock of a client that took it in between.
+// The aftermath is over when every client has entered twice.
 func judge(t testing.TB, lines []string, key string) (v verdict) {
 	t.Helper()
 	var (
 		inside  = map[string]bool{}
 		foreign = map[string]bool{} // their connections
-		since   = map[string]int{}  // how often each has entered since the last such SET, or its like
-		owner   string              // the connection that took the key; "": it is not there
+		since   = map[string]int{}  // how often each has entered since the last such SET
+		owner   string              // the connection that took the key; "": the key is missing
 		broken  bool
 		last    string
 	)
@@ -137,7 +136,7 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 					v.theirs++
 				}
 				if side != last && last != "" {
-					v.turns++
+					v.alternations++
 				}
 				last = side
 				continue
@@ -145,7 +144,7 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 			if len(inside) > 0 {
 				v.overlaps++
 				if !broken {
-					t.Errorf("%s enters while %v is inside, and nobody has put a lock over a lock:\n%s",
+					t.Errorf("%s enters while %v is inside, and no lock was overwritten:\n%s",
 						who, inside, strings.Join(lines[max(0, i-60):i+1], "\n"))
 				}
 			}

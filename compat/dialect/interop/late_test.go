@@ -16,19 +16,19 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A scenario is something that a late client of theirs, or ours, can bring about.
+// A scenario is something that a late client of theirs or ours can cause.
 type scenario struct {
 	name string
 	run  func(t *testing.T)
 }
 
-// scenarios are those that this client can.
+// scenarios are those that this client can cause.
 func (c client) scenarios(t testing.TB) []scenario {
 	list := []scenario{{"recognised", c.recognised}, {"late release", c.lateRelease}, {"overtaken", c.overtaken}}
 	if c.format(t).Kind.Timed() {
 		list = append(list, scenario{"late takeover", c.lateTakeover}, scenario{"vanished key", c.vanishedKey})
-		if !c.believes { // of those that take a lock over blindly, two may hold: see lateTakeover
-			list = append(list, scenario{"crowd", c.crowd}, scenario{"set back", c.setBack})
+		if !c.overwrites { // clients that take over blindly can both hold: see lateTakeover
+			list = append(list, scenario{"contenders", c.contenders}, scenario{"set back", c.setBack})
 		}
 		if !c.deletes {
 			list = append(list, scenario{"paused release", c.pausedRelease})
@@ -43,9 +43,8 @@ func (c client) scenarios(t testing.TB) []scenario {
 	return list
 }
 
-// recognised: what a client of theirs writes is what its Format says, to the
-// grain, and dialect.Recognise finds it, in order, among the formats that it can
-// be; dead, when it is.
+// recognised: a client of theirs writes what its Format says, to the grain. dialect.Recognise lists
+// the format, finds nothing wrong, and reports the lock as dead when it is.
 func (c client) recognised(t *testing.T) {
 	t.Helper()
 	f := c.format(t)
@@ -84,10 +83,9 @@ func (c client) recognised(t *testing.T) {
 	}
 }
 
-// lateRelease: a client of theirs works on past its lease, we take the lock over,
-// and then it releases. A client that does not compare, or compares only times,
-// deletes our lock (any/release-after-expiry; redis-py#415), and the next
-// extension says so.
+// lateRelease: a client of theirs works on past its lease, we take the lock over, and then it
+// releases. A client that does not compare, or compares only timestamps, deletes our lock
+// (any/release-after-expiry; redis-py#415), and our next extension reports it.
 func (c client) lateRelease(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
@@ -107,8 +105,8 @@ func (c client) lateRelease(t *testing.T) {
 	l.Release(context.Background()) //nolint:errcheck // its outcome is the extension's
 }
 
-// overtaken: we work on past our lease, they take the lock over, and then we
-// release. Theirs stands.
+// overtaken: we work on past our lease, they take the lock over, and then we release. Their lock
+// remains.
 func (c client) overtaken(t *testing.T) {
 	t.Helper()
 	addr := realredis.Start(t)
@@ -133,8 +131,8 @@ func (c client) overtaken(t *testing.T) {
 	}
 }
 
-// tooLate: a client of theirs has read the time of a dead lock, we take the lock
-// over, and then its write arrives. What it says then: "" if it goes on asking.
+// tooLate: a client of theirs has read the timestamp of a dead lock, we take the lock over, and
+// then its write arrives. It returns the client's answer, or "" if the client goes on asking.
 func (c client) tooLate(t *testing.T, s side, ours, theirs time.Duration) (l *compat.Lock, answer string) {
 	t.Helper()
 	s.dead(t, c, -3*time.Second)
@@ -156,16 +154,15 @@ func (c client) tooLate(t *testing.T, s side, ours, theirs time.Duration) (l *co
 	return l, answer
 }
 
-// lateTakeover: a client that looks at what its GETSET replaced knows that it came
-// too late, but has put its own time over ours (getset/loser-overwrites): our next
-// extension says ErrLost. One that does not look holds as well
-// (getset/double-takeover).
+// lateTakeover: a client that checks what its GETSET replaced knows that it came too late, but has
+// overwritten our timestamp (getset/loser-overwrites): our next extension returns ErrLost. A client
+// that does not check holds the lock as well (getset/double-takeover).
 func (c client) lateTakeover(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
-	l, answer := c.tooLate(t, s, long, 2*long) // two that write the same second can't be told apart
-	if holds := answer == "held"; holds != c.believes || answer != "" && !holds {
-		t.Errorf("their late %s: they say %q; want them to hold as well: %v", c.late, answer, c.believes)
+	l, answer := c.tooLate(t, s, long, 2*long) // two clients that write the same second cannot be distinguished
+	if holds := answer == "held"; holds != c.overwrites || answer != "" && !holds {
+		t.Errorf("their late %s: they say %q; want them to hold as well: %v", c.late, answer, c.overwrites)
 	}
 	if got := s.value(t); got == l.Token() {
 		t.Errorf("their late %s left our %q on the key, want it overwritten", c.late, got)
@@ -176,10 +173,9 @@ func (c client) lateTakeover(t *testing.T) {
 	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
 }
 
-// setBack: the lease that the late client had asked for is shorter than ours. Its
-// time stands on the key, and when that has gone by a third takes the lock, which
-// we believe to be ours (getset/stale-getset-sets-back). We learn of it at the
-// next extension, and not before.
+// setBack: the late client's lease is shorter than ours. Its timestamp is on the key, and when it
+// expires a third client takes the lock, which we believe to be ours
+// (getset/stale-getset-sets-back). We learn of it only at the next extension.
 func (c client) setBack(t *testing.T) {
 	t.Helper()
 	const ours = time.Minute
@@ -201,9 +197,8 @@ func (c client) setBack(t *testing.T) {
 	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
 }
 
-// pausedRelease: a client of theirs that looks before it deletes has looked, works
-// past its lease, we take the lock over, and then its DEL arrives
-// (getset/paused-release).
+// pausedRelease: a client of theirs that checks before it deletes has checked, works past its
+// lease, we take the lock over, and then its DEL arrives (getset/paused-release).
 func (c client) pausedRelease(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
@@ -227,10 +222,10 @@ func (c client) pausedRelease(t *testing.T) {
 	l.Release(context.Background()) //nolint:errcheck // ErrLost, again
 }
 
-// deathBeforeTTL: a client of theirs dies between the command that makes the key
-// and the one that gives it its TTL (tx/crash-before-expire; redis-py#818). A
-// value that is a time ends by itself. A token does not: in a fleet that leaves it
-// so we leave it too, unless told to repair what was seen unchanged for a lease.
+// deathBeforeTTL: a client of theirs dies between the command that creates the key and the one that
+// sets its TTL (tx/crash-before-expire; redis-py#818). A timestamp expires by itself. A token does
+// not: we leave it as its fleet does, unless TTLRepair says to repair a value that has not changed
+// for a lease.
 func (c client) deathBeforeTTL(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
@@ -247,8 +242,8 @@ func (c client) deathBeforeTTL(t *testing.T) {
 		t.Fatalf("the key's TTL: %d, %v; want none", ttl, err)
 	}
 	st, err := s.locks.Inspect(context.Background(), s.key)
-	if endless := st.Status == compat.StatusEndless; err != nil || endless != c.immortal {
-		t.Errorf("Inspect: %+v, %v; want it endless: %v", st, err, c.immortal)
+	if persistent := st.Status == compat.StatusEndless; err != nil || persistent != c.immortal {
+		t.Errorf("Inspect: %+v, %v; want it persistent: %v", st, err, c.immortal)
 	}
 	if c.immortal {
 		fleet, err := txlock.Named(c.dialect)
@@ -268,14 +263,13 @@ func (c client) deathBeforeTTL(t *testing.T) {
 	}
 }
 
-// vanishedKey: a client of theirs is refused, the lock is given back, and then it
-// looks. A key that is not there is no dead lock, nor a time (errorception/redis-lock#3:
-// it became NaN, and a lock that nobody could recover): what it then holds we
-// can read.
+// vanishedKey: a client of theirs is refused, the lock is released, and then the client reads the
+// key. A missing key is neither an expired lock nor a timestamp (errorception/redis-lock#3: it
+// became NaN, and the lock could not be recovered): we can read what the client then writes.
 func (c client) vanishedKey(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
-	g, p := c.looksInVain(t, s)
+	g, p := c.readsMissingKey(t, s)
 	g.pass("GET")
 	p.expect("held")
 	st, err := s.locks.Inspect(context.Background(), s.key)
@@ -283,18 +277,18 @@ func (c client) vanishedKey(t *testing.T) {
 		t.Errorf("they hold it; Inspect: %+v, %v", st, err)
 	}
 	if got := p.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("they say %q, and the key holds %q", got, s.value(t))
 	}
 }
 
-// goneIsDead: some take a key that is gone for a dead lock all the same
-// (getset/vanished-key). If we take it meanwhile, a GETSET tells them that they
-// were late, but their time is on the key, and we can't give the lock back: it
-// stands until that time. A SET tells them nothing, and both hold.
+// goneIsDead: some clients treat a missing key as an expired lock (getset/vanished-key). If we take
+// the lock meanwhile, GETSET tells them that they were late, but their timestamp is on the key and
+// we cannot release the lock: it stays until that time. SET tells them nothing, and both hold the
+// lock.
 func (c client) goneIsDead(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
-	g, p := c.looksInVain(t, s)
+	g, p := c.readsMissingKey(t, s)
 	g.hold(c.late)
 	g.pass("GET")
 	if answer := g.await(p, c.late, 1); answer != "" {
@@ -306,17 +300,17 @@ func (c client) goneIsDead(t *testing.T) {
 	}
 	asked := g.count(c.acquires())
 	g.pass(c.late)
-	if answer := g.await(p, c.acquires(), asked+1); (answer == "held") != c.believes || answer != "" && answer != "held" {
-		t.Errorf("they say %q; want them to hold, as we do: %v", answer, c.believes)
+	if answer := g.await(p, c.acquires(), asked+1); (answer == "held") != c.overwrites || answer != "" && answer != "held" {
+		t.Errorf("they say %q; want them to hold, as we do: %v", answer, c.overwrites)
 	}
 	if err := l.Release(context.Background()); !errors.Is(err, compat.ErrLost) || s.value(t) == "" {
-		t.Errorf("our release: %v, and %q stands on the key; want ErrLost and their time", err, s.value(t))
+		t.Errorf("our release: %v, and the key holds %q; want ErrLost and their time", err, s.value(t))
 	}
 }
 
-// looksInVain has a client of theirs be refused by a lock of ours, which is given
-// back before the client's GET arrives.
-func (c client) looksInVain(t *testing.T, s side) (*gate, *process) {
+// readsMissingKey makes our lock refuse a client of theirs, and releases it before the client's GET
+// arrives.
+func (c client) readsMissingKey(t *testing.T, s side) (*gate, *process) {
 	t.Helper()
 	g := newGate(t, s.addr, s.key)
 	p := c.start(t, g.addr, 2*long)
@@ -332,12 +326,12 @@ func (c client) looksInVain(t *testing.T, s side) (*gate, *process) {
 	return g, p
 }
 
-// crowd: two processes of theirs and two goroutines of ours wait for a dead lock,
-// and all see it end at the same moment. One after the other gets it. A GETSET
-// that lost may have put a time on the key that nobody gives back: then the next
-// waits for it (redis-py#384; redis-mutex#5 calls it starvation), which is why
-// this is not how the sections begin.
-func (c client) crowd(t *testing.T) {
+// contenders: two processes of theirs and two goroutines of ours wait for a dead lock, and all see
+// it expire at the same moment. They get it one after the other. A GETSET that came too late may
+// have left a timestamp that nobody releases; then the next client waits for it to expire
+// (redis-py#384; redis-mutex#5 calls it starvation). That is why the sections stage does not begin
+// this way.
+func (c client) contenders(t *testing.T) {
 	t.Helper()
 	const lease, each = 3 * time.Second, 2
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], lease)

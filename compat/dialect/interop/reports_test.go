@@ -15,12 +15,11 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// What old fleets have reported, with the very clients, and what our lock of
-// their dialect makes of it. Others of the kind are scenarios of TestInterop:
-// redis-py#415 is lateRelease, redis-py#818 deathBeforeTTL, errorception/redis-lock#3
-// vanishedKey.
+// Bugs that users of old clients reported, reproduced with those clients, and how our lock in their
+// dialect behaves. TestInterop has others as scenarios: redis-py#415 is lateRelease, redis-py#818
+// deathBeforeTTL, errorception/redis-lock#3 vanishedKey.
 
-// report starts the clients of a report and returns our side of the last.
+// report returns the clients of a report.
 func report(t *testing.T, names ...string) []client {
 	t.Helper()
 	t.Parallel()
@@ -33,7 +32,7 @@ func report(t *testing.T, names ...string) []client {
 	return list
 }
 
-// guarded is our Guarded of a client's dialect, on the key of another's.
+// guarded is our Guarded in one client's dialect on another client's key.
 func guarded(t testing.TB, addr, name, key string) side {
 	t.Helper()
 	d, err := getsetlock.Named(name)
@@ -48,9 +47,8 @@ func guarded(t testing.TB, addr, name, key string) side {
 	return s
 }
 
-// redis/redis-py#113: 2.2.4 wrote a fraction behind the seconds, and 2.2.3 threw
-// at it. Of our dialects each writes what its own client reads, and takes the other's for
-// held.
+// redis/redis-py#113: 2.2.4 wrote seconds with a fraction, and 2.2.3 threw an exception. Each of
+// our dialects writes what its client reads, and treats the other's value as held.
 func TestInteropReportFloatAgainstInt(t *testing.T) {
 	c := report(t, "redis-py-2.2.2", "redis-py-2.9.1")
 	addr := realredis.Start(t)
@@ -69,7 +67,7 @@ func TestInteropReportFloatAgainstInt(t *testing.T) {
 		t.Errorf("we left %q on the key, want %q", got, theirs)
 	}
 	if got := young.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("2.9.1 says %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("2.9.1 says %q, and the key holds %q", got, s.value(t))
 	}
 
 	old.acquire()
@@ -78,9 +76,9 @@ func TestInteropReportFloatAgainstInt(t *testing.T) {
 	}
 }
 
-// redis/redis-py#384: the loser of a takeover leaves its own time, a little before the
-// winner's, and then the winner does not give the lock back, and says nothing. It
-// takes two of theirs. We wait until that time, and not longer.
+// redis/redis-py#384: the loser of a takeover leaves its timestamp, a little earlier than the
+// winner's, and then the winner silently does not release the lock. It takes two of their clients.
+// We wait until that time and no longer.
 func TestInteropReportLoserOverwrites(t *testing.T) {
 	c := report(t, "redis-py-2.9.1")[0]
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
@@ -100,7 +98,7 @@ func TestInteropReportLoserOverwrites(t *testing.T) {
 	}
 	loser.kill()
 	if got := winner.do("release"); got != "released" || s.value(t) == "" {
-		t.Errorf("the winner says %q, and %q stands on the key; want the loser's time", got, s.value(t))
+		t.Errorf("the winner says %q, and the key holds %q; want the loser's time", got, s.value(t))
 	}
 	start := time.Now()
 	l := s.lock(t, long)
@@ -112,10 +110,10 @@ func TestInteropReportLoserOverwrites(t *testing.T) {
 	}
 }
 
-// nateware/redis-objects#234: a program that counts milliseconds, on the keys of
-// one that counts seconds (compat/seconds-vs-milliseconds). redis-lock takes a
-// live lock of seconds at once; jedis-lock can't read a fraction and throws. Our
-// locks leave the other unit alone: dead or alive, it is nobody's that we know.
+// nateware/redis-objects#234: a program that writes milliseconds, on the keys of one that writes
+// seconds (compat/seconds-vs-milliseconds). redis-lock takes a live lock of seconds at once;
+// jedis-lock cannot read a fraction and throws an exception. Our locks never take over a value in
+// another unit, expired or not.
 func TestInteropReportMillisAmongSeconds(t *testing.T) {
 	c := report(t, "npm-redis-lock", "jedis-lock", "redis-py-2.9.1")
 	addr := realredis.Start(t)
@@ -130,7 +128,7 @@ func TestInteropReportMillisAmongSeconds(t *testing.T) {
 		t.Errorf("we, as the docs, at milliseconds: %v, want ErrForeign", err)
 	}
 	if got := npm.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("redis-lock says %q, and %q stands on the key: we did not leave it alone", got, s.value(t))
+		t.Errorf("redis-lock says %q, and the key holds %q: we did not leave it alone", got, s.value(t))
 	}
 
 	jedis, python := c[1].start(t, addr, long), c[2].start(t, addr, c[2].lease)
@@ -146,9 +144,9 @@ func TestInteropReportMillisAmongSeconds(t *testing.T) {
 	}
 }
 
-// dv/redis-semaphore#23: GETSET and SET take the TTL off a key, and a token's lock
-// without one is for ever. The real client of times does it to the real client
-// of tokens; ours of any dialect of times does not.
+// dv/redis-semaphore#23: GETSET and SET drop a key's TTL, and a token without a TTL never expires.
+// The real client that writes timestamps does it to the real client that writes tokens; our locks
+// in any timestamp dialect do not.
 func TestInteropReportTTLTaken(t *testing.T) {
 	c := report(t, "npm-redis-lock", "redis-py-2.10.6")
 	addr := realredis.Start(t)
@@ -186,9 +184,9 @@ func TestInteropReportTTLTaken(t *testing.T) {
 	}
 }
 
-// bbangert/retools#18: the clients' clocks decide (getset/skewed-takeover). Ours is
-// an hour fast, and the real client holds. Guarded believes its clock; a Margin
-// of more than the hour, and Patient, who believes none, leave the lock alone.
+// bbangert/retools#18: the clients' clocks decide (getset/skewed-takeover). Ours is an hour fast,
+// and the real client holds. Guarded trusts its clock; a Margin of more than an hour, and Patient,
+// which trusts no clock, leave the lock alone.
 func TestInteropReportClocks(t *testing.T) {
 	c := report(t, "retools")[0]
 	addr := realredis.Start(t)
@@ -225,8 +223,8 @@ func TestInteropReportClocks(t *testing.T) {
 	}
 }
 
-// ServiceStack/ServiceStack.Redis#215: a takeover that failed had changed the
-// value. Ours, in that dialect, loses without a trace.
+// ServiceStack/ServiceStack.Redis#215: a failed takeover changed the value. Our lock in that
+// dialect changes nothing if it loses.
 func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	d, err := getsetlock.Named("ServiceStack")
 	if err != nil {
@@ -239,7 +237,7 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	loser := beforeExec{s.Dial(), func() { winner.Do("GETSET", "k", live) }}
 	_, err = getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}.Acquire(loser, s.Now(), "k", long)
 	if value, _ := redis.String(winner.Do("GET", "k")); !errors.Is(err, compat.ErrHeld) || value != live {
-		t.Errorf("%v, and %q stands on the key; want ErrHeld and the winner's %q", err, value, live)
+		t.Errorf("%v, and the key holds %q; want ErrHeld and the winner's %q", err, value, live)
 	}
 }
 
@@ -255,9 +253,8 @@ func (c beforeExec) Send(name string, args ...any) error {
 	return c.Conn.Send(name, args...)
 }
 
-// oaeproject/Hilary#793: the repair of a TTL gave a lock that had just been
-// released another life, or another client's lock another end. Ours compares, on
-// every version, and changes neither.
+// oaeproject/Hilary#793: the repair of a TTL revived a lock that had just been released, or changed
+// the end of another client's lock. Ours compares, on every version, and changes neither.
 func TestReportRepairAfterRelease(t *testing.T) {
 	for _, version := range []string{"2.2", "2.4", "2.6", "7.0"} {
 		for _, next := range []string{"", "0b2d0a1e-3f44-4e2e-8f0a-0123456789ab"} {
@@ -280,15 +277,14 @@ func TestReportRepairAfterRelease(t *testing.T) {
 			value, _ := redis.String(c.Do("GET", "k"))
 			ttl, _ := redis.Int(c.Do("TTL", "k"))
 			if !errors.Is(err, compat.ErrHeld) || value != next || next != "" && ttl != 60 {
-				t.Errorf("%s: %v, and %q stands on the key with TTL %d; want ErrHeld and %q", version, err, value, ttl, next)
+				t.Errorf("%s: %v, and the key holds %q with TTL %d; want ErrHeld and %q", version, err, value, ttl, next)
 			}
 		}
 	}
 }
 
-// kenn/redis-mutex#5: waiters that could not have the lock kept putting their own
-// time on it, so that nobody ever had it. Ours that wait write nothing; when it ends
-// the first to ask has it.
+// kenn/redis-mutex#5: waiters that could not get the lock kept writing their timestamps to it, so
+// nobody ever got it. Our waiters write nothing; when the lock expires, the first to ask gets it.
 func TestReportPhantomStarvation(t *testing.T) {
 	d, err := getsetlock.Named("redis-mutex")
 	if err != nil {
@@ -306,7 +302,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 			}
 		}
 		if got, _ := redis.String(c.Do("GET", "k")); got != value {
-			t.Fatalf("after %d s %q stands on the key, want %q", second, got, value)
+			t.Fatalf("after %d s the key holds %q, want %q", second, got, value)
 		}
 	}
 	if l, err := a.Acquire(s.Dial(), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != compat.TakenOver {

@@ -6,44 +6,43 @@ import (
 	"testing"
 )
 
-// told is a test that writes down what it is told instead of failing.
-type told struct {
+// recorder is a testing.TB that records errors instead of failing.
+type recorder struct {
 	testing.TB
 	errors []string
 }
 
-func (t *told) Helper() {}
-func (t *told) Errorf(format string, args ...any) {
+func (t *recorder) Helper() {}
+func (t *recorder) Errorf(format string, args ...any) {
 	t.errors = append(t.errors, fmt.Sprintf(format, args...))
 }
 
-// The judge of the sections catches what it is there for: an overlap, one that is
-// explained and one that is not, and somebody who never leaves.
+// judge finds an explained overlap, an unexplained one, and a client that never leaves.
 func TestJudge(t *testing.T) {
 	const a, b, ours = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 	for _, c := range []struct {
-		name, record      string
-		overlaps, blind   int
-		theirs, us, turns int
-		error             string
+		name, record             string
+		overlaps, blind          int
+		theirs, us, alternations int
+		error                    string
 	}{
 		{
 			name: "one after the other",
 			record: `1 SETNX k 5; 1 RPUSH interop:log enter theirs-1; 3 SETNX k 6; 1 RPUSH interop:log leave theirs-1; 1 DEL k
 				3 SETNX k 6; 3 RPUSH interop:log enter ours-1; 3 RPUSH interop:log leave ours-1; 3 DEL k`,
-			theirs: 1, us: 1, turns: 1,
+			theirs: 1, us: 1, alternations: 1,
 		},
 		{
 			name: "two at once",
 			record: `1 SETNX k 5; 1 RPUSH interop:log enter theirs-1; 3 RPUSH interop:log enter ours-1
 				3 RPUSH interop:log leave ours-1; 1 RPUSH interop:log leave theirs-1; 1 DEL k`,
-			overlaps: 1, theirs: 1, us: 1, turns: 1, error: "ours-1 enters while map[theirs-1:true] is inside",
+			overlaps: 1, theirs: 1, us: 1, alternations: 1, error: "ours-1 enters while map[theirs-1:true] is inside",
 		},
 		{
 			name: "a lock over a lock",
 			record: `3 SETNX k 5; 3 RPUSH interop:log enter ours-1; 1 SET k 6; 1 RPUSH interop:log enter theirs-1
 				3 RPUSH interop:log leave ours-1; 1 RPUSH interop:log leave theirs-1; 1 DEL k`,
-			overlaps: 1, blind: 1, theirs: 1, us: 1, turns: 1,
+			overlaps: 1, blind: 1, theirs: 1, us: 1, alternations: 1,
 		},
 		{
 			name: "a lock over a lock, and later, for no reason, two at once",
@@ -54,10 +53,10 @@ func TestJudge(t *testing.T) {
 				3 SETNX k 7; 3 RPUSH interop:log enter ours-1; 3 RPUSH interop:log leave ours-1; 3 DEL k
 				1 SETNX k 8; 1 RPUSH interop:log enter theirs-1; 3 RPUSH interop:log enter ours-1
 				3 RPUSH interop:log leave ours-1; 1 RPUSH interop:log leave theirs-1; 1 DEL k`,
-			overlaps: 1, blind: 1, theirs: 3, us: 4, turns: 5, error: "ours-1 enters while map[theirs-1:true] is inside",
+			overlaps: 1, blind: 1, theirs: 3, us: 4, alternations: 5, error: "ours-1 enters while map[theirs-1:true] is inside",
 		},
 		{
-			name: "SET with NX asks, and is no reason",
+			name: "SET with NX is not an explanation",
 			record: `1 SETNX k 5; 1 RPUSH interop:log enter theirs-1; 2 SET k 6 NX PX 1000; 2 RPUSH interop:log enter theirs-2
 				1 RPUSH interop:log leave theirs-1; 2 RPUSH interop:log leave theirs-2; 1 DEL k`,
 			overlaps: 1, theirs: 2, error: "theirs-2 enters while map[theirs-1:true] is inside",
@@ -73,9 +72,9 @@ func TestJudge(t *testing.T) {
 			}
 			lines = append(lines, fmt.Sprintf("1795268269.599284 [0 %s] \"%s\"", conn, strings.Join(words[1:], "\" \"")))
 		}
-		said := &told{TB: t}
+		said := &recorder{TB: t}
 		v := judge(said, lines, "k")
-		if v != (verdict{theirs: c.theirs, ours: c.us, turns: c.turns, overlaps: c.overlaps, blind: c.blind}) {
+		if v != (verdict{theirs: c.theirs, ours: c.us, alternations: c.alternations, overlaps: c.overlaps, blind: c.blind}) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 		if all := strings.Join(said.errors, "; "); (c.error == "") != (all == "") || !strings.Contains(all, c.error) {

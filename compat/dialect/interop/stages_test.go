@@ -18,29 +18,29 @@ import (
 const (
 	workers = 4 // of each side
 
-	long = 5 * time.Second // a lease that nobody here outlives unless it is told to
+	long = 5 * time.Second // a lease that no client here outlives unless the test wants it
 
-	// slack is what a machine that runs all this at once may add to a wait. It is
-	// less than long: what comes within it did not wait for a lease to end.
+	// slack is what a busy machine may add to a wait. It is less than long: a wait within it did
+	// not wait for a lease to end.
 	slack = 3 * time.Second
 
-	// tick: a server reads its clock once per round, so that a TTL may be counted
-	// from a little before the command came.
+	// tick: a server reads its clock once per event loop, so a TTL may count from a little before
+	// the command arrived.
 	tick = 20 * time.Millisecond
 )
 
-// A row is one client and one of our algorithms, and what was seen of them.
+// A row holds the results of one client and one of our algorithms.
 type row struct {
 	c client
 	a algorithm
 
 	theirs, ours int // sections
-	turns        int // how often a section of one side followed one of the other's
-	overlaps     int // of a client that believes: see judge
-	lost         int // sections of ours whose lock could not be given back: see goneIsDead
+	alternations int // how often a section of one side followed one of the other side
+	overlaps     int // only with a client that overwrites: see judge
+	lost         int // our sections whose lock could not be released: see goneIsDead
 	theirDeath   time.Duration
 	ourDeath     time.Duration
-	toUs, toThem time.Duration // from a release to the other's acquisition
+	toUs, toThem time.Duration // from a release to the other side's acquisition
 }
 
 func (r *row) run(t *testing.T) {
@@ -50,7 +50,7 @@ func (r *row) run(t *testing.T) {
 	r.weDieAndRelease(t, s.Addr)
 }
 
-// A side is what our side of a test needs.
+// A side is our side of a test.
 type side struct {
 	addr  string
 	key   string
@@ -59,10 +59,10 @@ type side struct {
 	locks *compat.Locker
 }
 
-// us is our side, with leases of at most lease.
+// us returns our side, with leases of at most lease.
 func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) side {
 	t.Helper()
-	pool := &redis.Pool{MaxIdle: workers, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, redis.DialReadTimeout(patience)) }}
+	pool := &redis.Pool{MaxIdle: workers, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, redis.DialReadTimeout(stepLimit)) }}
 	conn := pool.Get()
 	t.Cleanup(func() { conn.Close(); pool.Close() })
 	alg := a.new(lease)
@@ -72,7 +72,7 @@ func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) s
 	}
 }
 
-// value is what stands on the key; "" if it is not there.
+// value returns the key's value, or "" if it is missing.
 func (s side) value(t testing.TB) string {
 	t.Helper()
 	v, err := redis.String(s.conn.Do("GET", s.key))
@@ -82,20 +82,19 @@ func (s side) value(t testing.TB) string {
 	return v
 }
 
-// lock waits for the lock, and is ours to end.
+// lock waits for the lock. The caller must release it.
 func (s side) lock(t testing.TB, lease time.Duration) *compat.Lock {
 	t.Helper()
 	ctx, cancel := context.WithDeadline(context.Background(), deadline())
 	defer cancel()
 	l, err := s.locks.Lock(ctx, s.key, lease)
 	if err != nil {
-		t.Fatalf("our lock: %v; on the key stands %q", err, s.value(t))
+		t.Fatalf("our lock: %v; the key holds %q", err, s.value(t))
 	}
 	return l
 }
 
-// dead puts a lock of the dialect on the key whose holder is dead and whose lease
-// ends after left.
+// dead writes the lock of a dead holder in the dialect; its lease ends after left.
 func (s side) dead(t testing.TB, c client, left time.Duration) {
 	t.Helper()
 	args := []any{s.key, "dead", "PX", left.Milliseconds()}
@@ -111,8 +110,8 @@ func (s side) dead(t testing.TB, c client, left time.Duration) {
 	}
 }
 
-// sections has four processes of theirs and four goroutines of ours do sections
-// that nothing but the lock protects.
+// sections makes four processes of theirs and four goroutines of ours run critical sections that
+// only the lock protects.
 func (r *row) sections(t *testing.T, addr string) {
 	t.Helper()
 	theirs, ours := 50, 60
@@ -120,7 +119,7 @@ func (r *row) sections(t *testing.T, addr string) {
 		theirs = 15
 	}
 	lease := long
-	if r.c.gone { // a lock that could not be given back stands until it ends: not too often for too long
+	if r.c.gone { // a lock that could not be released stays until it expires: keep that short
 		lease = 2 * time.Second
 		theirs, ours = 30, 40
 	}
@@ -148,8 +147,8 @@ func (r *row) sections(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	seen := judge(t, m.stop(t), s.key)
-	r.theirs, r.ours, r.turns, r.overlaps = seen.theirs, seen.ours, seen.turns, seen.overlaps
-	if !r.c.believes && seen.overlaps > 0 {
+	r.theirs, r.ours, r.alternations, r.overlaps = seen.theirs, seen.ours, seen.alternations, seen.overlaps
+	if !r.c.overwrites && seen.overlaps > 0 {
 		t.Errorf("%d overlaps", seen.overlaps)
 	}
 
@@ -170,8 +169,8 @@ func (r *row) sections(t *testing.T, addr string) {
 	if lost := r.theirs + r.ours - counted; lost < 0 || lost > r.overlaps {
 		t.Errorf("the counter is at %d after %d sections, with %d overlaps: updates were lost", counted, r.theirs+r.ours, r.overlaps)
 	}
-	if r.turns < workers {
-		t.Errorf("the sides took turns %d times: they did not contend", r.turns)
+	if r.alternations < workers {
+		t.Errorf("the sides took alternations %d times: they did not contend", r.alternations)
 	}
 }
 
@@ -201,12 +200,12 @@ func (s side) work(t testing.TB, who string, n int, lease, pause time.Duration) 
 		case released != nil:
 			t.Errorf("our release: %v", released)
 		}
-		<-time.After(rand.N(pause)) // the others' turn
+		<-time.After(rand.N(pause)) // let the others run
 	}
 	return lost
 }
 
-// section is what protocol.py's section is.
+// section does what protocol.py's section does.
 func section(c redis.Conn, who string) error {
 	if _, err := c.Do("RPUSH", "interop:log", "enter "+who); err != nil {
 		return err
@@ -222,8 +221,7 @@ func section(c redis.Conn, who string) error {
 	return err
 }
 
-// rounding is the most that a value tells beyond the lease: the client's "+1",
-// and what is rounded up.
+// rounding is the longest time that a value can outlast the lease: the client's "+1" and rounding.
 func (c client) rounding(t testing.TB) time.Duration {
 	f := c.format(t)
 	if !f.Kind.Timed() {
@@ -232,8 +230,8 @@ func (c client) rounding(t testing.TB) time.Duration {
 	return f.Plus + 2*f.Stamp.Grain() + f.Grace
 }
 
-// theyDie: a process of theirs that holds the lock is killed (kill -9), and we
-// wait for it. We get it when its lease has ended, and not before.
+// theyDie: a process of theirs that holds the lock is killed (kill -9), and we wait for it. We get
+// it when its lease has ended, not before.
 func (r *row) theyDie(t *testing.T, addr string) {
 	t.Helper()
 	s := us(t, addr, r.c, r.a, r.c.lease)
@@ -242,7 +240,7 @@ func (r *row) theyDie(t *testing.T, addr string) {
 	p.acquire()
 	p.kill()
 	if s.value(t) == "" {
-		t.Fatalf("they hold the lock, and %s is not there", s.key)
+		t.Fatalf("they hold the lock, but %s does not exist", s.key)
 	}
 	l := s.lock(t, r.c.lease)
 	r.theirDeath = time.Since(asked)
@@ -261,8 +259,8 @@ func (r *row) theyDie(t *testing.T, addr string) {
 	}
 }
 
-// weDieAndRelease: we take the lock and are never heard of again; they wait for
-// it. Then each side, holding, lets the other wait, and gives the lock back.
+// weDieAndRelease: we take the lock and abandon it; they wait for it. Then each side in turn holds
+// the lock while the other waits, and releases it.
 func (r *row) weDieAndRelease(t *testing.T, addr string) {
 	t.Helper()
 	s := us(t, addr, r.c, r.a, long)
@@ -312,7 +310,7 @@ func (r *row) weDieAndRelease(t *testing.T, addr string) {
 	asks := r.c.acquires()
 	n := g.count(asks)
 	p.send("acquire")
-	if answer := g.await(p, asks, n+2); answer != "" { // asked twice: it was refused once
+	if answer := g.await(p, asks, n+2); answer != "" { // it asked twice: it was refused once
 		t.Fatalf("we hold the lock, and they say %q", answer)
 	}
 	if err := l.Release(context.Background()); err != nil {
@@ -324,6 +322,6 @@ func (r *row) weDieAndRelease(t *testing.T, addr string) {
 		t.Errorf("we released, and they had the lock %v later", r.toThem)
 	}
 	if got := p.do("release"); got != "released" || s.value(t) != "" {
-		t.Errorf("they say %q, and %q stands on the key", got, s.value(t))
+		t.Errorf("they say %q, and the key holds %q", got, s.value(t))
 	}
 }

@@ -24,9 +24,8 @@ const (
 	clusterSlots   = 16384
 )
 
-// RunCluster runs a cluster, with args as further options for each server, and
-// returns when all six agree that it is whole and the replicas are in step. It
-// ends with the test.
+// RunCluster starts a cluster, with args as further options for each server. It returns when all
+// six nodes see all slots served and the replicas are in sync. The cluster ends with the test.
 func RunCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
@@ -61,14 +60,14 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 		})
 	}
 	for i := range c.Nodes {
-		c.Until("a node finds the cluster whole", func() error { return c.whole(i) })
+		c.Until("a node sees the complete cluster", func() error { return c.complete(i) })
 	}
 	return c
 }
 
-// whole returns nil if node i finds all slots served, with a replica for each,
-// and, if it is a replica, is in step.
-func (c *Cluster) whole(i int) error {
+// complete returns nil if node i sees all slots served, each with a replica, and, if it is a
+// replica, is in sync.
+func (c *Cluster) complete(i int) error {
 	info, err := redis.String(c.Try(i, "CLUSTER", "INFO"))
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
 		return fmt.Errorf("CLUSTER INFO: %.60q, %v", info, err)
@@ -79,7 +78,7 @@ func (c *Cluster) whole(i int) error {
 	}
 	for _, r := range ranges {
 		if fields, err := redis.Values(r, nil); err != nil || len(fields) != 4 {
-			return fmt.Errorf("a range without its replica: %v, %v", fields, err)
+			return fmt.Errorf("a slot range without a replica: %v, %v", fields, err)
 		}
 	}
 	info, err = redis.String(c.Try(i, "INFO", "replication"))
@@ -89,7 +88,7 @@ func (c *Cluster) whole(i int) error {
 	return nil
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, n := range c.Nodes {
@@ -118,15 +117,15 @@ func (c *Cluster) Try(i int, name string, args ...any) (any, error) {
 	return conn.Do(name, args...)
 }
 
-// BeginMove starts to move slot: keys that node from has not are asked for at
-// node to.
+// BeginMove starts to move slot: node from redirects (ASK) to node to for keys that it does not
+// have.
 func (c *Cluster) BeginMove(slot, from, to int) {
 	c.t.Helper()
 	c.Do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
 	c.Do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
 }
 
-// MoveKeys moves the keys of slot that are there now, in no order.
+// MoveKeys moves the keys that slot holds now, in any order.
 func (c *Cluster) MoveKeys(slot, from, to int) {
 	c.t.Helper()
 	keys, err := redis.Strings(c.Do(from, "CLUSTER", "GETKEYSINSLOT", slot, 1000), nil)
@@ -138,21 +137,21 @@ func (c *Cluster) MoveKeys(slot, from, to int) {
 	}
 }
 
-// MoveKey moves one key, if it is there.
+// MoveKey moves one key, if it exists.
 func (c *Cluster) MoveKey(key string, from, to int) {
 	c.t.Helper()
 	host, port, _ := net.SplitHostPort(c.Nodes[to].Addr)
 	c.Do(from, "MIGRATE", host, port, key, 0, 5000)
 }
 
-// EndMove gives slot to node to, when its last key has been moved, and returns
-// when all masters agree. The new owner is told first, so that there is always one,
-// and then the others: a slot that moved on before all had heard of it could end up
-// as nobody's, each sending clients to the next.
+// EndMove gives slot to node to once its last key has been moved, and returns when all masters
+// agree. It tells the new owner first, so that the slot always has one, and then the others: if the
+// slot moved again before every node knew, it could end up without an owner, each node redirecting
+// clients to the next.
 func (c *Cluster) EndMove(slot, from, to int) {
 	c.t.Helper()
 	c.Until("the slot is empty", func() error {
-		c.MoveKeys(slot, from, to) // a key that was there when the move began may have been made anew
+		c.MoveKeys(slot, from, to) // a key that existed when the move began may have been created again
 		if _, err := c.Try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
 			return err
 		}
@@ -190,24 +189,24 @@ func (c *Cluster) knows(i, slot, owner int) error {
 		if err == nil && string(master[2].([]byte)) == c.ids[owner] {
 			return nil
 		}
-		return fmt.Errorf("slot %d is known as %s's, %v", slot, master, err)
+		return fmt.Errorf("slot %d belongs to %s, %v", slot, master, err)
 	}
-	return fmt.Errorf("slot %d is nobody's", slot)
+	return fmt.Errorf("slot %d has no owner", slot)
 }
 
-// IsMaster reports whether node i, by its own word, is a master.
+// IsMaster reports whether node i says that it is a master.
 func (c *Cluster) IsMaster(i int) bool {
 	info, err := redis.String(c.Try(i, "INFO", "replication"))
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// Until waits for what done looks for, for thirty seconds at most.
+// Until calls done until it returns nil, for thirty seconds at most.
 func (c *Cluster) Until(what string, done func() error) {
 	c.t.Helper()
 	waitFor(c.t, what, done)
 }
 
-// waitFor asks done again and again until it returns nil, for thirty seconds at most.
+// waitFor calls done until it returns nil, for thirty seconds at most.
 func waitFor(t testing.TB, what string, done func() error) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

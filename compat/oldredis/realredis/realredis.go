@@ -15,13 +15,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Start is Run, for a test that only wants the address.
+// Start is Run for a test that needs only the address.
 func Start(t testing.TB, args ...string) string {
 	t.Helper()
 	return Run(t, args...).Addr
 }
 
-// A Server is a redis-server that runs.
+// A Server is a running redis-server.
 type Server struct {
 	Addr string // 127.0.0.1:port
 
@@ -31,11 +31,10 @@ type Server struct {
 	ended chan struct{}
 }
 
-// Run runs the redis-server on the PATH on a free port of 127.0.0.1, without
-// persistence, with args as further options ("--rename-command", "EVAL", ""),
-// and ends it, by its process id, with the test. A machine without redis-server
-// fails the test: what was not tested must be seen (Debian's package is
-// redis-server; .ci/run installs it).
+// Run starts the redis-server from the PATH on a free port of 127.0.0.1, without persistence, with
+// args as further options ("--rename-command", "EVAL", ""), and kills it, by its process id, when
+// the test ends. Without a redis-server the test fails, so that a missing server is noticed
+// (Debian's package is redis-server; .ci/run installs it).
 func Run(t testing.TB, args ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +43,7 @@ func Run(t testing.TB, args ...string) *Server {
 	})
 }
 
-// run starts a redis-server with the arguments for a port.
+// run starts a redis-server with the arguments for a free port.
 func run(t testing.TB, args func(port string) []string) *Server {
 	t.Helper()
 	s := &Server{t: t}
@@ -58,7 +57,7 @@ func run(t testing.TB, args func(port string) []string) *Server {
 			return s
 		}
 		s.Kill()
-		if try == 3 { // the port was taken between our look and its start
+		if try == 3 { // the port was taken between freeAddr and the start
 			t.Fatalf("redis-server on %s: %v", s.Addr, err)
 		}
 	}
@@ -98,11 +97,11 @@ func (s *Server) Restart() {
 	}
 }
 
-// Stop has the server stand still (SIGSTOP): it answers nothing and keeps its
-// connections, as a machine that swaps, or a network that drops, does.
+// Stop suspends the server (SIGSTOP): it answers nothing and keeps its connections, like a machine
+// that swaps or a network that drops packets.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
-// Continue ends what Stop began.
+// Continue resumes a stopped server.
 func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
@@ -121,7 +120,7 @@ func freeAddr(t testing.TB) string {
 	return "127.0.0.1:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// answers waits until the server at addr answers, for ten seconds at most.
+// answers waits until the server at addr replies, for ten seconds at most.
 func answers(addr string, ended <-chan struct{}) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -131,7 +130,7 @@ func answers(addr string, ended <-chan struct{}) error {
 			_, err = c.Do("EXISTS", "realredis")
 			c.Close()
 			if e, refused := err.(redis.Error); err == nil || refused && !strings.HasPrefix(string(e), "LOADING") {
-				return nil // a refusal is an answer: a cluster node without slots gives one
+				return nil // an error is an answer too: a cluster node without slots gives one
 			}
 		}
 		select {

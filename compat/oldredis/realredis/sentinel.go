@@ -12,9 +12,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Sentinels are a master, two replicas and three Sentinels (quorum 2) that
-// watch them, for the length of a test. They call a master down that has not
-// answered for half a second.
+// Sentinels are a master, two replicas and the three Sentinels (quorum 2) that monitor them, for
+// the length of a test. A Sentinel considers a master down after half a second without a reply.
 type Sentinels struct {
 	Name      string    // the master's
 	Servers   []*Server // the first is the first master
@@ -23,8 +22,8 @@ type Sentinels struct {
 	t testing.TB
 }
 
-// RunSentinels runs them, and waits until each knows all the others. The
-// servers get args as further options.
+// RunSentinels starts them and waits until each knows all the others. The servers get args as
+// further options.
 func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Name: name, t: t}
@@ -36,7 +35,7 @@ func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 		}
 		s.Servers = append(s.Servers, Run(t, more...))
 	}
-	waitFor(s.t, "the replicas are in step", func() error {
+	waitFor(s.t, "the replicas are in sync", func() error {
 		for _, r := range s.Servers[1:] {
 			role, err := redis.Values(Ask(r.Addr, "ROLE"))
 			if err != nil {
@@ -71,11 +70,11 @@ sentinel parallel-syncs %[1]s 2
 	return s
 }
 
-// RunSentinel runs the redis-server on the PATH as a Sentinel of this
-// configuration, on a free port of 127.0.0.1.
+// RunSentinel starts the redis-server from the PATH as a Sentinel with this configuration, on a
+// free port of 127.0.0.1.
 func RunSentinel(t testing.TB, conf string) *Server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "sentinel.conf") // it writes to it
+	file := filepath.Join(t.TempDir(), "sentinel.conf") // Sentinel rewrites it
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func RunSentinel(t testing.TB, conf string) *Server {
 	})
 }
 
-// Addrs are the Sentinels' addresses.
+// Addrs returns the Sentinels' addresses.
 func (s *Sentinels) Addrs() []string {
 	var addrs []string
 	for _, w := range s.Sentinels {
@@ -93,7 +92,7 @@ func (s *Sentinels) Addrs() []string {
 	return addrs
 }
 
-// Master is the server that a majority of the Sentinels names.
+// Master returns the server that a majority of the Sentinels names as master.
 func (s *Sentinels) Master() (*Server, error) {
 	votes := map[string]int{}
 	for _, w := range s.Sentinels {
@@ -106,12 +105,11 @@ func (s *Sentinels) Master() (*Server, error) {
 			return server, nil
 		}
 	}
-	return nil, fmt.Errorf("the Sentinels name %v", votes)
+	return nil, fmt.Errorf("the Sentinels do not agree on a master: %v", votes)
 }
 
-// Failover has a Sentinel replace the master although it lives, and returns
-// when it has begun. A replica that has only just come back is not chosen; it
-// asks until one is.
+// Failover makes a Sentinel replace the master although it is up, and returns once the failover has
+// begun. Sentinel rejects a replica that has only just come back, so Failover retries.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
 	waitFor(s.t, "SENTINEL FAILOVER", func() error {
@@ -120,22 +118,20 @@ func (s *Sentinels) Failover() {
 	})
 }
 
-// Replaced waits until a majority of the Sentinels names another server than
-// old, and returns it.
+// Replaced waits until a majority of the Sentinels names a master other than old, and returns it.
 func (s *Sentinels) Replaced(old *Server) *Server {
 	s.t.Helper()
 	var now *Server
 	waitFor(s.t, "another master", func() (err error) {
 		if now, err = s.Master(); err == nil && now == old {
-			err = fmt.Errorf("%s still", old.Addr)
+			err = fmt.Errorf("still %s", old.Addr)
 		}
 		return err
 	})
 	return now
 }
 
-// Ask sends one command over a connection of its own, and has half a second
-// for it.
+// Ask sends one command over a new connection, and waits half a second at most.
 func Ask(addr, name string, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

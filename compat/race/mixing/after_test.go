@@ -7,18 +7,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// What was seen after real clients had met on a key (wire formats, "After-effects,
-// executed"), by the models: who holds at the end, and what stands on the key.
+// What happened after real clients met on a key, reproduced by the models: who holds the lock at
+// the end, and what the key's value is.
 func TestAfterEffects(t *testing.T) {
 	for _, x := range []struct {
 		what, schedule string
-		hold           string // who believes that it holds
-		key            string // what the key's value begins with; "": there is no key
+		hold           string // the clients that believe they hold
+		key            string // the beginning of the key's value; "": no key
 		ttl            bool
 	}{
-		{"redis-py 2.9 deletes the lock of the npm client that took its own: a third one comes in",
+		{"redis-py 2.9 deletes the lock of the npm client that took its own: a third client enters",
 			"theirs/redis-py-2.9+theirs/npm-redis-lock-0.0 2.8 3x1 : C1 C2 C2 C2 C1 C1 C3", "C2 C3", "t=10.001s", false},
-		{"npm redis-lock polls a token once: the value is overwritten and its TTL gone, and the holder can't give it back",
+		{"npm redis-lock polls a token once: it overwrites the value and drops the TTL, and the holder cannot release it",
 			"theirs/redis-py-2.10+theirs/npm-redis-lock-0.0 2.8 2x1 : C1 C1 C2 C2 C2 C1 C1", "", "t=10.001s", false},
 		{"jedis-lock's master locks over a token, and deletes it",
 			"theirs/redis-py-2.10+theirs/jedis-lock-1.0.1 2.8 2x1 : C1 C1 C2 C2 C2 C2", "C1", "", false},

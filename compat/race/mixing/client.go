@@ -10,18 +10,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// lease is what all parties ask for.
+// lease is the lease that all parties ask for.
 const lease = 10 * time.Second
 
-// A client is what all foreign clients have in common: none extends, and each
-// believes in its lock for as long as it has asked for.
+// A client is the common part of all foreign clients: none extends, and each believes that it holds
+// its lock for the full lease.
 type client struct {
 	dialect.Format
-	manner
+	quirks
 	token func() string
 }
 
-// short is a fleet whose leases are shorter than all others'.
+// short is a fleet with shorter leases than all others.
 type short struct {
 	compat.Algorithm
 	lease time.Duration
@@ -31,24 +31,24 @@ func (s short) Acquire(c redis.Conn, now time.Time, key string, _ time.Duration)
 	return s.Algorithm.Acquire(c, now, key, s.lease)
 }
 
-// An Exception leaves a client's acquire or release, and has changed nothing:
-// it found a value on the key that its language can't read. To whoever waits it
-// is a refusal, by a stranger: the program tries again, or dies.
+// An Exception ends a client's acquire or release without a change: the client's language cannot
+// read the value on the key. A waiter sees it as a refusal by a foreign value: the program tries
+// again, or dies.
 type Exception struct{ Reader, Value string }
 
 func (e *Exception) Error() string { return fmt.Sprintf("%s throws at %.40q", e.Reader, e.Value) }
 
-// Is has it tell from held what is compat.ErrForeign.
+// Is makes an Exception an ErrHeld and an ErrForeign.
 func (e *Exception) Is(target error) bool {
 	return target == compat.ErrHeld || target == compat.ErrForeign
 }
 
-// Extend is what it has not.
+// Extend fails: these clients do not extend.
 func (client) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	return l, compat.ErrLost
 }
 
-// Inspect lets whoever waits try, whatever there is: these clients look by trying.
+// Inspect reports a key with a value as dead, so that a waiter tries: these clients look by trying.
 func (client) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	value, exists, err := get(c, "GET", key)
@@ -58,7 +58,7 @@ func (client) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 	return s, err
 }
 
-// Release gives the lock back as the client does, late or not.
+// Release releases the lock as the client does, late or not.
 func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	switch k.Format.Release {
 	case dialect.ReleaseNever:
@@ -89,7 +89,7 @@ func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	return released(c.Do("DEL", l.Key))
 }
 
-// compareAndDelete is what they all have in their scripts.
+// compareAndDelete is the release script that all of them use.
 const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
 func released(n any, err error) error {
@@ -99,8 +99,8 @@ func released(n any, err error) error {
 	return err
 }
 
-// releaseNotEarly is redis-py's: whatever is on the key, if it is not an earlier
-// time than its own. It says nothing when it does nothing.
+// releaseNotEarly is redis-py's release: it deletes any value that is not an earlier timestamp than
+// its own. It reports nothing if it does nothing.
 func (k client) releaseNotEarly(c redis.Conn, l compat.Lease) error {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -117,7 +117,7 @@ func (k client) releaseNotEarly(c redis.Conn, l compat.Lease) error {
 	return err
 }
 
-// get reads a key; exists is false if there is none.
+// get reads a key; exists is false if it is missing.
 func get(c redis.Conn, cmd string, args ...any) (value string, exists bool, err error) {
 	value, err = redis.String(c.Do(cmd, args...))
 	if errors.Is(err, redis.ErrNil) {

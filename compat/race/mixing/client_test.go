@@ -20,9 +20,8 @@ func format(t *testing.T, name string) dialect.Format {
 	return f
 }
 
-// The first moment at which each client takes a value for gone by: at its end, a
-// millisecond after it, or when the second has turned for a clock that is cut, or
-// rounded.
+// The first moment at which each client treats a value as expired: at its end, a millisecond after
+// it, or at the next second for a clock whose fraction is cut off or rounded.
 func TestTakenFrom(t *testing.T) {
 	for _, x := range []struct {
 		client, value string
@@ -56,26 +55,26 @@ func TestTakenFrom(t *testing.T) {
 	}
 }
 
-// What each way of release does to a key that is its own still, or another's by
-// then, before the lease is over and after.
+// What each kind of release does to a key that it still owns, or that another client has taken,
+// before and after the end of the lease.
 func TestReleases(t *testing.T) {
 	const earlier, later = "1795238735.5", "1795238799.5"
 	for _, x := range []struct {
 		client string
-		on     string // the key by then; "": what the client wrote
+		on     string // the key at the release; "": what the client wrote
 		after  time.Duration
 		gone   bool
 	}{
-		{"ohm-0.1", later, time.Second, true}, // a bare DEL: whoever's it is
+		{"ohm-0.1", later, time.Second, true}, // DEL without comparing
 		{"ohm-0.1", later, time.Minute, true},
-		{"redis-objects-1.3", later, time.Second, true}, // if its own time has not come
+		{"redis-objects-1.3", later, time.Second, true}, // if its own timestamp has not expired
 		{"redis-objects-1.3", later, lease + 999*time.Millisecond, true},
 		{"redis-objects-1.3", later, lease + time.Second, false},
-		{"retools-0.3", "", lease - time.Millisecond, true}, // if its lease is not over; its time says a second more
+		{"retools-0.3", "", lease - time.Millisecond, true}, // if its lease has not ended; its timestamp is a second later
 		{"retools-0.3", "", lease, false},
 		{"redis-py-2.9", "", time.Minute, true},
-		{"redis-py-2.9", earlier, time.Second, false}, // #384: a loser's earlier time, and it is silent
-		{"redis-py-2.9", later, time.Minute, true},    // #415: another's live lock
+		{"redis-py-2.9", earlier, time.Second, false}, // #384: a loser's earlier timestamp; it reports nothing
+		{"redis-py-2.9", later, time.Minute, true},    // #415: another client's live lock
 		{"redis-py-2.9", "token", time.Second, false}, // ValueError
 		{"redis-mutex", "", time.Minute, true},
 		{"redis-mutex", later, time.Second, false},
@@ -101,12 +100,12 @@ func TestReleases(t *testing.T) {
 		err = a.Release(c, noon.Add(x.after), l)
 		exists, _ := redis.Bool(do(t, c, "EXISTS", "k"), nil)
 		if exists == x.gone || err != nil && err != compat.ErrLost {
-			t.Errorf("%s releases %q after %v: the key is there: %v, %v", x.client, x.on, x.after, exists, err)
+			t.Errorf("%s releases %q after %v: the key exists: %v, %v", x.client, x.on, x.after, exists, err)
 		}
 	}
 }
 
-// Of a fleet that is unsafe by itself it is the other one's overlap that counts.
+// If a fleet is unsafe by itself, only its overlap with the other fleet counts.
 func TestClashIsWithTheOther(t *testing.T) {
 	v, err := pairOf(t, "ours/getset:guarded/redis-py-2.9", "theirs/jedis-lock")
 	if err != nil || v.Clash == nil || v.Clash.Needs != TwoOfB || !strings.Contains(v.Clash.Text, "C3") || !strings.Contains(v.Clash.Schedule, "theirs/jedis-lock/among+theirs/jedis-lock/among+ours/") {

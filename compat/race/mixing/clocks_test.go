@@ -10,8 +10,7 @@ import (
 
 var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of docs/guarantees.md anew")
 
-// What docs/guarantees.md and docs/mixing.md say of clocks that disagree is what
-// is computed today.
+// docs/guarantees.md and docs/mixing.md have the current section on clocks that disagree.
 func TestClocksAreNotStale(t *testing.T) {
 	skews, err := Skews(context.Background())
 	if err != nil {
@@ -34,6 +33,6 @@ func TestClocksAreNotStale(t *testing.T) {
 		t.Error("docs/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o docs/guarantees.md")
 	}
 	if !strings.Contains(read(t), now) {
-		t.Error("docs/mixing.md has another clocks' section than is computed now: make mixing")
+		t.Error("docs/mixing.md does not have the clocks' section as it is computed now: make mixing")
 	}
 }

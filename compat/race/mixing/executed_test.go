@@ -19,11 +19,11 @@ import (
 //go:embed testdata/executed.txt
 var executed string
 
-// noon is when the challengers poll: the deadline of a live value is a minute
-// later, one whose bytes are no UTF-8, as they were when it was executed.
+// noon is when the challengers poll. A live value's deadline is a minute later; its bytes are not
+// UTF-8, as in the original runs.
 var noon = time.Unix(1795238730, 0)
 
-// values are the rows: what stands on the key, and with which TTL.
+// values are the rows: a value on the key, with its TTL.
 var values = map[string]struct {
 	value string
 	ttl   int
@@ -49,7 +49,7 @@ var values = map[string]struct {
 	"2147483649.0":                {value: "2147483649.0"},
 }
 
-// columns are the formats of the clients that were executed.
+// columns are the formats of the clients that were run.
 var columns = map[string]string{
 	"redis-py 2.9.1": "redis-py-2.9", "retools 0.3": "retools-0.3", "redset 0.5.1": "redset",
 	"jedis 1.0.0": "jedis-lock", "jedis master": "jedis-lock-1.0.1", "npm redis-lock 0.0.8": "npm-redis-lock-0.0",
@@ -58,7 +58,7 @@ var columns = map[string]string{
 	"PT redis-lock": "PT-redis-lock", "RIA py new": "redis-in-action", "redis-py 2.10.6": "redis-py-2.10",
 }
 
-// The models do what the real clients were seen to do, cell by cell.
+// The models do what the real clients did, cell by cell.
 func TestExecuted(t *testing.T) {
 	var head []string
 	cells, rows := 0, 0
@@ -80,7 +80,7 @@ func TestExecuted(t *testing.T) {
 		for i, want := range row[1:] {
 			cells++
 			if got := challenge(t, columns[head[i+1]], on.value, on.ttl, want == "stuck"); got != want {
-				t.Errorf("%s on the key, %s: %s, and the real one was seen: %s", row[0], head[i+1], got, want)
+				t.Errorf("%s on the key, %s: %s; the real client: %s", row[0], head[i+1], got, want)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestExecuted(t *testing.T) {
 	}
 }
 
-// challenge lets the model of a client poll once, and tells what came of it.
+// challenge lets the model of a client poll once, and returns the result.
 func challenge(t *testing.T, format, value string, ttl int, forever bool) string {
 	t.Helper()
 	f, err := dialect.Lookup(format)
@@ -129,9 +129,9 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 	return "no"
 }
 
-// model is the client of a format, whose tokens are the first's.
+// model returns the client of a format, with the first client's tokens.
 func model(f dialect.Format) compat.Algorithm {
-	k := client{f, manners[f.Name], func() string { return "000000710117" }}
+	k := client{f, quirksOf[f.Name], func() string { return "000000710117" }}
 	if f.Kind.Timed() {
 		return timed{k}
 	}

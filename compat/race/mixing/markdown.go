@@ -8,9 +8,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Shown are the parties whose pairs docs/mixing.md has in words and with a
-// schedule: at least one of each kind that shares keys, the clients that are still
-// met in the field before others.
+// Shown returns the parties whose pairs docs/mixing.md shows in words and with a schedule: at least
+// one of each kind that shares keys, preferably clients that are still in use.
 func Shown() []Party {
 	var list []Party
 	for _, name := range []string{
@@ -31,19 +30,18 @@ func Shown() []Party {
 	return list
 }
 
-// Mixed are the parties of docs/mixing.md: all but the classic variant of ours in
-// most dialects, which differs from the guarded one as it does in the others.
-// Pair has those.
+// Mixed returns the parties of docs/mixing.md: all except our classic variant in most dialects,
+// where it differs from the guarded one in the same way. Pair computes those too.
 func Mixed() []Party {
 	return slices.DeleteFunc(slices.Clone(Parties()), func(p Party) bool {
 		return strings.HasPrefix(p.Name, "ours/getset:classic/") && !slices.Contains([]string{"redis-docs", "redis-py-2.9", "jedis-lock", "machinery"}, strings.TrimPrefix(p.Name, "ours/getset:classic/"))
 	})
 }
 
-// Clocks is the section on clocks that disagree, the last of docs/guarantees.md too.
+// Clocks returns the section on clocks that disagree, which docs/guarantees.md has too.
 func Clocks(skews []Skew) string { return clocks + skewTable(skews) }
 
-// Markdown is docs/mixing.md. It replays every schedule that it shows.
+// Markdown returns docs/mixing.md. It replays every schedule that it shows.
 func (m Matrix) Markdown(skews []Skew) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -61,44 +59,45 @@ const head = `# Mixing: two fleets on one key
 
 <!-- Written by: setnxlock race mixing -o docs/mixing.md -->
 
-What happens when two fleets lock the same key, each with its own client. *Computed*: our locks run as they ship, the clients in the field as models
-of their published code, faults included; each pair in every order of its commands, on the embedded Redis ([how that works](explorer.md)). The models do, cell by cell, what fifteen of the real
-clients were seen to do with nineteen values on the key (compat/race/mixing/testdata/executed.txt).
+What happens when two fleets, each with its own client, lock the same key. The results are *computed*: our locks run as they ship, the clients in the field as models of
+their published code, bugs included. Each pair runs in every order of its commands, on the embedded Redis ([how that works](explorer.md)). The models were checked against
+what fifteen of the real clients did with nineteen values on the key (compat/race/mixing/testdata/executed.txt). The [glossary](glossary.md) explains the terms.
 
 ## How to read it
 
-A pair is **safe** if no two clients ever hold the lock at once, and each fleet gets again what a dead client of the other held. Otherwise the cell says what it takes
-for two to hold it, and links to a shortest way there. Each word takes more than the one before:
+A pair is **safe** if no two clients ever hold the lock at once, and each fleet can take the lock of a dead client of the other. Otherwise the cell says what it takes for
+two clients to hold the lock, and links to a shortest way. Each word takes more than the one before:
 
 | word | what it takes |
 |---|---|
-| at once | nothing. One takes what the other holds, without any time passing |
-| at takeover | a dead client's lock on the key, and two that contend for it |
-| early | time. One takes the lock over although the other's lease, by clocks that agree, has a while to go |
-| late | somebody slow: a client that stops between two of its commands, or works on past the end of its lease |
+| at once | nothing: one client takes the lock that another holds, without any time passing |
+| at takeover | a dead client's lock on the key, and two clients that contend for it |
+| early | time: one client takes the lock over although the other's lease, by clocks that agree, has not ended |
+| late | a slow client: it pauses between two of its commands, or works on past the end of its lease |
 
-A word in **bold** is the mixture's fault: neither fleet does that to itself, or only by a longer way. A plain one is no worse than what at least one of the two does to itself already; whether a fleet
-that is alone on its keys is safe stands on the diagonal. *Of two* means that two clients of one fleet are needed, besides one of the other. **stuck** says that a lock which a dead client of
-one fleet held is never had again by the other, nor by anybody until somebody deletes the key; stuck in plain type, that this takes a death between two commands, which leaves the fleet's own
-clients locked out as well.
+A word in **bold** is caused by the mixture: neither fleet alone breaks in this way, or only in more steps. A plain word is no worse than what at least one of the two fleets does by
+itself; the diagonal shows whether a fleet alone on its keys is safe. *Of two* means that it takes two clients of one fleet and one of the other. **stuck** means that the other fleet
+can never take a lock that a dead client of one fleet held; it stays until somebody deletes the key. Plain stuck means that a client must die between two commands for this, which locks
+out its own fleet as well.
 
-Bounds: the same lease of 10 s for all (but where a name says 3s) and clocks that agree; two clients with two attempts each, one of either fleet, then three with one attempt each, two of one fleet; up to four jumps of time (with three clients three), more where a fleet leaves others' locks alone for longer than the time on the key says, and in "late" one pause between a
-clock and what is done on it. *Safe* is a proof within them, and no more. What a client makes of another's token is a lottery of the token's first digits. One ticket was drawn for all, one with which most lose: 94213c….
-Two clients of different prefix never meet; these did.
+Bounds: all leases are 10 s (except where a name says 3s), and clocks agree. First two clients with two attempts each run, one of each fleet; then three with one attempt each, two of
+one fleet. There are up to four jumps of time (three with three clients), more where a fleet waits longer than the timestamp on the key says. "Late" has one pause between reading the clock
+and acting on it. *Safe* is a proof within these bounds, and no more. How a client reads another's token as a number depends on the token's first digits; all tokens here begin with 94213c…, with
+which most clients fail. In practice, clients with different key prefixes never meet; here all use the same key.
 
 `
 
 const clocks = `
 ## Clocks that disagree
 
-How our timestamp locks do among themselves when the clock of *one* client is off by so much, and all others agree: two clients × 2 attempts, three × 1, five jumps of time, leases of 10 s that nobody gives
-back before their end. Locks whose end is a TTL are there for comparison: only the server's clock counts for them. A tenth of a second is what the drift margin of a lease of 10 s takes. Where the Locker's clock is ` + "`server.Clock`" + `, read the column of what is left after measuring: less than 0.1 s on any
-network whose round trips are. ` + "`Patient`" + ` takes over by waiting only, so in these runs, in which everybody asks once, it refuses what is on the key; that it gets a dead client's key in the end
-is what the table of [mixing](mixing.md) says of it.
+How our timestamp locks behave among themselves when *one* client's clock is off by so much and all others agree: two clients × 2 attempts, three × 1, five jumps of time, leases of 10 s that no
+client releases early. Locks with a TTL are included for comparison: only the server's clock matters to them. The drift margin of a 10 s lease covers a tenth of a second. With a Locker on ` + "`server.Clock`" + `,
+read the column for the error that is left after measuring: less than 0.1 s if round trips take less than that. ` + "`Patient`" + ` takes over only by waiting. In these runs each client asks only once, so it
+never takes over; the table of [mixing](mixing.md) shows that it recovers a dead client's key in the end.
 
 `
 
-// cell is what the table says of a pair.
+// cell returns the table's cell for a pair.
 func (m Matrix) cell(a, b Party, number string) string {
 	v := m.Of(a.Name, b.Name)
 	if v.Safe() {
@@ -125,8 +124,8 @@ func (m Matrix) cell(a, b Party, number string) string {
 	return "[" + strings.Join(words, "; ") + "](#" + number + ")"
 }
 
-// inherited reports whether one of the two does to itself what they do to each
-// other, under no worse conditions and in no more steps.
+// inherited reports whether one of the two fleets breaks by itself in the same way, under no worse
+// conditions and in no more steps.
 func (m Matrix) inherited(v Verdict) bool {
 	for _, p := range []Party{v.A, v.B} {
 		if c := m.Of(p.Name, p.Name).Clash; c != nil && !worse(c.Grade, v.Clash.Grade) && c.Steps <= v.Clash.Steps {
@@ -136,12 +135,12 @@ func (m Matrix) inherited(v Verdict) bool {
 	return false
 }
 
-// owns reports whether the fleet is stuck by itself after the same.
+// owns reports whether the fleet by itself is stuck after the same event.
 func (m Matrix) owns(s Stuck) bool {
 	return slices.ContainsFunc(m.Of(s.Of, s.Of).Stuck, func(o Stuck) bool { return o.When == s.When })
 }
 
-// table is the matrix of those that are shown.
+// table writes the matrix of the parties that are shown.
 func (m Matrix) table(b *strings.Builder) {
 	shown := m.shown()
 	b.WriteString("## The table\n\n| | |")
@@ -153,7 +152,7 @@ func (m Matrix) table(b *strings.Builder) {
 		fmt.Fprintf(b, "| %d | %s, %s |", i+1, p.Name, p.Kind)
 		for k, q := range shown {
 			if k < i {
-				b.WriteString(" |") // it stands on the other side of the diagonal
+				b.WriteString(" |") // it is on the other side of the diagonal
 				continue
 			}
 			b.WriteString(" " + m.cell(p, q, anchor(i, k)) + " |")
@@ -167,14 +166,14 @@ func (m Matrix) table(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// shown are those of Shown that were computed.
+// shown returns the parties of Shown that were computed.
 func (m Matrix) shown() []Party {
 	return slices.DeleteFunc(Shown(), func(p Party) bool { _, ok := m.verdicts[[2]string{p.Name, p.Name}]; return !ok })
 }
 
 func anchor(i, k int) string { return fmt.Sprintf("m-%d-%d", i+1, k+1) }
 
-// letter is a verdict in one character, for the table of all.
+// letter returns a verdict as one character, for the table of all parties.
 func (m Matrix) letter(v Verdict) string {
 	l := "."
 	if v.Clash != nil {
@@ -186,13 +185,13 @@ func (m Matrix) letter(v Verdict) string {
 	return l
 }
 
-// letters is the matrix of all parties.
+// letters writes the matrix of all parties.
 func (m Matrix) letters(b *strings.Builder) {
 	b.WriteString(`
 ## All of them
 
-Every party with every other: ours in each dialect (the classic variant in four), theirs in each format. ` + "`.`" + ` is safe; ` + "`x`" + ` at once, ` + "`t`" + ` at takeover, ` + "`e`" + ` early, ` + "`l`" + ` late; a capital says that it is stuck as well, and
-` + "`S`" + ` that it is only that. The columns are the rows, in their order. ` + "`setnxlock race mixing --a X --b Y`" + ` has the schedule of any of them.
+Every party with every other: our locks in each dialect (the classic variant in four), the clients in the field in each format. ` + "`.`" + ` is safe; ` + "`x`" + ` at once, ` + "`t`" + ` at takeover, ` + "`e`" + ` early, ` + "`l`" + ` late; a capital letter means that it is also stuck, and
+` + "`S`" + ` that it is only stuck. The columns are in the order of the rows. ` + "`setnxlock race mixing --a X --b Y`" + ` prints the schedules of any pair.
 
 ` + "```\n")
 	for i, p := range m.Parties {
@@ -202,7 +201,7 @@ Every party with every other: ours in each dialect (the classic variant in four)
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("```\n\nThose that nobody on the key can tell apart stand for each other:\n\n")
+	b.WriteString("```\n\nEach of these parties stands for others that behave alike on a shared key:\n\n")
 	for _, p := range m.Parties {
 		if len(p.Alike) > 0 {
 			fmt.Fprintf(b, "- `%s`: %s\n", p.Name, strings.Join(p.Alike, ", "))
@@ -210,7 +209,7 @@ Every party with every other: ours in each dialect (the classic variant in four)
 	}
 }
 
-// ways are the counterexamples of the table.
+// ways writes the counterexamples of the table.
 func (m Matrix) ways(b *strings.Builder) error {
 	b.WriteString("\n## The shortest ways\n")
 	shown := m.shown()
@@ -231,7 +230,7 @@ func (m Matrix) ways(b *strings.Builder) error {
 	return nil
 }
 
-// Text tells the verdict on one pair, with the steps of what breaks it.
+// Text describes the verdict on one pair, with the steps that break it.
 func (v Verdict) Text() (string, error) {
 	var b strings.Builder
 	if c := v.Clash; c != nil {
@@ -241,18 +240,18 @@ func (v Verdict) Text() (string, error) {
 		}
 		steps, _, _ := strings.Cut(race.Timeline(t, race.TimelineOptions{Width: 118}), "\n\n#")
 		_, steps, _ = strings.Cut(steps, "\n\n")
-		fmt.Fprintf(&b, "Two hold it %s, %s, in %d steps. %s\n\n```\n%s\n```\n\n    setnxlock race replay '%s'\n", c.Grade, v.Takes(), c.Steps, clients(t), trim(steps), c.Schedule)
+		fmt.Fprintf(&b, "Two clients hold it %s, with %s, in %d steps. %s\n\n```\n%s\n```\n\n    setnxlock race replay '%s'\n", c.Grade, v.Takes(), c.Steps, clients(t), trim(steps), c.Schedule)
 	}
 	for _, s := range v.Stuck {
 		if b.Len() > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "Stuck: what a client of %s left, %s never gets (%s):\n\n    setnxlock race replay '%s'\n", s.Of, s.By, s.When, s.Schedule)
+		fmt.Fprintf(&b, "Stuck: %s can never take the lock that a client of %s left (%s):\n\n    setnxlock race replay '%s'\n", s.By, s.Of, s.When, s.Schedule)
 	}
 	return b.String(), nil
 }
 
-// clients say who is who in a trace.
+// clients says which party each client of a trace runs.
 func clients(t race.Trace) string {
 	var list []string
 	for _, c := range t.Clients {
@@ -266,7 +265,7 @@ func clients(t race.Trace) string {
 	return strings.Join(list, ", ") + "."
 }
 
-// trim drops spaces that end lines.
+// trim drops trailing spaces.
 func trim(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {

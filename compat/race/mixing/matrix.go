@@ -17,7 +17,7 @@ type Matrix struct {
 	verdicts map[[2]string]Verdict
 }
 
-// Of is the verdict on two parties, in either order.
+// Of returns the verdict on two parties, in either order.
 func (m Matrix) Of(a, b string) Verdict {
 	if v, ok := m.verdicts[[2]string{a, b}]; ok {
 		return v
@@ -25,8 +25,8 @@ func (m Matrix) Of(a, b string) Verdict {
 	return m.verdicts[[2]string{b, a}]
 }
 
-// Compute explores every pair of the parties, on as many processors as there
-// are. seen, if not nil, is called with each verdict as it is found, one at a time.
+// Compute explores every pair of the parties, on all processors. seen, if not nil, is called with
+// each verdict as it is found, one at a time.
 func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Verdict)) (Matrix, error) {
 	began := time.Now()
 	m := Matrix{Parties: parties, verdicts: map[[2]string]Verdict{}}
@@ -70,7 +70,7 @@ func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Ver
 	}
 	var alone, pairs [][2]Party
 	for i, a := range parties {
-		alone = append(alone, [2]Party{a, a}) // first: what a fleet does to itself is not held against the other
+		alone = append(alone, [2]Party{a, a}) // first: a race inside one fleet does not count against the other
 		for _, b := range parties[i+1:] {
 			pairs = append(pairs, [2]Party{a, b})
 		}

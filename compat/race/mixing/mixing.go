@@ -1,23 +1,21 @@
-// Package mixing computes what happens when two fleets lock the same key, each in
-// its own format: for every lock of this module, in every dialect, and for
-// the clients in the field as they were published, faults included.
+// Package mixing computes what happens when two fleets lock the same key, each in its own format:
+// for every lock of this module in every dialect, and for the clients in the field as published,
+// bugs included.
 //
 //	p, err := mixing.Find("theirs/redis-py-2.9")
 //	q, err := mixing.Find("ours/getset:guarded/redis-py-2.9")
 //	v, err := mixing.Pair(ctx, p, q)       one pair: safe, unsafe, stuck, with a schedule for each
 //	m, err := mixing.Compute(ctx, seen)    all of them: docs/mixing.md
 //
-// A foreign client is modelled by what compat/dialect knows of its format and by
-// what this package knows of its language: what its parser makes of a value that
-// is not its own (manners.go). The models are held to what the real clients did:
-// testdata/executed.txt has, cell by cell, what fifteen of them were seen to do
-// with nineteen values, and a test runs the models over it.
+// The model of a foreign client combines its format, from package dialect, with the quirks of its
+// language and code: how its parser reads another client's value (quirks.go). A test compares the
+// models with the real clients: testdata/executed.txt records what fifteen of them did with
+// nineteen values.
 //
-// All parties are registered with package race, so that race.ReplaySchedule runs
-// every schedule that stands in a Verdict. The values that they write are
-// as in the field: times of our days, tokens of 32 hexadecimal digits. What a
-// client reads from a token is a lottery of its first digits; one ticket is
-// drawn here, for all, and it is a bad one: "94213c…" is a number that has gone by.
+// All parties are registered with package race, so race.ReplaySchedule runs every schedule in a
+// Verdict. They write realistic values: current timestamps, tokens of 32 hexadecimal digits. How a
+// client reads a token as a number depends on its first digits; all tokens here begin with
+// "94213c…", a bad case: it reads as an expired timestamp.
 package mixing
 
 import (
@@ -34,37 +32,35 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A Party is one side of a mixture: a fleet whose clients are all alike.
+// A Party is one side of a mixture: a fleet of identical clients.
 type Party struct {
-	Name  string       // as race.Algorithms has it: "theirs/redis-py-2.9", "ours/tx:guarded"
+	Name  string       // as in race.Algorithms: "theirs/redis-py-2.9", "ours/tx:guarded"
 	Says  string       // one line
-	Kind  dialect.Kind // what stands on the key
+	Kind  dialect.Kind // the value's kind
 	Ours  bool
-	Alike []string // the names of those that send and read the same, and are not computed apart
+	Alike []string // the parties that send and read the same; they are not computed separately
 
 	margins []time.Duration // race.Registration's
 	make    func(token func() string) compat.Algorithm
 }
 
-// among is the Party's second name: the same, but that its overlaps with others
-// of its fleet are its own affair.
+// among is the name of the same Party with overlaps inside its fleet ignored.
 func (p Party) among() string { return p.Name + "/among" }
 
-// Short is the name without its side: "redis-py-2.9".
+// Short returns the name without its side: "redis-py-2.9".
 func (p Party) Short() string {
 	_, short, _ := strings.Cut(p.Name, "/")
 	return short
 }
 
-// Parties are all that are computed, ours first, those of a kind together. Of
-// clients that can't be told apart by anybody who shares a key with them, one
-// stands for all.
+// Parties returns all computed parties, ours first, grouped by kind. One party stands for all
+// clients that behave alike on a shared key.
 func Parties() []Party { return parties() }
 
 var parties = sync.OnceValue(func() []Party { return append(ours(), theirs()...) })
 
-// Find returns the Party of a name, which may be that of any that is Alike, and
-// may lack the side if that is clear: "redis-py-2.9".
+// Find returns the Party of a name. The name may be one of Alike, and may lack the side if it is
+// unambiguous: "redis-py-2.9".
 func Find(name string) (Party, error) {
 	var found []Party
 	for _, p := range Parties() {
@@ -89,15 +85,14 @@ func init() {
 		for _, among := range []bool{false, true} {
 			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margins: p.margins, New: p.make}
 			if among {
-				r.Name, r.Says, r.Among = p.among(), p.Says+"; only its overlaps with others than its own count", true
+				r.Name, r.Says, r.Among = p.among(), p.Says+"; overlaps inside its fleet do not count", true
 			}
 			race.Register(r)
 		}
 	}
 }
 
-// gather keeps of parties that behave alike the first, and notes the others
-// with it.
+// gather keeps the first of the parties that behave alike, and lists the others in it.
 func gather(list []Party, same func(i int) string) []Party {
 	var all []Party
 	at := map[string]int{}
@@ -113,8 +108,8 @@ func gather(list []Party, same func(i int) string) []Party {
 	return all
 }
 
-// theirs are the clients in the field, as published. The two keys of mlanett's
-// redis-lock are not among them: it shares no key with anybody.
+// theirs returns the clients in the field, as published. mlanett's redis-lock is missing: it shares
+// no key with other clients.
 func theirs() []Party {
 	var list []Party
 	var keys []string
@@ -123,7 +118,7 @@ func theirs() []Party {
 			continue
 		}
 		p := Party{Name: "theirs/" + f.Name, Says: f.About, Kind: f.Kind}
-		m := manners[f.Name]
+		m := quirksOf[f.Name]
 		if f.Kind.Timed() {
 			p.margins = m.margins(f)
 			p.make = func(token func() string) compat.Algorithm { return timed{client{f, m, token}} }
@@ -133,7 +128,7 @@ func theirs() []Party {
 		list, keys = append(list, p), append(keys, behaviour(f, m))
 		if f.Repair {
 			q := p
-			q.Name, q.Says = p.Name+"/3s", p.Says+"; its leases are 3 s, whatever the others' are"
+			q.Name, q.Says = p.Name+"/3s", p.Says+"; its leases are 3 s, whatever the other's are"
 			q.make = func(token func() string) compat.Algorithm {
 				return short{tokened{client{f, m, token}}, 3 * time.Second}
 			}
@@ -143,8 +138,8 @@ func theirs() []Party {
 	return gather(list, func(i int) string { return keys[i] })
 }
 
-// behaviour is all of a client that others can notice.
-func behaviour(f dialect.Format, m manner) string {
+// behaviour describes everything about a client that others can notice.
+func behaviour(f dialect.Format, m quirks) string {
 	m.Source = ""
 	form := ""
 	if !f.Kind.Timed() {
@@ -153,8 +148,7 @@ func behaviour(f dialect.Format, m manner) string {
 	return fmt.Sprintf("%v %v %v %v %v %v %v %q %v %v %v", f.Kind, f.Stamp, f.Plus, f.Inclusive, f.Grace, f.Win, f.TTL, form, f.Repair, f.Release, m)
 }
 
-// ours are this module's: the timestamp locks in each dialect, and the token
-// locks.
+// ours returns this module's locks: the timestamp locks in each dialect, and the token locks.
 func ours() []Party {
 	var list []Party
 	var keys []string
@@ -166,10 +160,10 @@ func ours() []Party {
 		for _, f := range dialect.All() {
 			d, err := getsetlock.Named(f.Name)
 			if err != nil {
-				continue // a token's, or two keys'
+				continue // a token, or two keys
 			}
 			d.Nonce = d.Nonce || d.Float
-			margins := manner{}.margins(f)
+			margins := quirks{}.margins(f)
 			same := d
 			same.Name, same.Equal = "", d.Equal && variant == "classic"
 			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margins,
@@ -182,14 +176,14 @@ func ours() []Party {
 				})
 		}
 	}
-	add("getset:patient", "getset:patient, float seconds: takes over what it saw unchanged for 10 s", dialect.FloatSeconds, "patient", nil,
+	add("getset:patient", "getset:patient, float seconds: takes over a value that has not changed for 10 s", dialect.FloatSeconds, "patient", nil,
 		func(token func() string) compat.Algorithm {
 			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
 		})
 	for _, seconds := range []int{1, 20} {
 		d := getsetlock.Float
 		d.Margin = time.Duration(seconds) * time.Second
-		add(fmt.Sprintf("getset:guarded/margin-%ds", seconds), fmt.Sprintf("getset:guarded, float seconds, that leaves others' leases alone for %d s more", seconds),
+		add(fmt.Sprintf("getset:guarded/margin-%ds", seconds), fmt.Sprintf("getset:guarded, float seconds, that waits %d s longer before a takeover", seconds),
 			dialect.FloatSeconds, d.Margin.String(), []time.Duration{d.Margin}, func(token func() string) compat.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Nonce: token}}
 			})
@@ -220,8 +214,7 @@ func ours() []Party {
 	return gather(list, func(i int) string { return keys[i] })
 }
 
-// before stands before the twelve digits that make an owner a client's own, so
-// that they stay together.
+// before precedes the twelve digits that make an owner unique.
 var before = map[dialect.Owner]string{
 	dialect.OwnerPIDThread: "4711",
 	dialect.OwnerUUID:      "fb2d0a1e3f444e2e8f0a",

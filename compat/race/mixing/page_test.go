@@ -20,8 +20,8 @@ var (
 
 const page = "../../../docs/mixing.md"
 
-// The page is what the code computes today: of every run a part, and with
-// -all-pairs everything.
+// The page has what the code computes: every run of the tests checks a part of it, -all-pairs
+// everything.
 func TestPageIsNotStale(t *testing.T) {
 	if *update || *all {
 		now := whole(t)
@@ -51,8 +51,8 @@ func TestPageIsNotStale(t *testing.T) {
 	}
 }
 
-// part is what is computed in every run of the tests: a party of each kind, and
-// theirs with the most peculiar manners.
+// part returns the parties that every run of the tests computes: one of each kind, and the clients
+// with the strangest quirks.
 func part() []Party {
 	var list []Party
 	for _, name := range []string{"ours/getset:guarded/redis-py-2.9", "ours/getset:classic/redis-docs", "ours/tx:guarded", "theirs/lonely-job",
@@ -109,8 +109,8 @@ func at(lines []string, i int) string {
 
 var lettersRow = regexp.MustCompile(`^ *[0-9]+ ((?:ours|theirs)/\S+) +([.xtelXTELS]+)$`)
 
-// letters reads the table of all pairs back. It has a row and a column for each
-// party, and says the same on both sides of its diagonal.
+// letters reads the table of all pairs. It has a row and a column for each party, and is the same
+// on both sides of its diagonal.
 func letters(t *testing.T, page string) map[[2]string]string {
 	t.Helper()
 	var names, rows []string
@@ -140,7 +140,7 @@ func letters(t *testing.T, page string) map[[2]string]string {
 
 var replays = regexp.MustCompile(`(?m)^    setnxlock race replay '(.*)'$`)
 
-// Every schedule of the page breaks, today, what it is there to break.
+// Every schedule of the page breaks its invariant.
 func TestSchedulesOfThePage(t *testing.T) {
 	found := replays.FindAllStringSubmatch(read(t), -1)
 	if len(found) < 200 {
@@ -154,12 +154,12 @@ func TestSchedulesOfThePage(t *testing.T) {
 	}
 }
 
-// Every link of the page has its anchor.
+// Every link of the page has an anchor.
 func TestLinksOfThePage(t *testing.T) {
 	text := read(t)
 	links := regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(text, -1)
 	if len(links) < 100 {
-		t.Fatalf("%d links, want one of each pair that is not safe", len(links))
+		t.Fatalf("%d links, want one for each unsafe pair", len(links))
 	}
 	for _, l := range links {
 		if !strings.Contains(text, `<a id="`+l[1]+`"></a>`) {

@@ -11,16 +11,15 @@ import (
 
 // A Verdict is what happens when two fleets lock the same key.
 type Verdict struct {
-	A, B Party // in the order of Parties; the same one twice is a fleet by itself
+	A, B Party // in the order of Parties; the same party twice is a fleet by itself
 
-	Clash *Clash  // two hold the lock at once; nil: within the bounds never
+	Clash *Clash  // two hold the lock at once; nil: never within the bounds
 	Stuck []Stuck // keys that one of the two never gets again
 
 	States int
 }
 
-// A Clash is a way to two holders: a shortest one, among those that need the
-// least.
+// A Clash is a shortest way to two holders among those that need the least.
 type Clash struct {
 	Grade    Grade
 	Needs    Needs
@@ -29,15 +28,15 @@ type Clash struct {
 	Text     string // "C1 and C2 both hold the lock"
 }
 
-// A Grade is what it takes for two clients to hold a lock at once. Each takes
-// more than the one before.
+// A Grade says what it takes for two clients to hold a lock at once. Each grade takes more than the
+// one before.
 type Grade string
 
 const (
 	AtOnce   Grade = "at once"     // no time passes: one takes what the other holds
 	Takeover Grade = "at takeover" // no time passes, and a dead client's lock is on the key
-	Early    Grade = "early"       // nobody is slow: one takes over before the other's lease is over
-	Late     Grade = "late"        // somebody stops between two commands, or works past the end of its lease
+	Early    Grade = "early"       // no client is slow: one takes over before the other's lease ends
+	Late     Grade = "late"        // a client pauses between two commands, or works past the end of its lease
 )
 
 // Needs says how many clients it takes.
@@ -56,23 +55,23 @@ type Stuck struct {
 	Schedule string
 }
 
-// When says after what a key is stuck.
+// When says what happened before the key was stuck.
 type When string
 
 const (
-	Holding When = "died holding it" // a client of Of, and so it is after every crash
-	Halfway When = "died half-way"   // a client of Of, between two commands of its own
-	Orderly When = "all went well"   // nobody died: one of each came and went
+	Holding When = "died holding it" // a client of Of; every crash leads to this
+	Halfway When = "died half-way"   // a client of Of, between two of its commands
+	Orderly When = "all went well"   // no client died: one of each acquired and released
 )
 
-// Own reports whether the fleet leaves such keys to itself, too.
+// Own reports whether the fleet itself is stuck on its own keys.
 func (s Stuck) Own() bool { return s.Of == s.By }
 
-// Safe reports whether two fleets may share a key: no two clients hold it at
-// once, and both get again what a dead one of either held.
+// Safe reports whether two fleets may share a key: no two clients hold it at once, and both can
+// take the lock of a dead client of either.
 func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }
 
-// Takes says how many clients the Clash takes, in words; "" if there is none.
+// Takes says in words which clients the Clash takes; "" without a Clash.
 func (v Verdict) Takes() string {
 	switch c, same := v.Clash, v.A.Name == v.B.Name; {
 	case c == nil:
@@ -89,16 +88,16 @@ func (v Verdict) Takes() string {
 	return "two clients of " + v.B.Name + " and one of " + v.A.Name
 }
 
-// patience is how long a waiter waits before a key is called stuck: many times
-// longer than any lease, grace or margin.
+// patience is how long a waiter waits before the key counts as stuck: many times longer than any
+// lease, grace or margin.
 const patience = 2 * time.Minute
 
-// phase is what all clocks show more than the server's: so runs don't begin at
-// the turn of a second, where what is cut off and what is not are the same.
+// phase is how far all clocks are ahead of the server's, so that runs do not begin at a full
+// second, where cutting off the fraction makes no difference.
 const phase = 900 * time.Millisecond
 
-// base is what all explorations have in common. The server can do all that
-// anybody asks for.
+// base is the configuration that all explorations share. Its server has every command that the
+// parties use.
 func base(clients, attempts, ticks int, parties ...string) race.Config {
 	c := race.Config{
 		Algorithm: strings.Join(parties, "+"), Server: "2.8",
@@ -120,19 +119,19 @@ type stage struct {
 	late  int
 }
 
-// stages are in the order of what they need.
+// stages are ordered by what they need.
 var stages = []stage{
 	{Grade: AtOnce, late: -1},
 	{Grade: Takeover, late: -1, given: true},
 	{Grade: Early, late: -1, ticks: 3, keep: true},
-	{Grade: Late, late: 1, ticks: 4}, // and those of waits
+	{Grade: Late, late: 1, ticks: 4}, // and those that waits returns
 }
 
 // pairing explores one pair.
 type pairing struct {
 	ctx  context.Context
 	v    *Verdict
-	self func(Party) (Verdict, error) // of a fleet by itself
+	self func(Party) (Verdict, error) // the verdict on a fleet by itself
 }
 
 // Pair explores what two fleets do to each other.
@@ -148,8 +147,7 @@ func Pair(ctx context.Context, a, b Party) (Verdict, error) {
 	})
 }
 
-// pair explores two fleets. self, of fleets that are not the same, tells what
-// each does to itself.
+// pair explores two fleets. For two different fleets, self gives the verdict on each by itself.
 func pair(ctx context.Context, a, b Party, self func(Party) (Verdict, error)) (Verdict, error) {
 	v := Verdict{A: a, B: b}
 	p := pairing{ctx, &v, self}
@@ -168,8 +166,8 @@ func pair(ctx context.Context, a, b Party, self func(Party) (Verdict, error)) (V
 	return v, nil
 }
 
-// exclusion looks for two holders: in each stage with one client of each fleet,
-// then with two of one.
+// exclusion looks for two holders: in each stage first with one client of each fleet, then with two
+// of one.
 func (p pairing) exclusion() error {
 	a, b := p.v.A, p.v.B
 	for _, s := range stages {
@@ -210,8 +208,8 @@ func (p pairing) exclusion() error {
 	return nil
 }
 
-// waits is how many jumps of time more it takes until all that one of the two
-// writes has gone by for both.
+// waits returns how many more jumps of time it takes until both see every value of either as
+// expired.
 func (p pairing) waits() int {
 	later := map[time.Duration]bool{}
 	for _, of := range []Party{p.v.A, p.v.B} {
@@ -224,8 +222,8 @@ func (p pairing) waits() int {
 	return len(later)
 }
 
-// several is what two clients of a fleet run. Of a fleet that is unsafe by
-// itself, under no worse conditions, only overlaps with the other fleet count.
+// several returns the party that two clients of a fleet run. If the fleet is unsafe by itself under
+// no worse conditions, only overlaps with the other fleet count.
 func (p pairing) several(of Party, g Grade) (string, error) {
 	if p.v.A.Name == p.v.B.Name {
 		return of.Name, nil
@@ -250,8 +248,8 @@ func worse(a, b Grade) bool {
 	return false
 }
 
-// clash explores c, over what a dead client of either fleet left on the key if
-// the stage is of takeovers.
+// clash explores c; in the takeover stage it starts with the value that a dead client of either
+// fleet left on the key.
 func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
 	c.Invariants = []string{"exclusion"}
 	for _, given := range p.givens(s) {
@@ -268,8 +266,8 @@ func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
 	return false, nil
 }
 
-// givens are what stands on the key at the beginning: nothing, or what a dead
-// client of either fleet wrote.
+// givens returns the possible values at the beginning: none, or what a dead client of either fleet
+// wrote.
 func (p pairing) givens(s stage) [][]string {
 	if !s.given {
 		return [][]string{nil}
@@ -277,18 +275,18 @@ func (p pairing) givens(s stage) [][]string {
 	var list [][]string
 	for _, of := range []Party{p.v.A, p.v.B} {
 		if !of.Kind.Timed() || len(list) > 0 && p.v.A.Name == p.v.B.Name {
-			continue // tokens die with their keys
+			continue // tokens disappear with their keys
 		}
 		list = append(list, []string{"SET {key} " + of.left()})
 	}
 	return list
 }
 
-// longAgo is when those died whose locks are still on the key. (Five days before
-// a run begins, because eight bytes of it have no space among them.)
+// longAgo is when the dead clients wrote their locks. (Five days before a run begins, because its
+// eight bytes contain no space.)
 var longAgo = time.Date(2019, 12, 28, 0, 0, 0, 0, time.UTC)
 
-// left is the value that a client of the fleet left long ago.
+// left returns the value that a client of the fleet wrote long ago.
 func (p Party) left() string {
 	s := oldredis.MustNew("2.8", oldredis.Options{})
 	defer s.Close()
@@ -299,9 +297,9 @@ func (p Party) left() string {
 	return l.Value
 }
 
-// progress looks whether clients of one fleet get what one of the other left
-// behind: after it kept the lock until its lease ran out, as a client does that
-// died holding it; after it died anywhere; and after both came and went.
+// progress checks whether clients of one fleet can take a lock that a client of the other left
+// behind: after it died holding it (it keeps the lock until its lease ends); after it died
+// anywhere; and after both released normally.
 func (p pairing) progress(of, by Party) error {
 	kept := base(1, 1, 4, of.Name, by.Name)
 	kept.Keep = true

@@ -18,32 +18,35 @@ func find(t *testing.T, name string) Party {
 	return p
 }
 
-// What the wire was seen to do when real clients met, in the words of the page.
+// What happened when real clients met, in the words of the page.
 func TestPairs(t *testing.T) {
 	for i, x := range []struct {
 		a, b  string
 		clash Grade // "": none
 		needs Needs
-		stuck string // who left what, by whom, after what; "": nothing
+		stuck string // whose lock, stuck for whom, after what; "": nothing
 	}{
 		{"ours/tx:guarded", "ours/set:lua", "", "", ""},
 		{"ours/set:lua", "theirs/redis-py-3", "", "", ""},
 		{"ours/getset:guarded/redis-docs", "ours/getset:guarded/redis-docs", "", "", ""},
 		{"ours/getset:guarded/redis-docs", "ours/getset:guarded/jedis-lock", "", "", "ours/getset:guarded/redis-docs by ours/getset:guarded/jedis-lock died holding it; ours/getset:guarded/jedis-lock by ours/getset:guarded/redis-docs died holding it"},
 
-		// redis-py takes the time a failed takeover has left for its own, or deletes what is later than its own.
+		// redis-py takes the timestamp that a failed takeover left for its own, or deletes a later
+		// one.
 		{"ours/getset:guarded/redis-py-2.9", "theirs/redis-py-2.9", Late, OneOfEach, ""},
-		// It leaves a lock alone for longest: time must pass for long before a bare DEL can hurt.
+		// It waits longest before a takeover: much time must pass before a DEL without comparison
+		// can do harm.
 		{"ours/getset:guarded/redset", "theirs/resque-lock", Late, OneOfEach, ""},
-		// lonely_job cuts the fraction off: nearly a second too soon.
+		// lonely_job cuts off the fraction: it is nearly a second early.
 		{"ours/getset:guarded/redis-py-2.9", "theirs/lonely-job", Early, OneOfEach, ""},
-		// Milliseconds see seconds as long gone, and seconds never see the end of milliseconds.
+		// To a client of milliseconds, seconds expired long ago; to a client of seconds,
+		// milliseconds never expire.
 		{"theirs/redis-py-2.9", "theirs/npm-redis-lock-0.0", AtOnce, OneOfEach, "theirs/npm-redis-lock-0.0 by theirs/redis-py-2.9 died holding it"},
-		// A token read by to_f.
+		// A token read with to_f.
 		{"theirs/redis-mutex", "theirs/redis-py-2.10", AtOnce, OneOfEach, "theirs/redis-mutex by theirs/redis-py-2.10 died holding it"},
-		// GET, then SETEX: two of them win a free key.
+		// GET, then SETEX: two clients take a free key.
 		{"theirs/celery-once-1", "theirs/celery-once-1", AtOnce, OneOfEach, ""},
-		// A repairer whose leases are shorter ends a live lock; it takes another to see it.
+		// A repair with a shorter lease ends a live lock; it takes a third client to notice.
 		{"ours/getset:guarded/redis-docs", "theirs/redis-in-action/3s", Early, TwoOfA, "theirs/redis-in-action/3s by ours/getset:guarded/redis-docs died half-way"},
 		// A crash between SETNX and PEXPIRE.
 		{"theirs/redis-py-2.10", "theirs/redis-py-2.10", "", "", "theirs/redis-py-2.10 by theirs/redis-py-2.10 died half-way"},
@@ -88,13 +91,13 @@ func checkReplay(t *testing.T, schedule, want string) {
 	}
 }
 
-// A fleet that is unsafe by itself is not held against those that share a key
-// with it: of two of its clients only overlaps with the third one count.
+// A fleet that is unsafe by itself does not make every mixture unsafe: with two of its clients,
+// only overlaps with the third client count.
 func TestAmong(t *testing.T) {
 	const words = " 2.8 3x1 check=exclusion : C1 C2 C2 C1"
 	plain, err := race.ReplaySchedule("theirs/celery-once-1+theirs/celery-once-1+ours/set:lua" + words)
 	if err != nil || plain.Verdict.Violated != "exclusion" {
-		t.Errorf("two celery-once beside another: %q, %v", plain.Verdict.Violated, err)
+		t.Errorf("two celery-once with another: %q, %v", plain.Verdict.Violated, err)
 	}
 	among, err := race.ReplaySchedule("theirs/celery-once-1/among+theirs/celery-once-1/among+ours/set:lua" + words)
 	if err != nil || among.Verdict.Violated != "" {
@@ -102,15 +105,15 @@ func TestAmong(t *testing.T) {
 	}
 }
 
-// A clock that is off by more than the margin breaks a lock of times, and one that
-// is off by less does not; a lock of TTLs has nothing to do with clocks.
+// A clock that is off by more than the margin breaks a timestamp lock; one that is off by less does
+// not. A lock with a TTL does not depend on clients' clocks.
 func TestSkew(t *testing.T) {
 	for i, x := range []struct {
 		name  string
 		off   time.Duration
 		holds bool
 	}{
-		{"getset:guarded", 50 * time.Millisecond, true}, // less than the drift that a lease leaves out
+		{"getset:guarded", 50 * time.Millisecond, true}, // less than the drift margin of the lease
 		{"getset:guarded", 500 * time.Millisecond, false},
 		{"getset:guarded", -500 * time.Millisecond, false},
 		{"ours/getset:guarded/margin-1s", 500 * time.Millisecond, true},

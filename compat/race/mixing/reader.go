@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A reader is what a client's language makes of the text on the key, when the
-// client takes it for a number: that number, NaN, or an exception.
+// A reader is how a client's language reads a text as a number: it gives a number, NaN, or an
+// exception.
 type reader string
 
 const (
@@ -22,15 +22,15 @@ const (
 	netBytes   reader = "ToInt64"          // the first eight bytes, little-endian; ArgumentException if there are fewer
 	rubyFloat  reader = "to_f"             // what it begins with, exponents too; 0
 	rubyInt    reader = "to_i"             // what it begins with; 0
-	rubySplit  reader = "split('-'), to_i" // the same; ArgumentError for bytes that are no UTF-8
+	rubySplit  reader = "split('-'), to_i" // the same; ArgumentError for bytes that are not UTF-8
 	phpNumber  reader = "PHP's =="         // what it begins with; 0
 	jsFloat    reader = "parseFloat"       // what it begins with, exponents too; NaN
 	jsInt      reader = "parseInt"         // what it begins with; NaN
-	afterColon reader = "UUID:parseLong"   // what stands behind the colon, in full; else it has expired
-	dutiful    reader = "in full"          // the page says nothing: what is no number is held
+	afterColon reader = "UUID:parseLong"   // the text after the colon, in full; else it has expired
+	dutiful    reader = "in full"          // the page says nothing: a value that is not a number is held
 )
 
-// reads is the number, or what becomes of the client that finds none.
+// reads returns the number, or the client's exception.
 func (r reader) reads(value string) (n float64, e *Exception) {
 	switch r {
 	case pyFloat:
@@ -84,9 +84,8 @@ func (r reader) reads(value string) (n float64, e *Exception) {
 	panic("mixing: no reader " + string(r))
 }
 
-// leading reads the number that a text begins with; ok is false if it begins with
-// none. A float's may have a fraction, and an exponent: "9e99c1…" is 9e99, which
-// is never.
+// leading reads the number at the beginning of a text; ok is false if there is none. A float may
+// have a fraction and an exponent: "9e99c1…" is 9e99, a timestamp that never expires.
 func leading(value string, float bool) (n float64, ok bool) {
 	value = strings.TrimLeft(value, " \t\r\n")
 	end := digitsAt(value, 0)
@@ -107,7 +106,7 @@ func leading(value string, float bool) (n float64, ok bool) {
 	return n, end > 0
 }
 
-// digitsAt is where the digits from a place on end.
+// digitsAt returns the end of the digits that begin at from.
 func digitsAt(s string, from int) int {
 	for from < len(s) && s[from] >= '0' && s[from] <= '9' {
 		from++
@@ -115,7 +114,7 @@ func digitsAt(s string, from int) int {
 	return from
 }
 
-// jsNumber is what == makes of a text beside a number: all of it, or NaN.
+// jsNumber converts a text as JavaScript's == does: all of it, or NaN.
 func jsNumber(value string) float64 {
 	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil {

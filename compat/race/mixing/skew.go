@@ -9,11 +9,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// A Skew is what a fleet of ours does when one of its clocks is off.
+// A Skew says whether a fleet of ours holds when one of its clocks is off.
 type Skew struct {
 	Party    string        // a name of race.Algorithms
-	Off      time.Duration // what one client's clock shows more than all others'; negative: it is slow
-	Steps    int           // of the shortest way to two holders; 0: there is none within the bounds
+	Off      time.Duration // how far one client's clock is ahead of the others; negative: behind
+	Steps    int           // of the shortest way to two holders; 0: none within the bounds
 	Schedule string
 	States   int
 }
@@ -21,7 +21,7 @@ type Skew struct {
 // Holds reports whether no two clients held the lock at once.
 func (s Skew) Holds() bool { return s.Schedule == "" }
 
-// skewed are the fleets of the table, and what each is in it.
+// skewed lists the fleets of the table, with their descriptions.
 var skewed = []struct{ name, says string }{
 	{"getset:guarded", "`getsetlock.Guarded{}`: float seconds"},
 	{"getset:classic", "`getsetlock.Classic{}`"},
@@ -34,8 +34,8 @@ var skewed = []struct{ name, says string }{
 	{"set:lua", "`setlock.Lua{}`"},
 }
 
-// offs are the columns. A tenth of a second is more than a server's clock,
-// measured as server.Clock does on a round trip of less than that, is off by.
+// offs are the columns. A server.Clock measured with round trips of less than a tenth of a second
+// is off by less than that.
 var offs = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 15 * time.Second}
 
 // Skews explores each fleet with one clock fast and with one clock slow, two clients
@@ -73,7 +73,7 @@ func skew(ctx context.Context, name string, off time.Duration) (Skew, error) {
 	return s, nil
 }
 
-// skewTable is the table of Skews in Markdown.
+// skewTable returns the table of Skews in Markdown.
 func skewTable(list []Skew) string {
 	var b, ways strings.Builder
 	b.WriteString("| lock |")
@@ -95,5 +95,5 @@ func skewTable(list []Skew) string {
 		}
 		b.WriteString("\n")
 	}
-	return b.String() + "\nThe shortest ways, of the clocks that are fast:\n\n" + ways.String()
+	return b.String() + "\nThe shortest ways with a fast clock:\n\n" + ways.String()
 }

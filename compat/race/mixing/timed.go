@@ -10,11 +10,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// timed is a published client that writes a time:
+// timed is a published client that writes a timestamp:
 //
 //	SETNX key T     1: ours
-//	GET key         a time to come, by its own parser: held
-//	GETSET key T    Win says what tells it that it was the first
+//	GET key         unexpired, by its own parser: held
+//	GETSET key T    Win says how it learns that it was the first
 //
 // Some take over under WATCH, or by a plain SET that two can win.
 type timed struct{ client }
@@ -48,7 +48,7 @@ func (t timed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 	return l, &compat.HeldError{Key: key}
 }
 
-// takeover replaces a value that has gone by.
+// takeover replaces an expired value.
 func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
 	switch t.Win {
 	case dialect.WinAlways:
@@ -72,7 +72,7 @@ func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 	case thrown != nil:
 		return l, thrown
 	case !won:
-		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our time on it
+		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our timestamp
 	}
 	return l, t.expire(c, l.Key, ttl)
 }
@@ -91,7 +91,7 @@ func (t timed) won(held string, exists bool, old string, there bool, now time.Ti
 	return old == held && there == exists, nil
 }
 
-// set is celery-once's: it reads, and writes if there is nothing that lasts.
+// set is celery-once's acquisition: it reads, and writes if there is no unexpired value.
 func (t timed) set(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -129,7 +129,7 @@ func (t timed) refuse(c redis.Conn, key, held string, thrown *Exception) error {
 	return &compat.HeldError{Key: key, Value: held}
 }
 
-// expire sets the TTL that some put on the key beside the time.
+// expire sets the TTL that some clients put on a key with a timestamp.
 func (t timed) expire(c redis.Conn, key string, ttl time.Duration) error {
 	if t.TTL == dialect.TTLNone {
 		return nil
@@ -138,7 +138,7 @@ func (t timed) expire(c redis.Conn, key string, ttl time.Duration) error {
 	return err
 }
 
-// dead reports whether a value is a time gone by, as the client reads it.
+// dead reports whether a value is an expired timestamp, as the client reads it.
 func (t timed) dead(value string, exists bool, now time.Time) (bool, *Exception) {
 	if !exists && t.gone == goneHeld || exists && value == "" && t.falsy == falsyHeld {
 		return false, nil
@@ -157,7 +157,7 @@ func (t timed) dead(value string, exists bool, now time.Time) (bool, *Exception)
 	return n+float64(t.Grace)/float64(t.Stamp.Unit) < clock, nil
 }
 
-// number is what the client takes the value for, or a key that is gone.
+// number returns the value as the client reads it, also for a missing key.
 func (k client) number(value string, exists bool) (float64, *Exception) {
 	if value == "" && (!exists && k.gone == goneDead || k.falsy == falsyDead) {
 		return 1, nil // `or 1`, nil.to_i: long ago
@@ -165,7 +165,7 @@ func (k client) number(value string, exists bool) (float64, *Exception) {
 	return k.reads(value)
 }
 
-// clock is now in the client's unit.
+// clock returns now in the client's unit.
 func (t timed) clock(now time.Time) float64 {
 	n := float64(now.UnixNano()) / float64(t.Stamp.Unit)
 	switch {
@@ -177,7 +177,7 @@ func (t timed) clock(now time.Time) float64 {
 	return math.Floor(n)
 }
 
-// stamp is what it writes: whole units are cut off, not rounded up.
+// stamp returns the value that it writes: fractions of the unit are cut off, not rounded up.
 func (t timed) stamp(now time.Time, ttl time.Duration) string {
 	until := now.Add(ttl + t.Plus)
 	if !t.Stamp.Float {

@@ -11,11 +11,11 @@ import (
 
 // tokened is a published client that writes an owner, or a flag:
 //
-//	SETNX key v; EXPIRE key s    1: ours; dead in between: nothing ends it
+//	SETNX key v; EXPIRE key s    1: ours; a crash in between: it never expires
 //	SET key v NX PX ms           ours, with its end
 //
-// None reads the value to acquire, but for one that remembers what it wrote
-// before; some repair a key without a TTL.
+// None reads the value to acquire, except one that still reads the timestamps of its older
+// versions. Some repair a key without a TTL.
 type tokened struct{ client }
 
 // Acquire makes one attempt.
@@ -33,7 +33,7 @@ func (t tokened) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	return l, &compat.HeldError{Key: key}
 }
 
-// make makes the key, with its TTL at once or after it.
+// make creates the key and sets its TTL, at once or by a second command.
 func (t tokened) make(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
 	expire := compat.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)}
 	switch {
@@ -52,7 +52,7 @@ func (t tokened) make(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, er
 	return won, err
 }
 
-// makeWatched is BookSleeve's: WATCH, EXISTS, MULTI, SETEX, EXEC.
+// makeWatched is BookSleeve's acquisition: WATCH, EXISTS, MULTI, SETEX, EXEC.
 func (t tokened) makeWatched(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return false, err
@@ -66,8 +66,8 @@ func (t tokened) makeWatched(c redis.Conn, l compat.Lease, ttl time.Duration) (b
 	return replies != nil, err
 }
 
-// repair is Redis in Action's: whoever finds no TTL on the key sets its own,
-// whosever the key is (tx/ttl-repair).
+// repair is Redis in Action's repair: a client that finds no TTL on the key sets one, whichever
+// client holds it (tx/ttl-repair).
 func (t tokened) repair(c redis.Conn, key string, ttl time.Duration) error {
 	left, err := redis.Int64(c.Do("TTL", key))
 	if err == nil && left < 0 {
@@ -79,9 +79,9 @@ func (t tokened) repair(c redis.Conn, key string, ttl time.Duration) error {
 	return err
 }
 
-// takeOld is what redis-objects kept for the floats of its own past: it reads the
-// value with to_f, and if that is not 0 and has gone by, sets its own over it,
-// and asks nobody whether it was the first.
+// takeOld is redis-objects' compatibility code for the floats of its older versions: it reads the
+// value with to_f, and overwrites it if it is not 0 and has expired, without checking that it is
+// the first.
 func (t tokened) takeOld(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) error {
 	held, _, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t tokened) takeOld(c redis.Conn, now time.Time, l compat.Lease, ttl time.D
 	return err
 }
 
-// What tokens begin with, before the twelve digits that make them a client's own.
+// The beginnings of tokens, before the twelve digits that make them unique.
 const (
 	hex  = "94213c24e0f911f0a9d3"
 	uuid = "fb2d0a1e-3f44-4e2e-8f0a-"
@@ -108,7 +108,7 @@ func (t tokened) value(now time.Time, ttl time.Duration) string {
 	return write(t.Format, t.token())
 }
 
-// write is a token in the client's form.
+// write returns a token in the client's form.
 func write(f dialect.Format, token string) string {
 	switch f.Token {
 	case dialect.TokenHex:

@@ -2,7 +2,6 @@
 
 package mixing
 
-// underRace makes the tests smaller, as those of package race: the detector
-// costs a factor of eight. All that it looks for, two searches at a time, is in
-// the part that runs.
+// underRace makes the tests smaller, as in package race: the detector costs a factor of eight. The
+// part that still runs has what it looks for: two searches at a time.
 const underRace = true

@@ -11,7 +11,7 @@ import (
 //go:embed testdata/verdicts.txt
 var drawnUp string
 
-// What is computed agrees with what was told from the sources.
+// The computed verdicts agree with those derived from the clients' source code.
 func TestVerdicts(t *testing.T) {
 	alone := map[string]Verdict{}
 	self := func(p Party) (v Verdict, err error) {
@@ -59,7 +59,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// taken reports whether two hold the lock although nobody is late.
+// taken reports whether two clients hold the lock although none is late.
 func taken(v Verdict) string {
 	if v.Clash == nil || v.Clash.Grade == Late {
 		return "not taken"

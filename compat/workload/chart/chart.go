@@ -1,6 +1,5 @@
-// Package chart draws what package workload has measured, as SVG that can stand
-// in a page, or be one: light or dark as its reader has it, with text that can be selected.
-// gonum/plot does the drawing.
+// Package chart draws the measurements of package workload as SVG, for use in a page or by itself:
+// light or dark by the reader's theme, with selectable text. gonum/plot does the drawing.
 package chart
 
 import (
@@ -21,11 +20,11 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Lines are values over a range, a line for each of several things.
+// Lines is a line chart: values over a range, one line per Series.
 type Lines struct {
 	Title  string
-	X, Y   string // what the axes are
-	LogX   bool   // each X has its own mark; 0 and below can't be shown
+	X, Y   string // the labels of the axes
+	LogX   bool   // each X has a mark; values of 0 and below cannot be shown
 	LogY   bool
 	FromY0 bool // the Y axis begins at 0; not with LogY
 	Series []Series
@@ -38,10 +37,10 @@ type Series struct {
 	Main bool // drawn thicker, without gaps
 }
 
-// Bars are one value for each of several things, from above to below.
+// Bars is a bar chart: one value per Bar, from top to bottom.
 type Bars struct {
 	Title string
-	X     string  // what the values are
+	X     string  // the label of the values
 	Mark  float64 // a line to compare with; 0: none
 	Bars  []Bar
 }
@@ -61,16 +60,16 @@ const (
 	barHeight = 21
 )
 
-// The colours can be told apart by those who don't see red or green (Okabe and Ito),
-// and stand out from white and from black.
+// Readers who do not see red or green can distinguish these colours (Okabe and Ito); all are
+// visible on white and on black.
 var colours = []color.RGBA{
 	{0x00, 0x72, 0xb2, 255}, {0xd5, 0x5e, 0x00, 255}, {0x00, 0x9e, 0x73, 255}, {0xcc, 0x79, 0xa7, 255},
 	{0x56, 0xb4, 0xe9, 255}, {0xe6, 0x9f, 0x00, 255}, {0x8a, 0x8a, 0x8a, 255}, {0xb0, 0x60, 0x30, 255},
 	{0x7a, 0x5c, 0xc8, 255}, {0x4a, 0x90, 0x60, 255}, {0xa0, 0x50, 0x70, 255},
 }
 
-// The two that follow the reader's theme: they stand for "text" and "rule" in what
-// gonum draws, and are replaced in the SVG.
+// Two placeholder colours that follow the reader's theme: gonum draws text and rules with them, and
+// the SVG replaces them.
 var (
 	ink  = color.RGBA{1, 2, 3, 255}
 	rule = color.RGBA{4, 5, 6, 255}
@@ -133,8 +132,8 @@ func (l Lines) SVG() ([]byte, error) {
 	})
 }
 
-// scaled is x on its axis. (plot.LogScale puts the axis's label, and so the margin,
-// where a linear one would.)
+// scaled returns the position of x on its axis. (plot.LogScale places the axis label, and so the
+// margin, as for a linear axis.)
 func scaled(log bool, x float64) float64 {
 	if log {
 		return math.Log10(x)
@@ -142,7 +141,7 @@ func scaled(log bool, x float64) float64 {
 	return x
 }
 
-// marks are the values of X that there are.
+// marks returns the values of X that occur.
 func (l Lines) marks() plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for _, s := range l.Series {
@@ -155,7 +154,7 @@ func (l Lines) marks() plot.ConstantTicks {
 	return ticks
 }
 
-// short is a number that fits under a mark.
+// short formats a number to fit under a mark.
 func short(x float64) string {
 	switch {
 	case x >= 1e6:
@@ -166,7 +165,7 @@ func short(x float64) string {
 	return strconv.FormatFloat(x, 'g', 4, 64)
 }
 
-// decades are the marks 0.1, 1, 10, ... of their logarithms.
+// decades places the marks 0.1, 1, 10, ... at their logarithms.
 type decades struct{}
 
 func (decades) Ticks(low, high float64) []plot.Tick {
@@ -180,7 +179,7 @@ func (decades) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// plain are the usual marks, with short numbers.
+// plain places the usual marks, with short numbers.
 type plain struct{}
 
 func (plain) Ticks(low, high float64) []plot.Tick {
@@ -202,8 +201,8 @@ func (b Bars) SVG() ([]byte, error) {
 	names := make([]string, n)
 	most := b.Mark
 	for i, bar := range b.Bars {
-		at := n - 1 - i               // they are drawn from below
-		names[at] = bar.Name + "    " // a font that is wider than the one we measure needs room
+		at := n - 1 - i               // bars are drawn from the bottom
+		names[at] = bar.Name + "    " // leave room for a font wider than the one that we measure
 		most = max(most, bar.Value)
 		drawn, err := plotter.NewBarChart(plotter.Values{bar.Value}, vg.Points(12))
 		if err != nil {
@@ -237,7 +236,7 @@ func (b Bars) SVG() ([]byte, error) {
 	return render(width, 70+float64(n)*barHeight, b.Title, p.Draw)
 }
 
-// figure is a value as it stands beside its bar.
+// figure formats a value for the end of its bar.
 func figure(x float64) string {
 	if x >= 100 {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -249,7 +248,7 @@ func text(size float64) draw.TextStyle {
 	return draw.TextStyle{Color: ink, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(size)), Handler: plot.DefaultTextHandler}
 }
 
-// blank is a plot with nothing in it, in our manner.
+// blank returns an empty plot in our style.
 func blank(title string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -277,8 +276,8 @@ var (
 	family  = regexp.MustCompile(`font-family:[^;"]*;font-variant:normal;font-weight:normal;font-style:normal`)
 )
 
-// render draws onto a canvas and makes the SVG one that follows the theme, scales to
-// the width there is, and says what it is.
+// render draws onto a canvas and makes the SVG follow the theme, scale to the available width, and
+// carry a label.
 func render(w, h float64, title string, paint func(draw.Canvas)) ([]byte, error) {
 	canvas := vgsvg.New(vg.Points(w), vg.Points(h))
 	paint(draw.Crop(draw.New(canvas), vg.Points(6), -vg.Points(8), vg.Points(4), -vg.Points(6)))

@@ -37,7 +37,7 @@ func TestBars(t *testing.T) {
 	contains(t, svg, "latency", "set:lua", "redsync", "1.15", "1.50", "as a multiple of two PINGs")
 }
 
-// contains demands well-formed XML, our texts in it, and nothing left of gonum's colours.
+// contains requires well-formed XML that has our texts and none of gonum's colours.
 func contains(t *testing.T, svg []byte, texts ...string) {
 	t.Helper()
 	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {

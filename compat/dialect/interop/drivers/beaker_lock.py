@@ -1,5 +1,5 @@
 """Beaker 1.10.0: RedisSynchronizer. Its lease is 900 s, a constant of the class;
-waiting, it sleeps 0.2 s."""
+while it waits, it sleeps 0.2 s."""
 
 import time
 

@@ -1,5 +1,5 @@
-// locky 0.3.3: lock and unlock. It does not wait: when to ask again is the
-// caller's.
+// locky 0.3.3: lock and unlock. It does not wait: the caller must
+// ask again.
 "use strict";
 
 const { args, sleep, serve } = require("./protocol.js");

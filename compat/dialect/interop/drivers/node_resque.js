@@ -1,6 +1,6 @@
-// node-resque 9.7.1: the plugin QueueLock, which a queue asks before it takes a
-// job (beforeEnqueue) and which gives the lock back when the job begins
-// (beforePerform). It does not wait: when to ask again is the caller's. NAME is
+// node-resque 9.7.1: the plugin QueueLock. A queue asks it for the lock before it
+// accepts a job (beforeEnqueue), and it releases the lock when the job begins
+// (beforePerform). It does not wait: the caller must ask again. NAME is
 // FUNCTION:QUEUE:ARGUMENTS.
 "use strict";
 

@@ -1,5 +1,5 @@
-// The words that the tests say to a client, one a line, and its answers: see
-// protocol.py.
+// The commands that the tests send to a client, one per line, and its answers:
+// see protocol.py.
 "use strict";
 
 const [host, port, name, ttl, poll] = process.argv.slice(2);
@@ -51,7 +51,7 @@ async function serve({ command, acquire, release }) {
 		}
 		console.log(answer);
 	}
-	process.exit(0); // the test has ended; timers of the clients may not have
+	process.exit(0); // the test has ended, but the client's timers may still run
 }
 
 module.exports = { args, sleep, serve };

@@ -1,14 +1,14 @@
-"""The words that the tests say to a client, one a line, and its answers.
+"""The commands that the tests send to a client, one per line, and its answers.
 
     acquire    held                takes the lock, waiting for it
-    release    released            gives it back
+    release    released            releases it  
     work N     worked N lost K     N sections; K releases said that the lock was lost
-    anything   threw TYPE: WHAT    the client's own exception
+    anything   threw TYPE: WHAT    the client's exception
 
 Each driver is HOST PORT NAME TTL POLL, the last two in milliseconds.
 """
 
-# The oldest of the clients runs on Python 2.7, and so does this.
+# The oldest client needs Python 2.7, so this must run on it too.
 import random
 import sys
 import time
@@ -21,7 +21,7 @@ class Arguments:
 
 
 def section(redis, who):
-    """What the lock protects: a counter that nothing else protects, and a log."""
+    """The critical section: it changes a counter, which only the lock protects, and a log."""
     redis.rpush("interop:log", "enter " + who)
     count = int(redis.get("interop:count") or 0)
     redis.set("interop:count", count + 1)

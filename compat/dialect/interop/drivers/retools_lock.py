@@ -1,5 +1,5 @@
-"""retools 0.3: a context manager. Waiting, it sleeps a whole second; without
-(timeout=0) it tries once, and when to ask again is the caller's."""
+"""retools 0.3: a context manager. While it waits, it sleeps a second; with
+timeout=0 it tries once, and the caller must ask again."""
 
 import time
 

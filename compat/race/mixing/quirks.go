@@ -6,25 +6,24 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// A manner is what a client does that its format does not tell: how its language
-// reads what stands on the key, and what it makes of a key that is not there any
-// more, or is empty.
-type manner struct {
+// quirks describes behaviour of a client that its format does not: how its language reads the
+// value, and what it does if the key has vanished or is empty.
+type quirks struct {
 	reader
 	gone  gone
 	falsy falsy
 
 	rounds     bool // its clock is rounded to the second, not cut
-	looseEqual bool // JavaScript's ==, of the text that GETSET returned and the number that was read
+	looseEqual bool // compares the text that GETSET returned with the parsed number by JavaScript's ==
 	unasked    bool // GET, then SETEX: no SETNX
-	atMost     bool // releases until its lease is over, without what it had added to its time
-	whileLive  bool // releases what is its own, and only while it lasts
-	legacy     bool // still reads the times that it used to write
+	atMost     bool // releases only until its lease ends, without the margin added to its timestamp
+	whileLive  bool // releases only its own value, and only until it expires
+	legacy     bool // still reads the timestamps that older versions wrote
 
 	Source string
 }
 
-// gone is what a client does when the key is gone between SETNX and GET.
+// gone is what a client does when the key vanishes between SETNX and GET.
 type gone uint8
 
 const (
@@ -33,19 +32,19 @@ const (
 	goneAgain             // asks again at once
 )
 
-// falsy is what an empty value is.
+// falsy is how a client treats an empty value.
 type falsy uint8
 
 const (
-	falsyRead falsy = iota // what the reader makes of it
+	falsyRead falsy = iota // read as a number
 	falsyDead              // `existing or 1`
 	falsyHeld              // `current_value and …`
 )
 
-// margins are when, after the time on the key or before it, the client begins to
-// take that time for gone by, if not just then: it waits a little longer, or it
-// counts in whole seconds, and the fraction that others wrote is lost on it.
-func (m manner) margins(f dialect.Format) []time.Duration {
+// margins returns the offsets from the timestamp on the key at which the client may begin to treat
+// it as expired: it waits a little longer, or it counts in whole seconds and ignores the fraction
+// that others wrote.
+func (m quirks) margins(f dialect.Format) []time.Duration {
 	switch {
 	case f.Grace > 0:
 		return []time.Duration{f.Grace}
@@ -59,10 +58,9 @@ func (m manner) margins(f dialect.Format) []time.Duration {
 	return []time.Duration{time.Second}
 }
 
-// manners are those of the clients that read what is on the key, from their
-// sources; where the executed table has the client, it agrees with them. Clients
-// of tokens that are not here read nothing.
-var manners = map[string]manner{
+// quirksOf has the clients that read the value, from their source code; where the executed table
+// has the client, the two agree. Token clients that are missing here do not read the value.
+var quirksOf = map[string]quirks{
 	"redis-docs":          {reader: dutiful, gone: goneHeld, Source: "the page of SETNX; it leaves the reading to the reader"},
 	"redis-py-2.2.3":      {reader: pyInt, falsy: falsyDead, Source: "redis/client.py: long(self.redis.get(self.name) or 1)"},
 	"resque-lock":         {reader: rubyInt, Source: "lib/resque/plugins/lock.rb: now <= get(key).to_i"},

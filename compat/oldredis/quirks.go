@@ -2,39 +2,37 @@ package oldredis
 
 import "time"
 
-// manners is how one version of Redis differs from the newest one. The zero
-// value is the newest, so that each version's entry lists what is old about it.
-// Which commands a version has, and with how many arguments, is commandTable's.
-type manners struct {
+// quirks says how one version of Redis differs from the newest one. The zero value is the newest
+// version, so each entry lists only differences. commandTable says which commands a version has,
+// and with how many arguments.
+type quirks struct {
 	// redis is the release whose behaviour was recorded; INFO reports it.
 	redis string
 
 	// cron is the time between two runs of active expiry.
 	cron time.Duration
 
-	// wholeSeconds: deadlines are whole seconds, and a key lives until the
-	// second after its deadline has begun: EXPIRE k 1 lives 1.0 to 2.0 s.
+	// wholeSeconds: deadlines are whole seconds, and a key lives until the second after its
+	// deadline begins: EXPIRE k 1 lives 1.0 to 2.0 s.
 	wholeSeconds bool
 
-	// writeDeletesVolatile: any write looks its key up after deleting it if it
-	// has a TTL. SETNX takes a held lock, and a volatile source of RENAMENX is
-	// "no such key".
+	// writeDeletesVolatile: any write to a key that has a TTL first deletes the key. SETNX
+	// therefore takes a held lock, and RENAMENX answers "no such key" if its source has a TTL.
 	writeDeletesVolatile bool
 
 	// expireOnce: a second EXPIRE answers 0 and changes nothing.
 	expireOnce bool
 
-	// expireZeroLives: EXPIRE k 0 does not delete, it lets the second end.
+	// expireZeroLives: EXPIRE k 0 does not delete at once: the key lives until the second ends.
 	expireZeroLives bool
 
 	// numbers is how arguments and values are read as integers.
 	numbers numberStyle
 
-	// looseIndex: SELECT of what is no number is SELECT 0.
+	// looseIndex: SELECT of something that is not a number is SELECT 0.
 	looseIndex bool
 
-	// missingRangeNil: a range of a missing list or sorted set is nil and not
-	// empty.
+	// missingRangeNil: a range of a missing list or sorted set is nil, not empty.
 	missingRangeNil bool
 
 	// incrReplaces: INCR of a list or a set makes it the number 1.
@@ -43,33 +41,32 @@ type manners struct {
 	// substrNil: an empty SUBSTR is nil.
 	substrNil bool
 
-	// emptyStays: a list or sorted set that lost its last element exists.
+	// emptyStays: a list or sorted set that lost its last element still exists.
 	emptyStays bool
 
-	// sortStoresEmpty: SORT stores an empty list too, in place of what was there:
-	// a TTL stays on the name.
+	// sortStoresEmpty: SORT stores an empty list too, in place of the old value; the key keeps its
+	// TTL.
 	sortStoresEmpty bool
 
-	// sortStoreKeeps: SORT with nothing to store leaves what was there.
+	// sortStoreKeeps: SORT with nothing to store leaves the old value.
 	sortStoreKeeps bool
 
-	// sortMissingStoresNot: SORT of a missing key answers an empty array, and
-	// stores nothing.
-	sortMissingStoresNot bool
+	// sortMissingStoresNothing: SORT of a missing key answers an empty array and stores nothing.
+	sortMissingStoresNothing bool
 
-	// sortStoresSorted: what SORT BY nosort stores is sorted nonetheless.
+	// sortStoresSorted: SORT BY nosort still sorts what it stores.
 	sortStoresSorted bool
 
-	// nosortIgnoresDesc: SORT BY nosort DESC is not reversed.
-	nosortIgnoresDesc bool
+	// sortNosortIgnoresDesc: SORT BY nosort DESC is not reversed.
+	sortNosortIgnoresDesc bool
 
-	// sortLoose: SORT takes what is no number for the digits it begins with.
+	// sortLoose: SORT reads the leading digits of an element that is not a number.
 	sortLoose bool
 
-	// sortShortNames: SORT sees no key of more than 1024 bytes, field included.
+	// sortShortNames: SORT does not find keys longer than 1024 bytes, field included.
 	sortShortNames bool
 
-	// sortNoHash: SORT sees no fields of hashes.
+	// sortNoHash: SORT does not read fields of hashes.
 	sortNoHash bool
 
 	// multiNests: MULTI inside MULTI is queued like any command.
@@ -78,66 +75,63 @@ type manners struct {
 	// quitSilently: QUIT closes without an OK.
 	quitSilently bool
 
-	// setnxSeesUnreaped: SETNX finds a key that has expired but is not reaped
-	// and is refused by it, until a read reaps the key (2.2.0 to 2.2.9).
+	// setnxSeesUnreaped: SETNX is refused by a key that has expired but is still in memory, until a
+	// read reaps it (2.2.0 to 2.2.9).
 	setnxSeesUnreaped bool
 
-	// renameSeesUnreaped: so does RENAMENX by its destination. RENAME leaves
-	// an old deadline of the destination in place.
+	// renameSeesUnreaped: RENAMENX is refused by an unreaped destination. RENAME leaves the
+	// destination's old deadline in place.
 	renameSeesUnreaped bool
 
 	// renameDropsTTL: RENAME and RENAMENX do not carry the source's TTL.
 	renameDropsTTL bool
 
-	// expireSeesUnreaped: EXPIRE brings a key back to life that has expired
-	// and is not reaped.
+	// expireSeesUnreaped: EXPIRE brings an unreaped key back to life.
 	expireSeesUnreaped bool
 
-	// persistSeesUnreaped: so does PERSIST.
+	// persistSeesUnreaped: PERSIST brings an unreaped key back to life.
 	persistSeesUnreaped bool
 
-	// delSeesUnreaped: DEL counts such a key.
+	// delSeesUnreaped: DEL counts an unreaped key.
 	delSeesUnreaped bool
 
-	// persistSilently: PERSIST does not touch a WATCH.
+	// persistSilently: PERSIST does not make a WATCH fail.
 	persistSilently bool
 
-	// ttlBlind: TTL and PTTL answer -1 for a missing key, and neither reap.
+	// ttlBlind: TTL and PTTL answer -1 for a missing key, and do not reap.
 	ttlBlind bool
 
-	// discardKeepsDirty: after DISCARD a WATCH that was touched before it
-	// still aborts the next EXEC.
+	// discardKeepsDirty: a WATCH that was touched before a DISCARD still aborts the next EXEC.
 	discardKeepsDirty bool
 
 	// execRunsRest: a command that was refused while it was queued does not
 	// abort EXEC (before 2.6.5).
 	execRunsRest bool
 
-	// expiryUnseen: that a watched key expired does not abort EXEC (before
-	// 6.0.9).
+	// expiryUnseen: the expiry of a watched key does not abort EXEC (before 6.0.9).
 	expiryUnseen bool
 
 	// execNeedsMemory: EXEC itself is refused when memory is full, and the
 	// connection stays in MULTI.
 	execNeedsMemory bool
 
-	// oldMemoryRules: sets may not be intersected when memory is full.
+	// oldMemoryRules: some reads (SDIFF, SINTER, SUNION, ZSCORE) are refused when memory is full.
 	oldMemoryRules bool
 
-	// queueNeedsMemory: in MULTI nothing at all is queued when memory is full.
+	// queueNeedsMemory: MULTI queues nothing when memory is full.
 	queueNeedsMemory bool
 
 	// discardNeedsMemory: DISCARD too is refused when memory is full.
 	discardNeedsMemory bool
 
-	// execChecksMemory: EXEC of a queue with a growing write is refused and
-	// the transaction dropped when memory is full.
+	// execChecksMemory: when memory is full, EXEC of a queue with a growing write is refused and
+	// drops the transaction.
 	execChecksMemory bool
 
 	// moveDropsTTL: MOVE does not carry the TTL.
 	moveDropsTTL bool
 
-	// scriptErrorWrapped: the error of a redis.call comes as one of the script.
+	// scriptErrorWrapped: an error of redis.call is reported as an error of the script.
 	scriptErrorWrapped bool
 
 	// evictsVolatile: a full server evicts keys that have a TTL by default.
@@ -146,20 +140,19 @@ type manners struct {
 	// infoFlat: INFO has no sections.
 	infoFlat bool
 
-	// infoBrief: INFO does not tell maxmemory and its policy.
+	// infoBrief: INFO does not report maxmemory and its policy.
 	infoBrief bool
 
 	// sameKeyRefused: RENAME of a key to itself is an error.
 	sameKeyRefused bool
 
-	// bothExpiries: SET takes EX and PX at once, the last one counts, and
-	// NX together with XX.
+	// bothExpiries: SET accepts EX together with PX (the last one counts), and NX together with XX.
 	bothExpiries bool
 
 	// plainSet: SET knows EX, PX, NX and XX only, and EXPIRE no options.
 	plainSet bool
 
-	words words
+	texts errorTexts
 }
 
 // A numberStyle is how a version reads an integer.
@@ -168,8 +161,8 @@ type numberStyle int
 const (
 	// numbersStrict takes the decimal form that Redis writes, only.
 	numbersStrict numberStyle = iota
-	// numbersC is C's strtoll: a plus sign counts, so does nothing at all as 0,
-	// and the number ends at a zero byte.
+	// numbersC is C's strtoll: a plus sign is allowed, the empty string is 0, and the number ends
+	// at a zero byte.
 	numbersC
 	// numbersSpaced allows white space before it.
 	numbersSpaced
@@ -177,17 +170,17 @@ const (
 	numbersLoose
 )
 
-// words are the error texts of a version.
-type words struct {
+// errorTexts are the error texts of a version.
+type errorTexts struct {
 	unknown   func(name string, args []string) string
 	wrongType string
-	// notInt is of an argument or a value that is no integer.
+	// notInt answers an argument or a value that is not an integer.
 	notInt string
-	// badTTL is of SETEX with a TTL that is not positive; %s is the command.
+	// badTTL answers SETEX with a TTL that is not positive; %s is the command.
 	badTTL string
-	// full is of a command refused because memory is full.
+	// full answers a command that is refused because memory is full.
 	full string
-	// noDB is of SELECT.
+	// noDB answers a SELECT of a database that does not exist.
 	noDB string
 }
 
@@ -201,21 +194,21 @@ const (
 )
 
 var (
-	words2_0 = words{unknownName, wrongTypeERR, notIntFirst, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
-	words2_2 = words{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
-	words2_6 = words{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullOOM, "ERR invalid DB index"}
-	words2_8 = words{unknownName, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR invalid DB index"}
-	words5_0 = words{unknownBackquoted, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR DB index is out of range"}
-	words7_0 = words{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range"}
+	texts2_0 = errorTexts{unknownName, wrongTypeERR, notIntFirst, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
+	texts2_2 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
+	texts2_6 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullOOM, "ERR invalid DB index"}
+	texts2_8 = errorTexts{unknownName, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR invalid DB index"}
+	texts5_0 = errorTexts{unknownBackquoted, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR DB index is out of range"}
+	texts7_0 = errorTexts{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range"}
 )
 
 const tick = 100 * time.Millisecond
 
-// mannersOf is the table behind facts/servers.md, checked against recordings
-// of the releases named.
-var mannersOf = map[string]*manners{
+// quirksOf lists the quirks of each version. The tests check it against recordings of the releases
+// named here.
+var quirksOf = map[string]*quirks{
 	"1.2": {
-		redis: "1.2.6", words: words2_0, cron: time.Second,
+		redis: "1.2.6", texts: texts2_0, cron: time.Second,
 
 		wholeSeconds: true, expireOnce: true, expireZeroLives: true, writeDeletesVolatile: true,
 		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
@@ -224,10 +217,10 @@ var mannersOf = map[string]*manners{
 		missingRangeNil: true, substrNil: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		quitSilently: true, infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true, sortNoHash: true,
+		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true, sortNoHash: true,
 	},
 	"2.0": {
-		redis: "2.0.5", words: words2_0, cron: tick,
+		redis: "2.0.5", texts: texts2_0, cron: tick,
 
 		wholeSeconds: true, expireOnce: true, writeDeletesVolatile: true,
 		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
@@ -235,10 +228,10 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		quitSilently: true, infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
+		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
 	},
 	"2.2.5": {
-		redis: "2.2.5", words: words2_2, cron: tick,
+		redis: "2.2.5", texts: texts2_2, cron: tick,
 
 		wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
@@ -247,10 +240,10 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
+		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
 	},
 	"2.2": {
-		redis: "2.2.15", words: words2_2, cron: tick,
+		redis: "2.2.15", texts: texts2_2, cron: tick,
 
 		wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
@@ -259,10 +252,10 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNot: true, sortShortNames: true, sortLoose: true, nosortIgnoresDesc: true,
+		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
 	},
 	"2.4": {
-		redis: "2.4.18", words: words2_2, cron: tick,
+		redis: "2.4.18", texts: texts2_2, cron: tick,
 
 		wholeSeconds:       true,
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
@@ -271,56 +264,56 @@ var mannersOf = map[string]*manners{
 		numbers: numbersSpaced, sameKeyRefused: true,
 		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
 		infoFlat: true, infoBrief: true,
-		sortStoreKeeps: true, sortLoose: true, nosortIgnoresDesc: true,
+		sortStoreKeeps: true, sortLoose: true, sortNosortIgnoresDesc: true,
 	},
 	"2.6": {
-		redis: "2.6.11", words: words2_6, cron: tick,
+		redis: "2.6.11", texts: texts2_6, cron: tick,
 
 		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
 		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		sortStoresSorted: true, nosortIgnoresDesc: true,
+		sortStoresSorted: true, sortNosortIgnoresDesc: true,
 	},
 	"2.6.12": {
-		redis: "2.6.12", words: words2_6, cron: tick,
+		redis: "2.6.12", texts: texts2_6, cron: tick,
 
 		persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
 		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		sortStoresSorted: true, nosortIgnoresDesc: true,
+		sortStoresSorted: true, sortNosortIgnoresDesc: true,
 	},
 	"2.8": {
-		redis: "2.8.24", words: words2_8, cron: tick,
+		redis: "2.8.24", texts: texts2_8, cron: tick,
 
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		nosortIgnoresDesc: true,
+		sortNosortIgnoresDesc: true,
 	},
 	"3.0": {
-		redis: "3.0.7", words: words2_8, cron: tick,
+		redis: "3.0.7", texts: texts2_8, cron: tick,
 
 		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
 		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
 		plainSet: true, bothExpiries: true, infoBrief: true,
-		nosortIgnoresDesc: true,
+		sortNosortIgnoresDesc: true,
 	},
 	"5.0": {
-		redis: "5.0.14", words: words5_0, cron: tick,
+		redis: "5.0.14", texts: texts5_0, cron: tick,
 
 		persistSilently: true, expiryUnseen: true, scriptErrorWrapped: true, plainSet: true,
 		queueNeedsMemory: true, discardNeedsMemory: true,
 	},
 	"7.0": {
-		redis: "7.0.15", words: words7_0, cron: tick,
+		redis: "7.0.15", texts: texts7_0, cron: tick,
 
 		queueNeedsMemory: true, execChecksMemory: true,
 	},
 }
 
-// versions are the names that New takes, oldest first.
+// versions are the names that New accepts, oldest first.
 var versions = []string{"1.2", "2.0", "2.2.5", "2.2", "2.4", "2.6", "2.6.12", "2.8", "3.0", "5.0", "7.0"}
 
 func unknownName(name string, _ []string) string {
@@ -335,8 +328,8 @@ func unknownQuoted(name string, args []string) string {
 	return unknownWithArgs("'", "' ", name, args)
 }
 
-// unknownWithArgs names what followed the command, up to 128 bytes of it. The
-// real texts end in a space too.
+// unknownWithArgs also quotes the arguments, up to 128 bytes of them. The real texts end in a space
+// too.
 func unknownWithArgs(open, end, name string, args []string) string {
 	const room = 128
 	text := "ERR unknown command " + open + cut(name, room) + open + ", with args beginning with: "

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -192,7 +193,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 		case "json":
 			return t.WriteJSON(w)
 		case "mermaid":
-			_, err := io.WriteString(w, race.Mermaid(t))
+			_, err := io.WriteString(w, raceview.Mermaid(t))
 			return err
 		case "html":
 			return html(w, t)
@@ -202,7 +203,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 		if p.step != 0 && p.step < len(t.Events) {
 			end = ""
 		}
-		_, err := io.WriteString(w, race.Timeline(t, o)+end)
+		_, err := io.WriteString(w, raceview.Timeline(t, o)+end)
 		return err
 	})
 }
@@ -225,11 +226,11 @@ func (a *app) write(file string, f func(io.Writer) error) error {
 }
 
 // timelineOptions suit stdout, or a file.
-func (a *app) timelineOptions(file string) race.TimelineOptions {
+func (a *app) timelineOptions(file string) raceview.TimelineOptions {
 	if file != "" && file != "-" {
-		return race.TimelineOptions{}
+		return raceview.TimelineOptions{}
 	}
-	return race.TimelineOptions{Color: newStage(a.out).color, Width: a.width()}
+	return raceview.TimelineOptions{Color: newStage(a.out).color, Width: a.width()}
 }
 
 // width is the terminal's, or 80.
@@ -293,5 +294,5 @@ func html(w io.Writer, t race.Trace) error {
 	if err != nil {
 		return err
 	}
-	return race.HTML(w, t)
+	return raceview.HTML(w, t)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
@@ -136,7 +137,7 @@ func (a *app) explore(c race.Config, x exploration) error {
 	wipe()
 	switch {
 	case ctx.Err() != nil && err != nil:
-		a.say("interrupted after %s states: this proves nothing", race.Thousands(last.Load().States))
+		a.say("interrupted after %s states: this proves nothing", raceview.Thousands(last.Load().States))
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
 		return inRace(err)
@@ -177,7 +178,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	}
 	return a.write("", func(w io.Writer) error {
 		fmt.Fprint(w, paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
-		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", race.Thousands(r.States), race.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
+		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", raceview.Thousands(r.States), raceview.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
 		switch r.Verdict {
 		case race.Safe:
 			fmt.Fprintln(w, s.good("no violation within these bounds"))
@@ -185,7 +186,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 		case race.Violated:
 			fmt.Fprintln(w, s.bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
 			fmt.Fprintf(w, "%s\n\n", counts)
-			fmt.Fprint(w, race.Timeline(*r.Trace, a.timelineOptions("")))
+			fmt.Fprint(w, raceview.Timeline(*r.Trace, a.timelineOptions("")))
 		default:
 			fmt.Fprintf(w, "%s\n%s\n", s.bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
 			fmt.Fprint(w, paragraph("hint: ", "fewer clients, attempts, accidents or jumps of time; a higher --max-states or --max-memory", width))
@@ -250,7 +251,7 @@ func (s stage) explored(last *atomic.Pointer[race.Stats]) (wipe func()) {
 			at := last.Load()
 			took := time.Since(began).Seconds()
 			fmt.Fprintf(s.w, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
-				shuttle(n), race.Thousands(at.States), race.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+				shuttle(n), raceview.Thousands(at.States), raceview.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
 			select {
 			case <-tick.C:
 			case <-end:

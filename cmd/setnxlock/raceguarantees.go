@@ -16,6 +16,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
@@ -58,7 +59,7 @@ func (a *app) raceGuaranteesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(w, m.Markdown()+mixing.Clocks(skews))
+				_, err = io.WriteString(w, raceview.Guarantees(m)+mixing.Clocks(skews))
 				return err
 			}); err != nil {
 				return err
@@ -174,19 +175,19 @@ func readMatrix(file string) (m race.Matrix, err error) {
 // siteTables are the guarantees as a site shows them: a table for each
 // algorithm, with a row for each accident and a column for all servers on which
 // the algorithm promises the same.
-func siteTables(m race.Matrix) ([]race.SiteTable, error) {
-	var tables []race.SiteTable
+func siteTables(m race.Matrix) ([]raceview.SiteTable, error) {
+	var tables []raceview.SiteTable
 	for _, algorithm := range race.Guaranteed() {
 		columns := alike(m, algorithm)
 		if columns == nil {
 			continue // not computed
 		}
-		t := race.SiteTable{Title: algorithm, Note: race.Describe(algorithm) + "."}
+		t := raceview.SiteTable{Title: algorithm, Note: race.Describe(algorithm) + "."}
 		for _, c := range columns {
 			t.Columns = append(t.Columns, span(c.servers))
 		}
 		for i, accident := range race.AccidentsOf(algorithm) {
-			row := race.SiteRow{Name: accident.Name + ": " + accident.Says}
+			row := raceview.SiteRow{Name: accident.Name + ": " + accident.Says}
 			for _, c := range columns {
 				cell, err := c.fields[i].site()
 				if err != nil {
@@ -273,9 +274,9 @@ func (f field) verdict() (text, class string) {
 
 // site is a field with its proof: the bounds within which it holds, or the
 // shortest way to break the worst of what breaks.
-func (f field) site() (race.SiteCell, error) {
+func (f field) site() (raceview.SiteCell, error) {
 	text, class := f.verdict()
-	cell := race.SiteCell{Text: text, Class: class}
+	cell := raceview.SiteCell{Text: text, Class: class}
 	switch text {
 	case "":
 		return cell, nil
@@ -318,9 +319,9 @@ func (f field) bounds() string {
 		most[c.Bounds] = max(most[c.Bounds], c.States)
 	}
 	for i, b := range order {
-		states := race.Thousands(most[b])
+		states := raceview.Thousands(most[b])
 		if fewest[b] != most[b] {
-			states = race.Thousands(fewest[b]) + " to " + states
+			states = raceview.Thousands(fewest[b]) + " to " + states
 		}
 		order[i] = b + ": " + states + " states"
 	}

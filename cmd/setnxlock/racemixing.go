@@ -14,6 +14,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
@@ -150,12 +151,12 @@ func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\n\n%s", s.bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), race.Timeline(t, a.timelineOptions("")))
+		fmt.Fprintf(w, "%s\n\n%s", s.bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), raceview.Timeline(t, a.timelineOptions("")))
 	}
 	for _, k := range v.Stuck {
 		fmt.Fprintf(w, "%s\nsetnxlock race replay '%s'\n", s.bad(fmt.Sprintf("stuck: what a client of %s left, %s never gets (%s)", k.Of, k.By, k.When)), k.Schedule)
 	}
-	fmt.Fprintf(w, "%s states\n", race.Thousands(v.States))
+	fmt.Fprintf(w, "%s states\n", raceview.Thousands(v.States))
 	return nil
 }
 

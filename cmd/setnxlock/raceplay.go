@@ -11,6 +11,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -205,7 +206,9 @@ func (g *game) commands() map[string]func() {
 		"u": g.undo, "undo": g.undo,
 		"r": func() { g.must(nil); g.say("from the beginning") },
 		"s": func() { g.say("%s", g.replayLine()) },
-		"v": func() { fmt.Fprint(g.w, race.Timeline(g.trace, race.TimelineOptions{Color: g.color, Width: g.width})) },
+		"v": func() {
+			fmt.Fprint(g.w, raceview.Timeline(g.trace, raceview.TimelineOptions{Color: g.color, Width: g.width}))
+		},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	raceview "github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +42,7 @@ func (a *app) raceSiteCommand() *cobra.Command {
 }
 
 func (a *app) site(dir, file string, without bool) error {
-	var pages []race.Page
+	var pages []raceview.Page
 	for i, s := range catalogue.All() {
 		p, err := page(s)
 		if err != nil {
@@ -52,7 +53,7 @@ func (a *app) site(dir, file string, without bool) error {
 		}
 		pages = append(pages, p)
 	}
-	var tables []race.SiteTable
+	var tables []raceview.SiteTable
 	if !without {
 		m, err := a.promises(file)
 		if err != nil {
@@ -62,7 +63,7 @@ func (a *app) site(dir, file string, without bool) error {
 			return &failure{statusSoftware, err, ""}
 		}
 	}
-	if err := race.Site(dir, pages, tables...); err != nil {
+	if err := raceview.Site(dir, pages, tables...); err != nil {
 		return &failure{statusSoftware, err, ""}
 	}
 	a.say("%d races are in %s/index.html", len(pages), dir)
@@ -78,9 +79,9 @@ func (a *app) promises(file string) (race.Matrix, error) {
 }
 
 // page is a race as the site has it.
-func page(s catalogue.Scenario) (race.Page, error) {
+func page(s catalogue.Scenario) (raceview.Page, error) {
 	t, err := s.Trace()
-	p := race.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
+	p := raceview.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
 	if err != nil {
 		return p, err
 	}

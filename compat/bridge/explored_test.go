@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/racetest"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 
@@ -165,7 +166,7 @@ func TestExplored(t *testing.T) {
 				if underRace {
 					c.Attempts = 1
 				}
-				race.Check(t, c)
+				racetest.Check(t, c)
 			})
 		}
 	}
@@ -188,7 +189,7 @@ func TestBesideClientsInTheField(t *testing.T) {
 		for _, c := range []race.Config{within, dead} {
 			for _, mix := range []string{m.old + "+" + m.bridge, m.bridge + "+" + m.new} {
 				c.Algorithm = mix
-				t.Run(mix, func(t *testing.T) { race.Check(t, c) })
+				t.Run(mix, func(t *testing.T) { racetest.Check(t, c) })
 			}
 		}
 		within.Algorithm = m.old + "+" + m.new

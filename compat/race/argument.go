@@ -49,13 +49,13 @@ func (s *story) argue() {
 	e, d := t.Events[at], s.deeds[at]
 	for i := range s.w.players {
 		if since, until := s.heldSince(i, at); since > 0 {
-			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s hold %s from step %d until t=%s by its own clock", name(i), t.Key, since, seconds(until)))
+			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s hold %s from step %d until t=%s by its own clock", name(i), t.Key, since, Seconds(until)))
 		} else if n := s.crashedAt(i, at); n > 0 {
 			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s crash at step %d", name(i), n))
 		}
 	}
 	t.Argument.Then = s.because(at, d)
-	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, seconds(e.At), e.Violation.Text, t.Verdict.Violated)
+	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, Seconds(e.At), e.Violation.Text, t.Verdict.Violated)
 	t.Argument.Fix = fixes[d.breach.how]
 }
 
@@ -153,7 +153,7 @@ func ttlText(ms int64) string {
 	if ms < 0 {
 		return "none"
 	}
-	return seconds(ms)
+	return Seconds(ms)
 }
 
 // fixes are what helps against each way to break.

@@ -156,7 +156,7 @@ func (r Result) String() string {
 		s += " (no room for more " + r.Bound + "; this proves nothing)"
 	}
 	if r.Trace != nil {
-		s += fmt.Sprintf("\n%s in %d steps\n%s", r.Trace.Verdict.Violated, len(r.Trace.Events), replayLine(*r.Trace))
+		s += fmt.Sprintf("\n%s in %d steps\n%s", r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.ReplayLine())
 	}
 	return s
 }

@@ -85,6 +85,28 @@ func AccidentsOf(algorithm string) []Accident {
 	})
 }
 
+// Bounds are those within which the accident is explored, with two clients and with three.
+func (x Accident) Bounds() []string {
+	var both []string
+	for clients := 2; clients <= 3; clients++ {
+		c := Cell{Algorithm: exampleOf(x), Server: "7.0", Accident: x.Name, Clients: clients}.Config()
+		if full, err := c.complete(); err == nil {
+			both = append(both, full.bounds())
+		}
+	}
+	return both
+}
+
+// exampleOf is the first algorithm of the matrix that an accident can befall.
+func exampleOf(x Accident) string {
+	for _, a := range Guaranteed() {
+		if slices.ContainsFunc(AccidentsOf(a), func(y Accident) bool { return x.Name == y.Name }) {
+			return a
+		}
+	}
+	return ""
+}
+
 var accidents = []Accident{
 	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*Config) {}},
 	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *Config) { c.Faults.Crash = true }},

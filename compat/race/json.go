@@ -88,7 +88,7 @@ func (t Trace) check() error {
 		case !slices.Contains([]string{"", "reply", "request", "cut"}, e.Lost):
 			return fmt.Errorf("event %d: lost %q", e.N, e.Lost)
 		case e.At < at:
-			return fmt.Errorf("event %d: time goes back from %s to %s", e.N, seconds(at), seconds(e.At))
+			return fmt.Errorf("event %d: time goes back from %s to %s", e.N, Seconds(at), Seconds(e.At))
 		}
 		at = e.At
 		if err := t.checkBelief(e.Belief); err != nil {

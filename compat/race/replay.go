@@ -159,7 +159,7 @@ func (s *story) server() Server {
 		default:
 			other := beside(decode(e.Key), w.c.Key) + " = " + contents(e)
 			if ttl >= 0 {
-				other += " ttl " + seconds(ttl)
+				other += " ttl " + Seconds(ttl)
 			}
 			out.Others = append(out.Others, other)
 		}
@@ -202,7 +202,7 @@ func contents(e oldredis.Entry) string {
 		for i := 0; i+1 < len(e.Elements); i += 2 {
 			score := e.Elements[i+1]
 			if ms := stampOfScore(score); ms != 0 {
-				score = "t=" + seconds(ms)
+				score = "t=" + Seconds(ms)
 			}
 			list = append(list, decode(e.Elements[i])+" "+score)
 		}
@@ -308,4 +308,4 @@ func ends2(ttl, at int64) int64 {
 }
 
 // secondsOf writes a duration as the rest of a trace does.
-func secondsOf(d time.Duration) string { return seconds(d.Milliseconds()) }
+func secondsOf(d time.Duration) string { return Seconds(d.Milliseconds()) }

@@ -33,7 +33,7 @@ func (s *story) note(d *deed) string {
 	case Clock:
 		return "its clock is set by " + signed(d.choice.By)
 	case Look:
-		return "reads its clock: " + seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
 	}
 	switch {
 	case d.write && d.taken:
@@ -41,7 +41,7 @@ func (s *story) note(d *deed) string {
 	case d.write:
 		return "writes to the storage" + s.fenceText(d) + ": refused"
 	case len(d.cmds) == 0:
-		return "reads its clock: " + seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
 	}
 	return ""
 }

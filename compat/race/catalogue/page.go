@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // columns is how wide a timeline of the catalogue may be.
@@ -29,7 +30,7 @@ func (s Scenario) Timelines() (seen, survived string, err error) {
 
 func bare(t race.Trace) string {
 	t.Scenario, t.Title, t.Objective, t.Sources, t.Instead = "", "", "", nil, ""
-	return race.Timeline(t, race.TimelineOptions{Width: columns})
+	return view.Timeline(t, view.TimelineOptions{Width: columns})
 }
 
 // File is the name of the scenario's page: "getset-double-takeover.md".
@@ -55,7 +56,7 @@ func (s Scenario) Page() (string, error) {
 	for _, e := range t.Events {
 		p("%d. %s", e.N, step(e))
 	}
-	p("\n```mermaid\n%s```\n", race.Mermaid(t))
+	p("\n```mermaid\n%s```\n", view.Mermaid(t))
 	p("## Why\n")
 	for _, part := range [][2]string{{"Let", join(t.Argument.Let)}, {"Then", join(t.Argument.Then)}, {"So", t.Argument.So}} {
 		if part[1] != "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // What was seen after real clients had met on a key (wire formats, "After-effects,
@@ -33,7 +34,7 @@ func TestAfterEffects(t *testing.T) {
 	} {
 		got, err := race.ReplaySchedule(x.schedule)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", x.what, err, race.Timeline(got, race.TimelineOptions{}))
+			t.Errorf("%s: %v\n%s", x.what, err, view.Timeline(got, view.TimelineOptions{}))
 			continue
 		}
 		last := got.Events[len(got.Events)-1]
@@ -45,7 +46,7 @@ func TestAfterEffects(t *testing.T) {
 		}
 		s := last.Server
 		if strings.Join(hold, " ") != x.hold || !strings.HasPrefix(s.Value, x.key) || x.key == "" && s.Value != "" || (s.TTL >= 0) != x.ttl {
-			t.Errorf("%s: %q hold, the key is %q with TTL %d\n%s", x.what, hold, s.Value, s.TTL, race.Timeline(got, race.TimelineOptions{}))
+			t.Errorf("%s: %q hold, the key is %q with TTL %d\n%s", x.what, hold, s.Value, s.TTL, view.Timeline(got, view.TimelineOptions{}))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // Shown are the parties whose pairs docs/mixing.md has in words and with a
@@ -53,7 +54,7 @@ func (m Matrix) Markdown(skews []Skew) (string, error) {
 	if err := m.ways(&b); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&b, "\n%s pairs, %s states.\n", race.Thousands(len(m.verdicts)), race.Thousands(m.States))
+	fmt.Fprintf(&b, "\n%s pairs, %s states.\n", view.Thousands(len(m.verdicts)), view.Thousands(m.States))
 	return b.String(), nil
 }
 
@@ -239,7 +240,7 @@ func (v Verdict) Text() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("mixing: %s: %w", c.Schedule, err)
 		}
-		steps, _, _ := strings.Cut(race.Timeline(t, race.TimelineOptions{Width: 118}), "\n\n#")
+		steps, _, _ := strings.Cut(view.Timeline(t, view.TimelineOptions{Width: 118}), "\n\n#")
 		_, steps, _ = strings.Cut(steps, "\n\n")
 		fmt.Fprintf(&b, "Two hold it %s, %s, in %d steps. %s\n\n```\n%s\n```\n\n    setnxlock race replay '%s'\n", c.Grade, v.Takes(), c.Steps, clients(t), trim(steps), c.Schedule)
 	}

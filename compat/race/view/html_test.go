@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"bytes"
@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages into this folder, to be looked at")
@@ -188,7 +189,7 @@ func (p *tab) at(count, hash string) {
 }
 
 // file writes a trace's page where a browser can open it.
-func file(t *testing.T, tr Trace) string {
+func file(t *testing.T, tr race.Trace) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "race.html")
 	f, err := os.Create(name)
@@ -205,7 +206,7 @@ func file(t *testing.T, tr Trace) string {
 // What the page needs stays small: the trace should be the most of it.
 func TestHTMLSize(t *testing.T) {
 	var b bytes.Buffer
-	if err := HTML(&b, Trace{Clients: []Client{{Name: "C1"}}}); err != nil {
+	if err := HTML(&b, race.Trace{Clients: []race.Client{{Name: "C1"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if b.Len() > 40<<10 {
@@ -218,7 +219,7 @@ func TestHTMLEscapes(t *testing.T) {
 	const evil = `</script></noscript><img src=x onerror=alert(1)><!--`
 	tr := renderTraces(t)["double-takeover"]
 	tr.Title, tr.Objective, tr.Instead, tr.Schedule = evil, evil, evil, evil
-	tr.Sources = []Source{{Name: evil, URL: "javascript:alert(1)"}}
+	tr.Sources = []race.Source{{Name: evil, URL: "javascript:alert(1)"}}
 	tr.Argument.Let = []string{evil}
 	tr.Events[0].Note, tr.Events[0].Why, tr.Events[0].Server.Value = evil, evil, evil
 	var b bytes.Buffer
@@ -246,7 +247,7 @@ func TestHTMLData(t *testing.T) {
 		}
 		_, rest, _ := strings.Cut(page.String(), `<script type="application/json" id="trace">`)
 		data, _, _ := strings.Cut(rest, "</script>")
-		got, err := ReadTrace(strings.NewReader(data))
+		got, err := race.ReadTrace(strings.NewReader(data))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -353,7 +354,7 @@ func TestHTMLInBrowser(t *testing.T) {
 		p.at("step 5 of 9", "#5")
 		p.run(chromedp.Evaluate[chromedp.Void](`location.hash = "#8"`), chromedp.Poll[chromedp.Void](`document.getElementById("count").textContent === "step 8 of 9"`))
 		p.run(chromedp.Click(chromedp.CSS("#copy")), chromedp.Poll[chromedp.Void](`document.getElementById("copy").textContent === "copied"`))
-		p.expect("replay", p.text("#replay"), replayLine(all["double-takeover"]))
+		p.expect("replay", p.text("#replay"), all["double-takeover"].ReplayLine())
 	})
 
 	t.Run("state", func(t *testing.T) {

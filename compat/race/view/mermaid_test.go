@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"archive/tar"
@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 func TestMermaid(t *testing.T) {
@@ -32,12 +33,12 @@ func TestMermaidIsValid(t *testing.T) {
 	nasty := all["lost-reply"]
 	const words = `end; # %% %%{init}%% <b>&amp; $$x$$ "q" \n {a} -->> : rect`
 	nasty.Key, nasty.Server = words, words
-	nasty.Clients = []Client{{Name: "C1"}, {Name: "end"}}
-	nasty.Events = append([]Event(nil), nasty.Events...)
+	nasty.Clients = []race.Client{{Name: "C1"}, {Name: "end"}}
+	nasty.Events = append([]race.Event(nil), nasty.Events...)
 	for i := range nasty.Events {
 		e := &nasty.Events[i]
 		e.Why = words
-		e.Belief = map[string]Belief{"C1": {State: Holds}, "end": {State: Idle}}
+		e.Belief = map[string]race.Belief{"C1": {State: race.Holds}, "end": {State: race.Idle}}
 		if e.Who == "C2" {
 			e.Who = "end"
 		}
@@ -47,12 +48,12 @@ func TestMermaidIsValid(t *testing.T) {
 			e.Note = words
 		}
 		if e.Violation != nil {
-			e.Violation = &Violation{Invariant: "end", Text: words}
+			e.Violation = &race.Violation{Invariant: "end", Text: words}
 		}
 	}
 	all["nasty"] = nasty
 	cut := all["double-takeover"]
-	cut.Events = append([]Event(nil), cut.Events...)
+	cut.Events = append([]race.Event(nil), cut.Events...)
 	cut.Events[5].Lost, cut.Events[5].Note = "cut", "the pool has a new connection for it"
 	cut.Events[6].Lost, cut.Events[6].Reply = "reply", ""
 	all["cut"] = cut

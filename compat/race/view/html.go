@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,8 @@ import (
 	"html/template"
 	"io"
 	"reflect"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 //go:embed page
@@ -24,7 +26,7 @@ var pages = template.Must(template.ParseFS(pageFiles, "page/*.html"))
 //
 // The page's policy forbids it to load anything, or to run any script but its
 // own: what stands in a trace was perhaps written by a stranger.
-func HTML(w io.Writer, t Trace) error {
+func HTML(w io.Writer, t race.Trace) error {
 	return writePage(w, t, pageContext{})
 }
 
@@ -40,8 +42,8 @@ type pageNav struct{ Prev, Next *pageLink }
 
 type pageLink struct{ File, Name string }
 
-func writePage(w io.Writer, t Trace, c pageContext) error {
-	t.Format = TraceFormat
+func writePage(w io.Writer, t race.Trace, c pageContext) error {
+	t.Format = race.TraceFormat
 	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
 	data, err := json.Marshal(t)
 	if err != nil {
@@ -51,7 +53,7 @@ func writePage(w io.Writer, t Trace, c pageContext) error {
 	hash := sha256.Sum256([]byte(script))
 	page := struct {
 		pageContext
-		Trace      Trace
+		Trace      race.Trace
 		Setting    string
 		About      []string
 		Text       string
@@ -78,7 +80,7 @@ func writePage(w io.Writer, t Trace, c pageContext) error {
 		}
 	}
 	if t.Schedule != "" {
-		page.Replay = replayLine(t)
+		page.Replay = t.ReplayLine()
 	}
 	return pages.ExecuteTemplate(w, "page.html", page)
 }

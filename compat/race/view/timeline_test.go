@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"flag"
@@ -6,24 +6,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // renderTraces reads the traces of testdata/render.
-func renderTraces(t testing.TB) map[string]Trace {
+func renderTraces(t testing.TB) map[string]race.Trace {
 	t.Helper()
 	files, err := filepath.Glob("testdata/render/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no traces in testdata/render: %v", err)
 	}
-	all := map[string]Trace{}
+	all := map[string]race.Trace{}
 	for _, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr, err := ReadTrace(f)
+		tr, err := race.ReadTrace(f)
 		f.Close()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"net/url"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 func testSite(t *testing.T) (dir string) {
@@ -16,7 +17,7 @@ func testSite(t *testing.T) (dir string) {
 	dir = filepath.Join(t.TempDir(), "site")
 	all := renderTraces(t)
 	survives := all["double-takeover"]
-	survives.Scenario, survives.Title, survives.Verdict, survives.Algorithm = "", "GETSET tells the second client", Verdict{}, "getset:classic"
+	survives.Scenario, survives.Title, survives.Verdict, survives.Algorithm = "", "GETSET tells the second client", race.Verdict{}, "getset:classic"
 	survives.Events = survives.Events[:5]
 	found := all["paused-holder"]
 	found.Scenario = ""
@@ -64,7 +65,7 @@ func TestSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if tr, err := ReadTrace(f); err != nil || tr.Scenario != "any/lost-reply" {
+	if tr, err := race.ReadTrace(f); err != nil || tr.Scenario != "any/lost-reply" {
 		t.Errorf("%q, %v", tr.Scenario, err)
 	}
 }
@@ -116,14 +117,14 @@ func TestSiteInBrowser(t *testing.T) {
 }
 
 func TestSiteRefuses(t *testing.T) {
-	race := Page{Trace: renderTraces(t)["lost-reply"]}
+	one := Page{Trace: renderTraces(t)["lost-reply"]}
 	table := func(c SiteCell) SiteTable {
 		return SiteTable{Title: "T", Columns: []string{"c"}, Rows: []SiteRow{{"r", []SiteCell{c}}}}
 	}
-	index := race
+	index := one
 	index.Trace.Scenario = "../index"
 	for want, f := range map[string]func(dir string) error{
-		"would both be":             func(dir string) error { return Site(dir, []Page{race, race}) },
+		"would both be":             func(dir string) error { return Site(dir, []Page{one, one}) },
 		"can't be named":            func(dir string) error { return Site(dir, []Page{index}) },
 		"which is no page":          func(dir string) error { return Site(dir, nil, table(SiteCell{Class: "breaks", Race: "no/where"})) },
 		"neither a race nor bounds": func(dir string) error { return Site(dir, nil, table(SiteCell{Text: "holds", Class: "holds"})) },

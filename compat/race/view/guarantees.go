@@ -1,16 +1,19 @@
-package race
+package view
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Markdown is docs/guarantees.md: what each algorithm promises, on which
+// Guarantees is docs/guarantees.md: what each algorithm promises, on which
 // server, under which accident, with the bounds of the proof or a shortest
 // counterexample.
-func (m Matrix) Markdown() string {
+func Guarantees(of race.Matrix) string {
+	m := matrix{of}
 	var b strings.Builder
 	b.WriteString(`# Guarantees
 
@@ -26,8 +29,8 @@ How far clocks may disagree, in which dialect and with which option, is [at the 
 
 `)
 	m.bounds(&b)
-	for _, a := range Guaranteed() {
-		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(Describe(a)))
+	for _, a := range race.Guaranteed() {
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(race.Describe(a)))
 		m.table(&b, a)
 		m.counterexamples(&b, a)
 	}
@@ -35,19 +38,15 @@ How far clocks may disagree, in which dialect and with which option, is [at the 
 	return b.String()
 }
 
+// A matrix is one being written.
+type matrix struct{ race.Matrix }
+
 // bounds says what was explored in each row of the tables.
-func (m Matrix) bounds(b *strings.Builder) {
+func (m matrix) bounds(b *strings.Builder) {
 	b.WriteString("## The rows\n\nTime jumps in all of them, to the next moment that matters and one unit past it, and clients crash wherever one is never chosen again.\n\n")
 	b.WriteString("| accident | what goes wrong | bounds: two clients, and three |\n|---|---|---|\n")
-	for _, x := range accidents {
-		var both []string
-		for clients := 2; clients <= 3; clients++ {
-			c := Cell{Algorithm: exampleOf(x), Server: "7.0", Accident: x.Name, Clients: clients}.Config()
-			if full, err := c.complete(); err == nil {
-				both = append(both, full.bounds())
-			}
-		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(both, "; "))
+	for _, x := range race.Accidents() {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(x.Bounds(), "; "))
 	}
 	b.WriteString(`
 Readers and writers, and redlock, take long: they are run on one server that they refuse, the oldest that they don't, and the newest. Where a row's accident is one that is
@@ -56,16 +55,6 @@ Two who only read may hold the lock at once, and a reader writes nothing: in the
 *late*, *lost reply* and *lost request* befall one of its servers' answers; [explorer.md](explorer.md) says what else is different there.
 
 `)
-}
-
-// exampleOf is the first algorithm of the matrix that an accident can befall.
-func exampleOf(x Accident) string {
-	for _, a := range Guaranteed() {
-		if slices.ContainsFunc(AccidentsOf(a), func(y Accident) bool { return x.Name == y.Name }) {
-			return a
-		}
-	}
-	return ""
 }
 
 func upperFirst(s string) string {
@@ -77,14 +66,14 @@ func upperFirst(s string) string {
 
 // table has a row for each accident and a column for each group of servers on
 // which all accidents end alike.
-func (m Matrix) table(b *strings.Builder, algorithm string) {
+func (m matrix) table(b *strings.Builder, algorithm string) {
 	type column struct {
 		servers []string
 		broken  []string // by accident
 	}
 	var columns []column
-	accidents := AccidentsOf(algorithm)
-	for _, v := range serversOf(algorithm) {
+	accidents := race.AccidentsOf(algorithm)
+	for _, v := range m.servers(algorithm) {
 		var broken []string
 		for _, x := range accidents {
 			broken = append(broken, m.verdict(algorithm, v, x.Name))
@@ -114,8 +103,19 @@ func (m Matrix) table(b *strings.Builder, algorithm string) {
 	b.WriteString("\n")
 }
 
+// servers are those that an algorithm was run on, in order.
+func (m matrix) servers(algorithm string) []string {
+	var list []string
+	for _, c := range m.Cells {
+		if c.Algorithm == algorithm && !slices.Contains(list, c.Server) {
+			list = append(list, c.Server)
+		}
+	}
+	return list
+}
+
 // verdict is what two and three clients came to, together.
-func (m Matrix) verdict(algorithm, server, accident string) string {
+func (m matrix) verdict(algorithm, server, accident string) string {
 	var broken []string
 	for _, c := range m.Cells {
 		if c.Algorithm != algorithm || c.Server != server || c.Accident != accident {
@@ -140,7 +140,7 @@ func (m Matrix) verdict(algorithm, server, accident string) string {
 	return "**" + strings.Join(broken, ", ") + "**"
 }
 
-func (m Matrix) states(algorithm string, servers []string, accident string) string {
+func (m matrix) states(algorithm string, servers []string, accident string) string {
 	n := 0
 	for _, c := range m.Cells {
 		if c.Algorithm == algorithm && c.Accident == accident && slices.Contains(servers, c.Server) {
@@ -152,13 +152,13 @@ func (m Matrix) states(algorithm string, servers []string, accident string) stri
 
 // counterexamples has each way to break the lock once, with the accidents in
 // which it is the shortest.
-func (m Matrix) counterexamples(b *strings.Builder, algorithm string) {
+func (m matrix) counterexamples(b *strings.Builder, algorithm string) {
 	type way struct{ invariant, text, words string }
 	type found struct {
 		accidents []string
-		shortest  Break
+		shortest  race.Break
 	}
-	best := map[[2]string]Break{}
+	best := map[[2]string]race.Break{}
 	var order [][2]string
 	for _, c := range m.Cells {
 		for _, br := range c.Breaks {
@@ -174,11 +174,12 @@ func (m Matrix) counterexamples(b *strings.Builder, algorithm string) {
 			}
 		}
 	}
+	none := race.Accidents()[0].Name
 	ways := map[way]*found{}
 	var list []*found
 	for _, k := range order {
 		br := best[k]
-		if plain, ok := best[[2]string{accidents[0].Name, k[1]}]; ok && k[0] != accidents[0].Name && plain.Steps <= br.Steps {
+		if plain, ok := best[[2]string{none, k[1]}]; ok && k[0] != none && plain.Steps <= br.Steps {
 			continue // it needs no accident
 		}
 		_, words, _ := strings.Cut(br.Schedule, " : ")
@@ -200,7 +201,7 @@ func (m Matrix) counterexamples(b *strings.Builder, algorithm string) {
 }
 
 // toldIn links to the race of the catalogue that tells this story, by what was done.
-func toldIn(algorithm, accident string, b Break) string {
+func toldIn(algorithm, accident string, b race.Break) string {
 	name := ""
 	switch {
 	case accident == "failover":

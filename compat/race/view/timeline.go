@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 // TimelineOptions say how a timeline is printed. The zero value is the whole
@@ -28,7 +30,7 @@ type TimelineOptions struct {
 //	        ^^^ exclusion: C1 and C2 both hold the lock
 //
 // Below the steps stand the argument and the line that replays the run.
-func Timeline(t Trace, o TimelineOptions) string {
+func Timeline(t race.Trace, o TimelineOptions) string {
 	if o.Width <= 0 {
 		o.Width = 80
 	}
@@ -48,7 +50,7 @@ func Timeline(t Trace, o TimelineOptions) string {
 
 // A timeline is one being printed.
 type timeline struct {
-	t Trace
+	t race.Trace
 	o TimelineOptions
 	n int // steps to show
 	b strings.Builder
@@ -73,10 +75,10 @@ func (p *timeline) heading() {
 }
 
 // setting is what a run ran on, in a line.
-func setting(t Trace) string {
+func setting(t race.Trace) string {
 	s := []string{t.Algorithm, serverName(t.Server), "key " + t.Key}
 	if t.TTL > 0 {
-		s = append(s, "lease "+seconds(t.TTL))
+		s = append(s, "lease "+race.Seconds(t.TTL))
 	}
 	return strings.Join(s, " · ")
 }
@@ -90,7 +92,7 @@ func serverName(s string) string {
 }
 
 // peculiar is what is special about a client; "" if nothing is.
-func peculiar(c Client) string {
+func peculiar(c race.Client) string {
 	var s []string
 	if c.Runs != "" {
 		s = append(s, "runs "+c.Runs)
@@ -100,9 +102,9 @@ func peculiar(c Client) string {
 	}
 	switch {
 	case c.Skew > 0:
-		s = append(s, "its clock is "+seconds(c.Skew)+" fast")
+		s = append(s, "its clock is "+race.Seconds(c.Skew)+" fast")
 	case c.Skew < 0:
-		s = append(s, "its clock is "+seconds(-c.Skew)+" slow")
+		s = append(s, "its clock is "+race.Seconds(-c.Skew)+" slow")
 	}
 	if s == nil {
 		return ""
@@ -117,7 +119,7 @@ type tableRow struct {
 	marks  []string
 	cells  [][]string
 	bold   bool // the key changed
-	broken *Violation
+	broken *race.Violation
 }
 
 func (p *timeline) table() {
@@ -157,7 +159,7 @@ func (p *timeline) table() {
 // and what is pending if there are more.
 func (p *timeline) rows() []tableRow {
 	var rows []tableRow
-	marks := func(belief map[string]Belief) (m []string) {
+	marks := func(belief map[string]race.Belief) (m []string) {
 		for _, c := range p.t.Clients {
 			m = append(m, beliefMark(belief[c.Name].State))
 		}
@@ -173,7 +175,7 @@ func (p *timeline) rows() []tableRow {
 	}
 	since := map[string]int64{}
 	for i, e := range p.t.Events[:p.n] {
-		r := tableRow{n: strconv.Itoa(e.N), at: seconds(e.At), marks: marks(e.Belief), cells: blank(), broken: e.Violation}
+		r := tableRow{n: strconv.Itoa(e.N), at: race.Seconds(e.At), marks: marks(e.Belief), cells: blank(), broken: e.Violation}
 		at, text := p.column(e.Who), said(e)
 		if at < 0 {
 			at, text = 0, "— "+text
@@ -210,15 +212,15 @@ func (p *timeline) rows() []tableRow {
 }
 
 // belief is a client's after event i; before the first it is idle.
-func (p *timeline) belief(i int, client string) Belief {
+func (p *timeline) belief(i int, client string) race.Belief {
 	if i < 0 {
-		return Belief{State: Idle, Until: -1}
+		return race.Belief{State: race.Idle, Until: -1}
 	}
 	return p.t.Events[i].Belief[client]
 }
 
 func (p *timeline) column(client string) int {
-	return slices.IndexFunc(p.t.Clients, func(c Client) bool { return c.Name == client })
+	return slices.IndexFunc(p.t.Clients, func(c race.Client) bool { return c.Name == client })
 }
 
 func (p *timeline) row(r tableRow, nw, tw int, widths []int) {
@@ -272,7 +274,7 @@ func (p *timeline) argument() {
 	}
 	p.sources()
 	if p.t.Schedule != "" {
-		p.b.WriteString(pad("replay", labelWidth) + clean(replayLine(p.t)) + "\n") // in one line: it is there to be copied
+		p.b.WriteString(pad("replay", labelWidth) + clean(p.t.ReplayLine()) + "\n") // in one line: it is there to be copied
 	}
 }
 
@@ -295,9 +297,9 @@ func (p *timeline) sources() {
 func (p *timeline) legend() string {
 	var s []string
 	for _, m := range []struct{ state, text string }{
-		{Holds, "holds"}, {Paused, "paused"}, {Unknown, "unknown"}, {Acts, "acts"}, {RunOut, "run out"}, {Dead, "dead"},
+		{race.Holds, "holds"}, {race.Paused, "paused"}, {race.Unknown, "unknown"}, {race.Acts, "acts"}, {race.RunOut, "run out"}, {race.Dead, "dead"},
 	} {
-		if slices.ContainsFunc(p.t.Events, func(e Event) bool {
+		if slices.ContainsFunc(p.t.Events, func(e race.Event) bool {
 			for _, b := range e.Belief {
 				if b.State == m.state {
 					return true
@@ -309,11 +311,6 @@ func (p *timeline) legend() string {
 		}
 	}
 	return strings.Join(s, "   ")
-}
-
-// replayLine is the command that runs the trace again.
-func replayLine(t Trace) string {
-	return "setnxlock race replay '" + strings.ReplaceAll(t.Schedule, "'", `'\''`) + "'"
 }
 
 const labelWidth = 7
@@ -353,17 +350,17 @@ func (p *timeline) paint(s, color string) string {
 // beliefMark is the left edge of a column: a client's belief in one letter.
 func beliefMark(state string) string {
 	switch state {
-	case Holds:
+	case race.Holds:
 		return "#"
-	case RunOut:
+	case race.RunOut:
 		return "."
-	case Paused:
+	case race.Paused:
 		return ":"
-	case Acts:
+	case race.Acts:
 		return "!"
-	case Unknown:
+	case race.Unknown:
 		return "?"
-	case Dead:
+	case race.Dead:
 		return "x"
 	}
 	return ""
@@ -372,7 +369,7 @@ func beliefMark(state string) string {
 var markColor = map[string]string{"#": "32", ".": "33", ":": "33", "!": "35", "?": "33", "x": "31"}
 
 // said is what a step sent and got, or what happened in it.
-func said(e Event) string {
+func said(e race.Event) string {
 	s := e.Cmd
 	switch {
 	case e.Cmd == "":
@@ -394,20 +391,20 @@ func said(e Event) string {
 }
 
 // believes is a belief in words. since is when its state began.
-func believes(b Belief, since int64) string {
+func believes(b race.Belief, since int64) string {
 	s := b.State
 	switch b.State {
-	case Holds:
+	case race.Holds:
 		s = until("holds", " until ", b)
-	case RunOut:
+	case race.RunOut:
 		s = until("holds, but it ran out", " at ", b)
-	case Paused:
-		s = until("paused since "+seconds(since), ", lease until ", b)
-	case Acts:
+	case race.Paused:
+		s = until("paused since "+race.Seconds(since), ", lease until ", b)
+	case race.Acts:
 		s = until("acts", ", lease until ", b)
-	case Unknown:
-		s += " since " + seconds(since)
-	case Lost:
+	case race.Unknown:
+		s += " since " + race.Seconds(since)
+	case race.Lost:
 		s = "lost, and it knows"
 	}
 	if b.Fence != 0 {
@@ -416,21 +413,21 @@ func believes(b Belief, since int64) string {
 	return s
 }
 
-func until(s, word string, b Belief) string {
+func until(s, word string, b race.Belief) string {
 	if b.Until < 0 {
 		return s
 	}
-	return s + word + seconds(b.Until)
+	return s + word + race.Seconds(b.Until)
 }
 
 // keyCell is the key as a reader of the server sees it.
-func keyCell(s Server) string {
+func keyCell(s race.Server) string {
 	text := s.Value
 	if text == "" {
 		return "-"
 	}
 	if s.TTL >= 0 {
-		text += " ttl " + seconds(s.TTL)
+		text += " ttl " + race.Seconds(s.TTL)
 	}
 	if s.Dead {
 		text += " (expired)"
@@ -439,7 +436,7 @@ func keyCell(s Server) string {
 }
 
 // changes are the differences between two states of the server beside the key.
-func changes(was, is Server) []string {
+func changes(was, is race.Server) []string {
 	var s []string
 	if was.Fence != is.Fence {
 		s = append(s, fmt.Sprintf("fence %d", is.Fence))
@@ -463,14 +460,14 @@ func changes(was, is Server) []string {
 	return s
 }
 
-func watched(s Server) string {
+func watched(s race.Server) string {
 	if len(s.Watched) == 0 {
 		return "not watched"
 	}
 	return "watched by " + strings.Join(s.Watched, ", ")
 }
 
-func storageWords(s *Storage) string {
+func storageWords(s *race.Storage) string {
 	if s.Writer == "" {
 		return "nothing written"
 	}
@@ -478,11 +475,6 @@ func storageWords(s *Storage) string {
 		return s.Writer
 	}
 	return fmt.Sprintf("%s, fence %d", s.Writer, s.Fence)
-}
-
-// seconds writes milliseconds as seconds: 10s, 1.5s, 3600s.
-func seconds(ms int64) string {
-	return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) + "s"
 }
 
 // Layout, by what a terminal shows and not by bytes.

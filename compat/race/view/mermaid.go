@@ -1,16 +1,18 @@
-package race
+package view
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 // Mermaid is the trace as a Mermaid sequence diagram, for documents that render
 // one. A client's bar is active while it holds, or is paused or run out and
 // thinks so. There is no column for beliefs and no axis of time: the timeline
 // belongs into the same document. Steps have the timeline's numbers.
-func Mermaid(t Trace) string {
+func Mermaid(t race.Trace) string {
 	m := &mermaid{t: t, id: map[string]string{}, active: map[string]bool{}}
 	m.line("sequenceDiagram")
 	m.participants()
@@ -36,7 +38,7 @@ func Mermaid(t Trace) string {
 }
 
 type mermaid struct {
-	t      Trace
+	t      race.Trace
 	b      strings.Builder
 	id     map[string]string // of clients
 	redis  string
@@ -59,7 +61,7 @@ func (m *mermaid) participants() {
 	}
 	m.redis = "R"
 	m.participant(m.redis, serverName(m.t.Server)+" "+m.t.Key)
-	if slices.ContainsFunc(m.t.Events, func(e Event) bool { return e.Server.Storage != nil }) {
+	if slices.ContainsFunc(m.t.Events, func(e race.Event) bool { return e.Server.Storage != nil }) {
 		m.disk = "S"
 		m.participant(m.disk, "storage")
 	}
@@ -80,7 +82,7 @@ func plain(name string) bool {
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-func (m *mermaid) step(e Event, before Server) {
+func (m *mermaid) step(e race.Event, before race.Server) {
 	who, ok := m.id[e.Who]
 	n := fmt.Sprintf("%d · ", e.N)
 	why := ""
@@ -89,10 +91,10 @@ func (m *mermaid) step(e Event, before Server) {
 	}
 	switch {
 	case !ok:
-		m.over(n + "t=" + seconds(e.At) + " " + said(e) + why)
+		m.over(n + "t=" + race.Seconds(e.At) + " " + said(e) + why)
 	case e.Cmd == "" && m.writes(e, before):
 		m.line("    %s->>%s: %s", who, m.disk, escape(n+e.Note+why))
-	case e.Cmd == "" && e.Belief[e.Who].State == Acts && m.disk != "":
+	case e.Cmd == "" && e.Belief[e.Who].State == race.Acts && m.disk != "":
 		m.line("    %s-x%s: %s", who, m.disk, escape(n+e.Note+why))
 	case e.Cmd == "":
 		m.line("    Note over %s: %s", who, escape(n+e.Note+why))
@@ -107,7 +109,7 @@ func (m *mermaid) step(e Event, before Server) {
 	}
 }
 
-func (m *mermaid) reply(who string, e Event, why string) {
+func (m *mermaid) reply(who string, e race.Event, why string) {
 	reply := e.Reply
 	if reply == "" {
 		reply = "-"
@@ -128,16 +130,16 @@ func (m *mermaid) reply(who string, e Event, why string) {
 }
 
 // writes reports whether e changed what the lock protects.
-func (m *mermaid) writes(e Event, before Server) bool {
+func (m *mermaid) writes(e race.Event, before race.Server) bool {
 	is := e.Server.Storage
 	return is != nil && (before.Storage == nil || *before.Storage != *is)
 }
 
 // bars starts and ends the bars of the clients whose belief changed.
-func (m *mermaid) bars(e Event) {
+func (m *mermaid) bars(e race.Event) {
 	for _, c := range m.t.Clients {
 		b := e.Belief[c.Name]
-		holds := b.State == Holds || b.State == RunOut || b.State == Acts || b.State == Paused && b.Until >= 0
+		holds := b.State == race.Holds || b.State == race.RunOut || b.State == race.Acts || b.State == race.Paused && b.Until >= 0
 		if holds == m.active[c.Name] {
 			continue
 		}

@@ -1,4 +1,4 @@
-package race_test
+package racetest_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/racetest"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -45,24 +46,24 @@ func (r *recorder) Logf(format string, args ...any)   { r.logged += fmt.Sprintf(
 
 func TestCheck(t *testing.T) {
 	var r recorder
-	race.Check(&r, race.Config{Algorithm: "hasty", New: newHasty, Server: "7.0", Ticks: 3})
+	racetest.Check(&r, race.Config{Algorithm: "hasty", New: newHasty, Server: "7.0", Ticks: 3})
 	for _, want := range []string{"is violated in", "SET «C1» NX PX 10000", "DEL → 0", "lock.report", "schedule"} {
 		if !strings.Contains(strings.ReplaceAll(r.failed, "replay ", "schedule "), want) {
 			t.Errorf("the failure lacks %q:\n%s", want, r.failed)
 		}
 	}
 	r = recorder{}
-	race.Check(&r, race.Config{Algorithm: "tx:renamed", Ticks: 3, MaxStates: 50})
+	racetest.Check(&r, race.Config{Algorithm: "tx:renamed", Ticks: 3, MaxStates: 50})
 	if !strings.Contains(r.failed, "nothing is proved") {
 		t.Errorf("no room for all states: %q", r.failed)
 	}
-	race.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
+	racetest.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
 }
 
 // A test of one's own lock is one call.
 func ExampleCheck() {
 	var t recorder // in a test of your own: t *testing.T
-	race.Check(&t, race.Config{
+	racetest.Check(&t, race.Config{
 		Algorithm:  "hasty",
 		New:        newHasty,
 		Server:     "7.0",

@@ -1,4 +1,4 @@
-package race
+package view
 
 import (
 	"bytes"
@@ -10,14 +10,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 // A Page is a race in a site.
 type Page struct {
-	Trace    Trace
-	Survives *Trace // the same schedule on a lock that survives it; nil: none
-	Starred  bool   // belongs to the course
-	Order    int    // in the course, and in the list of the others; equal ones by name
+	Trace    race.Trace
+	Survives *race.Trace // the same schedule on a lock that survives it; nil: none
+	Starred  bool        // belongs to the course
+	Order    int         // in the course, and in the list of the others; equal ones by name
 	Exercise string
 }
 
@@ -38,11 +40,11 @@ type SiteRow struct {
 // A SiteCell says what was found. It must prove it: by a race of the site, by a
 // trace that is in no page of the site and gets its own, or by its bounds.
 type SiteCell struct {
-	Text   string // "holds", "breaks exclusion"
-	Class  string // "holds", "breaks", "unknown" or "" where the question makes no sense
-	Race   string // the Scenario of a page
-	Trace  *Trace // a counterexample
-	Bounds string // "3 clients × 2 attempts, one lost reply: 1,204,337 states"
+	Text   string      // "holds", "breaks exclusion"
+	Class  string      // "holds", "breaks", "unknown" or "" where the question makes no sense
+	Race   string      // the Scenario of a page
+	Trace  *race.Trace // a counterexample
+	Bounds string      // "3 clients × 2 attempts, one lost reply: 1,204,337 states"
 }
 
 // Site writes a static site into a folder: an index of the races in teaching
@@ -142,7 +144,7 @@ func (s *site) race(p Page, i int) error {
 }
 
 // trace writes a trace twice: to be seen, and to be read by a program.
-func (s *site) trace(file string, t Trace, c pageContext) error {
+func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
 	var page, data bytes.Buffer
 	if err := writePage(&page, t, c); err != nil {

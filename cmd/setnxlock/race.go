@@ -281,8 +281,8 @@ func scenarioArgs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 // algorithmNames completes an algorithm, with what it is.
 func algorithmNames() []string {
 	var list []string
-	for _, name := range race.Algorithms() {
-		list = append(list, name+"\t"+race.Describe(name))
+	for _, name := range race.Algorithms(raceLocks()) {
+		list = append(list, name+"\t"+race.Describe(name, raceLocks()))
 	}
 	return list
 }
@@ -290,7 +290,7 @@ func algorithmNames() []string {
 // html is the page of a trace, with the ways around it where they are few
 // enough to walk.
 func html(w io.Writer, t race.Trace) error {
-	t, err := race.WithFork(t, race.ForkStates)
+	t, err := race.WithFork(t, race.ForkStates, raceLocks())
 	if err != nil {
 		return err
 	}

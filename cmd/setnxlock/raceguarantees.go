@@ -182,7 +182,7 @@ func siteTables(m race.Matrix) ([]raceview.SiteTable, error) {
 		if columns == nil {
 			continue // not computed
 		}
-		t := raceview.SiteTable{Title: algorithm, Note: race.Describe(algorithm) + "."}
+		t := raceview.SiteTable{Title: algorithm, Note: race.Describe(algorithm, raceLocks()) + "."}
 		for _, c := range columns {
 			t.Columns = append(t.Columns, span(c.servers))
 		}
@@ -300,7 +300,7 @@ func (f field) site() (raceview.SiteCell, error) {
 		cell.Bounds = f.bounds()
 		return cell, nil
 	}
-	t, err := race.ReplaySchedule(worst.Schedule)
+	t, err := race.ReplaySchedule(worst.Schedule, raceLocks())
 	cell.Trace, cell.Bounds = &t, fmt.Sprintf("%s, in %d steps", worst.Text, worst.Steps)
 	return cell, err
 }

@@ -147,7 +147,7 @@ func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 		fmt.Fprintln(w, s.good("safe on one key, within the bounds"))
 	}
 	if c := v.Clash; c != nil {
-		t, err := race.ReplaySchedule(c.Schedule)
+		t, err := race.ReplaySchedule(c.Schedule, raceLocks())
 		if err != nil {
 			return err
 		}

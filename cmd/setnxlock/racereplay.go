@@ -110,14 +110,15 @@ func (a *app) again(text string) (race.Trace, error) {
 		if err != nil {
 			return t, err
 		}
-		return race.ReplaySchedule(t.Schedule)
+		return race.ReplaySchedule(t.Schedule, raceLocks())
 	case name == "" || !strings.Contains(text, "\n") && strings.Contains(text, " : "):
-		return race.ReplaySchedule(text)
+		return race.ReplaySchedule(text, raceLocks())
 	}
 	s, err := catalogue.Parse(name, []byte(text))
 	if err != nil {
 		return race.Trace{}, err
 	}
+	s.Run.Config.Locks = raceLocks()
 	t, err := s.Trace()
 	if err == nil && s.Expect.Violated != "" && s.Expect != t.Verdict {
 		a.say("%s expects %s to break at step %d: it was otherwise", name, s.Expect.Violated, s.Expect.Step)

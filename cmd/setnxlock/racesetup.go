@@ -2,12 +2,16 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -38,9 +42,17 @@ func (s *setup) flags(cmd *cobra.Command) {
 	}
 }
 
+// raceLocks are the algorithms that schedules can name beside the library's: the
+// catalogue's, and the fleets of race mixing.
+var raceLocks = sync.OnceValue(func() race.Locks {
+	all := maps.Clone(catalogue.Locks())
+	maps.Copy(all, mixing.Locks())
+	return all
+})
+
 // shipped are the algorithms that are not kept only to be broken.
 func shipped() []string {
-	return slices.DeleteFunc(race.Algorithms(), func(name string) bool {
+	return slices.DeleteFunc(race.Algorithms(raceLocks()), func(name string) bool {
 		return !strings.Contains(strings.SplitN(name, "/", 2)[0], ":")
 	})
 }
@@ -50,9 +62,9 @@ func algorithmsHelp() string {
 	var b strings.Builder
 	var others []string
 	b.WriteString("The algorithms are\n\n")
-	for _, name := range race.Algorithms() {
+	for _, name := range race.Algorithms(raceLocks()) {
 		if slices.Contains(shipped(), name) {
-			b.WriteString(paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name), 80))
+			b.WriteString(paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, raceLocks()), 80))
 		} else if !fleet(name) {
 			others = append(others, name)
 		}
@@ -72,6 +84,7 @@ func holderWords() []string { return []string{"extend", "hand-on", "poll", "writ
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
+	base.Locks = raceLocks()
 	change := map[string]func(){
 		"algorithm": func() { base.Algorithm = strings.ReplaceAll(s.Algorithm, " ", "") },
 		"server":    func() { base.Server = s.Server },
@@ -108,9 +121,9 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 			"it is one of " + strings.Join(shipped(), ", ")}
 	}
 	for _, name := range strings.Split(base.Algorithm, "+") {
-		if !slices.Contains(race.Algorithms(), name) {
+		if !slices.Contains(race.Algorithms(raceLocks()), name) {
 			return base, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-				suggest(name, race.Algorithms(), "it is one of "+strings.Join(shipped(), ", "))}
+				suggest(name, race.Algorithms(raceLocks()), "it is one of "+strings.Join(shipped(), ", "))}
 		}
 	}
 	if base.Server != "" {

@@ -85,7 +85,7 @@ func page(s catalogue.Scenario) (raceview.Page, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.Trace, err = race.WithFork(t, race.ForkStates); err != nil {
+	if p.Trace, err = race.WithFork(t, race.ForkStates, raceLocks()); err != nil {
 		return p, err
 	}
 	if s.Exercise != nil {

@@ -214,10 +214,10 @@ func (a *agent) handOn(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	return lock
 }
 
-// A handsOn is an algorithm that has its own way to make one holder's lease
+// A handoffer is an algorithm that has its own way to make one holder's lease
 // another's.
-type handsOn interface {
-	handOn(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
+type handoffer interface {
+	Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
 // unkeep is what the Locker does in the background: it gives the connection back
@@ -249,9 +249,9 @@ func (a *agent) runBare(algo compat.Algorithm) {
 	}
 	a.hold(lease)
 	a.work()
-	if h, ok := algo.(told).Algorithm.(handsOn); ok && a.c.HandOn {
+	if h, ok := algo.(told).Algorithm.(handoffer); ok && a.c.HandOn {
 		a.letGo()
-		lease = h.handOn(a.now(), lease, a.c.TTL)
+		lease = h.Handoff(a.now(), lease, a.c.TTL)
 		a.hold(lease)
 		a.work()
 	}

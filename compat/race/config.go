@@ -14,10 +14,14 @@ import (
 // A Config is what is explored: whose lock, on which server, how many clients,
 // and what may go wrong how often. The zero value of a field is its default.
 type Config struct {
-	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded",
-	// "broken/del-setnx". With plus signs, "getset:classic+tx:classic", it
-	// names one for each client, the last one for all that remain.
+	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded". With plus
+	// signs, "getset:classic+tx:classic", it names one for each client, the last
+	// one for all that remain.
 	Algorithm string
+
+	// Locks are what Algorithm can name beside this module's: catalogue.Locks, or
+	// yours.
+	Locks Locks
 
 	// New makes an algorithm of your own. Its values must come from token, which
 	// returns twelve digits, different for each client and call; everything
@@ -158,8 +162,8 @@ func (c Config) complete() (*Config, error) {
 	}
 	if c.New == nil {
 		for _, name := range strings.Split(c.Algorithm, "+") {
-			if _, ok := registry[name]; !ok {
-				return nil, fmt.Errorf("race: no algorithm %q: there are %s", name, strings.Join(Algorithms(), ", "))
+			if _, ok := c.Locks.entry(name); !ok {
+				return nil, fmt.Errorf("race: no algorithm %q: there are %s", name, strings.Join(Algorithms(c.Locks), ", "))
 			}
 		}
 	}
@@ -240,21 +244,25 @@ func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 	if c.New != nil {
 		return c.New(a.token)
 	}
-	e := registry[c.runs(client)]
-	if e.form == quorum {
+	switch e, _ := c.Locks.entry(c.runs(client)); {
+	case e.form == quorum:
 		return overServers{a, a.token}
+	case e.own != nil:
+		return e.own(a.token, c.Fence)
+	default:
+		return e.make(c, a.token)
 	}
-	return e.make(c, a.token)
 }
 
 func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }
 
-// entry is the registry's of a client's algorithm.
+// entry is what is known of a client's algorithm.
 func (c *Config) entry(client int) entry {
 	if c.New != nil {
 		return entry{bare: c.Bare}
 	}
-	return registry[c.runs(client)]
+	e, _ := c.Locks.entry(c.runs(client))
+	return e
 }
 
 // margin is that of a client's algorithm, in milliseconds.

@@ -11,9 +11,10 @@ const ForkStates = 400
 // WithFork returns t with the graph around it: from each state that can be
 // reached, every client's next step, and the accidents and jumps of time of t's
 // own schedule as often as they stand in it. A graph of more than limit states is
-// left out, and t returned as it is.
-func WithFork(t Trace, limit int) (Trace, error) {
+// left out, and t returned as it is. The algorithms are this module's, or of locks.
+func WithFork(t Trace, limit int, locks Locks) (Trace, error) {
 	c, choices, err := ParseSchedule(t.Schedule)
+	c.Locks = locks
 	if err != nil {
 		return t, err
 	}

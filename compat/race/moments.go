@@ -73,7 +73,7 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 				next(ct.stamp + m - skew[i])
 				next(ct.stamp + m - skew[i] + 1)
 			}
-			for _, m := range margins[c.runs(i)] {
+			for _, m := range c.entry(i).margins {
 				next(ct.stamp + m.Milliseconds() - skew[i])
 				next(ct.stamp + m.Milliseconds() - skew[i] + 1)
 			}

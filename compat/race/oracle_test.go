@@ -273,7 +273,7 @@ func TestOracle(t *testing.T) {
 		}
 		t.Run(c.line(), func(t *testing.T) {
 			t.Parallel()
-			c.NoSymmetry, c.keepHistory = true, true
+			c.NoSymmetry, c.keepHistory, c.Locks = true, true, brokenLocks()
 			full, err := c.complete()
 			if err != nil {
 				t.Fatal(err)

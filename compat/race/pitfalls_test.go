@@ -17,6 +17,7 @@ import (
 // searched searches c to its end and returns the search.
 func searched(t *testing.T, c Config, change func(*search)) *search {
 	t.Helper()
+	c.Locks = brokenLocks()
 	full, err := c.complete()
 	if err != nil {
 		t.Fatal(err)

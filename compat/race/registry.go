@@ -1,9 +1,6 @@
 package race
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -16,8 +13,9 @@ import (
 // An entry of the registry makes an algorithm whose values are token's.
 type entry struct {
 	make func(c *Config, token func() string) compat.Algorithm
-	bare bool   // it only makes sense without the Locker
-	says string // one line
+	own  func(token func() string, fence bool) compat.Algorithm // in place of make: a Lock's New
+	bare bool                                                   // it only makes sense without the Locker
+	says string                                                 // one line
 
 	form    form // where it keeps what it holds
 	shared  bool // several may hold it at once: it is a reader's
@@ -27,7 +25,8 @@ type entry struct {
 	pinned int // how many of a client's leases may keep their connections
 
 	// margin is how much longer than its value says it leaves a lease alone.
-	margin time.Duration
+	margin  time.Duration
+	margins []time.Duration // Lock.Margins
 }
 
 // A form is where a lock keeps what it holds, and so how much of it the
@@ -39,19 +38,6 @@ const (
 	members             // each holder's value stands in one of several keys, or among others in one
 	quorum              // it is spread over several servers
 )
-
-// Algorithms returns the names that Config.Algorithm takes, sorted.
-func Algorithms() []string { return slices.Sorted(maps.Keys(registry)) }
-
-// Describe says what an algorithm of the registry is, in a line; of several,
-// with plus signs between them, what each is.
-func Describe(name string) string {
-	var list []string
-	for _, n := range strings.Split(name, "+") {
-		list = append(list, registry[n].says)
-	}
-	return strings.Join(list, "; ")
-}
 
 var registry = map[string]entry{
 	"getset:classic": {says: "SETNX and a timestamp, taken over by GETSET, as published",
@@ -159,7 +145,6 @@ var registry = map[string]entry{
 }
 
 func init() {
-	maps.Copy(registry, broken)
 	for _, name := range kept {
 		e := registry[name]
 		e.pinned = 1

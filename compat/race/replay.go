@@ -21,9 +21,11 @@ func Replay(c Config, choices []Choice) (Trace, error) {
 	return replay(full, choices)
 }
 
-// ReplaySchedule runs a whole line, as Schedule writes it.
-func ReplaySchedule(line string) (Trace, error) {
+// ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this
+// module's, or of locks.
+func ReplaySchedule(line string, locks Locks) (Trace, error) {
 	c, choices, err := ParseSchedule(line)
+	c.Locks = locks
 	if err != nil {
 		return Trace{}, err
 	}

@@ -56,7 +56,7 @@ func (c Config) line() string {
 	add(c.Poll, "poll")
 	add(c.Effect, "effect")
 	add(c.Fence, "fence")
-	if full, err := (Config{Algorithm: c.Algorithm, New: c.New, Effect: c.Effect, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
+	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Effect: c.Effect, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
 	}

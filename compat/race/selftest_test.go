@@ -9,6 +9,7 @@ import (
 // explored explores c and fails if there was no room.
 func explored(t testing.TB, c Config) Result {
 	t.Helper()
+	c.Locks = brokenLocks()
 	r, err := Explore(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "honesty", 6},
 		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "honesty", 2},
 		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "honesty", 19},
-		{Config{Algorithm: "broken/blind-hand-over", Ticks: 3, Attempts: 1, HandOn: true}, "exclusion", 9},
+		{Config{Algorithm: "broken/blind-handoff", Ticks: 3, Attempts: 1, HandOn: true}, "exclusion", 9},
 		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "honesty", 8},
 	} {
 		c.Config.Invariants = []string{c.invariant}
@@ -43,7 +44,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 			t.Errorf("%s: %v; want %s violated in %d steps", c.Algorithm, r, c.invariant, c.steps)
 			continue
 		}
-		again, err := ReplaySchedule(r.Trace.Schedule)
+		again, err := ReplaySchedule(r.Trace.Schedule, brokenLocks())
 		if err != nil || again.Verdict != r.Trace.Verdict {
 			t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 		}
@@ -141,7 +142,7 @@ func TestReadersShare(t *testing.T) {
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.restart C2":                                         "exclusion",
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.down C2":                                            "",
 	} {
-		trace, err := ReplaySchedule(schedule)
+		trace, err := ReplaySchedule(schedule, nil)
 		if err != nil || trace.Verdict.Violated != want {
 			t.Errorf("%s: %q %v, want %q", schedule, trace.Verdict.Violated, err, want)
 		}

@@ -2,9 +2,11 @@ package catalogue
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -82,9 +84,19 @@ func tokens(make func(t tokened) compat.Algorithm) func(token func() string) com
 	}
 }
 
-func init() {
-	for _, o := range others {
-		bare := strings.HasPrefix(o.name, "other/")
-		race.Register(race.Registration{Name: o.name, Says: o.says, Bare: bare, New: o.make})
+// Locks returns what a scenario can run beside the locks of this module: the
+// clients in the field, the broken locks that test the explorer, and variants
+// of ours.
+func Locks() race.Locks { return locks() }
+
+var locks = sync.OnceValue(func() race.Locks {
+	all := race.Locks{}
+	for _, l := range broken.Locks() {
+		all[l.Name] = race.Lock{Says: l.Says, Bare: l.Bare, Pinned: l.Pinned, New: l.New}
 	}
-}
+	for _, o := range others {
+		all[o.name] = race.Lock{Says: o.says, Bare: strings.HasPrefix(o.name, "other/"),
+			New: func(token func() string, _ bool) compat.Algorithm { return o.make(token) }}
+	}
+	return all
+})

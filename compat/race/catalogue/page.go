@@ -113,7 +113,7 @@ func (s Scenario) neighbours() string {
 func (s Scenario) runs() string {
 	var list []string
 	for _, name := range strings.Split(s.Run.Config.Algorithm, "+") {
-		says := race.Describe(name)
+		says := race.Describe(name, Locks())
 		if strings.HasPrefix(says, "the same") { // as the one above it in a list of them
 			list = append(list, "`"+name+"`")
 		} else {

@@ -66,7 +66,7 @@ import (
 func Parse(name string, text []byte) (Scenario, error) {
 	p := parser{s: Scenario{Name: name, Whys: make(map[int]string)}}
 	p.run = &p.s.Run
-	p.run.Config = race.Config{Attempts: 1, TTL: ttl}
+	p.run.Config = race.Config{Attempts: 1, TTL: ttl, Locks: Locks()}
 	body, timeline, _ := strings.Cut(string(text), "-- timeline --\n")
 	timeline, survived, _ := strings.Cut(timeline, "-- survives --\n")
 	p.s.Timeline, p.s.Survived = timeline, survived

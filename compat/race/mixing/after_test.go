@@ -32,7 +32,7 @@ func TestAfterEffects(t *testing.T) {
 		{"Redis in Action's repair ends a live lock of times",
 			"ours/getset:guarded/redis-docs+theirs/redis-in-action/3s 2.8 2x1 : C1 C2 C2 C2 +3.001s", "C1", "", false},
 	} {
-		got, err := race.ReplaySchedule(x.schedule)
+		got, err := race.ReplaySchedule(x.schedule, Locks())
 		if err != nil {
 			t.Errorf("%s: %v\n%s", x.what, err, view.Timeline(got, view.TimelineOptions{}))
 			continue

@@ -236,7 +236,7 @@ func (m Matrix) ways(b *strings.Builder) error {
 func (v Verdict) Text() (string, error) {
 	var b strings.Builder
 	if c := v.Clash; c != nil {
-		t, err := race.ReplaySchedule(c.Schedule)
+		t, err := race.ReplaySchedule(c.Schedule, Locks())
 		if err != nil {
 			return "", fmt.Errorf("mixing: %s: %w", c.Schedule, err)
 		}

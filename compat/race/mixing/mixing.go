@@ -13,8 +13,8 @@
 // testdata/executed.txt has, cell by cell, what fifteen of them were seen to do
 // with nineteen values, and a test runs the models over it.
 //
-// All parties are registered with package race, so that race.ReplaySchedule runs
-// every schedule that stands in a Verdict. The values that they write are
+// With Locks, race.ReplaySchedule runs every schedule that stands in a Verdict.
+// The values that they write are
 // as in the field: times of our days, tokens of 32 hexadecimal digits. What a
 // client reads from a token is a lottery of its first digits; one ticket is
 // drawn here, for all, and it is a bad one: "94213c…" is a number that has gone by.
@@ -42,7 +42,7 @@ type Party struct {
 	Ours  bool
 	Alike []string // the names of those that send and read the same, and are not computed apart
 
-	margins []time.Duration // race.Registration's
+	margins []time.Duration // race.Lock's
 	make    func(token func() string) compat.Algorithm
 }
 
@@ -84,17 +84,20 @@ func Find(name string) (Party, error) {
 	return Party{}, fmt.Errorf("mixing: no party %q: see setnxlock race mixing --list", name)
 }
 
-func init() {
+// Locks returns the parties as package race runs them.
+func Locks() race.Locks { return locks() }
+
+var locks = sync.OnceValue(func() race.Locks {
+	all := race.Locks{}
 	for _, p := range Parties() {
-		for _, among := range []bool{false, true} {
-			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margins: p.margins, New: p.make}
-			if among {
-				r.Name, r.Says, r.Among = p.among(), p.Says+"; only its overlaps with others than its own count", true
-			}
-			race.Register(r)
-		}
+		l := race.Lock{Says: p.Says, Bare: !p.Ours, Margins: p.margins,
+			New: func(token func() string, _ bool) compat.Algorithm { return p.make(token) }}
+		all[p.Name] = l
+		l.Says, l.Among = p.Says+"; only its overlaps with others than its own count", true
+		all[p.among()] = l
 	}
-}
+	return all
+})
 
 // gather keeps of parties that behave alike the first, and notes the others
 // with it.

@@ -30,7 +30,7 @@ How far clocks may disagree, in which dialect and with which option, is [at the 
 `)
 	m.bounds(&b)
 	for _, a := range race.Guaranteed() {
-		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(race.Describe(a)))
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(race.Describe(a, nil)))
 		m.table(&b, a)
 		m.counterexamples(&b, a)
 	}

@@ -1,4 +1,8 @@
-package race
+// Package broken has locks with one known fault each, kept to be caught: an
+// explorer that lets one of them pass is broken itself.
+//
+// It does not import package race, whose own tests need these locks.
+package broken
 
 import (
 	"errors"
@@ -11,52 +15,58 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// broken are algorithms with one known fault each, kept to be caught: an
-// explorer that lets one of them pass is broken itself.
-var broken = map[string]entry{
-	"broken/del-setnx": {says: "takes a dead timestamp over by DEL and SETNX instead of GETSET",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return delSetnx{getsetlock.Classic{Options: stamps(c, token)}}
-		}},
-	"broken/get-del": {says: "releases by GET and DEL, without WATCH",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return getDel{txlock.Guarded{Options: tokens(c, token)}}
-		}},
-	"broken/late-lease": {says: "counts its lease from the reply",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return lateLease{txlock.Guarded{Options: tokens(c, token)}}
-		}, bare: true},
-	"broken/no-repair": {says: "SETNX, then EXPIRE, and nobody mends what a crash in between leaves",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Classic{Options: tokens(c, token), TTLRepair: txlock.RepairNever}
-		}},
-	"broken/bare-del": {says: "cleans up after an unknown outcome by a DEL that compares nothing",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return bareDel{txlock.Guarded{Options: tokens(c, token)}}
-		}, bare: true},
-	"broken/unverified-watch": {says: "keeps its connection under a WATCH of which it does not know whose key it guards", pinned: 1,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return unverifiedWatch{txlock.Guarded{Options: tokens(c, token)}}
-		}},
-	"broken/blind-hand-over": {says: "hands its lock on as a new lease, and asks neither its clock nor the server whether it has the old one",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return blindHandOver{txlock.Guarded{Options: tokens(c, token)}}
-		}, bare: true},
-	"broken/list-release": {says: "releases by lists, and takes a list that is not there for an equal value",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return listRelease{txlock.Guarded{Options: tokens(c, token)}}
-		}},
-	"broken/multi-setnx-expire": {says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setnxExpire{txlock.Classic{Options: tokens(c, token)}, token}
-		}},
+// A Lock is one of them, with the fields of race.Lock that it needs.
+type Lock struct {
+	Name   string
+	Says   string // one line
+	Bare   bool   // it makes sense only without compat.Locker
+	Pinned int    // how many leases of a client may pin their connections
+	New    func(token func() string, fence bool) compat.Algorithm
 }
 
-// blindHandOver is what Lock.HandOn would be without an extension and without a
-// look at the end of the lease.
-type blindHandOver struct{ txlock.Guarded }
+// Locks returns all of them.
+func Locks() []Lock {
+	return []Lock{
+		{Name: "broken/del-setnx", Says: "takes over an expired timestamp by DEL and SETNX instead of GETSET",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return delSetnx{getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token}}}
+			}},
+		{Name: "broken/get-del", Says: "releases by GET and DEL, without WATCH",
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return getDel{g} })},
+		{Name: "broken/late-lease", Says: "counts its lease from the reply", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return lateLease{g} })},
+		{Name: "broken/no-repair", Says: "SETNX, then EXPIRE, and nobody repairs what a crash in between leaves",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, TTLRepair: txlock.RepairNever}
+			}},
+		{Name: "broken/bare-del", Says: "cleans up after an unknown outcome by a DEL that compares nothing", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return bareDel{g} })},
+		{Name: "broken/unverified-watch", Says: "pins its connection under a WATCH without knowing whose key it watches", Pinned: 1,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return unverifiedWatch{g} })},
+		{Name: "broken/blind-handoff", Says: "hands its lock off as a new lease, and asks neither its clock nor the server whether it has the old one", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return blindHandoff{g} })},
+		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return listRelease{g} })},
+		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return setnxExpire{txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}}, token}
+			}},
+	}
+}
 
-func (blindHandOver) handOn(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease {
+// guarded makes a lock of txlock.Guarded, with one of its methods broken.
+func guarded(breaks func(txlock.Guarded) compat.Algorithm) func(token func() string, fence bool) compat.Algorithm {
+	return func(token func() string, fence bool) compat.Algorithm {
+		return breaks(txlock.Guarded{Options: txlock.Options{Fence: fence, Token: token}})
+	}
+}
+
+// blindHandoff is what a hand-off would be without an extension and without a
+// look at the end of the lease.
+type blindHandoff struct{ txlock.Guarded }
+
+// Handoff makes one holder's lease another's, for the explorer.
+func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease {
 	l.Until = compat.Until(now, ttl)
 	return l
 }
@@ -76,7 +86,7 @@ func (listRelease) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
 	return err
 }
 
-// delSetnx is getset/double-takeover: two clients see the same dead value, and
+// delSetnx is getset/double-takeover: two clients see the same expired value, and
 // the second one's DEL removes the first one's lock.
 type delSetnx struct{ getsetlock.Classic }
 
@@ -132,9 +142,8 @@ type lateLease struct{ txlock.Guarded }
 
 func (b lateLease) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
-	if w, ok := c.(*wire); ok && err == nil {
-		w.a.got = true
-		l.Until = compat.Until(w.a.now(), ttl)
+	if k, ok := c.(interface{ Received() time.Time }); ok && err == nil {
+		l.Until = compat.Until(k.Received(), ttl)
 	}
 	return l, err
 }

@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/spf13/cobra"
 )
 
-const raceReplayHelp = `Runs a schedule and shows what happens, as "race show" does. A schedule is one
+const replayHelp = `Runs a schedule and shows what happens, as "race show" does. A schedule is one
 line that needs nothing else:
 
   tx:classic 2.4 2x1 : C1 C1 +9.898s C2 C1- C1.crash
@@ -38,24 +39,24 @@ enough), a trace as --format json writes it, or holds a schedule; - is stdin.
 
 With --exercise, the words are an answer to that race's exercise.`
 
-const raceReplayExamples = `  setnxlock race replay 'tx:classic 2.4 2x1 : C1 C1.crash'
+const replayExamples = `  setnxlock race replay 'tx:classic 2.4 2x1 : C1 C1.crash'
   setnxlock race replay --format mermaid mylock.txt
   setnxlock race show --format json double-takeover | setnxlock race replay -
   setnxlock race replay --exercise double-takeover 'C1 C1 C2 C2 C1 C1 C2 C2'`
 
-const raceReplayStatus = `  0      No invariant was broken; with --exercise: the answer is right.
+const replayStatus = `  0      No invariant was broken; with --exercise: the answer is right.
   1      One was; with --exercise: the answer is not right yet.
 ` + raceStatus
 
-func (a *app) raceReplayCommand() *cobra.Command {
+func (a *app) replayCommand() *cobra.Command {
 	var p picture
 	var exercise string
 	cmd := &cobra.Command{
 		Use:         "replay SCHEDULE|FILE|-",
 		Short:       "Run a schedule, a scenario or a trace again",
-		Long:        raceReplayHelp,
-		Example:     raceReplayExamples,
-		Annotations: alone(raceReplayStatus),
+		Long:        replayHelp,
+		Example:     replayExamples,
+		Annotations: alone(replayStatus),
 		Args: usageErrors(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && exercise == "" {
 				return errors.New("replay needs a SCHEDULE or a FILE")
@@ -98,7 +99,7 @@ func (a *app) again(text string) (race.Trace, error) {
 	if b, err := a.read(text); err == nil {
 		name, text = strings.TrimSuffix(filepath.Base(text), ".txt"), string(b)
 	} else if !strings.Contains(text, " ") {
-		return race.Trace{}, &failure{statusUsage, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help"}
+		return race.Trace{}, &Failure{statusUsage, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help"}
 	}
 	text = strings.TrimSpace(text)
 	switch {
@@ -110,15 +111,15 @@ func (a *app) again(text string) (race.Trace, error) {
 		if err != nil {
 			return t, err
 		}
-		return race.ReplaySchedule(t.Schedule, raceLocks())
+		return race.ReplaySchedule(t.Schedule, knownLocks())
 	case name == "" || !strings.Contains(text, "\n") && strings.Contains(text, " : "):
-		return race.ReplaySchedule(text, raceLocks())
+		return race.ReplaySchedule(text, knownLocks())
 	}
 	s, err := catalogue.Parse(name, []byte(text))
 	if err != nil {
 		return race.Trace{}, err
 	}
-	s.Run.Config.Locks = raceLocks()
+	s.Run.Config.Locks = knownLocks()
 	t, err := s.Trace()
 	if err == nil && s.Expect.Violated != "" && s.Expect != t.Verdict {
 		a.say("%s expects %s to break at step %d: it was otherwise", name, s.Expect.Violated, s.Expect.Step)
@@ -141,10 +142,10 @@ func (a *app) mark(p *picture, name, words string) error {
 		return err
 	}
 	if s.Exercise == nil {
-		return &failure{statusUsage, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play " + s.Name}
+		return &Failure{statusUsage, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play " + s.Name}
 	}
 	if words == "" {
-		_, err := io.WriteString(a.out, paragraph("Exercise: ", s.Exercise.Text, a.width()))
+		_, err := io.WriteString(a.out, screen.Paragraph("Exercise: ", s.Exercise.Text, a.width()))
 		return err
 	}
 	// The words count. What stands before the colon is the race's own.
@@ -160,7 +161,7 @@ func (a *app) mark(p *picture, name, words string) error {
 	if wrong != nil {
 		says = "not yet: " + inRace(wrong).Error()
 	}
-	if err := a.draw(p, t, "\n"+paragraph("", says, a.width())); err != nil {
+	if err := a.draw(p, t, "\n"+screen.Paragraph("", says, a.width())); err != nil {
 		return err
 	}
 	if wrong != nil {

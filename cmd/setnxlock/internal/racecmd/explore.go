@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
-const raceExploreHelp = `Runs a lock's real code in every order of its commands, with every accident that
+const exploreHelp = `Runs a lock's real code in every order of its commands, with every accident that
 --faults allows at every place where it can happen, and looks whether a promise
 breaks: exclusion, effect, honesty, progress, report, fence ("race list --help"
 tells what they are). The search is breadth-first: what it finds is a shortest
@@ -41,12 +42,12 @@ of that version. Beyond them it says nothing.
            late=1    a client stops once between reading its clock and what it
                      does on it; late=0: never; else as often as time jumps`
 
-const raceExploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
+const exploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
   setnxlock race explore --algorithm tx:classic --faults lost=1,crash --ticks 4
   setnxlock race explore --algorithm getset:classic --skew 0,3s --html race.html
   setnxlock race explore --algorithm tx:guarded --json | jq .states`
 
-const raceExploreStatus = `  0      No invariant is broken within the bounds.
+const exploreStatus = `  0      No invariant is broken within the bounds.
   1      One is: the shortest way to break it was printed.
   2      Nothing broke, and not all was seen, for want of room: no proof.
 ` + raceStatus + `
@@ -64,14 +65,14 @@ type exploration struct {
 	html       string
 }
 
-func (a *app) raceExploreCommand() *cobra.Command {
+func (a *app) exploreCommand() *cobra.Command {
 	var x exploration
 	cmd := &cobra.Command{
 		Use:         "explore --algorithm NAME",
 		Short:       "Try every order of a lock's commands",
-		Long:        raceExploreHelp + "\n\n" + algorithmsHelp(),
-		Example:     raceExploreExamples,
-		Annotations: alone(raceExploreStatus),
+		Long:        exploreHelp + "\n\n" + algorithmsHelp(),
+		Example:     exploreExamples,
+		Annotations: alone(exploreStatus),
 		Args:        usageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := x.config(cmd)
@@ -132,12 +133,12 @@ func (a *app) explore(c race.Config, x exploration) error {
 	var last atomic.Pointer[race.Stats]
 	last.Store(&race.Stats{})
 	c.Progress = func(s race.Stats) { last.Store(&s) }
-	wipe := newStage(a.errs).explored(&last)
+	wipe := searching(screen.New(a.errs), &last)
 	r, err := race.Explore(ctx, c)
 	wipe()
 	switch {
 	case ctx.Err() != nil && err != nil:
-		a.say("interrupted after %s states: this proves nothing", raceview.Thousands(last.Load().States))
+		a.say("interrupted after %s states: this proves nothing", view.Thousands(last.Load().States))
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
 		return inRace(err)
@@ -168,28 +169,28 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 		if err != nil {
 			return err
 		}
-		return a.printJSON(j)
+		return writeJSON(a.out, j)
 	}
-	s := newStage(a.out)
+	s := screen.New(a.out)
 	width := a.width()
 	where := c.Server
 	if where == "" {
 		where = "2.4"
 	}
 	return a.write("", func(w io.Writer) error {
-		fmt.Fprint(w, paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
-		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", raceview.Thousands(r.States), raceview.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
+		fmt.Fprint(w, screen.Paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
+		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", view.Thousands(r.States), view.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
 		switch r.Verdict {
 		case race.Safe:
-			fmt.Fprintln(w, s.good("no violation within these bounds"))
+			fmt.Fprintln(w, s.Good("no violation within these bounds"))
 			fmt.Fprintln(w, counts)
 		case race.Violated:
-			fmt.Fprintln(w, s.bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
+			fmt.Fprintln(w, s.Bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
 			fmt.Fprintf(w, "%s\n\n", counts)
-			fmt.Fprint(w, raceview.Timeline(*r.Trace, a.timelineOptions("")))
+			fmt.Fprint(w, view.Timeline(*r.Trace, a.timelineOptions("")))
 		default:
-			fmt.Fprintf(w, "%s\n%s\n", s.bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
-			fmt.Fprint(w, paragraph("hint: ", "fewer clients, attempts, accidents or jumps of time; a higher --max-states or --max-memory", width))
+			fmt.Fprintf(w, "%s\n%s\n", s.Bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
+			fmt.Fprint(w, screen.Paragraph("hint: ", "fewer clients, attempts, accidents or jumps of time; a higher --max-states or --max-memory", width))
 		}
 		return nil
 	})
@@ -234,11 +235,11 @@ func explored(c race.Config, r race.Result) (jsonResult, error) {
 	return j, nil
 }
 
-// explored shows on a terminal how far a search has come, until the function it
+// searching shows on a terminal how far a search has come, until the function it
 // returns has wiped the line away. Nobody knows how many states there are: the
 // bar says that it goes on, the numbers how.
-func (s stage) explored(last *atomic.Pointer[race.Stats]) (wipe func()) {
-	if !s.live {
+func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
+	if !s.Live {
 		return func() {}
 	}
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -250,12 +251,12 @@ func (s stage) explored(last *atomic.Pointer[race.Stats]) (wipe func()) {
 		for n := 0; ; n++ {
 			at := last.Load()
 			took := time.Since(began).Seconds()
-			fmt.Fprintf(s.w, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
-				shuttle(n), raceview.Thousands(at.States), raceview.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+			fmt.Fprintf(s.W, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
+				shuttle(n), view.Thousands(at.States), view.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
 			select {
 			case <-tick.C:
 			case <-end:
-				fmt.Fprint(s.w, "\r\x1b[K")
+				fmt.Fprint(s.W, "\r\x1b[K")
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"cmp"
@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/spf13/cobra"
 )
 
-const raceListHelp = `Lists the races of the catalogue: first the course, in the order in which each
+const listHelp = `Lists the races of the catalogue: first the course, in the order in which each
 adds one idea to those before it, then all others. A race breaks one of
 
   exclusion  two clients hold the lock at the same time
@@ -25,17 +26,17 @@ adds one idea to those before it, then all others. A race breaks one of
 
 and happens on the versions of Redis, and on the proxies, that are named.`
 
-const raceListExamples = `  setnxlock race list
+const listExamples = `  setnxlock race list
   setnxlock race list --long getset
   setnxlock race list --json | jq -r '.[] | select(.breaks == "fence").name'`
 
-func (a *app) raceListCommand() *cobra.Command {
+func (a *app) listCommand() *cobra.Command {
 	var asJSON, long bool
 	cmd := &cobra.Command{
 		Use:         "list [GROUP]",
 		Short:       "List the races that are known",
-		Long:        raceListHelp,
-		Example:     raceListExamples,
+		Long:        listHelp,
+		Example:     listExamples,
 		Annotations: alone("  0      They were listed.\n" + raceStatus),
 		Args:        usageErrors(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -47,7 +48,7 @@ func (a *app) raceListCommand() *cobra.Command {
 				all = slices.DeleteFunc(all, func(s catalogue.Scenario) bool { return s.Group() != args[0] })
 			}
 			if asJSON {
-				return a.printJSON(listed(all))
+				return writeJSON(a.out, listed(all))
 			}
 			return a.write("", func(w io.Writer) error { return printList(w, all, long, min(a.width(), 100)) })
 		},
@@ -86,9 +87,9 @@ func printList(w io.Writer, all []catalogue.Scenario, long bool, width int) erro
 		}
 		row(n, s.Name, cmp.Or(s.Expect.Violated, "-"), cut(span(s.Servers), width-names-17))
 		if long {
-			fmt.Fprint(w, paragraph("    ", s.Title, width))
+			fmt.Fprint(w, screen.Paragraph("    ", s.Title, width))
 			if s.Objective != "" {
-				fmt.Fprint(w, paragraph("    Objective: ", s.Objective, width))
+				fmt.Fprint(w, screen.Paragraph("    Objective: ", s.Objective, width))
 			}
 			fmt.Fprintln(w)
 		}

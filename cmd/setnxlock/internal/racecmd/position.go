@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -32,16 +33,16 @@ func (g *game) tell(e race.Event) {
 	if e.Who == "time" {
 		who = ""
 	}
-	fmt.Fprint(g.w, paragraph(fmt.Sprintf("%3d  %s  %s", e.N, seconds(e.At), who), text, g.width))
+	fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3d  %s  %s", e.N, race.Seconds(e.At), who), text, g.width))
 	if e.Why != "" {
-		fmt.Fprint(g.w, paragraph("     ", e.Why, g.width))
+		fmt.Fprint(g.W, screen.Paragraph("     ", e.Why, g.width))
 	}
 }
 
 // broken tells what a violation means, the first time.
 func (g *game) broken(e race.Event) {
-	text := paragraph("     ^^^ ", "VIOLATION "+e.Violation.Invariant+": "+e.Violation.Text, g.width)
-	g.say("%s", g.paint("1;31", strings.TrimSuffix(text, "\n")))
+	text := screen.Paragraph("     ^^^ ", "VIOLATION "+e.Violation.Invariant+": "+e.Violation.Text, g.width)
+	g.say("%s", g.Paint("1;31", strings.TrimSuffix(text, "\n")))
 	if g.trace.Verdict.Step != e.N {
 		return
 	}
@@ -50,7 +51,7 @@ func (g *game) broken(e race.Event) {
 	item := func(label string, items ...string) {
 		for _, s := range items {
 			if s != "" {
-				fmt.Fprint(g.w, paragraph(fmt.Sprintf("%-7s", label), s, g.width))
+				fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%-7s", label), s, g.width))
 				label = ""
 			}
 		}
@@ -63,7 +64,7 @@ func (g *game) broken(e race.Event) {
 	item("Then", arg.Then...)
 	item("So", arg.So)
 	item("Fix", fix)
-	g.say("%-7s%s", "replay", g.replayLine())
+	g.say("%-7s%s", "replay", g.trace.ReplayLine())
 	g.congratulate(e)
 }
 
@@ -80,10 +81,6 @@ func (g *game) congratulate(e race.Event) {
 	}
 }
 
-func (g *game) replayLine() string {
-	return "setnxlock race replay '" + strings.ReplaceAll(g.trace.Schedule, "'", `'\''`) + "'"
-}
-
 // show prints where the game stands, and what can be done.
 func (g *game) show() {
 	at, server, belief := int64(0), g.trace.Start, map[string]race.Belief{}
@@ -92,7 +89,7 @@ func (g *game) show() {
 		at, server, belief = e.At, e.Server, e.Belief
 	}
 	g.say("")
-	g.say("%s", g.paint("2", fmt.Sprintf("     %-5s %-9s %-22s %s", "", "clock", "believes", "next")))
+	g.say("%s", g.Paint("2", fmt.Sprintf("     %-5s %-9s %-22s %s", "", "clock", "believes", "next")))
 	for i, c := range g.trace.Clients {
 		b, ok := belief[c.Name]
 		if !ok {
@@ -102,9 +99,9 @@ func (g *game) show() {
 		if e, ok := g.tried(race.Choice{Client: i}); ok {
 			key, next = fmt.Sprint(i+1), cmp.Or(e.Cmd, e.Note, next)
 		}
-		fmt.Fprint(g.w, paragraph(fmt.Sprintf("%3s  %-5s %-9s %-22s ", key, c.Name, seconds(b.Now), believing(b)), next, g.width))
+		fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3s  %-5s %-9s %-22s ", key, c.Name, race.Seconds(b.Now), believing(b)), next, g.width))
 	}
-	g.say("     %-5s %-9s %s", "Redis", seconds(at), g.key(server))
+	g.say("     %-5s %-9s %s", "Redis", race.Seconds(at), g.key(server))
 	for _, other := range server.Others {
 		g.say("     %-5s %-9s %s", "", "", other)
 	}
@@ -114,7 +111,7 @@ func (g *game) show() {
 	if next, ok := g.deadline(); ok {
 		g.say("%3s  %v pass: %s", "t", next.by, next.what)
 	}
-	fmt.Fprint(g.w, paragraph("     also: ", strings.Join(g.accidents(), " "), g.width))
+	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.accidents(), " "), g.width))
 }
 
 // key is what the server has under the lock's name.
@@ -124,7 +121,7 @@ func (g *game) key(s race.Server) string {
 	}
 	text := g.trace.Key + " = " + s.Value
 	if s.TTL >= 0 {
-		text += "  ttl " + seconds(s.TTL)
+		text += "  ttl " + race.Seconds(s.TTL)
 	} else {
 		text += "  no ttl"
 	}
@@ -140,13 +137,13 @@ func (g *game) key(s race.Server) string {
 func believing(b race.Belief) string {
 	switch {
 	case b.State == race.Holds && b.Until >= 0:
-		return "holds until " + seconds(b.Until)
+		return "holds until " + race.Seconds(b.Until)
 	case b.State == race.RunOut:
 		return "it ran out"
 	case b.State == race.Lost:
 		return "lost, and it knows"
 	case b.State == race.Asking && b.Until >= 0:
-		return "asking, has " + seconds(b.Until)
+		return "asking, has " + race.Seconds(b.Until)
 	}
 	return b.State
 }
@@ -241,15 +238,3 @@ func (g *game) expiry(at, ttl int64) (ends int64, ok bool) {
 	}
 	return 0, false
 }
-
-// seconds writes milliseconds as a timeline does.
-func seconds(ms int64) string {
-	s := fmt.Sprintf("%d.%03d", abs(ms)/1000, abs(ms)%1000)
-	s = strings.TrimRight(strings.TrimRight(s, "0"), ".") + "s"
-	if ms < 0 {
-		return "-" + s
-	}
-	return s
-}
-
-func abs(n int64) int64 { return max(n, -n) }

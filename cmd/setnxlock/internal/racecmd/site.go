@@ -1,26 +1,26 @@
-package main
+package racecmd
 
 import (
 	"fmt"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
-const raceSiteHelp = `Writes all races into DIR as pages that a browser opens from the disk: an index
+const siteHelp = `Writes all races into DIR as pages that a browser opens from the disk: an index
 in the order of teaching, a page to step through for each race, one for how
 another lock survives it, and what each lock promises on which server, where
 each cell links to its proof. Nothing is loaded from elsewhere.`
 
-func (a *app) raceSiteCommand() *cobra.Command {
+func (a *app) siteCommand() *cobra.Command {
 	var without bool
 	var file string
 	cmd := &cobra.Command{
 		Use:         "site DIR",
 		Short:       "Write all races as a static web site",
-		Long:        raceSiteHelp,
+		Long:        siteHelp,
 		Example:     "  setnxlock race site /tmp/races && xdg-open /tmp/races/index.html",
 		Annotations: alone("  0      It was written.\n" + raceStatus + "\n  130    It was interrupted."),
 		Args: usageErrors(func(_ *cobra.Command, args []string) error {
@@ -42,29 +42,29 @@ func (a *app) raceSiteCommand() *cobra.Command {
 }
 
 func (a *app) site(dir, file string, without bool) error {
-	var pages []raceview.Page
+	var pages []view.Page
 	for i, s := range catalogue.All() {
 		p, err := page(s)
 		if err != nil {
-			return &failure{statusSoftware, err, ""}
+			return &Failure{statusSoftware, err, ""}
 		}
 		if s.Star == 0 {
 			p.Order = i
 		}
 		pages = append(pages, p)
 	}
-	var tables []raceview.SiteTable
+	var tables []view.SiteTable
 	if !without {
 		m, err := a.promises(file)
 		if err != nil {
 			return err
 		}
 		if tables, err = siteTables(m); err != nil {
-			return &failure{statusSoftware, err, ""}
+			return &Failure{statusSoftware, err, ""}
 		}
 	}
-	if err := raceview.Site(dir, pages, tables...); err != nil {
-		return &failure{statusSoftware, err, ""}
+	if err := view.Site(dir, pages, tables...); err != nil {
+		return &Failure{statusSoftware, err, ""}
 	}
 	a.say("%d races are in %s/index.html", len(pages), dir)
 	return nil
@@ -79,13 +79,13 @@ func (a *app) promises(file string) (race.Matrix, error) {
 }
 
 // page is a race as the site has it.
-func page(s catalogue.Scenario) (raceview.Page, error) {
+func page(s catalogue.Scenario) (view.Page, error) {
 	t, err := s.Trace()
-	p := raceview.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
+	p := view.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
 	if err != nil {
 		return p, err
 	}
-	if p.Trace, err = race.WithFork(t, race.ForkStates, raceLocks()); err != nil {
+	if p.Trace, err = race.WithFork(t, race.ForkStates, knownLocks()); err != nil {
 		return p, err
 	}
 	if s.Exercise != nil {

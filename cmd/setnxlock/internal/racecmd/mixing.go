@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"cmp"
@@ -12,13 +12,14 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
-const raceMixingHelp = `Tells what happens when two fleets lock the same key, each in its own format:
+const mixingHelp = `Tells what happens when two fleets lock the same key, each in its own format:
 our locks in every dialect, as they ship, and the clients in the field, as
 models of their published code, faults included. Safe: within the bounds no two
 hold the lock at once, and both get again what a dead client of either held.
@@ -28,25 +29,25 @@ takeover"), time ("early") or somebody slow ("late"), with a shortest schedule.
 With --a and --b one pair is computed; without, all of them, as docs/mixing.md
 has them: some minutes on two cores.`
 
-const raceMixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
+const mixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
   setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b redis-py-2.9
   setnxlock race mixing --list
   setnxlock race mixing -o docs/mixing.md`
 
-const raceMixingStatus = `  0      Of a pair: they may share a key. Else: it was computed.
+const mixingStatus = `  0      Of a pair: they may share a key. Else: it was computed.
   1      Of a pair: they may not: what breaks it was printed.
 ` + raceStatus + `
   130    It was interrupted.`
 
-func (a *app) raceMixingCommand() *cobra.Command {
+func (a *app) mixingCommand() *cobra.Command {
 	var first, second, file string
 	var list, asJSON bool
 	cmd := &cobra.Command{
 		Use:         "mixing",
 		Short:       "Tell what two fleets do to each other on one key",
-		Long:        raceMixingHelp,
-		Example:     raceMixingExamples,
-		Annotations: alone(raceMixingStatus),
+		Long:        mixingHelp,
+		Example:     mixingExamples,
+		Annotations: alone(mixingStatus),
 		Args:        usageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -79,7 +80,7 @@ func party(name string) (mixing.Party, error) {
 			return p, nil
 		}
 	}
-	return mixing.Party{}, &failure{statusUsage, fmt.Errorf("there is no fleet %q", name),
+	return mixing.Party{}, &Failure{statusUsage, fmt.Errorf("there is no fleet %q", name),
 		suggest(name, partyNames(), "see setnxlock race mixing --list")}
 }
 
@@ -126,10 +127,10 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 		a.say("interrupted: this proves nothing")
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
-		return &failure{statusSoftware, err, ""}
+		return &Failure{statusSoftware, err, ""}
 	}
 	if asJSON {
-		err = a.printJSON(pairJSON(v))
+		err = writeJSON(a.out, pairJSON(v))
 	} else {
 		err = a.write(file, func(w io.Writer) error { return a.tellPair(w, v) })
 	}
@@ -141,22 +142,22 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 
 // tellPair prints a verdict with the steps of what breaks it.
 func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
-	s, width := newStage(a.out), a.width()
-	fmt.Fprint(w, paragraph("", v.A.Name+": "+v.A.Says, width), paragraph("", v.B.Name+": "+v.B.Says, width), "\n")
+	s, width := screen.New(a.out), a.width()
+	fmt.Fprint(w, screen.Paragraph("", v.A.Name+": "+v.A.Says, width), screen.Paragraph("", v.B.Name+": "+v.B.Says, width), "\n")
 	if v.Safe() {
-		fmt.Fprintln(w, s.good("safe on one key, within the bounds"))
+		fmt.Fprintln(w, s.Good("safe on one key, within the bounds"))
 	}
 	if c := v.Clash; c != nil {
-		t, err := race.ReplaySchedule(c.Schedule, raceLocks())
+		t, err := race.ReplaySchedule(c.Schedule, knownLocks())
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\n\n%s", s.bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), raceview.Timeline(t, a.timelineOptions("")))
+		fmt.Fprintf(w, "%s\n\n%s", s.Bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), view.Timeline(t, a.timelineOptions("")))
 	}
 	for _, k := range v.Stuck {
-		fmt.Fprintf(w, "%s\nsetnxlock race replay '%s'\n", s.bad(fmt.Sprintf("stuck: what a client of %s left, %s never gets (%s)", k.Of, k.By, k.When)), k.Schedule)
+		fmt.Fprintf(w, "%s\nsetnxlock race replay '%s'\n", s.Bad(fmt.Sprintf("stuck: what a client of %s left, %s never gets (%s)", k.Of, k.By, k.When)), k.Schedule)
 	}
-	fmt.Fprintf(w, "%s states\n", raceview.Thousands(v.States))
+	fmt.Fprintf(w, "%s states\n", view.Thousands(v.States))
 	return nil
 }
 
@@ -203,7 +204,7 @@ func (a *app) mixAll(file string) error {
 	defer stop()
 	parties := mixing.Mixed()
 	var seen atomic.Int32
-	wipe := newStage(a.errs).progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)
+	wipe := screen.New(a.errs).Progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)
 	m, err := mixing.Compute(ctx, parties, func(done, _ int, _ mixing.Verdict) { seen.Store(int32(done)) })
 	var skews []mixing.Skew
 	if err == nil {
@@ -215,11 +216,11 @@ func (a *app) mixAll(file string) error {
 		a.say("interrupted: this proves nothing")
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
-		return &failure{statusSoftware, err, ""}
+		return &Failure{statusSoftware, err, ""}
 	}
 	text, err := m.Markdown(skews)
 	if err != nil {
-		return &failure{statusSoftware, err, ""}
+		return &Failure{statusSoftware, err, ""}
 	}
 	return a.write(file, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
 }

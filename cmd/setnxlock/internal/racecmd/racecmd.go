@@ -1,8 +1,11 @@
-package main
+// Package racecmd is `setnxlock race`: the commands that show how locks break, and
+// that prove within bounds where they don't. They need no server.
+package racecmd
 
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +13,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 const raceHelp = `Shows how locks in Redis break, and proves within bounds where they don't. The
@@ -32,17 +35,26 @@ const raceExamples = `  setnxlock race list
   setnxlock race play getset/double-takeover
   setnxlock race explore --algorithm tx:classic --server 2.4 --faults lost=1,crash`
 
-// What a race ends with, beside the statuses of all commands.
+// The exit statuses. From 64 they are those of all commands.
 const (
-	statusBroken  = 1 // an invariant broke
-	statusBounded = 2 // nothing broke, and not everything was seen
+	statusBroken   = 1 // an invariant broke
+	statusBounded  = 2 // nothing broke, and not everything was seen
+	statusUsage    = 64
+	statusSoftware = 70
+	statusSignal   = 128 // plus the signal's number
 )
 
 const raceStatus = `  64     Wrong usage: no such race, algorithm, server or invariant, or a
          schedule that can't be run.
   70     Something else went wrong: a file that can't be written.`
 
-func (a *app) raceCommand() *cobra.Command {
+// An app is one run of the program.
+type app struct{ in, out, errs *os.File }
+
+// Command returns the command with its subcommands. What a run ends with is nil or
+// a *Failure.
+func Command(in, out, errs *os.File) *cobra.Command {
+	a := &app{in, out, errs}
 	cmd := &cobra.Command{
 		Use:         "race",
 		Short:       "See how locks break, step by step, and where they can't",
@@ -56,9 +68,54 @@ func (a *app) raceCommand() *cobra.Command {
 			return exit(statusUsage)
 		},
 	}
-	cmd.AddCommand(a.raceListCommand(), a.raceShowCommand(), a.racePlayCommand(), a.raceReplayCommand(), a.raceExploreCommand(),
-		a.raceGuaranteesCommand(), a.raceMixingCommand(), a.raceSiteCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.playCommand(), a.replayCommand(), a.exploreCommand(),
+		a.guaranteesCommand(), a.mixingCommand(), a.siteCommand())
 	return cmd
+}
+
+// say tells something on stderr: stdout is for answers.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.errs, "setnxlock: "+format+"\n", args...)
+}
+
+// A Failure is an error with the exit status it ends the program with. With a nil
+// Err it is a status that needs no words.
+type Failure struct {
+	Status int
+	Err    error
+	Hint   string // what the user can do
+}
+
+func (f *Failure) Error() string {
+	if f.Err == nil {
+		return fmt.Sprintf("exit status %d", f.Status)
+	}
+	return f.Err.Error()
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// exit is a status without words.
+func exit(status int) error { return &Failure{Status: status} }
+
+// usage is wrong usage of cmd; nil if nothing is wrong.
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil || errors.As(err, new(*Failure)) {
+		return err
+	}
+	return &Failure{statusUsage, err, "see " + cmd.CommandPath() + " --help"}
+}
+
+// usageErrors marks what cobra finds wrong with arguments as wrong usage.
+func usageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return usage(cmd, check(cmd, args))
+	}
+}
+
+// complete tells shells the values of a flag; none: not even the names of files.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
 }
 
 // alone is the annotations of a command that speaks to no server.
@@ -71,7 +128,7 @@ func scenario(name string) (catalogue.Scenario, error) {
 	if s, ok := catalogue.Find(name); ok {
 		return s, nil
 	}
-	return catalogue.Scenario{}, &failure{statusUsage, fmt.Errorf("there is no race %q", name),
+	return catalogue.Scenario{}, &Failure{statusUsage, fmt.Errorf("there is no race %q", name),
 		suggest(name, scenarioNames(), "see setnxlock race list")}
 }
 
@@ -90,7 +147,7 @@ func choose(what, value string, of []string) error {
 	if slices.Contains(of, value) {
 		return nil
 	}
-	return &failure{statusUsage, fmt.Errorf("there is no %s %q", what, value),
+	return &Failure{statusUsage, fmt.Errorf("there is no %s %q", what, value),
 		suggest(value, of, "it is one of "+strings.Join(of, ", "))}
 }
 
@@ -146,10 +203,10 @@ func distance(a, b string) int {
 // inRace is an error of the packages below as this command says it: without
 // their names, and as wrong usage, since all that they refuse was typed.
 func inRace(err error) error {
-	if err == nil || errors.As(err, new(*failure)) {
+	if err == nil || errors.As(err, new(*Failure)) {
 		return err
 	}
-	return &failure{status: statusUsage, err: errors.New(strings.ReplaceAll(err.Error(), "race: ", ""))}
+	return &Failure{Status: statusUsage, Err: errors.New(strings.ReplaceAll(err.Error(), "race: ", ""))}
 }
 
 // A picture is the flags of a command that shows a trace.
@@ -183,17 +240,17 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 	}
 	switch {
 	case p.step != 0 && p.format != "text":
-		return &failure{statusUsage, fmt.Errorf("--step goes with --format text, not with %s", p.format),
+		return &Failure{statusUsage, fmt.Errorf("--step goes with --format text, not with %s", p.format),
 			"a page opens at a step by its address: race.html#7"}
 	case p.step < 0 || p.step > len(t.Events):
-		return &failure{statusUsage, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), ""}
+		return &Failure{statusUsage, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), ""}
 	}
 	return a.write(p.file, func(w io.Writer) error {
 		switch p.format {
 		case "json":
 			return t.WriteJSON(w)
 		case "mermaid":
-			_, err := io.WriteString(w, raceview.Mermaid(t))
+			_, err := io.WriteString(w, view.Mermaid(t))
 			return err
 		case "html":
 			return html(w, t)
@@ -203,7 +260,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 		if p.step != 0 && p.step < len(t.Events) {
 			end = ""
 		}
-		_, err := io.WriteString(w, raceview.Timeline(t, o)+end)
+		_, err := io.WriteString(w, view.Timeline(t, o)+end)
 		return err
 	})
 }
@@ -217,7 +274,7 @@ func (a *app) write(file string, f func(io.Writer) error) error {
 	}
 	if file != "" && file != "-" {
 		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
-			return &failure{statusSoftware, err, ""}
+			return &Failure{statusSoftware, err, ""}
 		}
 		return nil
 	}
@@ -225,21 +282,23 @@ func (a *app) write(file string, f func(io.Writer) error) error {
 	return err
 }
 
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
 // timelineOptions suit stdout, or a file.
-func (a *app) timelineOptions(file string) raceview.TimelineOptions {
+func (a *app) timelineOptions(file string) view.TimelineOptions {
 	if file != "" && file != "-" {
-		return raceview.TimelineOptions{}
+		return view.TimelineOptions{}
 	}
-	return raceview.TimelineOptions{Color: newStage(a.out).color, Width: a.width()}
+	return view.TimelineOptions{Color: screen.New(a.out).Color, Width: a.width()}
 }
 
 // width is the terminal's, or 80.
-func (a *app) width() int {
-	if w, _, err := term.GetSize(int(a.out.Fd())); err == nil && w > 0 {
-		return w
-	}
-	return 80
-}
+func (a *app) width() int { return screen.Width(a.out) }
 
 // verdict is the exit status of a run that was shown.
 func verdict(t race.Trace) error {
@@ -247,24 +306,6 @@ func verdict(t race.Trace) error {
 		return exit(statusBroken)
 	}
 	return nil
-}
-
-// paragraph is text under a label, in lines of the width.
-func paragraph(label, text string, width int) string {
-	var b strings.Builder
-	line, indent := label, strings.Repeat(" ", len(label))
-	empty := true
-	for _, word := range strings.Fields(text) {
-		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-			line, empty = indent, true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	return b.String() + strings.TrimRight(line, " ") + "\n"
 }
 
 // scenarioArgs completes the name of one race.
@@ -281,8 +322,8 @@ func scenarioArgs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 // algorithmNames completes an algorithm, with what it is.
 func algorithmNames() []string {
 	var list []string
-	for _, name := range race.Algorithms(raceLocks()) {
-		list = append(list, name+"\t"+race.Describe(name, raceLocks()))
+	for _, name := range race.Algorithms(knownLocks()) {
+		list = append(list, name+"\t"+race.Describe(name, knownLocks()))
 	}
 	return list
 }
@@ -290,9 +331,9 @@ func algorithmNames() []string {
 // html is the page of a trace, with the ways around it where they are few
 // enough to walk.
 func html(w io.Writer, t race.Trace) error {
-	t, err := race.WithFork(t, race.ForkStates, raceLocks())
+	t, err := race.WithFork(t, race.ForkStates, knownLocks())
 	if err != nil {
 		return err
 	}
-	return raceview.HTML(w, t)
+	return view.HTML(w, t)
 }

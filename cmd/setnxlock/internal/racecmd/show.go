@@ -1,16 +1,17 @@
-package main
+package racecmd
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/spf13/cobra"
 )
 
-const raceShowHelp = `Runs a race of the catalogue and shows what happens: a row for each step, a
+const showHelp = `Runs a race of the catalogue and shows what happens: a row for each step, a
 column for each client, the key last. The left edge of a client's column is what
 that client believes:
 
@@ -21,21 +22,21 @@ Below stands why it happened, what prevents it, and the line that replays it.
 
 The name's part after the slash is enough where no other race has it.`
 
-const raceShowExamples = `  setnxlock race show getset/double-takeover
+const showExamples = `  setnxlock race show getset/double-takeover
   setnxlock race show --step 5 double-takeover
   setnxlock race show --survives double-takeover
   setnxlock race show --server 1.2 setnx-on-volatile
   setnxlock race show --format html -o race.html double-takeover`
 
-func (a *app) raceShowCommand() *cobra.Command {
+func (a *app) showCommand() *cobra.Command {
 	var p picture
 	var survives bool
 	var server string
 	cmd := &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a race step by step",
-		Long:              raceShowHelp,
-		Example:           raceShowExamples,
+		Long:              showHelp,
+		Example:           showExamples,
 		Annotations:       alone("  0      It was shown.\n" + raceStatus),
 		ValidArgsFunction: scenarioArgs,
 		Args:              usageErrors(oneRace),
@@ -74,9 +75,9 @@ func oneRace(cmd *cobra.Command, args []string) error {
 func showing(s catalogue.Scenario, survives bool, server string) (t race.Trace, err error) {
 	switch {
 	case survives && server != "":
-		return t, &failure{statusUsage, errors.New("either --survives or --server, not both"), ""}
+		return t, &Failure{statusUsage, errors.New("either --survives or --server, not both"), ""}
 	case survives && s.Survives.Schedule == "":
-		return t, &failure{statusUsage, fmt.Errorf("no lock survives %s", s.Name), s.Instead}
+		return t, &Failure{statusUsage, fmt.Errorf("no lock survives %s", s.Name), s.Instead}
 	case survives:
 		t, err = s.Survivor()
 	case server != "":
@@ -103,11 +104,11 @@ func (a *app) furtherReading(s catalogue.Scenario) string {
 	}
 	for _, text := range strings.Split(s.Text, "\n\n") {
 		if text != "" {
-			b.WriteString("\n" + paragraph("", text, width))
+			b.WriteString("\n" + screen.Paragraph("", text, width))
 		}
 	}
 	if s.Exercise != nil {
-		b.WriteString("\n" + paragraph("Exercise: ", s.Exercise.Text, width))
+		b.WriteString("\n" + screen.Paragraph("Exercise: ", s.Exercise.Text, width))
 		fmt.Fprintf(&b, "%-10ssetnxlock race replay --exercise %s 'C1 ...'\n", "", s.Name)
 	}
 	return b.String()

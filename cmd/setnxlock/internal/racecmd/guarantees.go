@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"cmp"
@@ -14,37 +14,38 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
-const raceGuaranteesHelp = `Explores every lock of this library on every version of Redis and every proxy,
+const guaranteesHelp = `Explores every lock of this library on every version of Redis and every proxy,
 under every accident, with two and with three clients, and prints what holds and
 what breaks, as docs/guarantees.md has it: "holds" within the bounds of race
 explore; the promises that break, with a shortest schedule for each; "refused"
 where the lock itself declines to work. It takes a minute on two cores.`
 
-const raceGuaranteesExamples = `  setnxlock race guarantees > guarantees.md
+const guaranteesExamples = `  setnxlock race guarantees > guarantees.md
   setnxlock race guarantees --json -o g.json
   setnxlock race site --guarantees g.json DIR
   setnxlock race guarantees --json | jq .states`
 
-const raceGuaranteesStatus = `  0      It was computed.
+const guaranteesStatus = `  0      It was computed.
   2      Somewhere there was no room for all states: nothing is proved there.
 ` + raceStatus + `
   130    It was interrupted.`
 
-func (a *app) raceGuaranteesCommand() *cobra.Command {
+func (a *app) guaranteesCommand() *cobra.Command {
 	var asJSON bool
 	var file string
 	cmd := &cobra.Command{
 		Use:         "guarantees",
 		Short:       "Tell what each lock promises on which server",
-		Long:        raceGuaranteesHelp,
-		Example:     raceGuaranteesExamples,
-		Annotations: alone(raceGuaranteesStatus),
+		Long:        guaranteesHelp,
+		Example:     guaranteesExamples,
+		Annotations: alone(guaranteesStatus),
 		Args:        usageErrors(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			m, err := a.matrix()
@@ -53,13 +54,13 @@ func (a *app) raceGuaranteesCommand() *cobra.Command {
 			}
 			if err := a.write(file, func(w io.Writer) error {
 				if asJSON {
-					return encodeJSON(w, matrixJSON(m))
+					return writeJSON(w, matrixJSON(m))
 				}
 				skews, err := mixing.Skews(context.Background())
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(w, raceview.Guarantees(m)+mixing.Clocks(skews))
+				_, err = io.WriteString(w, view.Guarantees(m)+mixing.Clocks(skews))
 				return err
 			}); err != nil {
 				return err
@@ -82,7 +83,7 @@ func (a *app) matrix() (race.Matrix, error) {
 	defer stop()
 	var seen atomic.Int32
 	const parts = 1000
-	wipe := newStage(a.errs).progress("guarantees, per mille", func() int { return int(seen.Load()) }, parts)
+	wipe := screen.New(a.errs).Progress("guarantees, per mille", func() int { return int(seen.Load()) }, parts)
 	m, err := race.Guarantees(ctx, func(done, of int, _ race.Cell) { seen.Store(int32(done * parts / of)) })
 	wipe()
 	switch {
@@ -90,7 +91,7 @@ func (a *app) matrix() (race.Matrix, error) {
 		a.say("interrupted: this proves nothing")
 		return m, exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
-		return m, &failure{statusSoftware, err, ""}
+		return m, &Failure{statusSoftware, err, ""}
 	}
 	return m, nil
 }
@@ -156,7 +157,7 @@ func readMatrix(file string) (m race.Matrix, err error) {
 		err = fmt.Errorf("%s has no cells: it is no output of race guarantees --json", file)
 	}
 	if err != nil {
-		return m, &failure{statusUsage, err, ""}
+		return m, &Failure{statusUsage, err, ""}
 	}
 	m.States, m.Elapsed = j.States, time.Duration(j.Seconds*float64(time.Second))
 	for _, c := range j.Cells {
@@ -175,19 +176,19 @@ func readMatrix(file string) (m race.Matrix, err error) {
 // siteTables are the guarantees as a site shows them: a table for each
 // algorithm, with a row for each accident and a column for all servers on which
 // the algorithm promises the same.
-func siteTables(m race.Matrix) ([]raceview.SiteTable, error) {
-	var tables []raceview.SiteTable
+func siteTables(m race.Matrix) ([]view.SiteTable, error) {
+	var tables []view.SiteTable
 	for _, algorithm := range race.Guaranteed() {
 		columns := alike(m, algorithm)
 		if columns == nil {
 			continue // not computed
 		}
-		t := raceview.SiteTable{Title: algorithm, Note: race.Describe(algorithm, raceLocks()) + "."}
+		t := view.SiteTable{Title: algorithm, Note: race.Describe(algorithm, knownLocks()) + "."}
 		for _, c := range columns {
 			t.Columns = append(t.Columns, span(c.servers))
 		}
 		for i, accident := range race.AccidentsOf(algorithm) {
-			row := raceview.SiteRow{Name: accident.Name + ": " + accident.Says}
+			row := view.SiteRow{Name: accident.Name + ": " + accident.Says}
 			for _, c := range columns {
 				cell, err := c.fields[i].site()
 				if err != nil {
@@ -274,9 +275,9 @@ func (f field) verdict() (text, class string) {
 
 // site is a field with its proof: the bounds within which it holds, or the
 // shortest way to break the worst of what breaks.
-func (f field) site() (raceview.SiteCell, error) {
+func (f field) site() (view.SiteCell, error) {
 	text, class := f.verdict()
-	cell := raceview.SiteCell{Text: text, Class: class}
+	cell := view.SiteCell{Text: text, Class: class}
 	switch text {
 	case "":
 		return cell, nil
@@ -300,7 +301,7 @@ func (f field) site() (raceview.SiteCell, error) {
 		cell.Bounds = f.bounds()
 		return cell, nil
 	}
-	t, err := race.ReplaySchedule(worst.Schedule, raceLocks())
+	t, err := race.ReplaySchedule(worst.Schedule, knownLocks())
 	cell.Trace, cell.Bounds = &t, fmt.Sprintf("%s, in %d steps", worst.Text, worst.Steps)
 	return cell, err
 }
@@ -319,9 +320,9 @@ func (f field) bounds() string {
 		most[c.Bounds] = max(most[c.Bounds], c.States)
 	}
 	for i, b := range order {
-		states := raceview.Thousands(most[b])
+		states := view.Thousands(most[b])
 		if fewest[b] != most[b] {
-			states = raceview.Thousands(fewest[b]) + " to " + states
+			states = view.Thousands(fewest[b]) + " to " + states
 		}
 		order[i] = b + ": " + states + " states"
 	}

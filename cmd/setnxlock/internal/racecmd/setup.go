@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
@@ -42,9 +43,9 @@ func (s *setup) flags(cmd *cobra.Command) {
 	}
 }
 
-// raceLocks are the algorithms that schedules can name beside the library's: the
+// knownLocks are the algorithms that schedules can name beside the library's: the
 // catalogue's, and the fleets of race mixing.
-var raceLocks = sync.OnceValue(func() race.Locks {
+var knownLocks = sync.OnceValue(func() race.Locks {
 	all := maps.Clone(catalogue.Locks())
 	maps.Copy(all, mixing.Locks())
 	return all
@@ -52,7 +53,7 @@ var raceLocks = sync.OnceValue(func() race.Locks {
 
 // shipped are the algorithms that are not kept only to be broken.
 func shipped() []string {
-	return slices.DeleteFunc(race.Algorithms(raceLocks()), func(name string) bool {
+	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool {
 		return !strings.Contains(strings.SplitN(name, "/", 2)[0], ":")
 	})
 }
@@ -62,14 +63,14 @@ func algorithmsHelp() string {
 	var b strings.Builder
 	var others []string
 	b.WriteString("The algorithms are\n\n")
-	for _, name := range race.Algorithms(raceLocks()) {
+	for _, name := range race.Algorithms(knownLocks()) {
 		if slices.Contains(shipped(), name) {
-			b.WriteString(paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, raceLocks()), 80))
+			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, knownLocks()), 80))
 		} else if !fleet(name) {
 			others = append(others, name)
 		}
 	}
-	return b.String() + "\nand, kept only to be broken,\n\n" + paragraph("  ", strings.Join(others, ", "), 80) +
+	return b.String() + "\nand, kept only to be broken,\n\n" + screen.Paragraph("  ", strings.Join(others, ", "), 80) +
 		"\nand the fleets of race mixing --list.\n"
 }
 
@@ -84,7 +85,7 @@ func holderWords() []string { return []string{"extend", "hand-on", "poll", "writ
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
-	base.Locks = raceLocks()
+	base.Locks = knownLocks()
 	change := map[string]func(){
 		"algorithm": func() { base.Algorithm = strings.ReplaceAll(s.Algorithm, " ", "") },
 		"server":    func() { base.Server = s.Server },
@@ -117,13 +118,13 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		}
 	}
 	if base.Algorithm == "" {
-		return base, &failure{statusUsage, fmt.Errorf("no --algorithm was given"),
+		return base, &Failure{statusUsage, fmt.Errorf("no --algorithm was given"),
 			"it is one of " + strings.Join(shipped(), ", ")}
 	}
 	for _, name := range strings.Split(base.Algorithm, "+") {
-		if !slices.Contains(race.Algorithms(raceLocks()), name) {
-			return base, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-				suggest(name, race.Algorithms(raceLocks()), "it is one of "+strings.Join(shipped(), ", "))}
+		if !slices.Contains(race.Algorithms(knownLocks()), name) {
+			return base, &Failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
+				suggest(name, race.Algorithms(knownLocks()), "it is one of "+strings.Join(shipped(), ", "))}
 		}
 	}
 	if base.Server != "" {
@@ -146,7 +147,7 @@ func faults(words []string) (f race.Faults, err error) {
 		n := 1
 		if given {
 			if n, err = strconv.Atoi(number); err != nil || n < 0 {
-				return f, &failure{statusUsage, fmt.Errorf("--faults %s: %q is no number", w, number), ""}
+				return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %q is no number", w, number), ""}
 			}
 		}
 		switch count, flag := counts[name], flags[name]; {
@@ -159,7 +160,7 @@ func faults(words []string) (f race.Faults, err error) {
 		case flag != nil && !given:
 			*flag = true
 		case flag != nil:
-			return f, &failure{statusUsage, fmt.Errorf("--faults %s: %s has no number", w, name), ""}
+			return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %s has no number", w, name), ""}
 		default:
 			return f, choose("fault", name, faultWords())
 		}

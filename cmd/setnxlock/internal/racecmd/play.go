@@ -1,4 +1,4 @@
-package main
+package racecmd
 
 import (
 	"bufio"
@@ -9,14 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	raceview "github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
-const racePlayHelp = `You are the network, the scheduler and time: you decide whose command runs next
+const playHelp = `You are the network, the scheduler and time: you decide whose command runs next
 and what goes wrong, and try to break the lock. With NAME you begin where a race
 of the catalogue begins, and try to reach its objective; with --algorithm the
 lock may be any. What you see is run by the lock's real code.
@@ -48,23 +49,23 @@ const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
   s  v       the schedule so far; the timeline so far
   ?  q       these keys; quit`
 
-const racePlayExamples = `  setnxlock race play getset/double-takeover
+const playExamples = `  setnxlock race play getset/double-takeover
   setnxlock race play double-takeover --algorithm getset:guarded
   setnxlock race play --algorithm tx:classic --server 2.4 --clients 3
   printf '1\n2\n1 2\n1 1\n2 2\n' | setnxlock race play double-takeover`
 
-func (a *app) racePlayCommand() *cobra.Command {
+func (a *app) playCommand() *cobra.Command {
 	var s setup
 	cmd := &cobra.Command{
 		Use:               "play [NAME]",
 		Short:             "Break a lock yourself, step by step",
-		Long:              racePlayHelp,
-		Example:           racePlayExamples,
+		Long:              playHelp,
+		Example:           playExamples,
 		Annotations:       alone("  0      The game is over.\n" + raceStatus),
 		ValidArgsFunction: scenarioArgs,
 		Args:              usageErrors(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g := &game{stage: newStage(a.out), width: a.width()}
+			g := &game{Screen: screen.New(a.out), width: a.width()}
 			var base race.Config
 			if len(args) == 1 {
 				race, err := scenario(args[0])
@@ -93,7 +94,7 @@ func (a *app) racePlayCommand() *cobra.Command {
 
 // A game is one session: a schedule that grows and shrinks.
 type game struct {
-	stage
+	screen.Screen
 	width    int
 	scenario *catalogue.Scenario // nil: any lock
 	same     bool                // the lock is the scenario's
@@ -117,7 +118,7 @@ func (g *game) begin(c race.Config) {
 	}
 }
 
-func (g *game) say(format string, args ...any) { fmt.Fprintf(g.w, format+"\n", args...) }
+func (g *game) say(format string, args ...any) { fmt.Fprintf(g.W, format+"\n", args...) }
 
 // play reads lines until there are none, or the player has enough.
 func (g *game) play(in io.Reader, typed bool) error {
@@ -125,9 +126,9 @@ func (g *game) play(in io.Reader, typed bool) error {
 	g.show()
 	lines := bufio.NewScanner(in)
 	for !g.over {
-		fmt.Fprint(g.w, "\n> ")
+		fmt.Fprint(g.W, "\n> ")
 		if !lines.Scan() {
-			fmt.Fprintln(g.w)
+			fmt.Fprintln(g.W)
 			break
 		}
 		if !typed {
@@ -143,12 +144,12 @@ func (g *game) introduce() {
 	if g.scenario != nil {
 		title = g.scenario.Name + ": " + g.scenario.Title
 	}
-	g.say("%s", g.paint("1", title))
+	g.say("%s", g.Paint("1", title))
 	objective := "Break any promise of " + g.c.Algorithm + "."
 	if g.scenario != nil && g.scenario.Objective != "" {
 		objective = g.scenario.Objective
 	}
-	fmt.Fprint(g.w, paragraph("Objective: ", objective, g.width))
+	fmt.Fprint(g.W, screen.Paragraph("Objective: ", objective, g.width))
 	if g.scenario != nil && !g.same {
 		g.say("The lock is %s instead of %s.", g.c.Algorithm, g.scenario.Run.Config.Algorithm)
 	}
@@ -205,9 +206,9 @@ func (g *game) commands() map[string]func() {
 		"q": leave, "quit": leave, "exit": leave, "?": help, "h": help, "help": help,
 		"u": g.undo, "undo": g.undo,
 		"r": func() { g.must(nil); g.say("from the beginning") },
-		"s": func() { g.say("%s", g.replayLine()) },
+		"s": func() { g.say("%s", g.trace.ReplayLine()) },
 		"v": func() {
-			fmt.Fprint(g.w, raceview.Timeline(g.trace, raceview.TimelineOptions{Color: g.color, Width: g.width}))
+			fmt.Fprint(g.W, view.Timeline(g.trace, view.TimelineOptions{Color: g.Color, Width: g.width}))
 		},
 	}
 }
@@ -303,7 +304,7 @@ func (g *game) choose(c race.Choice) bool {
 			g.broken(e)
 		} else if err == nil && all.Events[was+i].Violation != nil {
 			v := all.Events[was+i].Violation
-			fmt.Fprint(g.w, paragraph("     (breaks "+v.Invariant+": ", v.Text+")", g.width))
+			fmt.Fprint(g.W, screen.Paragraph("     (breaks "+v.Invariant+": ", v.Text+")", g.width))
 		}
 	}
 	return true

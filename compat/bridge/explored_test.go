@@ -165,7 +165,7 @@ func TestExplored(t *testing.T) {
 					// Two clients that both stop for longer than a lease can write the
 					// same time: the first then gives back a lock that is as dead as
 					// its own (getset/same-stamp), or makes it as if it had come to life.
-					c.Invariants = []string{"exclusion", "honesty"}
+					c.Invariants = []string{"exclusion", "ownership"}
 				}
 				x.set(&c)
 				if underRace {

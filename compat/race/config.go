@@ -46,13 +46,13 @@ type Config struct {
 	Faults Faults
 	Ticks  int // how often time jumps
 
-	Extend bool // holders extend once before they release
-	HandOn bool // holders hand the lock on once, to the next in their process, before they release
-	Keep   bool // holders release nothing: their leases run out
-	Split  bool // other clients' commands may come between those of one write
-	Poll   bool // an attempt looks at the key first, as a waiting Lock does
-	Effect bool // holders write to a storage, which accepts no older fence than it has seen
-	Fence  bool // the algorithm draws fences
+	Extend  bool // holders extend once before they release
+	Handoff bool // holders hand the lock off once, to the next in their process, before they release
+	Keep    bool // holders release nothing: their leases run out
+	Split   bool // other clients' commands may come between those of one write
+	Poll    bool // an attempt looks at the key first, as a waiting Lock does
+	Write   bool // holders write to a storage, which accepts no older fence than it has seen
+	Fence   bool // the algorithm draws fences
 
 	Invariants []string      // default: all that apply; see Invariants
 	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
@@ -80,7 +80,7 @@ type Config struct {
 	Name string
 }
 
-// Faults are the accidents of a run and how many of each there may be.
+// Faults are what may go wrong in a run, and how often.
 type Faults struct {
 	LostReplies  int  // the command ran, the answer never came
 	LostRequests int  // the command never arrived
@@ -174,14 +174,14 @@ func (c Config) complete() (*Config, error) {
 		if !slices.Contains(Invariants(), v) {
 			return nil, fmt.Errorf("race: no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))
 		}
-		if v == "effect" && !c.Effect {
-			return nil, errors.New("race: the invariant effect needs Effect")
+		if v == "fencing" && !c.Write {
+			return nil, errors.New("race: the invariant fencing needs Write")
 		}
-		if v == "fence" && !c.Fence {
-			return nil, errors.New("race: the invariant fence needs Fence")
+		if v == "fence-order" && !c.Fence {
+			return nil, errors.New("race: the invariant fence-order needs Fence")
 		}
-		if v == "honesty" && c.form() == quorum {
-			return nil, errors.New("race: honesty is not followed over several servers: what one of them holds says little")
+		if v == "ownership" && c.form() == quorum {
+			return nil, errors.New("race: ownership is not checked over several servers: the content of one of them says little")
 		}
 	}
 	if c.Within == 0 {
@@ -191,17 +191,17 @@ func (c Config) complete() (*Config, error) {
 }
 
 // applicable are the invariants that hold of a lock without being asked for:
-// effect and fence need a storage and fences.
+// fencing needs a storage, and fence-order fences.
 func (c *Config) applicable() []string {
-	list := []string{"exclusion", "honesty", "progress", "report"}
+	list := []string{"exclusion", "ownership", "progress", "accuracy"}
 	if c.form() == quorum {
-		list = slices.DeleteFunc(list, func(v string) bool { return v == "honesty" })
+		list = slices.DeleteFunc(list, func(v string) bool { return v == "ownership" })
 	}
-	if c.Effect {
-		list = append(list, "effect")
+	if c.Write {
+		list = append(list, "fencing")
 	}
 	if c.Fence {
-		list = append(list, "fence")
+		list = append(list, "fence-order")
 	}
 	return list
 }
@@ -289,7 +289,7 @@ func (f *Faults) counts() []*int {
 	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Refusals, &f.Restart, &f.Failover, &f.Evict, &f.Down}
 }
 
-// happens reports whether there is an accident that happens so and so often.
+// happens reports whether a fault that is counted may happen.
 func (f *Faults) happens() bool {
 	return slices.ContainsFunc(f.counts(), func(n *int) bool { return *n > 0 })
 }

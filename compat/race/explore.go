@@ -124,7 +124,7 @@ func retrace(of *Config, want string, way []Choice) (Trace, error) {
 	return t, nil
 }
 
-// search1 searches once; it returns nil if an operation was wrongly taken for deaf.
+// search1 searches once; it returns nil if an operation that was taken to ignore the time reads it.
 func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b bound, err error) {
 	x, err = newSearch(c, rs)
 	if err != nil {
@@ -135,7 +135,7 @@ func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b 
 		if r != nil {
 			x.close()
 			x = nil
-			if _, ok := r.(hears); !ok {
+			if _, ok := r.(readsTime); !ok {
 				panic(r)
 			}
 		}

@@ -28,7 +28,7 @@ func TestGuaranteesAreNotStale(t *testing.T) {
 	}
 	for _, c := range m.Cells {
 		if c.Bound != "" {
-			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Accident, c.Clients)
+			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Fault, c.Clients)
 		}
 	}
 	const file = "../../docs/guarantees.md"

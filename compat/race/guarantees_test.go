@@ -13,8 +13,8 @@ import (
 // what no lock survives.
 func TestDefaultHolds(t *testing.T) {
 	unavoidable := map[string]bool{"restart": true, "failover": true, "evict": true, "pause": true}
-	for _, x := range AccidentsOf("tx:renamed") {
-		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Accident: x.Name, Clients: 2}
+	for _, x := range FaultsOf("tx:renamed") {
+		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Fault: x.Name, Clients: 2}
 		var f filler
 		if err := f.fill(context.Background(), &c); err != nil {
 			t.Fatal(err)

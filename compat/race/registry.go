@@ -22,7 +22,7 @@ type entry struct {
 	apart   bool // each client's is made otherwise: none is like another
 	nofence bool // it has no fences to draw
 
-	pinned int // how many of a client's leases may keep their connections
+	pinned int // how many of a client's leases may pin their connections
 
 	// margin is how much longer than its value says it leaves a lease alone.
 	margin  time.Duration
@@ -48,7 +48,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return getsetlock.Guarded{Options: stamps(c, token)}
 		}},
-	"getset:listed": {says: "the same, taken over and released by lists in one transaction",
+	"getset:listed": {says: "the same, taken over and released by list commands in one transaction",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return getsetlock.Listed{Options: stamps(c, token)}
 		}},
@@ -90,7 +90,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return txlock.Renamed{Options: tokens(c, token)}
 		}},
-	"tx:renamed/listed": {says: "the same, released by lists in one transaction",
+	"tx:renamed/listcas": {says: "the same, released by list commands in one transaction",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := tokens(c, token)
 			o.Listed = true
@@ -112,7 +112,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Script{Options: sets(c, token)}
 		}},
-	"set:redis-py": {says: "SET NX PX, given back in a script, and extended by adding to what is left",
+	"set:redis-py": {says: "SET NX PX, released by a script, and extended by adding to what is left",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Added{Options: sets(c, token)}
 		}},
@@ -145,16 +145,16 @@ var registry = map[string]entry{
 }
 
 func init() {
-	for _, name := range kept {
+	for _, name := range pinnable {
 		e := registry[name]
 		e.pinned = 1
-		e.says += "; over the connection that took it, kept under WATCH"
-		registry[name+"/kept"] = e
+		e.says += "; on a pinned connection, which watches the key"
+		registry[name+"/pinned"] = e
 	}
 }
 
-// kept are the algorithms that can go on watching their key.
-var kept = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
+// pinnable are the algorithms that can go on watching their key.
+var pinnable = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
 
 func stamps(c *Config, token func() string) getsetlock.Options {
 	return getsetlock.Options{Fence: c.Fence, Nonce: token}

@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// Replay runs the choices, step by step, on a live server, and tells what
-// happened. A choice that can't be made where it stands is an error; an
+// Replay runs the choices, step by step, on a live server, and records
+// what happens. A choice that can't be made where it stands is an error; an
 // invariant that breaks is not: the trace goes on to the end of the choices, and
 // Trace.Verdict says where it broke first.
 func Replay(c Config, choices []Choice) (Trace, error) {
@@ -41,7 +41,7 @@ func replay(c *Config, choices []Choice) (Trace, error) {
 		return Trace{}, err
 	}
 	defer w.close()
-	s := newStory(w)
+	s := newNarrator(w)
 	var made []Choice
 	for n, choice := range choices {
 		c := choice
@@ -54,7 +54,7 @@ func replay(c *Config, choices []Choice) (Trace, error) {
 				return s.trace, fmt.Errorf("word %d, %v: %w", n+1, choice, err)
 			}
 			made = append(made, c)
-			s.tell(d)
+			s.add(d)
 			if choice.Verb != Run || w.resting(c.Client) {
 				break
 			}
@@ -71,8 +71,8 @@ func (w *world) resting(i int) bool {
 	return p == idle || p == finished
 }
 
-// A story turns deeds into a Trace.
-type story struct {
+// A narrator turns deeds into a Trace.
+type narrator struct {
 	w     *world
 	trace Trace
 	deeds []*deed
@@ -80,9 +80,9 @@ type story struct {
 	prev  Server
 }
 
-func newStory(w *world) *story {
+func newNarrator(w *world) *narrator {
 	c := w.c
-	s := &story{w: w, trace: Trace{
+	s := &narrator{w: w, trace: Trace{
 		Format: TraceFormat, Title: c.Name, Algorithm: c.Algorithm, Server: c.Server, Key: c.Key, TTL: c.TTL.Milliseconds(),
 	}}
 	for i := range c.Clients {
@@ -92,7 +92,7 @@ func newStory(w *world) *story {
 		}
 		s.trace.Clients = append(s.trace.Clients, client)
 	}
-	if c.Effect {
+	if c.Write {
 		s.store = &Storage{}
 	}
 	s.trace.Start = s.server()
@@ -102,8 +102,8 @@ func newStory(w *world) *story {
 
 func name(client int) string { return fmt.Sprintf("C%d", client+1) }
 
-// tell adds the event of a deed.
-func (s *story) tell(d *deed) {
+// add adds the event of a deed.
+func (s *narrator) add(d *deed) {
 	w, c := s.w, d.choice
 	e := Event{N: len(s.trace.Events) + 1, At: w.now, Lost: d.lost}
 	switch {
@@ -139,7 +139,7 @@ func (s *story) tell(d *deed) {
 }
 
 // server is what is true now.
-func (s *story) server() Server {
+func (s *narrator) server() Server {
 	w := s.w
 	out := Server{TTL: -1, Storage: s.store}
 	votes := map[int]string{}
@@ -214,7 +214,7 @@ func contents(e oldredis.Entry) string {
 }
 
 // beliefs are what the clients think after a deed.
-func (s *story) beliefs(d *deed) map[string]Belief {
+func (s *narrator) beliefs(d *deed) map[string]Belief {
 	all := make(map[string]Belief, len(s.w.players))
 	for i, p := range s.w.players {
 		b := Belief{Now: s.w.now + s.w.judge.skew[i], Until: -1, Fence: p.fence}
@@ -250,7 +250,7 @@ func (s *story) beliefs(d *deed) map[string]Belief {
 }
 
 // next is what a client is about to do.
-func (s *story) next(p *player) string {
+func (s *narrator) next(p *player) string {
 	switch p.pending.kind {
 	case sends:
 		return commandText(p.pending.cmds, s.w.c.Key)
@@ -269,7 +269,7 @@ func (s *story) next(p *player) string {
 }
 
 // changed says what differs from the step before.
-func (s *story) changed(e Event) []string {
+func (s *narrator) changed(e Event) []string {
 	var list []string
 	a, b := s.prev, e.Server
 	add := func(on bool, what string) {
@@ -294,7 +294,7 @@ func (s *story) changed(e Event) []string {
 }
 
 // at is the time of the last event.
-func (s *story) at() int64 {
+func (s *narrator) at() int64 {
 	if n := len(s.trace.Events); n > 0 {
 		return s.trace.Events[n-1].At
 	}

@@ -127,7 +127,7 @@ const (
 
 // A Violation is an invariant broken by a step.
 type Violation struct {
-	Invariant string `json:"invariant"` // "exclusion", "effect", "honesty", "progress", "report", "fence"
+	Invariant string `json:"invariant"` // "exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order"
 	Text      string `json:"text"`      // "C1 and C2 both hold the lock"
 }
 
@@ -145,7 +145,7 @@ type Argument struct {
 	Fix  string   `json:"fix,omitempty"`
 }
 
-// A Source is where a race is told of.
+// A Source describes a race.
 type Source struct {
 	Name string `json:"name"`
 	URL  string `json:"url,omitempty"`

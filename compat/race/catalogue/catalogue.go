@@ -4,5 +4,5 @@
 // named; `go test ./compat/race/catalogue -update` writes down what it saw.
 //
 // The locks that only others use stand here too, one to a file: small, faithful
-// to what their users run, and kept only to be broken.
+// to what their users run, which exist only to be broken.
 package catalogue

@@ -31,7 +31,7 @@ func testSite(t *testing.T) (dir string) {
 		Title: "Redis 2.4", Note: "Two clients.", Columns: []string{"no fault", "a lost reply", "a pause"},
 		Rows: []SiteRow{
 			{"getset:naive-del", []SiteCell{{Text: "breaks exclusion", Class: "breaks", Race: "getset/double-takeover"}, {Text: "unknown", Class: "unknown", Bounds: "memory was used up after 10,000,000 states"}, {Text: "–"}}},
-			{"tx:classic", []SiteCell{{Text: "holds", Class: "holds", Bounds: bounds}, {Text: "breaks progress", Class: "breaks", Race: "any/lost-reply"}, {Text: "breaks effect", Class: "breaks", Trace: &found}}},
+			{"tx:classic", []SiteCell{{Text: "holds", Class: "holds", Bounds: bounds}, {Text: "breaks progress", Class: "breaks", Race: "any/lost-reply"}, {Text: "breaks fencing", Class: "breaks", Trace: &found}}},
 		},
 	})
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const exploreHelp = `Runs a lock's real code in every order of its commands, with every accident that
---faults allows at every place where it can happen, and looks whether a promise
-breaks: exclusion, effect, honesty, progress, report, fence ("race list --help"
-tells what they are). The search is breadth-first: what it finds is a shortest
-way to break the lock. If it finds nothing, there is nothing within the bounds:
-so many clients and attempts, accidents and jumps of time, on an embedded Redis
-of that version. Beyond them it says nothing.
+const exploreHelp = `Runs a lock's real code in every order of its commands, with every fault that
+--faults allows at every place where it can happen, and checks whether a promise
+breaks: exclusion, fencing, ownership, progress, accuracy, fence-order ("race
+list --help" says what they are). The search is breadth-first: what it finds is
+a shortest way to break the lock. If it finds nothing, there is nothing within
+the bounds: so many clients and attempts, faults and jumps of time, on an
+embedded Redis of that version. Beyond them it says nothing.
 
   --faults lost=1    one reply is lost after its command has run
            sever=1   one request never arrives
@@ -37,7 +37,7 @@ of that version. Beyond them it says nothing.
            failover  a replica takes over that has not seen the last write
            evict     the server drops the key
            down      one of several servers (redlock) answers no more; there
-                     restart and evict befall one of them too
+                     restart and evict strike one of them too
            unreaped  keys that have expired may still be in memory
            late=1    a client stops once between reading its clock and what it
                      does on it; late=0: never; else as often as time jumps`
@@ -85,7 +85,7 @@ func (a *app) exploreCommand() *cobra.Command {
 	}
 	x.flags(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&x.faults, "faults", nil, "which accidents happen, and how often: `LIST`, as in lost=1,crash")
+	f.StringSliceVar(&x.faults, "faults", nil, "which faults happen, and how often: `LIST`, as in lost=1,crash")
 	f.IntVar(&x.ticks, "ticks", 2, "how often, `N` times at most, time jumps to the next moment that makes a difference")
 	f.StringSliceVar(&x.invariants, "invariant", nil, "check only `NAME`; may be repeated")
 	f.IntVar(&x.states, "max-states", 50_000_000, "give up beyond `N` states")
@@ -114,8 +114,8 @@ func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
 			return c, err
 		}
 		// What is needed to break them.
-		c.Effect = c.Effect || name == "effect"
-		c.Fence = c.Fence || name == "fence"
+		c.Write = c.Write || name == "fencing"
+		c.Fence = c.Fence || name == "fence-order"
 	}
 	switch {
 	case x.states < 1:
@@ -190,7 +190,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 			fmt.Fprint(w, view.Timeline(*r.Trace, a.timelineOptions("")))
 		default:
 			fmt.Fprintf(w, "%s\n%s\n", s.Bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
-			fmt.Fprint(w, screen.Paragraph("hint: ", "fewer clients, attempts, accidents or jumps of time; a higher --max-states or --max-memory", width))
+			fmt.Fprint(w, screen.Paragraph("hint: ", "fewer clients, attempts, faults or jumps of time; a higher --max-states or --max-memory", width))
 		}
 		return nil
 	})

@@ -22,7 +22,7 @@ import (
 )
 
 const guaranteesHelp = `Explores every lock of this library on every version of Redis and every proxy,
-under every accident, with two and with three clients, and prints what holds and
+under every fault, with two and with three clients, and prints what holds and
 what breaks, as docs/guarantees.md has it: "holds" within the bounds of race
 explore; the promises that break, with a shortest schedule for each; "refused"
 where the lock itself declines to work. It takes a minute on two cores.`
@@ -106,7 +106,7 @@ type jsonMatrix struct {
 type jsonCell struct {
 	Algorithm string      `json:"algorithm"`
 	Server    string      `json:"server"`
-	Accident  string      `json:"accident"`
+	Fault     string      `json:"fault"`
 	Clients   int         `json:"clients"`
 	Verdict   string      `json:"verdict"` // "holds", "breaks", "refused", "bound"
 	Refused   string      `json:"refused,omitempty"`
@@ -127,7 +127,7 @@ func matrixJSON(m race.Matrix) jsonMatrix {
 	j := jsonMatrix{States: m.States, Seconds: m.Elapsed.Seconds(), Cells: []jsonCell{}}
 	for _, c := range m.Cells {
 		cell := jsonCell{
-			Algorithm: c.Algorithm, Server: c.Server, Accident: c.Accident, Clients: c.Clients,
+			Algorithm: c.Algorithm, Server: c.Server, Fault: c.Fault, Clients: c.Clients,
 			Verdict: "holds", Refused: c.Refused, Bounds: c.Bounds, States: c.States, Bound: c.Bound,
 		}
 		switch {
@@ -162,7 +162,7 @@ func readMatrix(file string) (m race.Matrix, err error) {
 	m.States, m.Elapsed = j.States, time.Duration(j.Seconds*float64(time.Second))
 	for _, c := range j.Cells {
 		cell := race.Cell{
-			Algorithm: c.Algorithm, Server: c.Server, Accident: c.Accident, Clients: c.Clients,
+			Algorithm: c.Algorithm, Server: c.Server, Fault: c.Fault, Clients: c.Clients,
 			Refused: c.Refused, Bounds: c.Bounds, States: c.States, Bound: c.Bound,
 		}
 		for _, b := range c.Breaks {
@@ -174,7 +174,7 @@ func readMatrix(file string) (m race.Matrix, err error) {
 }
 
 // siteTables are the guarantees as a site shows them: a table for each
-// algorithm, with a row for each accident and a column for all servers on which
+// algorithm, with a row for each fault and a column for all servers on which
 // the algorithm promises the same.
 func siteTables(m race.Matrix) ([]view.SiteTable, error) {
 	var tables []view.SiteTable
@@ -187,8 +187,8 @@ func siteTables(m race.Matrix) ([]view.SiteTable, error) {
 		for _, c := range columns {
 			t.Columns = append(t.Columns, span(c.servers))
 		}
-		for i, accident := range race.AccidentsOf(algorithm) {
-			row := view.SiteRow{Name: accident.Name + ": " + accident.Says}
+		for i, fault := range race.FaultsOf(algorithm) {
+			row := view.SiteRow{Name: fault.Name + ": " + fault.Says}
 			for _, c := range columns {
 				cell, err := c.fields[i].site()
 				if err != nil {
@@ -204,7 +204,7 @@ func siteTables(m race.Matrix) ([]view.SiteTable, error) {
 }
 
 // A column is servers on which an algorithm promises the same, with a field for
-// each accident.
+// each fault.
 type column struct {
 	servers []string
 	fields  []field
@@ -216,8 +216,8 @@ func alike(m race.Matrix, algorithm string) []column {
 	var columns []column
 	for _, server := range servers() {
 		c, known := column{servers: []string{server}}, false
-		for _, accident := range race.AccidentsOf(algorithm) {
-			f := fieldOf(m, algorithm, server, accident.Name)
+		for _, fault := range race.FaultsOf(algorithm) {
+			f := fieldOf(m, algorithm, server, fault.Name)
 			text, _ := f.verdict()
 			c.fields, c.text, known = append(c.fields, f), c.text+text+"|", known || len(f) > 0
 		}
@@ -236,13 +236,13 @@ func alike(m race.Matrix, algorithm string) []column {
 	return columns
 }
 
-// A field of a table is the cells of one algorithm and accident: with two clients
+// A field of a table is the cells of one algorithm and fault: with two clients
 // and with three, on one server or on several that are alike.
 type field []race.Cell
 
-func fieldOf(m race.Matrix, algorithm, server, accident string) (f field) {
+func fieldOf(m race.Matrix, algorithm, server, fault string) (f field) {
 	for _, c := range m.Cells {
-		if c.Algorithm == algorithm && c.Server == server && c.Accident == accident {
+		if c.Algorithm == algorithm && c.Server == server && c.Fault == fault {
 			f = append(f, c)
 		}
 	}

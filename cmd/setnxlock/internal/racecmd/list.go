@@ -16,19 +16,19 @@ import (
 const listHelp = `Lists the races of the catalogue: first the course, in the order in which each
 adds one idea to those before it, then all others. A race breaks one of
 
-  exclusion  two clients hold the lock at the same time
-  effect     the storage behind the lock takes a write from a holder of before
-  honesty    an operation said that it had succeeded and had not, or a client
-             changed another's lock
-  progress   nobody can take the lock any more
-  report     a client was told "lost" or "held" and it was not so
-  fence      the numbers of holders don't grow
+  exclusion    two clients hold the lock at the same time
+  fencing      the storage behind the lock accepts a write from an earlier holder
+  ownership    a client changed another's lock, or an operation reported a
+               success that was none
+  progress     no client can take the lock any more
+  accuracy     a client was told "lost" or "held", and it was not so
+  fence-order  the fences of successive holders don't grow
 
 and happens on the versions of Redis, and on the proxies, that are named.`
 
 const listExamples = `  setnxlock race list
   setnxlock race list --long getset
-  setnxlock race list --json | jq -r '.[] | select(.breaks == "fence").name'`
+  setnxlock race list --json | jq -r '.[] | select(.breaks == "fencing").name'`
 
 func (a *app) listCommand() *cobra.Command {
 	var asJSON, long bool

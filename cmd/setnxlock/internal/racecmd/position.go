@@ -111,7 +111,7 @@ func (g *game) show() {
 	if next, ok := g.deadline(); ok {
 		g.say("%3s  %v pass: %s", "t", next.by, next.what)
 	}
-	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.accidents(), " "), g.width))
+	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.faults(), " "), g.width))
 }
 
 // key is what the server has under the lock's name.
@@ -157,8 +157,8 @@ func (g *game) tried(c race.Choice) (race.Event, bool) {
 	return t.Events[len(t.Events)-1], true
 }
 
-// accidents are the other keys that do something now.
-func (g *game) accidents() []string {
+// faults are the other keys that do something now.
+func (g *game) faults() []string {
 	var keys []string
 	for _, k := range []byte("dxhwlcpr") {
 		for i := range g.trace.Clients {

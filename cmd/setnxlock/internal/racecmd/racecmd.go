@@ -22,9 +22,9 @@ import (
 )
 
 const raceHelp = `Shows how locks in Redis break, and proves within bounds where they don't. The
-code that runs is the shipping one, on an embedded Redis with the manners of old
-versions, one command at a time: nothing is told that does not happen. It needs
-no server.
+code that runs is the shipping one, on an embedded Redis with the quirks of old
+versions, one command at a time: all that is shown has happened. It needs no
+server.
 
 Begin with "race list" and "race show" for the races that are known, "race play"
 to make them happen yourself, "race explore" to have every order of a lock's

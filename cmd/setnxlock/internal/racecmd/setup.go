@@ -32,7 +32,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
 	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
 	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
-	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, hand-on (to the next in their process), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
+	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, handoff (to the next in their process), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
 	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
@@ -51,7 +51,7 @@ var knownLocks = sync.OnceValue(func() race.Locks {
 	return all
 })
 
-// shipped are the algorithms that are not kept only to be broken.
+// shipped are the algorithms that do not exist only to be broken.
 func shipped() []string {
 	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool {
 		return !strings.Contains(strings.SplitN(name, "/", 2)[0], ":")
@@ -70,7 +70,7 @@ func algorithmsHelp() string {
 			others = append(others, name)
 		}
 	}
-	return b.String() + "\nand, kept only to be broken,\n\n" + screen.Paragraph("  ", strings.Join(others, ", "), 80) +
+	return b.String() + "\nand, which exist only to be broken,\n\n" + screen.Paragraph("  ", strings.Join(others, ", "), 80) +
 		"\nand the fleets of race mixing --list.\n"
 }
 
@@ -81,7 +81,7 @@ func completeList(cmd *cobra.Command, flag string, values func() []string) {
 	})
 }
 
-func holderWords() []string { return []string{"extend", "hand-on", "poll", "write", "fence"} }
+func holderWords() []string { return []string{"extend", "handoff", "poll", "write", "fence"} }
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
@@ -105,12 +105,12 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		switch what {
 		case "extend":
 			base.Extend = true
-		case "hand-on":
-			base.HandOn = true
+		case "handoff":
+			base.Handoff = true
 		case "poll":
 			base.Poll = true
 		case "write":
-			base.Effect = true
+			base.Write = true
 		case "fence":
 			base.Fence = true
 		default:
@@ -147,7 +147,7 @@ func faults(words []string) (f race.Faults, err error) {
 		n := 1
 		if given {
 			if n, err = strconv.Atoi(number); err != nil || n < 0 {
-				return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %q is no number", w, number), ""}
+				return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %q is not a number", w, number), ""}
 			}
 		}
 		switch count, flag := counts[name], flags[name]; {
@@ -160,7 +160,7 @@ func faults(words []string) (f race.Faults, err error) {
 		case flag != nil && !given:
 			*flag = true
 		case flag != nil:
-			return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %s has no number", w, name), ""}
+			return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %s takes no number", w, name), ""}
 		default:
 			return f, choose("fault", name, faultWords())
 		}

@@ -57,7 +57,7 @@ func (a *app) showCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().BoolVar(&survives, "survives", false, "show how another lock survives the same accident")
+	cmd.Flags().BoolVar(&survives, "survives", false, "show how another lock survives the same race")
 	cmd.Flags().StringVar(&server, "server", "", "run it on `VERSION`, where it may not happen")
 	complete(cmd, "server", servers())
 	return cmd

@@ -6,7 +6,7 @@ import (
 )
 
 // note is an event that is no command, in few words.
-func (s *story) note(d *deed) string {
+func (s *narrator) note(d *deed) string {
 	switch d.choice.Verb {
 	case Pass, PassUnreaped:
 		return "time +" + secondsOf(d.choice.By)
@@ -47,14 +47,14 @@ func (s *story) note(d *deed) string {
 }
 
 // which is the server that does it, if there are several.
-func (s *story) which(d *deed) string {
+func (s *narrator) which(d *deed) string {
 	if d.choice.Server == 0 {
 		return ""
 	}
 	return nth(d.choice.Server) + " "
 }
 
-func (s *story) fenceText(d *deed) string {
+func (s *narrator) fenceText(d *deed) string {
 	if !s.w.c.Fence {
 		return ""
 	}
@@ -62,29 +62,29 @@ func (s *story) fenceText(d *deed) string {
 }
 
 // why is one sentence: why this client does this now, or what just happened.
-func (s *story) why(d *deed) string {
+func (s *narrator) why(d *deed) string {
 	switch d.choice.Verb {
 	case Pass:
 		return "Nobody does anything" + s.expired() + "."
 	case PassUnreaped:
 		return "Nobody does anything" + s.expired() + ", and nothing that has expired is removed yet."
 	case Reap:
-		return "The server gets round to removing what has expired."
+		return "The server removes what has expired."
 	case Restart:
 		if d.choice.Server > 0 {
-			return "It had saved nothing: every key of its is gone."
+			return "It had saved nothing: all its keys are gone."
 		}
 		return "The server had saved nothing: every key is gone, and every connection is cut."
 	case Down:
-		return "It answers nobody any more."
+		return "It answers no more."
 	case Failover:
-		return "The master is gone before its last write has reached the replica: that write never was, and every connection is cut."
+		return "The master is gone before its last write has reached the replica: that write is lost, and every connection is cut."
 	case Evict:
-		return "Memory is full, and the server drops the key, as if it were any other."
+		return "Memory is full, and the server drops the key like any other."
 	case Jump:
 		return "Its clock is set, and nobody else's" + s.expired() + "."
 	case Crash:
-		return "It does nothing ever more, and what it holds stays behind."
+		return "It does nothing any more, and what it holds stays behind."
 	case Pause:
 		return "It is stopped, and does not know it."
 	case Resume:
@@ -118,7 +118,7 @@ func sentence(list []string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func (s *story) expired() string {
+func (s *narrator) expired() string {
 	b := s.server()
 	switch {
 	case s.prev.Value != "" && b.Value == "":
@@ -142,7 +142,7 @@ func (t *Trace) lastBelief(client string) string {
 }
 
 // loss says what the network did.
-func (s *story) loss(d *deed) string {
+func (s *narrator) loss(d *deed) string {
 	switch d.lost {
 	case "reply":
 		return "the server has done it, and the answer never comes"
@@ -169,25 +169,25 @@ func outcomeText(r result) string {
 	case r.op == opExtend && r.how == done:
 		return "the lease goes on"
 	case r.op == opRelease && r.how == done:
-		return "the lock is given back"
+		return "the lock is released"
 	case r.how == lost:
 		return "it learns that the lock was lost"
 	case r.how == unknown:
-		return "it can't know whether that was done"
+		return "it can't know whether the server has done it"
 	}
 	return "it fails"
 }
 
 // reason is why a client sends what it sends, from the command and from what
 // it is doing.
-func (s *story) reason(d *deed) string {
+func (s *narrator) reason(d *deed) string {
 	switch {
 	case d.write && !d.taken:
 		return "the storage has seen a newer fence, and refuses"
 	case d.write:
 		return "it does what it took the lock for"
 	case len(d.cmds) == 0:
-		return "it looks at its clock"
+		return "it reads its clock"
 	}
 	name := func(i int) string { return strings.ToUpper(d.cmds[i][0]) }
 	first := name(0)
@@ -204,7 +204,7 @@ func (s *story) reason(d *deed) string {
 		text = "it asks the server"
 	}
 	if aborted && d.lost == "" {
-		text += ", on the condition that nobody has touched the key; somebody has, and nothing is done"
+		text += ", on the condition that the key has not changed; it has, and nothing is done"
 	}
 	return text
 }
@@ -217,44 +217,44 @@ type reasonKey struct {
 const anyPhase = phase(255)
 
 var commandReasons = map[reasonKey]string{
-	{acquiring, "SETNX", ""}:         "it tries to make the key: only one can",
-	{acquiring, "MULTI", "SETNX"}:    "it tries to make the key, and draws a fence or sets an end in the same transaction",
-	{acquiring, "EXPIRE", ""}:        "it gives the key an end",
-	{acquiring, "PEXPIRE", ""}:       "it gives the key an end",
-	{acquiring, "GET", ""}:           "it looks what is on the key",
-	{acquiring, "TTL", ""}:           "it looks whether anything will end the key",
-	{acquiring, "WATCH", ""}:         "it asks to be told if anybody touches the key from here on",
-	{acquiring, "GETSET", ""}:        "it has read a time gone by: it takes the lock over, and the old value will tell whether it was the first",
-	{acquiring, "MULTI", "GETSET"}:   "it has read a time gone by: it takes the lock over",
-	{acquiring, "MULTI", "SETEX"}:    "it saw no key: it makes it, with its end",
-	{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it makes it, with its end",
-	{acquiring, "SETEX", ""}:         "it makes a key of its own, with an end",
-	{acquiring, "PSETEX", ""}:        "it makes a key of its own, with an end",
-	{acquiring, "RENAMENX", ""}:      "it gives that key the lock's name, if nothing has it",
-	{acquiring, "MULTI", "RENAMENX"}: "it gives that key the lock's name, if nothing has it, and draws a fence",
+	{acquiring, "SETNX", ""}:         "it tries to create the key: only one client can",
+	{acquiring, "MULTI", "SETNX"}:    "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
+	{acquiring, "EXPIRE", ""}:        "it gives the key a TTL",
+	{acquiring, "PEXPIRE", ""}:       "it gives the key a TTL",
+	{acquiring, "GET", ""}:           "it reads the key",
+	{acquiring, "TTL", ""}:           "it asks whether the key has a TTL",
+	{acquiring, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+	{acquiring, "GETSET", ""}:        "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
+	{acquiring, "MULTI", "GETSET"}:   "it has read an expired timestamp: it takes the lock over",
+	{acquiring, "MULTI", "SETEX"}:    "it saw no key: it creates it with a TTL",
+	{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it creates it with a TTL",
+	{acquiring, "SETEX", ""}:         "it creates another key, with a TTL",
+	{acquiring, "PSETEX", ""}:        "it creates another key, with a TTL",
+	{acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
+	{acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
 	{acquiring, "DEL", ""}:           "it removes a key",
-	{acquiring, "SET", ""}:           "it makes the key with its end, if there is none",
-	{acquiring, "MULTI", "EXPIRE"}:   "it has found the key its own: it sets the end anew, which proves it",
-	{extending, "WATCH", ""}:         "it asks to be told if anybody touches the key from here on",
-	{extending, "GET", ""}:           "it looks whether the key is still its own",
-	{extending, "MULTI", "EXPIRE"}:   "the key is its own: it moves the end",
-	{extending, "GETSET", ""}:        "it writes a later end",
-	{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later end",
-	{releasing, "WATCH", ""}:         "it is done, and asks to be told if anybody touches the key from here on",
-	{releasing, "GET", ""}:           "it looks whether the key is still its own",
+	{acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
+	{acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
+	{extending, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+	{extending, "GET", ""}:           "it checks that the key is still its own",
+	{extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
+	{extending, "GETSET", ""}:        "it writes a later timestamp",
+	{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later timestamp",
+	{releasing, "WATCH", ""}:         "it is done; from here on, a change of the key aborts its transaction",
+	{releasing, "GET", ""}:           "it checks that the key is still its own",
 	{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
 	{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
 	{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
 	{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
-	{extending, "EVAL", ""}:          "the server runs the script: it moves the end if the key is its own",
-	{extending, "EVALSHA", ""}:       "it moves the end if the key is its own: a script compares and does it in one",
-	{acquiring, "EVAL", ""}:          "the server runs the script: it makes the key with its end, if there is none",
-	{acquiring, "EVALSHA", ""}:       "a script makes the key with its end, if there is none",
-	{acquiring, "MULTI", "SET"}:      "it makes the key with its end, if there is none, and draws a fence",
-	{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it moves the end",
-	{extending, "PEXPIRE", ""}:       "it takes the key for its own, and moves the end",
-	{anyPhase, "UNWATCH", ""}:        "it no longer needs to know",
+	{extending, "EVAL", ""}:          "the server runs the script: it sets a new TTL if the key is its own",
+	{extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
+	{acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
+	{acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
+	{acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
+	{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
+	{extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
+	{anyPhase, "UNWATCH", ""}:        "it stops watching",
 	{anyPhase, "MULTI", ""}:          "it begins a transaction",
-	{anyPhase, "WATCH", ""}:          "it asks to be told if anybody touches the key from here on",
-	{anyPhase, "GET", ""}:            "it looks what is on the key",
+	{anyPhase, "WATCH", ""}:          "from here on, a change of the key aborts its transaction",
+	{anyPhase, "GET", ""}:            "it reads the key",
 }

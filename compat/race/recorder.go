@@ -17,7 +17,7 @@ import (
 // come to the same memory are one.
 type memory struct {
 	past fact // the results of the operations that are over
-	now  fact // the operation under way: its time and what it has heard
+	now  fact // the operation under way: its time and what it has received
 	op   operation
 }
 
@@ -65,40 +65,40 @@ func kindOf(err error) (kinds uint64) {
 	return kinds | truth(errors.As(err, &e))<<10 | truth(settled)<<11 | 1<<12
 }
 
-// told is the algorithm as the explored Locker sees it: without its Check, which
-// has its own answer in the guarantees, and telling when it says "yours". It
-// also sees what there is to remember.
-type told struct {
+// A recorder is the algorithm as the explored Locker sees it: without its Check,
+// which the guarantees ask apart. It records when the algorithm says "yours", and
+// what the client can remember.
+type recorder struct {
 	compat.Algorithm
 	a *agent
 }
 
 // begin notes that an operation begins at a time, and returns the time that
-// the algorithm is told.
-func (t told) begin(op operation, now time.Time, l *compat.Lease) time.Time {
+// the algorithm is given.
+func (t recorder) begin(op operation, now time.Time, l *compat.Lease) time.Time {
 	m := &t.a.memory
 	if l != nil && now.Before(l.Until) {
 		m.past.number(1)
 	}
 	m.op, m.now = op, fact{1, 1}
 	m.now.number(uint64(op))
-	if t.a.deaf != nil && t.a.deaf[op] {
+	if t.a.timeless != nil && t.a.timeless[op] {
 		return now.Add(t.a.shift)
 	}
 	m.now.number(uint64(now.UnixNano()))
 	return now
 }
 
-// told is the client's algorithm, which is a Keeper only where it is to be used as one.
-func (a *agent) told() compat.Algorithm {
-	t := told{a.c.algorithm(a), a}
+// recorder is the client's algorithm, which is a Keeper only where it is to be used as one.
+func (a *agent) recorder() compat.Algorithm {
+	t := recorder{a.c.algorithm(a), a}
 	if k, ok := t.Algorithm.(compat.Keeper); ok && a.c.entry(a.id).pinned > 0 {
-		return toldKeeper{t, k}
+		return pinningRecorder{t, k}
 	}
 	return t
 }
 
-func (t told) end(err error, results ...string) {
+func (t recorder) end(err error, results ...string) {
 	m := &t.a.memory
 	m.past.number(kindOf(err))
 	for _, r := range results {
@@ -107,7 +107,7 @@ func (t told) end(err error, results ...string) {
 	m.now, m.op = fact{}, opNone
 }
 
-func (t told) endLease(l compat.Lease, err error) {
+func (t recorder) endLease(l compat.Lease, err error) {
 	t.a.memory.past.lease(l, t.a.id)
 	t.end(err)
 }
@@ -127,45 +127,45 @@ func (m *memory) holds(l compat.Lease, client int) {
 }
 
 // asks notes that an attempt begins.
-func (t told) asks() {
+func (t recorder) asks() {
 	if t.a.asks++; t.a.asks > 1 {
 		t.a.results = append(t.a.results, result{op: opAgain})
 		t.a.memory.past = fact{}
 	}
 }
 
-func (t told) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t recorder) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	t.asks()
 	l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
 	t.acquired(l, err)
 	return l, err
 }
 
-func (t told) acquired(l compat.Lease, err error) {
-	t.a.kept = false
+func (t recorder) acquired(l compat.Lease, err error) {
+	t.a.pinned = false
 	t.endLease(l, err)
 	t.a.got = err == nil
 }
 
-func (t told) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (t recorder) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	l, err := t.Algorithm.Extend(c, t.begin(opExtend, now, &l), l, ttl)
 	t.extended(l, err)
 	return l, err
 }
 
-func (t told) extended(l compat.Lease, err error) {
-	t.a.kept = false
+func (t recorder) extended(l compat.Lease, err error) {
+	t.a.pinned = false
 	t.endLease(l, err)
 	t.a.got = err == nil && t.a.phase == acquiring
 }
 
-func (t told) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+func (t recorder) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	err := t.Algorithm.Release(c, t.begin(opRelease, now, &l), l)
 	t.end(err)
 	return err
 }
 
-func (t told) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (t recorder) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
 	st, err := t.Algorithm.Inspect(c, t.begin(opInspect, now, nil), key)
 	seen := []string{st.Value, string(st.Status)}
 	for _, h := range st.Holders {
@@ -175,37 +175,37 @@ func (t told) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 	return st, err
 }
 
-// toldKeeper is told of a Keeper. Whether a lease keeps its connection is for
-// the client to remember.
-type toldKeeper struct {
-	told
+// A pinningRecorder is the recorder of a Keeper. Whether a lease pins its connection
+// is for the client to remember.
+type pinningRecorder struct {
+	recorder
 	k compat.Keeper
 }
 
-func (t toldKeeper) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
+func (t pinningRecorder) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
 	t.asks()
-	l, kept, err := t.k.AcquireKept(c, t.begin(opAcquire, now, nil), key, ttl)
+	l, pinned, err := t.k.AcquireKept(c, t.begin(opAcquire, now, nil), key, ttl)
 	t.acquired(l, err)
-	t.keeps(kept)
-	t.a.closed = t.a.closed || errors.Is(err, compat.ErrHeld) // in the background, as agent.unkeep
-	return l, kept, err
+	t.pins(pinned)
+	t.a.closed = t.a.closed || errors.Is(err, compat.ErrHeld) // in the background, as agent.unpin
+	return l, pinned, err
 }
 
-func (t toldKeeper) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
-	l, kept, err := t.k.ExtendKept(c, t.begin(opExtend, now, &l), l, ttl)
+func (t pinningRecorder) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	l, pinned, err := t.k.ExtendKept(c, t.begin(opExtend, now, &l), l, ttl)
 	t.extended(l, err)
-	t.keeps(kept)
-	return l, kept, err
+	t.pins(pinned)
+	return l, pinned, err
 }
 
-func (t toldKeeper) keeps(kept bool) {
-	t.a.kept = kept
-	t.a.memory.past.number(truth(kept))
+func (t pinningRecorder) pins(pinned bool) {
+	t.a.pinned = pinned
+	t.a.memory.past.number(truth(pinned))
 }
 
-func (t toldKeeper) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
+func (t pinningRecorder) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
 	err := t.k.ReleaseKept(c, t.begin(opRelease, now, &l), l)
-	t.a.kept = false
+	t.a.pinned = false
 	t.end(err)
 	return err
 }

@@ -5,32 +5,32 @@ import (
 	"testing"
 )
 
-// A lock over a kept connection promises what the same lock promises without
-// one: under each accident the same invariants hold, and the same servers are refused.
-func TestKeptPromisesTheSame(t *testing.T) {
-	for _, name := range kept {
+// A lock on a pinned connection promises what the same lock promises without
+// one: under each fault the same invariants hold, and the same servers are refused.
+func TestPinnedPromisesTheSame(t *testing.T) {
+	for _, name := range pinnable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers := []string{"2.0", "2.4"}
 			if name == "set:watch" {
 				servers = []string{"2.4", "7.0"}
 			}
-			for n, x := range AccidentsOf(name) {
+			for n, x := range FaultsOf(name) {
 				if underRace && n%4 != 0 {
 					continue
 				}
-				var plain, kept filler
+				var plain, pinned filler
 				for _, server := range servers {
-					a := &Cell{Algorithm: name, Server: server, Accident: x.Name, Clients: 2}
-					b := &Cell{Algorithm: name + "/kept", Server: server, Accident: x.Name, Clients: 2}
+					a := &Cell{Algorithm: name, Server: server, Fault: x.Name, Clients: 2}
+					b := &Cell{Algorithm: name + "/pinned", Server: server, Fault: x.Name, Clients: 2}
 					if err := plain.fill(t.Context(), a); err != nil {
 						t.Fatal(err)
 					}
-					if err := kept.fill(t.Context(), b); err != nil {
+					if err := pinned.fill(t.Context(), b); err != nil {
 						t.Fatal(err)
 					}
 					if breaks := invariants(a); a.Refused != b.Refused || a.Bound+b.Bound != "" || !slices.Equal(breaks, invariants(b)) {
-						t.Errorf("on %s, %s: breaks %q, kept %q; refused %q, kept %q", server, x.Name, breaks, invariants(b), a.Refused, b.Refused)
+						t.Errorf("on %s, %s: breaks %q, pinned %q; refused %q, pinned %q", server, x.Name, breaks, invariants(b), a.Refused, b.Refused)
 					}
 				}
 			}

@@ -268,7 +268,7 @@ func (c *Config) entry(client int) entry {
 // margin is that of a client's algorithm, in milliseconds.
 func (c *Config) margin(client int) int64 { return c.entry(client).margin.Milliseconds() }
 
-// form is that of the lock. Clients whose locks differ in it exclude nobody.
+// form is that of the lock. Clients whose locks differ in it do not exclude each other.
 func (c *Config) form() form {
 	var f form
 	for i := range max(c.Clients, 1) {

@@ -46,7 +46,7 @@ const (
 // Every schedule means: within c's clients, attempts, faults and jumps of time;
 // with commands of one key; on the embedded server's semantics; with states
 // told apart by 64 bits, of which two that differ share one with a chance of n²/2⁶⁵ for n
-// states. Time jumps to the moments at which something changes for somebody.
+// states. Time jumps to the moments at which something changes for a client.
 // A client does not stop between two readings of its clock with nothing sent in
 // between.
 func Explore(ctx context.Context, c Config) (Result, error) {

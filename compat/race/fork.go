@@ -164,7 +164,7 @@ func (f *forker) visit(j junction, last *Event) (n int, fresh bool, err error) {
 
 // identity is all that a world is: what the server holds and knows of its
 // connections, what each client has received, what the invariants remember; and,
-// if somebody may come back to it, what the server held before its last write.
+// if a client may come back to it, what the server held before its last write.
 func (w *world) identity(before bool) string {
 	s := fmt.Sprintf("%q %v", w.s.Snapshot().Key(), w.ghost)
 	if before {

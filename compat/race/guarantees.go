@@ -286,7 +286,7 @@ func (c Cell) Config() Config {
 	return cfg
 }
 
-// lifetime is how often time jumps until a lease that nobody releases is over:
+// lifetime is how often time jumps until a lease that is not released is over:
 // to the end that its holder believes in, and for a TTL to the key's death;
 // for a timestamp to it, past it, and the same again for a margin.
 func lifetime(algorithm string) int {

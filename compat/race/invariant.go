@@ -94,8 +94,8 @@ type remark struct {
 
 const (
 	mine  uint8 = 1 << iota // after its last command the key was its own
-	gave                    // a command of its own removed its own key, in this operation
-	saw                     // somebody else's value was on the key, in this attempt
+	gave                    // its command removed its own key, in this operation
+	saw                     // another's value was on the key, in this attempt
 	stall                   // it waits for time to pass before it reads its clock
 )
 
@@ -339,7 +339,7 @@ func (j *judge) tidy(g *ghost, st *stances) {
 		case idle, finished:
 			ranked = ranked || m.rank != 0
 			*m = remark{}
-			// What an earlier attempt left behind is nobody's that could still be asked.
+			// What an earlier attempt left behind has no client that could still act on it.
 			g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
 		case holding:
 			m.bits = 0

@@ -46,7 +46,7 @@ func stampOfScore(score string) int64 {
 }
 
 // moment is the time to which time jumps: the next one at which something
-// begins to look different to somebody; never if there is none. That is
+// begins to look different to a client; never if there is none. That is
 //
 //	the end of a lease that a client holds
 //	the time that the value says, by each client's clock, and the millisecond after it; likewise the scores of sorted sets

@@ -65,9 +65,9 @@ func (s *narrator) fenceText(d *deed) string {
 func (s *narrator) why(d *deed) string {
 	switch d.choice.Verb {
 	case Pass:
-		return "Nobody does anything" + s.expired() + "."
+		return "No client acts" + s.expired() + "."
 	case PassUnreaped:
-		return "Nobody does anything" + s.expired() + ", and nothing that has expired is removed yet."
+		return "No client acts" + s.expired() + ", and nothing that has expired is removed yet."
 	case Reap:
 		return "The server removes what has expired."
 	case Restart:
@@ -82,7 +82,7 @@ func (s *narrator) why(d *deed) string {
 	case Evict:
 		return "Memory is full, and the server drops the key like any other."
 	case Jump:
-		return "Its clock is set, and nobody else's" + s.expired() + "."
+		return "Its clock is set, and no client's" + s.expired() + "."
 	case Crash:
 		return "It does nothing any more, and what it holds stays behind."
 	case Pause:

@@ -51,7 +51,7 @@ func anonymous(s string, client int) string {
 	})
 }
 
-// kindOf is all of an error that anybody acts upon: which of these it is.
+// kindOf is all of an error that the code acts upon: which of these it is.
 func kindOf(err error) (kinds uint64) {
 	if err == nil {
 		return 0

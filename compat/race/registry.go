@@ -116,7 +116,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Added{Options: sets(c, token)}
 		}},
-	"redlock": {says: "a majority of three servers, each with set:lua; asked in turn, each client beginning with another",
+	"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
 		form: quorum, apart: true, nofence: true},
 	"rw:read": {says: "a reader, beside others; neither starves", form: members, shared: true,
 		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Read{Options: shares(c, token)} }},

@@ -16,7 +16,7 @@ type search struct {
 	trans *transitions
 	names *symmetry
 	probe *probe
-	freed table // content, now → whether somebody can acquire
+	freed table // content, now → whether a client can acquire
 
 	seen     seen
 	exact    map[state]bool // instead of seen, for tests

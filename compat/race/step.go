@@ -217,7 +217,7 @@ func (u *turn) execute(i int) (reply uint32) {
 	}
 	was, now := u.t.content, u.t.now
 	if r.server > 0 && x.trans.contents[was].down&(1<<r.server) != 0 {
-		return inputLost // nobody is there
+		return inputLost // no server answers
 	}
 	id, done := x.trans.do(was, now, req, r, conn, u.refused)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched

@@ -544,7 +544,7 @@ func cutAt(s string, w int) (head, tail string) {
 func pad(s string, w int) string     { return s + strings.Repeat(" ", max(0, w-width(s))) }
 func padLeft(s string, w int) string { return strings.Repeat(" ", max(0, w-width(s))) + s }
 
-// clean makes s harmless to print. Values come from a server that anybody may
+// clean makes s harmless to print. Values come from a server that any program may
 // write to: what would move the cursor or turn the line around is spelled out.
 func clean(s string) string {
 	var b strings.Builder

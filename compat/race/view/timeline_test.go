@@ -84,7 +84,7 @@ func TestTimelineBeliefs(t *testing.T) {
 	golden(t, "paused-holder.beliefs.txt", Timeline(renderTraces(t)["paused-holder"], TimelineOptions{Beliefs: true, Width: 100}))
 }
 
-// What there is at the start is told by a row of its own, unless an event does.
+// What there is at the start has its own row, unless an event shows it.
 func TestTimelineStart(t *testing.T) {
 	tr := renderTraces(t)["double-takeover"]
 	const row = "  0    0s    — at the start"

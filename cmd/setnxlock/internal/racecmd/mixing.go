@@ -24,7 +24,7 @@ our locks in every dialect, as they ship, and the clients in the field, as
 models of their published code, faults included. Safe: within the bounds no two
 hold the lock at once, and both get again what a dead client of either held.
 Otherwise what it takes to break it: nothing ("at once"), a dead lock ("at
-takeover"), time ("early") or somebody slow ("late"), with a shortest schedule.
+takeover"), time ("early") or a slow client ("late"), with a shortest schedule.
 
 With --a and --b one pair is computed; without, all of them, as docs/mixing.md
 has them: some minutes on two cores.`

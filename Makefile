@@ -24,7 +24,7 @@ test:
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
 race:
 	$(GO) test -race -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
-	$(GO) test -race -timeout 30m -run 'Check|Fork|Pinned|Broken|Schedule|Timeline|JSON' ./compat/race
+	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:

@@ -149,7 +149,7 @@ func (a *app) bench(f benchFlags) error {
 
 	s := newStage(a.errs)
 	var percent atomic.Int32
-	wipe := s.progress("measuring", func() int { return int(percent.Load()) }, 100)
+	wipe := s.Progress("measuring", func() int { return int(percent.Load()) }, 100)
 	b.Results, err = f.Run(ctx, subjects, func(share float64, _ string) { percent.Store(int32(100 * share)) })
 	wipe()
 	if err != nil {
@@ -491,7 +491,7 @@ func (b *benchmark) print(s stage) error {
 	for _, note := range b.notes() {
 		fmt.Fprintf(&text, "%s\n", s.bad(note))
 	}
-	_, err := s.w.Write(text.Bytes())
+	_, err := s.W.Write(text.Bytes())
 	return err
 }
 

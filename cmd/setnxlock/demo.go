@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -13,13 +12,12 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
-	"github.com/schollz/progressbar/v3"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 const demoHelp = `Shows what a lock is for and how these behave, in a few seconds. It needs nothing:
@@ -57,7 +55,7 @@ func (a *app) demo() error {
 	d := &demo{stage: newStage(a.out)}
 	for n, act := range []func() error{d.counter, d.crash, d.refusal} {
 		if n > 0 {
-			fmt.Fprintln(d.w)
+			fmt.Fprintln(d.W)
 		}
 		if err := act(); err != nil {
 			return &failure{statusSoftware, err, ""}
@@ -118,7 +116,7 @@ func (d *demo) race(e entry) error {
 		r.locks = compat.New(s.Pool(), e.Algorithm, compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond})
 	}
 	name := fmt.Sprintf("%-14s on %s", e.name, e.version)
-	stop := d.progress(name, func() int { return int(r.done.Load()) }, total)
+	stop := d.Progress(name, func() int { return int(r.done.Load()) }, total)
 	began := time.Now()
 	err = r.run()
 	took := time.Since(began)
@@ -303,55 +301,15 @@ func (d *demo) refusal() error {
 }
 
 // A stage is where a demo is shown: a terminal, where lines can move, or a file.
-type stage struct {
-	w     io.Writer
-	live  bool
-	color bool
-}
+type stage struct{ screen.Screen }
 
-func newStage(out *os.File) stage {
-	live := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
-	return stage{w: out, live: live, color: live && os.Getenv("NO_COLOR") == ""}
-}
+func newStage(out *os.File) stage { return stage{screen.New(out)} }
 
 func (s stage) title(format string, args ...any) {
-	fmt.Fprintf(s.w, "%s\n", s.paint("1", fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.W, "%s\n", s.Paint("1", fmt.Sprintf(format, args...)))
 }
 
-func (s stage) line(format string, args ...any) { fmt.Fprintf(s.w, "   "+format+"\n", args...) }
+func (s stage) line(format string, args ...any) { fmt.Fprintf(s.W, "   "+format+"\n", args...) }
 
-func (s stage) good(text string) string { return s.paint("32", text) }
-func (s stage) bad(text string) string  { return s.paint("31", text) }
-
-func (s stage) paint(code, text string) string {
-	if !s.color {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// progress shows how far something has come, on a terminal, until the function
-// it returns has wiped the line away. of is -1 if nobody knows how far there is to go.
-func (s stage) progress(name string, done func() int, of int) (stop func()) {
-	if !s.live {
-		return func() {}
-	}
-	bar := progressbar.NewOptions(of, progressbar.OptionSetWriter(s.w), progressbar.OptionSetDescription("   "+name),
-		progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(40 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			bar.Set(done()) //nolint:errcheck // what can't be shown is not
-			select {
-			case <-tick.C:
-			case <-end:
-				bar.Clear() //nolint:errcheck
-				return
-			}
-		}
-	}()
-	return func() { close(end); <-ended }
-}
+func (s stage) good(text string) string { return s.Good(text) }
+func (s stage) bad(text string) string  { return s.Bad(text) }

@@ -154,13 +154,13 @@ func (a *app) doctorQuorum(ctx context.Context, p *place, asJSON bool) error {
 			if err := d.print(s, a.verbose); err != nil {
 				return err
 			}
-			fmt.Fprintln(s.w)
+			fmt.Fprintln(s.W)
 		}
 		verdict := s.good("safe")
 		if !q.Safe {
 			verdict = s.bad("unsafe")
 		}
-		fmt.Fprintf(s.w, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
+		fmt.Fprintf(s.W, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
 	}
 	if !q.Safe {
 		return exit(1)
@@ -239,7 +239,7 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 	if d.Away != "" {
 		row("away", d.Away)
 		w.Flush()
-		_, err := io.WriteString(s.w, b.String())
+		_, err := io.WriteString(s.W, b.String())
 		return err
 	}
 	row("version", d.title())
@@ -276,7 +276,7 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", d.verdict(s))
-	_, err := io.WriteString(s.w, b.String())
+	_, err := io.WriteString(s.W, b.String())
 	return err
 }
 

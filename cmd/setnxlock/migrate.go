@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -75,7 +76,10 @@ func (a *app) migratePlanCommand() *cobra.Command {
 			if asJSON {
 				err = a.printJSON(p)
 			} else {
-				err = a.write("", func(w io.Writer) error { return printPlan(w, p, min(a.width(), 100)) })
+				var b strings.Builder
+				if err = printPlan(&b, p, min(screen.Width(a.out), 100)); err == nil {
+					_, err = io.WriteString(a.out, b.String())
+				}
 			}
 			if err == nil && p.Drain != "" {
 				return exit(1)
@@ -97,14 +101,14 @@ func (a *app) migratePlanCommand() *cobra.Command {
 func printPlan(w io.Writer, p bridge.Plan, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "From %s to %s.\n", p.From, p.To)
-	b.WriteString(paragraph("", p.About+".", width))
+	b.WriteString(screen.Paragraph("", p.About+".", width))
 	if p.Drain != "" {
 		fmt.Fprintln(&b)
-		b.WriteString(paragraph("", "There is no safe way while it runs: "+p.Drain+". Stop all old clients, wait until the longest of their leases has passed, start the new ones.", width))
+		b.WriteString(screen.Paragraph("", "There is no safe way while it runs: "+p.Drain+". Stop all old clients, wait until the longest of their leases has passed, start the new ones.", width))
 	}
 	if p.Direct != "" {
 		fmt.Fprintln(&b)
-		b.WriteString(paragraph("", "No bridge is needed: "+p.Direct+".", width))
+		b.WriteString(screen.Paragraph("", "No bridge is needed: "+p.Direct+".", width))
 	}
 	for i, s := range p.Stages {
 		fmt.Fprintf(&b, "\nStage %d, %s: %s\n", i, s.Name, s.Lock)
@@ -130,7 +134,7 @@ func printPlan(w io.Writer, p bridge.Plan, width int) error {
 	if len(p.Risks) > 0 {
 		fmt.Fprintf(&b, "\nUntil the last old client has gone, as before:\n")
 		for _, r := range p.Risks {
-			b.WriteString(paragraph("  - ", r+".", width))
+			b.WriteString(screen.Paragraph("  - ", r+".", width))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -139,7 +143,7 @@ func printPlan(w io.Writer, p bridge.Plan, width int) error {
 
 func item(b *strings.Builder, name, text string, width int) {
 	if text != "" {
-		b.WriteString(paragraph(fmt.Sprintf("  %-9s  ", name), text, width))
+		b.WriteString(screen.Paragraph(fmt.Sprintf("  %-9s  ", name), text, width))
 	}
 }
 

@@ -143,10 +143,10 @@ func setsTTL(formats []string) bool {
 // watchFor waits for a lease.
 func (a *app) watchFor(ctx context.Context, lease time.Duration, suspects int) error {
 	began, s := time.Now(), newStage(a.errs)
-	if !s.live {
+	if !s.Live {
 		a.say("%d locks look dead; watching them for %v", suspects, lease)
 	}
-	stop := s.progress(fmt.Sprintf("watching %d locks, seconds", suspects),
+	stop := s.Progress(fmt.Sprintf("watching %d locks, seconds", suspects),
 		func() int { return min(int(time.Since(began).Seconds()), int(lease.Seconds())) }, int(lease.Seconds()))
 	defer stop()
 	t := time.NewTimer(lease)

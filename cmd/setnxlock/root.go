@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/spf13/cobra"
 )
@@ -63,6 +64,11 @@ EXAMPLES
 {{.}}
 {{end}}`
 
+// alone is the annotations of a command that speaks to no server.
+func alone(status string) map[string]string {
+	return map[string]string{"status": status, "alone": "yes"}
+}
+
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "setnxlock",
@@ -104,7 +110,7 @@ func (a *app) rootCommand() *cobra.Command {
 	complete(root, "prefix", nil)
 	complete(root, "sentinel", nil)
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.benchCommand(), a.demoCommand(), a.raceCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.benchCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand())
 	return root
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -59,6 +60,10 @@ func explain(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
 		return f
+	}
+	var race *racecmd.Failure
+	if errors.As(err, &race) {
+		return &failure{race.Status, race.Err, race.Hint}
 	}
 	var unsafe *compat.UnsafeServerError
 	var refused redis.Error

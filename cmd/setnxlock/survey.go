@@ -118,7 +118,7 @@ func (a *app) survey(ctx context.Context, match string, all bool) (*survey, erro
 	if err != nil {
 		size = -1
 	}
-	wipe := newStage(a.errs).progress("keys", func() int { return int(looked.Load()) }, size)
+	wipe := newStage(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)
 	defer wipe()
 	err = a.eachKeys(c, a.prefix, match, func(keys []string) error {
 		looked.Add(int64(len(keys)))

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -11,27 +12,30 @@ import (
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/racetest"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
-
-	_ "github.com/setnxlock/setnxlock/compat/race/catalogue" // getset:guarded/seconds and the clients in the field
 )
 
-func init() {
+// bridged are the locks that are explored here: bridges, fleets that moved, and
+// the clients in the field.
+func bridged() race.Locks {
+	all := race.Locks{}
 	oneKey := func(d getsetlock.Dialect) func(func() string) compat.Algorithm {
 		return func(token func() string) compat.Algorithm {
 			return bridge.OneKey{Options: getsetlock.Options{Dialect: d, Nonce: token}}
 		}
 	}
 	for _, name := range []string{"redis-py-2.9", "redis-mutex", "npm-redis-lock-0.0", "jedis-lock-1.0.1", "lonely-job"} {
-		race.Register(race.Registration{Name: "bridge:" + name, Says: name, New: func(token func() string) compat.Algorithm {
+		all["bridge:"+name] = race.Lock{Says: name, New: func(token func() string, _ bool) compat.Algorithm {
 			b, err := bridge.Named(name)
 			if err != nil {
 				panic(err)
 			}
 			b.Nonce = token
 			return b
-		}})
+		}}
 	}
 	for name, make := range map[string]func(token func() string) compat.Algorithm{
 		"bridge:float":   oneKey(getsetlock.Float),
@@ -54,8 +58,10 @@ func init() {
 		},
 		"two-key": func(token func() string) compat.Algorithm { return getsetlock.TwoKeys{Owner: token} },
 	} {
-		race.Register(race.Registration{Name: name, Says: name, New: make})
+		all[name] = race.Lock{Says: name, New: func(token func() string, _ bool) compat.Algorithm { return make(token) }}
 	}
+	maps.Copy(all, catalogue.Locks())
+	return all
 }
 
 // twoNames is the bridge of two fleets, the old one of which puts "old:" before
@@ -151,7 +157,7 @@ func TestExplored(t *testing.T) {
 				continue
 			}
 			t.Run(m.mix+"/"+x.name, func(t *testing.T) {
-				c := race.Config{Algorithm: m.mix, Server: m.server, Ticks: 4, Faults: race.Faults{Late: -1}}
+				c := race.Config{Algorithm: m.mix, Locks: bridged(), Server: m.server, Ticks: 4, Faults: race.Faults{Late: -1}}
 				switch {
 				case strings.Contains(m.mix, "moved"), strings.Contains(m.mix, "two-key"):
 					c.Invariants = []string{"exclusion", "progress"} // the others follow one key
@@ -159,13 +165,13 @@ func TestExplored(t *testing.T) {
 					// Two clients that both stop for longer than a lease can write the
 					// same time: the first then gives back a lock that is as dead as
 					// its own (getset/same-stamp), or makes it as if it had come to life.
-					c.Invariants = []string{"exclusion", "honesty"}
+					c.Invariants = []string{"exclusion", "ownership"}
 				}
 				x.set(&c)
 				if underRace {
 					c.Attempts = 1
 				}
-				race.Check(t, c)
+				racetest.Check(t, c)
 			})
 		}
 	}
@@ -182,13 +188,13 @@ func TestBesideClientsInTheField(t *testing.T) {
 		{"other/jedis-lock", "bridge:jedis-lock-1.0.1", "tx:guarded", "2.4"},
 		{"other/lonely-job", "bridge:lonely-job", "tx:guarded", "2.4"},
 	} {
-		within := race.Config{Server: m.server, Faults: race.Faults{Late: -1}, Invariants: []string{"exclusion"}}
+		within := race.Config{Locks: bridged(), Server: m.server, Faults: race.Faults{Late: -1}, Invariants: []string{"exclusion"}}
 		dead := within
 		dead.Keep, dead.Ticks, dead.Faults.Crash, dead.Attempts = true, 3, true, 1
 		for _, c := range []race.Config{within, dead} {
 			for _, mix := range []string{m.old + "+" + m.bridge, m.bridge + "+" + m.new} {
 				c.Algorithm = mix
-				t.Run(mix, func(t *testing.T) { race.Check(t, c) })
+				t.Run(mix, func(t *testing.T) { racetest.Check(t, c) })
 			}
 		}
 		within.Algorithm = m.old + "+" + m.new

@@ -30,10 +30,10 @@ type agent struct {
 	issued  int      // tokens of this attempt
 	asks    int      // acquisitions of this attempt
 
-	kept   bool // its lease keeps the connection
-	memory memory
-	deaf   *[opAgain]bool // operations that do not look at the time they are told
-	shift  time.Duration  // which is then told wrong
+	pinned   bool // its lease keeps the connection
+	memory   memory
+	timeless *[opAgain]bool // operations that ignore the time they are given
+	shift    time.Duration  // by which that time is then wrong
 }
 
 // A stance is what a client is doing and what it believes, between two requests.
@@ -46,7 +46,7 @@ type stance struct {
 	value   string // what its lease says is on the key
 	asked   int64  // when this attempt began, by its own clock; -1: it has not
 	lossy   bool   // a message of the operation under way was lost, or a command refused
-	got     bool   // the algorithm has said "yours", the client has not heard it yet
+	got     bool   // the algorithm has said "yours", the client does not know yet
 }
 
 type phase uint8
@@ -142,13 +142,13 @@ var epoch = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 func instant(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 func millis(t time.Time) int64   { return t.Sub(epoch).Milliseconds() }
 
-// attempt takes the lock, works, and gives it back.
+// run makes one attempt: it takes the lock, works, and releases.
 func (a *agent) run(k int) {
 	a.stance = stance{attempt: k, asked: -1}
 	a.issued, a.asks, a.fresh = 0, 0, false
 	a.memory = memory{}
-	a.kept = false
-	algo := a.told()
+	a.pinned = false
+	algo := a.recorder()
 	if a.c.bare(a.id) {
 		a.runBare(algo)
 	} else {
@@ -170,8 +170,8 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	}
 	a.hold(lock.Lease())
 	a.work()
-	if a.c.HandOn {
-		lock = a.handOn(ctx, lock)
+	if a.c.Handoff {
+		lock = a.handoff(ctx, lock)
 	}
 	if a.c.Extend {
 		a.begin(extending)
@@ -179,7 +179,7 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 		a.end(opExtend, err)
 		if errors.Is(err, compat.ErrLost) {
 			a.holds = false
-			a.unkeep()
+			a.unpin()
 		} else {
 			a.hold(lock.Lease())
 			a.work()
@@ -188,13 +188,13 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	if a.letGo(); !a.c.Keep {
 		a.end(opRelease, lock.Release(ctx))
 	}
-	a.unkeep() // when its lease ends
+	a.unpin() // when its lease ends
 }
 
-// handOn is one client after another in one process: the old holder relies on the
+// handoff is one client after another in one process: the old holder relies on the
 // lock no more before the new one begins to. Without a command, if the lease is fresh
 // and no fence is drawn: then nothing was asked, and nothing has ended.
-func (a *agent) handOn(ctx context.Context, lock *compat.Lock) *compat.Lock {
+func (a *agent) handoff(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	old := lock.Lease()
 	a.letGo()
 	a.begin(extending)
@@ -206,7 +206,7 @@ func (a *agent) handOn(ctx context.Context, lock *compat.Lock) *compat.Lock {
 		a.end(opExtend, err)
 	}
 	if errors.Is(err, compat.ErrLost) {
-		a.unkeep()
+		a.unpin()
 		return lock
 	}
 	a.hold(lock.Lease())
@@ -214,16 +214,16 @@ func (a *agent) handOn(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	return lock
 }
 
-// A handsOn is an algorithm that has its own way to make one holder's lease
+// A handoffer is an algorithm that has its own way to make one holder's lease
 // another's.
-type handsOn interface {
-	handOn(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
+type handoffer interface {
+	Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
-// unkeep is what the Locker does in the background: it gives the connection back
-// that a lost lease kept. To the server it is one that begins anew.
-func (a *agent) unkeep() {
-	a.closed, a.kept = a.closed || a.kept, false
+// unpin is what the Locker does in the background: it returns the connection that a
+// lost lease pinned. To the server it is one that begins anew.
+func (a *agent) unpin() {
+	a.closed, a.pinned = a.closed || a.pinned, false
 }
 
 // free looks before it tries, as Locker.Lock does between attempts.
@@ -239,7 +239,7 @@ func (a *agent) runBare(algo compat.Algorithm) {
 	lease, err := algo.Acquire(c, a.now(), a.c.Key, a.c.TTL)
 	a.end(opAcquire, bareError(lease, err))
 	if err != nil {
-		if !definite(err) && !lease.Ambiguous {
+		if !knownOutcome(err) && !lease.Ambiguous {
 			a.phase = releasing // and lossy still: what is released perhaps never was
 			c = a.redial(c)
 			a.end(opRelease, forgiven(bareError(lease, algo.Release(c, a.now(), lease))))
@@ -249,9 +249,9 @@ func (a *agent) runBare(algo compat.Algorithm) {
 	}
 	a.hold(lease)
 	a.work()
-	if h, ok := algo.(told).Algorithm.(handsOn); ok && a.c.HandOn {
+	if h, ok := algo.(recorder).Algorithm.(handoffer); ok && a.c.Handoff {
 		a.letGo()
-		lease = h.handOn(a.now(), lease, a.c.TTL)
+		lease = h.Handoff(a.now(), lease, a.c.TTL)
 		a.hold(lease)
 		a.work()
 	}
@@ -293,13 +293,13 @@ func forgiven(err error) error {
 }
 
 func bareError(l compat.Lease, err error) error {
-	if err == nil || definite(err) {
+	if err == nil || knownOutcome(err) {
 		return err
 	}
 	return &compat.UnknownError{Lease: l, Err: err}
 }
 
-func definite(err error) bool {
+func knownOutcome(err error) bool {
 	return errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrForeign) ||
 		errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrInvalid)
 }
@@ -328,7 +328,7 @@ func (a *agent) hold(l compat.Lease) {
 	a.fresh = false // what it does next, it may do later
 	a.until, a.fence, a.value = millis(l.Until), l.Fence, l.Value
 	a.memory.holds(l, a.id)
-	a.memory.past.number(truth(a.kept))
+	a.memory.past.number(truth(a.pinned))
 }
 
 // letGo is where the client stops relying on the lock: before its release is
@@ -340,9 +340,9 @@ func (a *agent) letGo() {
 }
 
 // work writes to what the lock protects, unless it is a reader's. The decision to write is as old as the
-// lease: whoever stops between the two writes late.
+// lease: a client that stops between the two writes late.
 func (a *agent) work() {
-	if a.c.Effect && !a.c.entry(a.id).shared {
+	if a.c.Write && !a.c.entry(a.id).shared {
 		a.request(request{kind: works})
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // breachText says in a line what was broken.
-func (s *story) breachText(b breach) string {
+func (s *narrator) breachText(b breach) string {
 	who, other := name(int(b.who)), name(int(b.other))
 	switch b.how {
 	case twoHold:
@@ -17,22 +17,22 @@ func (s *story) breachText(b breach) string {
 		return fmt.Sprintf("%s removes the lock that %s holds", who, other)
 	case changedAnothers:
 		return fmt.Sprintf("%s changes the lock that %s holds", who, other)
-	case acquireLied:
-		return fmt.Sprintf("%s is told that it has the lock, and the key is not its own", who)
-	case extendLied:
-		return fmt.Sprintf("%s is told that its lease goes on, and the key is not its own", who)
+	case falselyAcquired:
+		return fmt.Sprintf("%s is told that it has the lock, but the key is not its own", who)
+	case falselyExtended:
+		return fmt.Sprintf("%s is told that its lease goes on, but the key is not its own", who)
 	case stuck:
-		return fmt.Sprintf("nobody can take the lock within %s", secondsOf(s.w.c.Within))
+		return fmt.Sprintf("no client can take the lock within %s", secondsOf(s.w.c.Within))
 	case revived:
-		return fmt.Sprintf("%s brings a lock back to life that had expired", who)
+		return fmt.Sprintf("%s revives a lock that had expired", who)
 	case notLost:
-		return fmt.Sprintf("%s is told that the lock was lost, and the key is its own", who)
-	case gaveNothing:
-		return fmt.Sprintf("%s is told that it gave the lock back, and it has removed nothing of its own", who)
+		return fmt.Sprintf("%s is told that the lock was lost, but the key is its own", who)
+	case removedNothing:
+		return fmt.Sprintf("%s is told that it released the lock, but it removed nothing of its own", who)
 	case heldByNobody:
-		return fmt.Sprintf("%s is told that another holds the lock, and nobody did", who)
+		return fmt.Sprintf("%s is told that another holds the lock, but no client did", who)
 	case unknownWithoutLoss:
-		return fmt.Sprintf("%s is told that the outcome is not known, and no message was lost", who)
+		return fmt.Sprintf("%s is told that the outcome is unknown, but no message was lost", who)
 	case fenceOrder:
 		return fmt.Sprintf("%s's fence does not fit the order of acquisition", who)
 	}
@@ -40,7 +40,7 @@ func (s *story) breachText(b breach) string {
 }
 
 // argue writes the argument: who held what since which step, and what made it break.
-func (s *story) argue() {
+func (s *narrator) argue() {
 	t := &s.trace
 	if t.Verdict.Violated == "" {
 		return
@@ -49,19 +49,19 @@ func (s *story) argue() {
 	e, d := t.Events[at], s.deeds[at]
 	for i := range s.w.players {
 		if since, until := s.heldSince(i, at); since > 0 {
-			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s hold %s from step %d until t=%s by its own clock", name(i), t.Key, since, seconds(until)))
+			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s hold %s from step %d until t=%s by its own clock", name(i), t.Key, since, Seconds(until)))
 		} else if n := s.crashedAt(i, at); n > 0 {
 			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s crash at step %d", name(i), n))
 		}
 	}
 	t.Argument.Then = s.because(at, d)
-	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, seconds(e.At), e.Violation.Text, t.Verdict.Violated)
+	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, Seconds(e.At), e.Violation.Text, t.Verdict.Violated)
 	t.Argument.Fix = fixes[d.breach.how]
 }
 
 // heldSince is the step since which a client has held at event n, and its
 // lease's end; 0 if it does not, and did not just before.
-func (s *story) heldSince(i, n int) (since int, until int64) {
+func (s *narrator) heldSince(i, n int) (since int, until int64) {
 	held := func(n int) bool { b := s.trace.Events[n].Belief[name(i)]; return b.Until >= 0 }
 	if !held(n) {
 		if n == 0 || !held(n-1) {
@@ -76,7 +76,7 @@ func (s *story) heldSince(i, n int) (since int, until int64) {
 	return n + 1, until
 }
 
-func (s *story) crashedAt(i, n int) int {
+func (s *narrator) crashedAt(i, n int) int {
 	for k := n; k >= 0; k-- {
 		if c := s.deeds[k].choice; c.Verb == Crash && c.Client == i {
 			return k + 1
@@ -87,7 +87,7 @@ func (s *story) crashedAt(i, n int) int {
 
 // because traces the last change of the key before the violation that was made
 // on what had been read earlier.
-func (s *story) because(at int, d *deed) []string {
+func (s *narrator) because(at int, d *deed) []string {
 	var list []string
 	for n := at; n >= 0; n-- {
 		e := s.trace.Events[n]
@@ -114,13 +114,13 @@ func (s *story) because(at int, d *deed) []string {
 		}
 	}
 	if d.breach.how == stuck {
-		list = append(list, fmt.Sprintf("nothing ends the key %s: its ttl is %s", keyWords(s.trace.Events[at].Server), ttlText(s.trace.Events[at].Server.TTL)))
+		list = append(list, fmt.Sprintf("the key %s does not expire in time: its ttl is %s", keyWords(s.trace.Events[at].Server), ttlText(s.trace.Events[at].Server.TTL)))
 	}
 	return list
 }
 
 // decided is the client's own step before event n: what it knew when it sent.
-func (s *story) decided(n int) int {
+func (s *narrator) decided(n int) int {
 	who := s.trace.Events[n].Who
 	for k := n - 1; k >= 0; k-- {
 		if s.trace.Events[k].Who == who {
@@ -153,21 +153,21 @@ func ttlText(ms int64) string {
 	if ms < 0 {
 		return "none"
 	}
-	return seconds(ms)
+	return Seconds(ms)
 }
 
 // fixes are what helps against each way to break.
-var fixes = map[fault]string{
+var fixes = map[breachKind]string{
 	twoHold:            "make the change on the condition that the key still holds what was read: WATCH, MULTI, EXEC; and count a lease from before the request",
 	staleWrite:         "a fence: the storage refuses a number older than it has seen",
-	removedAnothers:    "compare and remove in one: WATCH and GET the key, DEL it in MULTI/EXEC",
-	changedAnothers:    "change the key only in a transaction that WATCHes it, after reading it as one's own",
-	acquireLied:        "read the key back before calling it one's own",
-	extendLied:         "extend on the condition that the key holds one's own value",
-	stuck:              "make the key and its end in one command (SETEX under WATCH, or SETEX and RENAMENX), so that nothing can be left without one",
-	revived:            "set an end only under WATCH, on a value seen again: TTL answers -1 for a key that has just expired too, before 2.8",
+	removedAnothers:    "compare and remove in one step: WATCH and GET the key, DEL it in MULTI/EXEC",
+	changedAnothers:    "change the key only in a transaction that WATCHes it, after reading one's own value from it",
+	falselyAcquired:    "read the key back before relying on it",
+	falselyExtended:    "extend on the condition that the key holds one's own value",
+	stuck:              "create the key with its TTL in one command (SETEX under WATCH, or SETEX and RENAMENX), so that no key is left without a TTL",
+	revived:            "set a TTL only under WATCH, on a value seen again: before 2.8, TTL answers -1 for a key that has just expired, too",
 	notLost:            "read the key before calling it lost",
-	gaveNothing:        "look at what DEL and EXEC answer: 0 and nil are not \"released\"",
+	removedNothing:     "read the replies to DEL and EXEC: 0 and nil do not mean \"released\"",
 	heldByNobody:       "ask again before calling it held",
 	unknownWithoutLoss: "an EXEC that aborted did nothing: read the key again",
 	fenceOrder:         "draw the fence in the transaction that takes the key",

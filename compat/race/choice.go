@@ -68,7 +68,7 @@ const (
 	Evict
 	// Down: one server of several answers no more.
 	Down
-	// Jump: somebody sets the server's clock, and no client's. It is replayed, not
+	// Jump: the server's clock is set, and no client's. It is replayed, not
 	// explored.
 	Jump
 )

@@ -14,10 +14,14 @@ import (
 // A Config is what is explored: whose lock, on which server, how many clients,
 // and what may go wrong how often. The zero value of a field is its default.
 type Config struct {
-	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded",
-	// "broken/del-setnx". With plus signs, "getset:classic+tx:classic", it
-	// names one for each client, the last one for all that remain.
+	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded". With plus
+	// signs, "getset:classic+tx:classic", it names one for each client, the last
+	// one for all that remain.
 	Algorithm string
+
+	// Locks are what Algorithm can name beside this module's: catalogue.Locks, or
+	// yours.
+	Locks Locks
 
 	// New makes an algorithm of your own. Its values must come from token, which
 	// returns twelve digits, different for each client and call; everything
@@ -42,13 +46,13 @@ type Config struct {
 	Faults Faults
 	Ticks  int // how often time jumps
 
-	Extend bool // holders extend once before they release
-	HandOn bool // holders hand the lock on once, to the next in their process, before they release
-	Keep   bool // holders release nothing: their leases run out
-	Split  bool // other clients' commands may come between those of one write
-	Poll   bool // an attempt looks at the key first, as a waiting Lock does
-	Effect bool // holders write to a storage, which accepts no older fence than it has seen
-	Fence  bool // the algorithm draws fences
+	Extend  bool // holders extend once before they release
+	Handoff bool // holders hand the lock off once, to the next in their process, before they release
+	Keep    bool // holders release nothing: their leases run out
+	Split   bool // other clients' commands may come between those of one write
+	Poll    bool // an attempt looks at the key first, as a waiting Lock does
+	Write   bool // holders write to a storage, which accepts no older fence than it has seen
+	Fence   bool // the algorithm draws fences
 
 	Invariants []string      // default: all that apply; see Invariants
 	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
@@ -76,7 +80,7 @@ type Config struct {
 	Name string
 }
 
-// Faults are the accidents of a run and how many of each there may be.
+// Faults are what may go wrong in a run, and how often.
 type Faults struct {
 	LostReplies  int  // the command ran, the answer never came
 	LostRequests int  // the command never arrived
@@ -158,8 +162,8 @@ func (c Config) complete() (*Config, error) {
 	}
 	if c.New == nil {
 		for _, name := range strings.Split(c.Algorithm, "+") {
-			if _, ok := registry[name]; !ok {
-				return nil, fmt.Errorf("race: no algorithm %q: there are %s", name, strings.Join(Algorithms(), ", "))
+			if _, ok := c.Locks.entry(name); !ok {
+				return nil, fmt.Errorf("race: no algorithm %q: there are %s", name, strings.Join(Algorithms(c.Locks), ", "))
 			}
 		}
 	}
@@ -170,14 +174,14 @@ func (c Config) complete() (*Config, error) {
 		if !slices.Contains(Invariants(), v) {
 			return nil, fmt.Errorf("race: no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))
 		}
-		if v == "effect" && !c.Effect {
-			return nil, errors.New("race: the invariant effect needs Effect")
+		if v == "fencing" && !c.Write {
+			return nil, errors.New("race: the invariant fencing needs Write")
 		}
-		if v == "fence" && !c.Fence {
-			return nil, errors.New("race: the invariant fence needs Fence")
+		if v == "fence-order" && !c.Fence {
+			return nil, errors.New("race: the invariant fence-order needs Fence")
 		}
-		if v == "honesty" && c.form() == quorum {
-			return nil, errors.New("race: honesty is not followed over several servers: what one of them holds says little")
+		if v == "ownership" && c.form() == quorum {
+			return nil, errors.New("race: ownership is not checked over several servers: the content of one of them says little")
 		}
 	}
 	if c.Within == 0 {
@@ -187,17 +191,17 @@ func (c Config) complete() (*Config, error) {
 }
 
 // applicable are the invariants that hold of a lock without being asked for:
-// effect and fence need a storage and fences.
+// fencing needs a storage, and fence-order fences.
 func (c *Config) applicable() []string {
-	list := []string{"exclusion", "honesty", "progress", "report"}
+	list := []string{"exclusion", "ownership", "progress", "accuracy"}
 	if c.form() == quorum {
-		list = slices.DeleteFunc(list, func(v string) bool { return v == "honesty" })
+		list = slices.DeleteFunc(list, func(v string) bool { return v == "ownership" })
 	}
-	if c.Effect {
-		list = append(list, "effect")
+	if c.Write {
+		list = append(list, "fencing")
 	}
 	if c.Fence {
-		list = append(list, "fence")
+		list = append(list, "fence-order")
 	}
 	return list
 }
@@ -240,27 +244,31 @@ func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 	if c.New != nil {
 		return c.New(a.token)
 	}
-	e := registry[c.runs(client)]
-	if e.form == quorum {
+	switch e, _ := c.Locks.entry(c.runs(client)); {
+	case e.form == quorum:
 		return overServers{a, a.token}
+	case e.own != nil:
+		return e.own(a.token, c.Fence)
+	default:
+		return e.make(c, a.token)
 	}
-	return e.make(c, a.token)
 }
 
 func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }
 
-// entry is the registry's of a client's algorithm.
+// entry is what is known of a client's algorithm.
 func (c *Config) entry(client int) entry {
 	if c.New != nil {
 		return entry{bare: c.Bare}
 	}
-	return registry[c.runs(client)]
+	e, _ := c.Locks.entry(c.runs(client))
+	return e
 }
 
 // margin is that of a client's algorithm, in milliseconds.
 func (c *Config) margin(client int) int64 { return c.entry(client).margin.Milliseconds() }
 
-// form is that of the lock. Clients whose locks differ in it exclude nobody.
+// form is that of the lock. Clients whose locks differ in it do not exclude each other.
 func (c *Config) form() form {
 	var f form
 	for i := range max(c.Clients, 1) {
@@ -281,7 +289,7 @@ func (f *Faults) counts() []*int {
 	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Refusals, &f.Restart, &f.Failover, &f.Evict, &f.Down}
 }
 
-// happens reports whether there is an accident that happens so and so often.
+// happens reports whether a fault that is counted may happen.
 func (f *Faults) happens() bool {
 	return slices.ContainsFunc(f.counts(), func(n *int) bool { return *n > 0 })
 }

@@ -29,7 +29,7 @@ func decode(s string) string {
 		for _, d := range []getsetlock.Dialect{getsetlock.Float, getsetlock.Millis, getsetlock.Nanos} {
 			if t, ok := d.Parse(v); ok {
 				if since := millis(t); since > -1e9 && since < 1e9 {
-					return "t=" + seconds(since)
+					return "t=" + Seconds(since)
 				}
 			}
 		}

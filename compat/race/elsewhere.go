@@ -29,7 +29,7 @@ func (w *world) stale(d *deed, i int, r request) (answer, error) {
 	return answer{replies: []any{reply}}, err
 }
 
-// jump sets the server's clock and nobody else's.
+// jump sets the server's clock and no client's.
 func (w *world) jump(by time.Duration) {
 	w.s.Advance(by)
 	w.now += by.Milliseconds()

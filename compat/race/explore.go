@@ -46,7 +46,7 @@ const (
 // Every schedule means: within c's clients, attempts, faults and jumps of time;
 // with commands of one key; on the embedded server's semantics; with states
 // told apart by 64 bits, of which two that differ share one with a chance of n²/2⁶⁵ for n
-// states. Time jumps to the moments at which something changes for somebody.
+// states. Time jumps to the moments at which something changes for a client.
 // A client does not stop between two readings of its clock with nothing sent in
 // between.
 func Explore(ctx context.Context, c Config) (Result, error) {
@@ -124,7 +124,7 @@ func retrace(of *Config, want string, way []Choice) (Trace, error) {
 	return t, nil
 }
 
-// search1 searches once; it returns nil if an operation was wrongly taken for deaf.
+// search1 searches once; it returns nil if an operation that was taken to ignore the time reads it.
 func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b bound, err error) {
 	x, err = newSearch(c, rs)
 	if err != nil {
@@ -135,7 +135,7 @@ func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b 
 		if r != nil {
 			x.close()
 			x = nil
-			if _, ok := r.(hears); !ok {
+			if _, ok := r.(readsTime); !ok {
 				panic(r)
 			}
 		}
@@ -156,7 +156,7 @@ func (r Result) String() string {
 		s += " (no room for more " + r.Bound + "; this proves nothing)"
 	}
 	if r.Trace != nil {
-		s += fmt.Sprintf("\n%s in %d steps\n%s", r.Trace.Verdict.Violated, len(r.Trace.Events), replayLine(*r.Trace))
+		s += fmt.Sprintf("\n%s in %d steps\n%s", r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.ReplayLine())
 	}
 	return s
 }

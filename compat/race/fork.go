@@ -9,11 +9,12 @@ import (
 const ForkStates = 400
 
 // WithFork returns t with the graph around it: from each state that can be
-// reached, every client's next step, and the accidents and jumps of time of t's
+// reached, every client's next step, and the faults and jumps of time of t's
 // own schedule as often as they stand in it. A graph of more than limit states is
-// left out, and t returned as it is.
-func WithFork(t Trace, limit int) (Trace, error) {
+// left out, and t returned as it is. The algorithms are this module's, or of locks.
+func WithFork(t Trace, limit int, locks Locks) (Trace, error) {
 	c, choices, err := ParseSchedule(t.Schedule)
+	c.Locks = locks
 	if err != nil {
 		return t, err
 	}
@@ -38,13 +39,13 @@ func WithFork(t Trace, limit int) (Trace, error) {
 var errTooLarge = errors.New("race: the graph is too large to embed")
 
 // A forker explores breadth first with the engine that replays, because a page
-// needs all that a trace tells of each state.
+// needs all that a trace says of each state.
 type forker struct {
 	c     *Config
 	limit int
 	graph *Graph
 	known map[string]int // a state's number, by all that it is
-	extra []Choice       // the accidents and jumps of time that are offered, each once
+	extra []Choice       // the faults and jumps of time that are offered, each once
 	often []int          // how often each may be chosen
 }
 
@@ -133,13 +134,13 @@ func (f *forker) visit(j junction, last *Event) (n int, fresh bool, err error) {
 		return 0, false, err
 	}
 	defer w.close()
-	s := newStory(w)
+	s := newNarrator(w)
 	var d = &deed{}
 	for _, c := range j.path {
 		if d, err = w.apply(c); err != nil {
 			return 0, false, err
 		}
-		s.tell(d)
+		s.add(d)
 	}
 	state := GraphState{Server: s.trace.Start, Belief: s.beliefs(d)}
 	if k := len(s.trace.Events); k > 0 {
@@ -162,8 +163,8 @@ func (f *forker) visit(j junction, last *Event) (n int, fresh bool, err error) {
 }
 
 // identity is all that a world is: what the server holds and knows of its
-// connections, what each client has heard, what the invariants remember; and,
-// if somebody may come back to it, what the server held before its last write.
+// connections, what each client has received, what the invariants remember; and,
+// if a client may come back to it, what the server held before its last write.
 func (w *world) identity(before bool) string {
 	s := fmt.Sprintf("%q %v", w.s.Snapshot().Key(), w.ghost)
 	if before {
@@ -179,22 +180,22 @@ func (w *world) identity(before bool) string {
 	return s
 }
 
-// follow gives the steps of the trace itself its own words: a scenario tells
+// follow gives the steps of the trace itself its own words: a scenario says
 // some of them better than the engine can.
 func (f *forker) follow(t Trace, choices []Choice) {
-	at, told := 0, 0
+	at, seen := 0, 0
 	for _, c := range choices {
-		if told == len(t.Events) {
+		if seen == len(t.Events) {
 			return
 		}
 		state := &f.graph.States[at]
 		for i := range state.Choices {
 			if g := &state.Choices[i]; g.Token == c.String() {
-				e := t.Events[told]
+				e := t.Events[seen]
 				if e.Who == g.Step.Who && e.Cmd == g.Step.Cmd {
 					g.Step.Note, g.Step.Why = e.Note, e.Why
 				}
-				at, told = g.To, told+1
+				at, seen = g.To, seen+1
 				break
 			}
 		}

@@ -4,11 +4,11 @@ import "testing"
 
 // The graph around a trace holds the trace, and other ways; a large one is left out.
 func TestFork(t *testing.T) {
-	trace, err := ReplaySchedule(`broken/del-setnx 2.4 2x1 given="SET {key} t=-2s" check=exclusion : C1 C2 C1 C2 C1 C1 C2 C2`)
+	trace, err := ReplaySchedule(`broken/del-setnx 2.4 2x1 given="SET {key} t=-2s" check=exclusion : C1 C2 C1 C2 C1 C1 C2 C2`, brokenLocks())
 	if err != nil {
 		t.Fatal(err)
 	}
-	forked, err := WithFork(trace, ForkStates)
+	forked, err := WithFork(trace, ForkStates, brokenLocks())
 	if err != nil || forked.Fork == nil {
 		t.Fatalf("no fork: %v", err)
 	}
@@ -45,7 +45,7 @@ func TestFork(t *testing.T) {
 		t.Errorf("%d states, %d broken, %d with a choice: too few to play with", len(forked.Fork.States), broken, branches)
 	}
 	t.Logf("%d states, %d broken", len(forked.Fork.States), broken)
-	if none, err := WithFork(trace, 5); err != nil || none.Fork != nil {
+	if none, err := WithFork(trace, 5, brokenLocks()); err != nil || none.Fork != nil {
 		t.Errorf("a graph of more than 5 states was embedded: %v", err)
 	}
 }

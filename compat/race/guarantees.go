@@ -28,7 +28,7 @@ type Matrix struct {
 type Cell struct {
 	Algorithm string
 	Server    string
-	Accident  string // a name of Accidents
+	Fault     string // a name of AllFaults
 	Clients   int
 
 	// Refused is why the algorithm's own Check refuses the server; it is then not explored.
@@ -52,8 +52,8 @@ type Break struct {
 // Holds reports whether every invariant holds within the bounds.
 func (c Cell) Holds() bool { return c.Refused == "" && c.Bound == "" && len(c.Breaks) == 0 }
 
-// An Accident is a column of the guarantees: what goes wrong.
-type Accident struct {
+// A Fault is a column of the guarantees: what goes wrong.
+type Fault struct {
 	Name string
 	Says string
 	set  func(*Config)
@@ -73,19 +73,41 @@ const (
 	several
 )
 
-// Accidents are the columns, in order. Time jumps in all of them, and clients
+// AllFaults are the columns, in order. Time jumps in all of them, and clients
 // are interleaved in every way.
-func Accidents() []Accident { return slices.Clone(accidents) }
+func AllFaults() []Fault { return slices.Clone(faults) }
 
-// AccidentsOf are those that can befall an algorithm of the matrix.
-func AccidentsOf(algorithm string) []Accident {
+// FaultsOf are those that can befall an algorithm of the matrix.
+func FaultsOf(algorithm string) []Fault {
 	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
-	return slices.DeleteFunc(Accidents(), func(x Accident) bool {
+	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
 		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence
 	})
 }
 
-var accidents = []Accident{
+// Bounds are those within which the fault is explored, with two clients and with three.
+func (x Fault) Bounds() []string {
+	var both []string
+	for clients := 2; clients <= 3; clients++ {
+		c := Cell{Algorithm: exampleOf(x), Server: "7.0", Fault: x.Name, Clients: clients}.Config()
+		if full, err := c.complete(); err == nil {
+			both = append(both, full.bounds())
+		}
+	}
+	return both
+}
+
+// exampleOf is the first algorithm of the matrix that a fault can befall.
+func exampleOf(x Fault) string {
+	for _, a := range Guaranteed() {
+		if slices.ContainsFunc(FaultsOf(a), func(y Fault) bool { return x.Name == y.Name }) {
+			return a
+		}
+	}
+	return ""
+}
+
+var faults = []Fault{
 	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*Config) {}},
 	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *Config) { c.Faults.Crash = true }},
 	{Name: "lost reply", Says: "one answer never comes", set: func(c *Config) { c.Faults.LostReplies = 1 }},
@@ -99,8 +121,8 @@ var accidents = []Accident{
 	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *Config) { c.Faults.Failover = 1 }, among: one},
 	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *Config) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
 	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *Config) { c.Faults.Evict = 1 }},
-	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Effect = true; c.Attempts = 1 }},
-	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Effect, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
+	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Write = true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
 	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *Config) {
 		c.Keep = true
 		if c.Clients == 2 && c.form() != oneKey {
@@ -110,17 +132,17 @@ var accidents = []Accident{
 		}
 	}},
 	{Name: "renewal", Says: "each holder extends once", set: func(c *Config) { c.Extend = true; c.Attempts = 1 }},
-	{Name: "hand-over", Says: "each holder hands the lock on once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
-		c.HandOn, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
+	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
+		c.Handoff, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
 	}},
 }
 
 // Guaranteed are the algorithms of the matrix, in order. Of those with a plus
 // sign each client runs one, and a third client the first one too.
 func Guaranteed() []string {
-	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/kept", "getset:listed",
-		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/kept", "tx:guarded", "tx:guarded/kept", "tx:renamed", "tx:renamed/kept", "tx:renamed/listed",
-		"set:lua", "set:watch", "set:watch/kept", "set:published", "set:script",
+	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/pinned", "getset:listed",
+		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/pinned", "tx:guarded", "tx:guarded/pinned", "tx:renamed", "tx:renamed/pinned", "tx:renamed/listcas",
+		"set:lua", "set:watch", "set:watch/pinned", "set:published", "set:script",
 		"rw:read+rw:write", "rw:read/published+rw:write/published", "redlock"}
 }
 
@@ -140,8 +162,8 @@ func serversOf(algorithm string) []string {
 // clientsOf are with how many clients an algorithm is run. Of readers and
 // writers three are enough where something breaks, and on three servers there is no
 // room for more than two.
-func clientsOf(algorithm, accident string) []int {
-	switch c := (Cell{Algorithm: algorithm, Accident: accident, Clients: 2}).Config(); {
+func clientsOf(algorithm, fault string) []int {
+	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).Config(); {
 	case c.form() == quorum:
 		return []int{2}
 	case c.form() == members && c.Faults.happens():
@@ -157,9 +179,9 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 	began := time.Now()
 	for _, a := range Guaranteed() {
 		for _, v := range serversOf(a) {
-			for _, x := range AccidentsOf(a) {
+			for _, x := range FaultsOf(a) {
 				for _, clients := range clientsOf(a, x.Name) {
-					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Accident: x.Name, Clients: clients})
+					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Fault: x.Name, Clients: clients})
 				}
 			}
 		}
@@ -205,13 +227,13 @@ func (m *Matrix) alike() [][]*Cell {
 	groups := map[string][]*Cell{}
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
-		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.HandOn, c.Effect, c.Fence)
+		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.Handoff, c.Write, c.Fence)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))
 	slices.SortFunc(list, func(a, b []*Cell) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a[0].Clients, b[0].Clients), cmp.Compare(a[0].Algorithm, b[0].Algorithm),
-			cmp.Compare(a[0].Accident, b[0].Accident))
+			cmp.Compare(a[0].Fault, b[0].Fault))
 	})
 	return list
 }
@@ -222,7 +244,7 @@ func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
 	for _, c := range list {
 		began := time.Now()
 		if err := f.fill(ctx, c); err != nil {
-			return fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Accident, err)
+			return fmt.Errorf("%s on %s, %s: %w", c.Algorithm, c.Server, c.Fault, err)
 		}
 		c.Elapsed = time.Since(began)
 		seen(c)
@@ -231,7 +253,7 @@ func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
 }
 
 // A filler remembers from cell to cell what the clients' code does, and what
-// was proved under each accident.
+// was proved under each fault.
 type filler struct {
 	rs     *runs
 	proofs map[string][]*proof
@@ -247,15 +269,15 @@ func (c Cell) Config() Config {
 		}
 	}
 	cfg.Ticks = lifetime(c.Algorithm) + 1
-	for _, x := range accidents {
-		if x.Name == c.Accident {
+	for _, x := range faults {
+		if x.Name == c.Fault {
 			x.set(&cfg)
 		}
 	}
 	if cfg.form() == quorum && cfg.Faults.happens() {
 		cfg.Attempts = 1
 	}
-	if reads, writes, ok := strings.Cut(c.Algorithm, "+"); ok && cfg.Effect { // two who write
+	if reads, writes, ok := strings.Cut(c.Algorithm, "+"); ok && cfg.Write { // two who write
 		cfg.Algorithm = writes
 		if c.Clients == 3 {
 			cfg.Algorithm = reads + "+" + writes
@@ -264,7 +286,7 @@ func (c Cell) Config() Config {
 	return cfg
 }
 
-// lifetime is how often time jumps until a lease that nobody releases is over:
+// lifetime is how often time jumps until a lease that is not released is over:
 // to the end that its holder believes in, and for a TTL to the key's death;
 // for a timestamp to it, past it, and the same again for a margin.
 func lifetime(algorithm string) int {
@@ -288,7 +310,7 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 	if c.Refused, err = refusal(full); c.Refused != "" || err != nil {
 		return err
 	}
-	p, err := f.proof(ctx, full, c.Accident)
+	p, err := f.proof(ctx, full, c.Fault)
 	if err != nil {
 		return err
 	}
@@ -305,8 +327,8 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 }
 
 // proof finds one that holds for c, or searches.
-func (f *filler) proof(ctx context.Context, c *Config, accident string) (*proof, error) {
-	for _, p := range f.proofs[accident] {
+func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, error) {
+	for _, p := range f.proofs[fault] {
 		if ok, err := p.holdsOn(c); ok || err != nil {
 			return p, err
 		}
@@ -321,7 +343,7 @@ func (f *filler) proof(ctx context.Context, c *Config, accident string) (*proof,
 	if f.proofs == nil {
 		f.proofs = map[string][]*proof{}
 	}
-	f.proofs[accident] = append(f.proofs[accident], p)
+	f.proofs[fault] = append(f.proofs[fault], p)
 	return p, nil
 }
 

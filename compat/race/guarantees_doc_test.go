@@ -3,7 +3,7 @@
 // Without the race detector: under it the matrix takes ten minutes and finds
 // the same. `make test` runs this, `make race` the other tests of the package.
 
-package race
+package race_test
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 var updateGuarantees = flag.Bool("update-guarantees", false, "write docs/guarantees.md anew")
@@ -19,17 +22,17 @@ const clocksSection = "\n## Clocks that disagree\n"
 
 // The guarantees that docs show are the ones that the code computes today.
 func TestGuaranteesAreNotStale(t *testing.T) {
-	m, err := Guarantees(context.Background(), nil)
+	m, err := race.Guarantees(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range m.Cells {
 		if c.Bound != "" {
-			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Accident, c.Clients)
+			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Fault, c.Clients)
 		}
 	}
 	const file = "../../docs/guarantees.md"
-	now := m.Markdown()
+	now := view.Guarantees(m)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -51,20 +54,4 @@ func TestGuaranteesAreNotStale(t *testing.T) {
 		}
 	}
 	t.Fatalf("docs/guarantees.md is stale: it has %d lines, want %d", len(was), len(is))
-}
-
-// The lock that this library chooses by default holds all it promises, but for
-// what no lock survives.
-func TestDefaultHolds(t *testing.T) {
-	unavoidable := map[string]bool{"restart": true, "failover": true, "evict": true, "pause": true}
-	for _, x := range AccidentsOf("tx:renamed") {
-		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Accident: x.Name, Clients: 2}
-		var f filler
-		if err := f.fill(context.Background(), &c); err != nil {
-			t.Fatal(err)
-		}
-		if !c.Holds() && !unavoidable[x.Name] {
-			t.Errorf("tx:renamed under %q: %+v", x.Name, c.Breaks)
-		}
-	}
 }

@@ -2,62 +2,62 @@ package race
 
 // Invariants returns the names of all invariants.
 //
-//	exclusion  at no moment do two clients hold the lock by their own clocks
-//	effect     the storage accepts no write from a holder once a newer one has written; needs a fence to hold
-//	honesty    no operation that reports success lied; nobody removes or changes another's lock while it lasts
-//	progress   when all clients are idle or dead, somebody can acquire within Config.Within
-//	report     ErrLost if and only if it was lost; ErrHeld only if somebody held it; unknown only if a message was lost
-//	fence      numbers grow in the order of acquisition
+//	exclusion    at no moment do two clients hold the lock, each by its own clock
+//	fencing      the storage accepts no write from a holder once a newer one has written; needs a fence to hold
+//	ownership    no client removes or changes another's lock while its lease lasts; what reports success has succeeded
+//	progress     when all clients are idle or dead, a client can acquire within Config.Within
+//	accuracy     ErrLost if and only if the lock was lost; ErrHeld only if a client held it; unknown only if a message was lost
+//	fence-order  fences grow in the order of acquisition
+//
+// Two readers may hold a lock at once. Of a lock whose holders stand in several
+// keys, or among others in one, ownership covers who removes another's value, not
+// who changes what stands beside it; the order of acquisition is that in which the
+// clients hear of it. Over several servers ownership is not checked, and of
+// accuracy only that no client is refused without a holder and that nothing is
+// unknown without a loss.
 func Invariants() []string {
-	return []string{"exclusion", "effect", "honesty", "progress", "report", "fence"}
+	return []string{"exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order"}
 }
 
-// Two who only read may hold a lock at once. Of a lock whose holders stand in
-// several keys, or among others in one, honesty sees who removes another's value,
-// and not who changes what stands beside it; the order of acquisition is that in
-// which they are told. Over several servers honesty is not followed, and of
-// report only that nobody is refused by nobody and that nothing is unknown
-// without a loss.
-//
 // A breach is an invariant broken, and how.
 type breach struct {
-	how        fault
+	how        breachKind
 	who, other uint8 // clients, from 0
 }
 
-type fault uint8
+type breachKind uint8
 
 const (
-	none fault = iota
+	none breachKind = iota
 	twoHold
 	staleWrite
 	removedAnothers
 	changedAnothers
-	acquireLied
-	extendLied
+	falselyAcquired
+	falselyExtended
 	stuck
 	revived
 	notLost
-	gaveNothing
+	removedNothing
 	heldByNobody
 	unknownWithoutLoss
 	fenceOrder
 )
 
-func (f fault) invariant() string {
+func (f breachKind) invariant() string {
 	switch f {
 	case twoHold:
 		return "exclusion"
 	case staleWrite:
-		return "effect"
-	case removedAnothers, changedAnothers, acquireLied, extendLied:
-		return "honesty"
+		return "fencing"
+	case removedAnothers, changedAnothers, falselyAcquired, falselyExtended:
+		return "ownership"
 	case stuck, revived:
 		return "progress"
-	case notLost, gaveNothing, heldByNobody, unknownWithoutLoss:
-		return "report"
+	case notLost, removedNothing, heldByNobody, unknownWithoutLoss:
+		return "accuracy"
 	case fenceOrder:
-		return "fence"
+		return "fence-order"
 	}
 	return ""
 }
@@ -94,30 +94,30 @@ type remark struct {
 
 const (
 	mine  uint8 = 1 << iota // after its last command the key was its own
-	gave                    // a command of its own removed its own key, in this operation
-	saw                     // somebody else's value was on the key, in this attempt
+	gave                    // its command removed its own key, in this operation
+	saw                     // another's value was on the key, in this attempt
 	stall                   // it waits for time to pass before it reads its clock
 )
 
 // A judge checks the invariants. It keeps nothing: both engines hand it what
 // happened, and the ghost.
 type judge struct {
-	c                                                     *Config
-	exclusion, effect, honesty, progress, report, fencing bool
-	tracks                                                bool // the writer is of interest
-	ranks                                                 bool
-	form                                                  form
-	servers                                               int
-	shared                                                [maxClients]bool
-	skew                                                  [maxClients]int64
+	c                                                             *Config
+	exclusion, fencing, ownership, progress, accuracy, fenceOrder bool
+	tracks                                                        bool // the writer is of interest
+	ranks                                                         bool
+	form                                                          form
+	servers                                                       int
+	shared                                                        [maxClients]bool
+	skew                                                          [maxClients]int64
 }
 
 func newJudge(c *Config) *judge {
-	j := &judge{c: c, exclusion: c.checks("exclusion"), effect: c.checks("effect"), honesty: c.checks("honesty"),
-		progress: c.checks("progress"), report: c.checks("report"), fencing: c.checks("fence")}
+	j := &judge{c: c, exclusion: c.checks("exclusion"), fencing: c.checks("fencing"), ownership: c.checks("ownership"),
+		progress: c.checks("progress"), accuracy: c.checks("accuracy"), fenceOrder: c.checks("fence-order")}
 	j.form, j.servers = c.form(), c.servers()
-	j.ranks = j.effect || j.fencing
-	j.tracks = j.honesty || j.report || j.ranks
+	j.ranks = j.fencing || j.fenceOrder
+	j.tracks = j.ownership || j.accuracy || j.ranks
 	for i := range c.Clients {
 		j.skew[i] = c.skew(i)
 		j.shared[i] = c.entry(i).shared
@@ -169,7 +169,7 @@ func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after k
 			g.mark[k].bits |= saw
 		}
 	}
-	if owner := int(was) - 1; j.honesty && (changed || touched) && before.alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
+	if owner := int(was) - 1; j.ownership && (changed || touched) && before.alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
 		if after.present {
 			return breach{changedAnothers, uint8(i), uint8(owner)}
 		}
@@ -236,7 +236,7 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands 
 		return breach{}
 	}
 	if r.op == opAcquire && r.how == done && j.form != oneKey {
-		// Its rank is given where it is told. A lock that excludes lets nobody
+		// It gets its rank when the client hears of it. A lock that excludes lets nobody
 		// else take it between that and the taking while its lease lasts.
 		if j.ranks && !j.shared[i] {
 			g.rank(i)
@@ -247,29 +247,29 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands 
 	}
 	bits := m.bits
 	m.bits &^= mine | gave | saw
-	at := func(f fault, on bool) breach {
+	at := func(f breachKind, on bool) breach {
 		if !on {
 			return breach{}
 		}
 		return breach{how: f, who: uint8(i)}
 	}
-	if r.op == opExtend && r.how == done && j.fencing && m.rank == g.newest {
+	if r.op == opExtend && r.how == done && j.fenceOrder && m.rank == g.newest {
 		g.newestFence = max(g.newestFence, uint8(min(st.fence, 255))) // handed on, it is another's
 	}
 	switch {
 	case r.how == done && r.op == opAcquire && bits&mine == 0 && own < st.until:
-		return at(acquireLied, j.honesty)
+		return at(falselyAcquired, j.ownership)
 	case r.how == done && r.op == opExtend && bits&mine == 0 && own < st.until:
-		return at(extendLied, j.honesty)
+		return at(falselyExtended, j.ownership)
 	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy && j.form != quorum:
-		return at(gaveNothing, j.report)
+		return at(removedNothing, j.accuracy)
 	case r.how == lost && r.op != opAcquire && bits&mine != 0 && own < r.until && j.form != quorum:
-		return at(notLost, j.report)
+		return at(notLost, j.accuracy)
 	case r.how == held && bits&saw == 0:
-		return at(heldByNobody, j.report)
+		return at(heldByNobody, j.accuracy)
 	case r.how == unknown && !r.lossy:
-		return at(unknownWithoutLoss, j.report)
-	case r.how == done && r.op == opAcquire && j.fencing && !j.shared[i]:
+		return at(unknownWithoutLoss, j.accuracy)
+	case r.how == done && r.op == opAcquire && j.fenceOrder && !j.shared[i]:
 		return at(fenceOrder, !g.fenced(m.rank, st.fence))
 	}
 	return breach{}
@@ -293,7 +293,7 @@ func (j *judge) write(g *ghost, st *stance, i int) (accepted bool, b breach) {
 		return false, b
 	}
 	m := g.mark[i]
-	if j.effect && m.rank < g.stored {
+	if j.fencing && m.rank < g.stored {
 		b = breach{how: staleWrite, who: uint8(i)}
 	}
 	g.stored = m.rank
@@ -339,12 +339,12 @@ func (j *judge) tidy(g *ghost, st *stances) {
 		case idle, finished:
 			ranked = ranked || m.rank != 0
 			*m = remark{}
-			// What an earlier attempt left behind is nobody's that could still be asked.
+			// What an earlier attempt left behind has no client that could still act on it.
 			g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
 		case holding:
 			m.bits = 0
 		case acquiring:
-			if !j.report {
+			if !j.accuracy {
 				m.bits &= mine | stall
 			}
 		default:

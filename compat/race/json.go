@@ -73,7 +73,7 @@ func (t Trace) check() error {
 	}
 	for i, c := range t.Clients {
 		if c.Name == "" || slices.ContainsFunc(t.Clients[:i], func(o Client) bool { return o.Name == c.Name }) {
-			return fmt.Errorf("client %d has no name of its own: %q", i+1, c.Name)
+			return fmt.Errorf("client %d has no unique name: %q", i+1, c.Name)
 		}
 	}
 	var at int64
@@ -82,13 +82,13 @@ func (t Trace) check() error {
 		case e.N != i+1:
 			return fmt.Errorf("event %d is numbered %d", i+1, e.N)
 		case e.Who == "":
-			return fmt.Errorf("event %d: nobody acts", e.N)
+			return fmt.Errorf("event %d: no one acts", e.N)
 		case e.Cmd == "" && e.Note == "":
 			return fmt.Errorf("event %d: neither a cmd nor a note", e.N)
 		case !slices.Contains([]string{"", "reply", "request", "cut"}, e.Lost):
 			return fmt.Errorf("event %d: lost %q", e.N, e.Lost)
 		case e.At < at:
-			return fmt.Errorf("event %d: time goes back from %s to %s", e.N, seconds(at), seconds(e.At))
+			return fmt.Errorf("event %d: time goes back from %s to %s", e.N, Seconds(at), Seconds(e.At))
 		}
 		at = e.At
 		if err := t.checkBelief(e.Belief); err != nil {

@@ -46,7 +46,7 @@ func stampOfScore(score string) int64 {
 }
 
 // moment is the time to which time jumps: the next one at which something
-// begins to look different to somebody; never if there is none. That is
+// begins to look different to a client; never if there is none. That is
 //
 //	the end of a lease that a client holds
 //	the time that the value says, by each client's clock, and the millisecond after it; likewise the scores of sorted sets
@@ -73,7 +73,7 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 				next(ct.stamp + m - skew[i])
 				next(ct.stamp + m - skew[i] + 1)
 			}
-			for _, m := range margins[c.runs(i)] {
+			for _, m := range c.entry(i).margins {
 				next(ct.stamp + m.Milliseconds() - skew[i])
 				next(ct.stamp + m.Milliseconds() - skew[i] + 1)
 			}

@@ -15,7 +15,7 @@ type walker struct {
 	t           *testing.T
 	c           *Config
 	seen        map[string]bool
-	breaks      map[fault]int
+	breaks      map[breachKind]int
 	transitions int
 	trans       *transitions // to read contents with
 }
@@ -245,7 +245,7 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "tx:classic", Attempts: 1, Ticks: 1, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}},
 		{Algorithm: "tx:classic/published", Attempts: 1, Ticks: 2, Faults: Faults{Unreaped: true}},
 		{Algorithm: "tx:renamed", Attempts: 1, Ticks: 1, Faults: Faults{Cuts: 1, Late: -1}},
-		{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Ticks: 2, Effect: true, Fence: true},
+		{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Ticks: 2, Write: true, Fence: true},
 		{Algorithm: "tx:guarded", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1, Evict: 1}},
 		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, Extend: true, Faults: Faults{Late: 1}},
 		{Algorithm: "getset:classic", Attempts: 2, Bare: true, Faults: Faults{LostRequests: 1, Crash: true}},
@@ -257,13 +257,13 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Failover: 1}},
 		{Algorithm: "getset:listed", Server: "2.0", Attempts: 1, Ticks: 3, Keep: true, Faults: Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "tx:renamed/listed", Server: "2.4", Attempts: 1, Ticks: 1, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listcas", Server: "2.4", Attempts: 1, Ticks: 1, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "tx:guarded", Server: "2.6", Attempts: 1, Ticks: 1, Extend: true, Faults: Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Effect: true, Fence: true, Faults: Faults{Late: -1}},
+		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Write: true, Fence: true, Faults: Faults{Late: -1}},
 		{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 1, Faults: Faults{Late: -1}},
-		{Algorithm: "tx:renamed/kept", Attempts: 2, Ticks: 1, Faults: Faults{Restart: 1, Late: -1}},
-		{Algorithm: "tx:guarded/kept+tx:classic/kept", Attempts: 1, Ticks: 2, Extend: true, Faults: Faults{LostReplies: 1, Late: 1}},
-		{Algorithm: "getset:guarded/kept", Attempts: 2, Ticks: 2, Keep: true, Faults: Faults{Late: -1}},
+		{Algorithm: "tx:renamed/pinned", Attempts: 2, Ticks: 1, Faults: Faults{Restart: 1, Late: -1}},
+		{Algorithm: "tx:guarded/pinned+tx:classic/pinned", Attempts: 1, Ticks: 2, Extend: true, Faults: Faults{LostReplies: 1, Late: 1}},
+		{Algorithm: "getset:guarded/pinned", Attempts: 2, Ticks: 2, Keep: true, Faults: Faults{Late: -1}},
 		{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 2, Extend: true},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Clients: 1, Faults: Faults{Restart: 1, Down: 1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Keep: true, Faults: Faults{Late: -1}},
@@ -273,7 +273,7 @@ func TestOracle(t *testing.T) {
 		}
 		t.Run(c.line(), func(t *testing.T) {
 			t.Parallel()
-			c.NoSymmetry, c.keepHistory = true, true
+			c.NoSymmetry, c.keepHistory, c.Locks = true, true, brokenLocks()
 			full, err := c.complete()
 			if err != nil {
 				t.Fatal(err)
@@ -283,11 +283,11 @@ func TestOracle(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.tally, x.exact = map[fault]int{}, map[state]bool{}
+			x.tally, x.exact = map[breachKind]int{}, map[state]bool{}
 			if _, err := x.explore(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			k := &walker{t: t, c: full, seen: map[string]bool{}, breaks: map[fault]int{}, trans: x.trans}
+			k := &walker{t: t, c: full, seen: map[string]bool{}, breaks: map[breachKind]int{}, trans: x.trans}
 			k.walk()
 			if len(k.seen) != len(x.links) || k.transitions != x.transitions || !maps.Equal(k.breaks, x.tally) {
 				t.Errorf("the search found %d states, %d transitions, breaks %v\nthe oracle %d, %d, %v",

@@ -17,6 +17,7 @@ import (
 // searched searches c to its end and returns the search.
 func searched(t *testing.T, c Config, change func(*search)) *search {
 	t.Helper()
+	c.Locks = brokenLocks()
 	full, err := c.complete()
 	if err != nil {
 		t.Fatal(err)
@@ -34,21 +35,21 @@ func searched(t *testing.T, c Config, change func(*search)) *search {
 		if change != nil {
 			change(x)
 		}
-		if !heard(func() { _, err = x.explore(context.Background()) }) {
+		if !caught(func() { _, err = x.explore(context.Background()) }) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			return x
 		}
 	}
-	t.Fatal("an operation hears although none was taken for deaf")
+	t.Fatal("an operation reads the time although none was taken to ignore it")
 	return nil
 }
 
-func heard(f func()) (yes bool) {
+func caught(f func()) (yes bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, yes = r.(hears); !yes {
+			if _, yes = r.(readsTime); !yes {
 				panic(r)
 			}
 		}
@@ -70,15 +71,15 @@ var smallConfigs = []Config{
 	{Algorithm: "tx:classic/published", Ticks: 3, Each: true, Faults: Faults{Unreaped: true, Late: 1}},
 	{Algorithm: "tx:renamed", Clients: 3, Attempts: 1, Ticks: 2, Each: true, Faults: Faults{Cuts: 1, LostRequests: 1, Late: -1}},
 	{Algorithm: "getset:classic", Attempts: 1, Ticks: 4, Each: true, Extend: true, Faults: Faults{Late: -1}},
-	{Algorithm: "getset:guarded", Ticks: 3, Each: true, Effect: true, Fence: true, Faults: Faults{Late: -1}},
-	{Algorithm: "tx:guarded", Ticks: 2, Each: true, Effect: true, Faults: Faults{Restart: 1, Failover: 1, Late: -1}},
+	{Algorithm: "getset:guarded", Ticks: 3, Each: true, Write: true, Fence: true, Faults: Faults{Late: -1}},
+	{Algorithm: "tx:guarded", Ticks: 2, Each: true, Write: true, Faults: Faults{Restart: 1, Failover: 1, Late: -1}},
 	{Algorithm: "broken/get-del", Clients: 3, Attempts: 1, Ticks: 2, Each: true},
 	{Algorithm: "broken/del-setnx", Clients: 3, Attempts: 1, Ticks: 3, Each: true, Faults: Faults{Late: -1}},
 	{Algorithm: "broken/bare-del", Ticks: 1, Each: true, Faults: Faults{LostReplies: 1}},
-	{Algorithm: "tx:renamed/kept", Ticks: 2, Each: true, Extend: true, Faults: Faults{Cuts: 1, Crash: true, Late: 1}},
-	{Algorithm: "getset:guarded/kept", Ticks: 3, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
+	{Algorithm: "tx:renamed/pinned", Ticks: 2, Each: true, Extend: true, Faults: Faults{Cuts: 1, Crash: true, Late: 1}},
+	{Algorithm: "getset:guarded/pinned", Ticks: 3, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 3, Each: true, Extend: true, Faults: Faults{Late: 1}},
-	{Algorithm: "getset:guarded/kept", Attempts: 1, Ticks: 3, Each: true, HandOn: true, Fence: true, Faults: Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 3, Each: true, Handoff: true, Fence: true, Faults: Faults{LostReplies: 1, Late: -1}},
 	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: Faults{Restart: 1, LostReplies: 1, Late: -1}},
 	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Each: true, Extend: true, Faults: Faults{Late: 1}},
@@ -121,12 +122,12 @@ func TestReductionsLoseNothing(t *testing.T) {
 		named := searched(t, apart, nil)
 		apart = c
 		apart.keepHistory = true
-		told := searched(t, apart, nil)
-		if falls(named) != falls(want) || falls(told) != falls(want) {
-			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", c.line(), falls(want), falls(named), falls(told))
+		split := searched(t, apart, nil)
+		if falls(named) != falls(want) || falls(split) != falls(want) {
+			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", c.line(), falls(want), falls(named), falls(split))
 		}
-		if len(named.links) < len(want.links) || len(told.links) < len(want.links) {
-			t.Errorf("%s: %d states; %d and %d with more told apart", c.line(), len(want.links), len(named.links), len(told.links))
+		if len(named.links) < len(want.links) || len(split.links) < len(want.links) {
+			t.Errorf("%s: %d states; %d and %d with more told apart", c.line(), len(want.links), len(named.links), len(split.links))
 		}
 	}
 }
@@ -152,7 +153,7 @@ func TestEachInvariantAlone(t *testing.T) {
 	for _, b := range all.Breaks {
 		found[b.Verdict.Violated] = len(b.Events)
 	}
-	for _, v := range []string{"exclusion", "honesty"} {
+	for _, v := range []string{"exclusion", "ownership"} {
 		alone := c
 		alone.Invariants = []string{v}
 		r := explored(t, alone)
@@ -221,8 +222,8 @@ func TestUnfitCodeIsNoticed(t *testing.T) {
 	}
 }
 
-// getset:classic's release looks at the time it is told: that it was taken for
-// deaf is found out.
+// getset:classic's release reads the time it is given: the search finds out that it
+// was wrong to take it to ignore that.
 func TestDeafness(t *testing.T) {
 	full, err := Config{Algorithm: "getset:classic", Ticks: 3}.complete()
 	if err != nil {
@@ -233,7 +234,7 @@ func TestDeafness(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.close()
-	if !heard(func() { x.explore(context.Background()) }) { //nolint:errcheck
+	if !caught(func() { x.explore(context.Background()) }) { //nolint:errcheck
 		t.Error("it was not")
 	}
 }
@@ -247,11 +248,11 @@ func TestProofsCarryOver(t *testing.T) {
 	var f filler
 	for _, a := range []string{"unreaped", "failover"} {
 		for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
-			c := Cell{Algorithm: "tx:classic/published", Server: v, Accident: a, Clients: 2}
+			c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: a, Clients: 2}
 			if err := f.fill(context.Background(), &c); err != nil {
 				t.Fatal(err)
 			}
-			own := Cell{Algorithm: "tx:classic/published", Server: v, Accident: a, Clients: 2}
+			own := Cell{Algorithm: "tx:classic/published", Server: v, Fault: a, Clients: 2}
 			if err := new(filler).fill(context.Background(), &own); err != nil {
 				t.Fatal(err)
 			}

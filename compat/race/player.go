@@ -107,7 +107,7 @@ func (w *world) step(d *deed, c Choice) error {
 		d.write = true
 		var b breach
 		d.taken, b = w.judge.write(&w.ghost, &p.stance, i)
-		d.fault(b)
+		d.broke(b)
 		w.resume(d, i, answer{})
 		return nil
 	case sends:
@@ -210,9 +210,9 @@ func (w *world) execute(d *deed, i int, r request, refused int) answer {
 		w.before = content
 	}
 	if w.judge.form != oneKey {
-		d.fault(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
+		d.broke(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
 	} else {
-		d.fault(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
+		d.broke(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
 	}
 	return answer{replies: replies, lost: err != nil}
 }
@@ -280,7 +280,7 @@ func (w *world) resume(d *deed, i int, got answer) {
 			d.results = append(d.results, r)
 		}
 		stands := w.judge.form == members && r.op == opAcquire && p.value != "" && stands(w.s.Snapshot().Entries(w.s), p.value)
-		d.fault(w.judge.result(&w.ghost, &p.stance, i, w.now, r, stands))
+		d.broke(w.judge.result(&w.ghost, &p.stance, i, w.now, r, stands))
 	}
 	p.results = p.results[:0]
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A probe finds out how long the lock stays taken if all clients die now: a
-// fresh client waits for it with the shipping Locker.Lock, on a server of its own.
+// fresh client waits for it with the shipping Locker.Lock, on another server.
 type probe struct {
 	c   *Config
 	s   *oldredis.Server

@@ -50,7 +50,7 @@ const (
 	askActWatched                 // and what becomes of a connection that watches?
 	askRename                     // what is this content called under other names?
 	askConn                       // and this connection?
-	askFree                       // can somebody acquire in time?
+	askFree                       // can a client acquire in time?
 )
 
 func (t *transitions) note(q asked) {

@@ -1,9 +1,6 @@
 package race
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -16,18 +13,20 @@ import (
 // An entry of the registry makes an algorithm whose values are token's.
 type entry struct {
 	make func(c *Config, token func() string) compat.Algorithm
-	bare bool   // it only makes sense without the Locker
-	says string // one line
+	own  func(token func() string, fence bool) compat.Algorithm // in place of make: a Lock's New
+	bare bool                                                   // it only makes sense without the Locker
+	says string                                                 // one line
 
 	form    form // where it keeps what it holds
 	shared  bool // several may hold it at once: it is a reader's
 	apart   bool // each client's is made otherwise: none is like another
 	nofence bool // it has no fences to draw
 
-	pinned int // how many of a client's leases may keep their connections
+	pinned int // how many of a client's leases may pin their connections
 
 	// margin is how much longer than its value says it leaves a lease alone.
-	margin time.Duration
+	margin  time.Duration
+	margins []time.Duration // Lock.Margins
 }
 
 // A form is where a lock keeps what it holds, and so how much of it the
@@ -40,19 +39,6 @@ const (
 	quorum              // it is spread over several servers
 )
 
-// Algorithms returns the names that Config.Algorithm takes, sorted.
-func Algorithms() []string { return slices.Sorted(maps.Keys(registry)) }
-
-// Describe says what an algorithm of the registry is, in a line; of several,
-// with plus signs between them, what each is.
-func Describe(name string) string {
-	var list []string
-	for _, n := range strings.Split(name, "+") {
-		list = append(list, registry[n].says)
-	}
-	return strings.Join(list, "; ")
-}
-
 var registry = map[string]entry{
 	"getset:classic": {says: "SETNX and a timestamp, taken over by GETSET, as published",
 		make: func(c *Config, token func() string) compat.Algorithm {
@@ -62,7 +48,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return getsetlock.Guarded{Options: stamps(c, token)}
 		}},
-	"getset:listed": {says: "the same, taken over and released by lists in one transaction",
+	"getset:listed": {says: "the same, taken over and released by list commands in one transaction",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return getsetlock.Listed{Options: stamps(c, token)}
 		}},
@@ -104,7 +90,7 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return txlock.Renamed{Options: tokens(c, token)}
 		}},
-	"tx:renamed/listed": {says: "the same, released by lists in one transaction",
+	"tx:renamed/listcas": {says: "the same, released by list commands in one transaction",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := tokens(c, token)
 			o.Listed = true
@@ -126,11 +112,11 @@ var registry = map[string]entry{
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Script{Options: sets(c, token)}
 		}},
-	"set:redis-py": {says: "SET NX PX, given back in a script, and extended by adding to what is left",
+	"set:redis-py": {says: "SET NX PX, released by a script, and extended by adding to what is left",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return setlock.Added{Options: sets(c, token)}
 		}},
-	"redlock": {says: "a majority of three servers, each with set:lua; asked in turn, each client beginning with another",
+	"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
 		form: quorum, apart: true, nofence: true},
 	"rw:read": {says: "a reader, beside others; neither starves", form: members, shared: true,
 		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Read{Options: shares(c, token)} }},
@@ -159,17 +145,16 @@ var registry = map[string]entry{
 }
 
 func init() {
-	maps.Copy(registry, broken)
-	for _, name := range kept {
+	for _, name := range pinnable {
 		e := registry[name]
 		e.pinned = 1
-		e.says += "; over the connection that took it, kept under WATCH"
-		registry[name+"/kept"] = e
+		e.says += "; on a pinned connection, which watches the key"
+		registry[name+"/pinned"] = e
 	}
 }
 
-// kept are the algorithms that can go on watching their key.
-var kept = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
+// pinnable are the algorithms that can go on watching their key.
+var pinnable = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
 
 func stamps(c *Config, token func() string) getsetlock.Options {
 	return getsetlock.Options{Fence: c.Fence, Nonce: token}

@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// Replay runs the choices, step by step, on a live server, and tells what
-// happened. A choice that can't be made where it stands is an error; an
+// Replay runs the choices, step by step, on a live server, and records
+// what happens. A choice that can't be made where it stands is an error; an
 // invariant that breaks is not: the trace goes on to the end of the choices, and
 // Trace.Verdict says where it broke first.
 func Replay(c Config, choices []Choice) (Trace, error) {
@@ -21,9 +21,11 @@ func Replay(c Config, choices []Choice) (Trace, error) {
 	return replay(full, choices)
 }
 
-// ReplaySchedule runs a whole line, as Schedule writes it.
-func ReplaySchedule(line string) (Trace, error) {
+// ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this
+// module's, or of locks.
+func ReplaySchedule(line string, locks Locks) (Trace, error) {
 	c, choices, err := ParseSchedule(line)
+	c.Locks = locks
 	if err != nil {
 		return Trace{}, err
 	}
@@ -39,7 +41,7 @@ func replay(c *Config, choices []Choice) (Trace, error) {
 		return Trace{}, err
 	}
 	defer w.close()
-	s := newStory(w)
+	s := newNarrator(w)
 	var made []Choice
 	for n, choice := range choices {
 		c := choice
@@ -52,7 +54,7 @@ func replay(c *Config, choices []Choice) (Trace, error) {
 				return s.trace, fmt.Errorf("word %d, %v: %w", n+1, choice, err)
 			}
 			made = append(made, c)
-			s.tell(d)
+			s.add(d)
 			if choice.Verb != Run || w.resting(c.Client) {
 				break
 			}
@@ -69,8 +71,8 @@ func (w *world) resting(i int) bool {
 	return p == idle || p == finished
 }
 
-// A story turns deeds into a Trace.
-type story struct {
+// A narrator turns deeds into a Trace.
+type narrator struct {
 	w     *world
 	trace Trace
 	deeds []*deed
@@ -78,9 +80,9 @@ type story struct {
 	prev  Server
 }
 
-func newStory(w *world) *story {
+func newNarrator(w *world) *narrator {
 	c := w.c
-	s := &story{w: w, trace: Trace{
+	s := &narrator{w: w, trace: Trace{
 		Format: TraceFormat, Title: c.Name, Algorithm: c.Algorithm, Server: c.Server, Key: c.Key, TTL: c.TTL.Milliseconds(),
 	}}
 	for i := range c.Clients {
@@ -90,7 +92,7 @@ func newStory(w *world) *story {
 		}
 		s.trace.Clients = append(s.trace.Clients, client)
 	}
-	if c.Effect {
+	if c.Write {
 		s.store = &Storage{}
 	}
 	s.trace.Start = s.server()
@@ -100,8 +102,8 @@ func newStory(w *world) *story {
 
 func name(client int) string { return fmt.Sprintf("C%d", client+1) }
 
-// tell adds the event of a deed.
-func (s *story) tell(d *deed) {
+// add adds the event of a deed.
+func (s *narrator) add(d *deed) {
 	w, c := s.w, d.choice
 	e := Event{N: len(s.trace.Events) + 1, At: w.now, Lost: d.lost}
 	switch {
@@ -137,7 +139,7 @@ func (s *story) tell(d *deed) {
 }
 
 // server is what is true now.
-func (s *story) server() Server {
+func (s *narrator) server() Server {
 	w := s.w
 	out := Server{TTL: -1, Storage: s.store}
 	votes := map[int]string{}
@@ -159,7 +161,7 @@ func (s *story) server() Server {
 		default:
 			other := beside(decode(e.Key), w.c.Key) + " = " + contents(e)
 			if ttl >= 0 {
-				other += " ttl " + seconds(ttl)
+				other += " ttl " + Seconds(ttl)
 			}
 			out.Others = append(out.Others, other)
 		}
@@ -202,7 +204,7 @@ func contents(e oldredis.Entry) string {
 		for i := 0; i+1 < len(e.Elements); i += 2 {
 			score := e.Elements[i+1]
 			if ms := stampOfScore(score); ms != 0 {
-				score = "t=" + seconds(ms)
+				score = "t=" + Seconds(ms)
 			}
 			list = append(list, decode(e.Elements[i])+" "+score)
 		}
@@ -212,7 +214,7 @@ func contents(e oldredis.Entry) string {
 }
 
 // beliefs are what the clients think after a deed.
-func (s *story) beliefs(d *deed) map[string]Belief {
+func (s *narrator) beliefs(d *deed) map[string]Belief {
 	all := make(map[string]Belief, len(s.w.players))
 	for i, p := range s.w.players {
 		b := Belief{Now: s.w.now + s.w.judge.skew[i], Until: -1, Fence: p.fence}
@@ -248,7 +250,7 @@ func (s *story) beliefs(d *deed) map[string]Belief {
 }
 
 // next is what a client is about to do.
-func (s *story) next(p *player) string {
+func (s *narrator) next(p *player) string {
 	switch p.pending.kind {
 	case sends:
 		return commandText(p.pending.cmds, s.w.c.Key)
@@ -267,7 +269,7 @@ func (s *story) next(p *player) string {
 }
 
 // changed says what differs from the step before.
-func (s *story) changed(e Event) []string {
+func (s *narrator) changed(e Event) []string {
 	var list []string
 	a, b := s.prev, e.Server
 	add := func(on bool, what string) {
@@ -292,7 +294,7 @@ func (s *story) changed(e Event) []string {
 }
 
 // at is the time of the last event.
-func (s *story) at() int64 {
+func (s *narrator) at() int64 {
 	if n := len(s.trace.Events); n > 0 {
 		return s.trace.Events[n-1].At
 	}
@@ -308,4 +310,4 @@ func ends2(ttl, at int64) int64 {
 }
 
 // secondsOf writes a duration as the rest of a trace does.
-func secondsOf(d time.Duration) string { return seconds(d.Milliseconds()) }
+func secondsOf(d time.Duration) string { return Seconds(d.Milliseconds()) }

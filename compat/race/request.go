@@ -6,7 +6,7 @@ import (
 )
 
 // A request is a place where a client waits to be scheduled: what it is about
-// to do. Between two requests its code runs without anybody noticing.
+// to do. Between two requests its code runs unnoticed.
 type request struct {
 	kind requestKind
 
@@ -69,7 +69,7 @@ func groups(write [][]string) []request {
 }
 
 // local says when a request touches nothing but its own connection, so that it
-// needs no scheduling of its own: it runs along with what stood before it.
+// needs no scheduling: it runs along with what stood before it.
 func (r *request) local() locality {
 	if r.kind != sends || len(r.cmds) != 1 {
 		return shared

@@ -8,8 +8,8 @@ import (
 )
 
 // A node is how far a client's code has come within one attempt: the history
-// of what it has heard since the attempt began, and what of it can still matter.
-// The code is deterministic, so that this says all. What it heard in earlier
+// of what it has received since the attempt began, and what of it can still matter.
+// The code is deterministic, so that this says all. What it received in earlier
 // attempts is forgotten.
 type node struct {
 	stance
@@ -46,8 +46,8 @@ func clockOf(in uint32) int64   { return int64(in&^clockInput) - clockZero }
 func isClock(input uint32) bool { return input&clockInput != 0 && input != inputWrote }
 
 // runs remembers what the clients' code did. It runs each piece of it once:
-// from the beginning of the attempt, fed with what it heard then, up to the
-// first thing it has not heard yet.
+// from the beginning of the attempt, fed with what it received then, up to the
+// first thing it has not received yet.
 type runs struct {
 	c        *Config
 	nodes    []node
@@ -58,7 +58,7 @@ type runs struct {
 	byText   map[string]uint32
 	replies  *replies
 	known    map[identity]uint32
-	deaf     [opAgain]bool // operations that were found not to look at the time
+	timeless [opAgain]bool // operations that were found to ignore the time
 	ran      int
 	feed     []uint32
 }
@@ -74,12 +74,12 @@ type identity struct {
 	past, now   uint64
 }
 
-// newRuns has run nothing yet. Most releases and looks do not care what time it
-// is: they are taken for deaf, until one is found to hear.
+// newRuns has run nothing yet. Most releases and looks ignore the time: all
+// are taken to, until one is found to read it.
 func newRuns(c *Config) *runs {
 	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}}
 	if !c.keepHistory {
-		rs.deaf = [opAgain]bool{opRelease: true, opInspect: true}
+		rs.timeless = [opAgain]bool{opRelease: true, opInspect: true}
 	}
 	for i := range c.Clients {
 		for k := range c.Attempts {
@@ -120,7 +120,7 @@ func (rs *runs) child(n, input uint32) *edge {
 	return &rs.edges[len(rs.edges)-1]
 }
 
-// history is what the client heard from the attempt's beginning.
+// history is what the client received from the attempt's beginning.
 func (rs *runs) history(n, input uint32) []uint32 {
 	rs.feed = append(rs.feed[:0], input)
 	for ; !rs.nodes[n].orphan; n = rs.nodes[n].parent {
@@ -134,14 +134,14 @@ func (rs *runs) run(n, input uint32) edge {
 	from := rs.nodes[n]
 	feed := rs.history(n, input)
 	p := rs.play(from, feed, 0)
-	if p.deaf {
-		// It should not look at the time: tell it another, by turns later and earlier.
+	if p.timeless {
+		// It should ignore the time: give it another, by turns later and earlier.
 		shift := time.Hour
 		if len(rs.nodes)%2 == 0 {
 			shift = -shift
 		}
 		if !p.same(rs.play(from, feed, shift)) {
-			panic(hears{})
+			panic(readsTime{})
 		}
 	}
 	if rs.c.Verify && !p.same(rs.play(from, feed, 0)) {
@@ -193,21 +193,21 @@ func truth(b bool) uint64 {
 	return 0
 }
 
-// relearn begins anew and takes nothing for deaf.
+// relearn begins anew and takes nothing to ignore the time.
 func (rs *runs) relearn() {
 	*rs = *newRuns(rs.c)
-	rs.deaf = [opAgain]bool{}
+	rs.timeless = [opAgain]bool{}
 }
 
-// hears is the panic of a search that took an operation for deaf.
-type hears struct{}
+// readsTime is the panic of a search that took an operation to ignore the time.
+type readsTime struct{}
 
 // A played is a client's code after it was run up to somewhere.
 type played struct {
 	agent
-	stopped bool // at a request; else the attempt is over
-	at      request
-	deaf    bool // an operation that does not look at the time ran meanwhile
+	stopped  bool // at a request; else the attempt is over
+	at       request
+	timeless bool // an operation that ignores the time ran meanwhile
 }
 
 func (p *played) same(q played) bool {
@@ -218,13 +218,13 @@ func (p *played) same(q played) bool {
 // play runs one attempt, fed with a history, until it asks for more or ends.
 // There its code is unwound, and what it is doing kept as it was before.
 func (rs *runs) play(from node, feed []uint32, shift time.Duration) (p played) {
-	a := &agent{c: rs.c, id: int(from.client), deaf: &rs.deaf, shift: shift}
+	a := &agent{c: rs.c, id: int(from.client), timeless: &rs.timeless, shift: shift}
 	left := len(feed)
 	rs.ran++
 	a.ask = func(r request) answer {
 		if left == 0 {
 			p.at, p.stopped = r, true
-			p.deaf = p.deaf || rs.deaf[a.memory.op]
+			p.timeless = p.timeless || rs.timeless[a.memory.op]
 			p.agent = *a
 			a.leaving = true
 			panic(crashed{})
@@ -232,7 +232,7 @@ func (rs *runs) play(from node, feed []uint32, shift time.Duration) (p played) {
 		left--
 		if left == 0 {
 			a.results, a.closed = nil, false
-			p.deaf = rs.deaf[a.memory.op]
+			p.timeless = rs.timeless[a.memory.op]
 		}
 		if a.memory.op != opNone {
 			a.memory.now.exact = mix(a.memory.now.exact, uint64(feed[left]))

@@ -14,7 +14,7 @@ import (
 //
 // Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
-// extend, keep, poll, effect and fence.
+// extend, handoff, keep, poll, write and fence.
 func Schedule(c Config, choices []Choice) string {
 	return c.line() + " : " + Words(choices)
 }
@@ -51,12 +51,12 @@ func (c Config) line() string {
 	}
 	add(c.Bare, "bare")
 	add(c.Extend, "extend")
-	add(c.HandOn, "handon")
+	add(c.Handoff, "handoff")
 	add(c.Keep, "keep")
 	add(c.Poll, "poll")
-	add(c.Effect, "effect")
+	add(c.Write, "write")
 	add(c.Fence, "fence")
-	if full, err := (Config{Algorithm: c.Algorithm, New: c.New, Effect: c.Effect, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
+	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
 	}
@@ -139,14 +139,14 @@ func (c *Config) option(f string) (err error) {
 		c.Bare = true
 	case "extend":
 		c.Extend = true
-	case "handon":
-		c.HandOn = true
+	case "handoff":
+		c.Handoff = true
 	case "keep":
 		c.Keep = true
 	case "poll":
 		c.Poll = true
-	case "effect":
-		c.Effect = true
+	case "write":
+		c.Write = true
 	case "fence":
 		c.Fence = true
 	default:

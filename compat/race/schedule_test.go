@@ -42,7 +42,7 @@ func TestScheduleRoundTrip(t *testing.T) {
 	for _, c := range []Config{
 		{Algorithm: "tx:classic", Server: "2.2", Clients: 3, Attempts: 1},
 		{Algorithm: "getset:classic+tx:guarded", Server: "7.0", Clients: 2, Attempts: 2, TTL: 5 * time.Second, Skew: []time.Duration{0, -3 * time.Second},
-			Key: "a b", Given: []string{"SET {key} t=-2s", `SET "quoted" 1`}, Bare: true, Extend: true, Keep: true, Poll: true, Effect: true, Fence: true,
+			Key: "a b", Given: []string{"SET {key} t=-2s", `SET "quoted" 1`}, Bare: true, Extend: true, Keep: true, Poll: true, Write: true, Fence: true,
 			Invariants: []string{"exclusion"}, Within: time.Minute},
 	} {
 		line := Schedule(c, []Choice{{}, {Client: 1}})
@@ -79,12 +79,12 @@ func TestReplayFailsLoudly(t *testing.T) {
 		"tx:classic 2.4 2 : C1":                          "clients x attempts",
 		"tx:classic 2.4 2x1 given=\"NOSUCH {key}\" : C1": "given",
 	} {
-		_, err := ReplaySchedule(line)
+		_, err := ReplaySchedule(line, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", line, err, want)
 		}
 	}
-	_, err := ReplaySchedule("tx:classic 2.4 2x1 : C1.cut")
+	_, err := ReplaySchedule("tx:classic 2.4 2x1 : C1.cut", nil)
 	if !errors.As(err, new(errDisabled)) {
 		t.Errorf("%v is no errDisabled", err)
 	}
@@ -92,7 +92,7 @@ func TestReplayFailsLoudly(t *testing.T) {
 
 // Every event says why, and what is true: nothing of it is empty.
 func TestTracesAreComplete(t *testing.T) {
-	tr, err := ReplaySchedule("tx:renamed 2.4 2x2 effect fence : C1 C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash")
+	tr, err := ReplaySchedule("tx:renamed 2.4 2x2 write fence : C1 C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ type search struct {
 	trans *transitions
 	names *symmetry
 	probe *probe
-	freed table // content, now → whether somebody can acquire
+	freed table // content, now → whether a client can acquire
 
 	seen     seen
 	exact    map[state]bool // instead of seen, for tests
@@ -33,8 +33,8 @@ type search struct {
 	depth       int
 	began       time.Time
 
-	broken []finding     // the first breach of each invariant, in the order found
-	tally  map[fault]int // for tests: go nowhere after a breach, and count how often there is one
+	broken []finding          // the first breach of each invariant, in the order found
+	tally  map[breachKind]int // for tests: go nowhere after a breach, and count how often there is one
 }
 
 // A finding is a broken invariant, and the way there.

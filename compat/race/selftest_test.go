@@ -9,6 +9,7 @@ import (
 // explored explores c and fails if there was no room.
 func explored(t testing.TB, c Config) Result {
 	t.Helper()
+	c.Locks = brokenLocks()
 	r, err := Explore(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -28,14 +29,14 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		steps     int
 	}{
 		{Config{Algorithm: "broken/del-setnx", Ticks: 3}, "exclusion", 10},
-		{Config{Algorithm: "broken/get-del", Ticks: 3}, "honesty", 9},
+		{Config{Algorithm: "broken/get-del", Ticks: 3}, "ownership", 9},
 		{Config{Algorithm: "broken/late-lease", Ticks: 3}, "exclusion", 8},
 		{Config{Algorithm: "broken/no-repair", Faults: Faults{Crash: true}}, "progress", 2},
-		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "honesty", 6},
-		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "honesty", 2},
-		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "honesty", 19},
-		{Config{Algorithm: "broken/blind-hand-over", Ticks: 3, Attempts: 1, HandOn: true}, "exclusion", 9},
-		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "honesty", 8},
+		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "ownership", 6},
+		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "ownership", 2},
+		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "ownership", 19},
+		{Config{Algorithm: "broken/blind-handoff", Ticks: 3, Attempts: 1, Handoff: true}, "exclusion", 9},
+		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "ownership", 8},
 	} {
 		c.Config.Invariants = []string{c.invariant}
 		r := explored(t, c.Config)
@@ -43,7 +44,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 			t.Errorf("%s: %v; want %s violated in %d steps", c.Algorithm, r, c.invariant, c.steps)
 			continue
 		}
-		again, err := ReplaySchedule(r.Trace.Schedule)
+		again, err := ReplaySchedule(r.Trace.Schedule, brokenLocks())
 		if err != nil || again.Verdict != r.Trace.Verdict {
 			t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 		}
@@ -53,7 +54,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 // A refusal is what it takes to break the shorter list release, before 2.6.5; the
 // longer one holds with each of its commands refused, in releases, extensions and takeovers.
 func TestRefusals(t *testing.T) {
-	shorter := Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"exclusion", "honesty"}}
+	shorter := Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"exclusion", "ownership"}}
 	if r := explored(t, shorter); r.Verdict != Safe {
 		t.Errorf("without a refusal: %v", r)
 	}
@@ -66,8 +67,8 @@ func TestRefusals(t *testing.T) {
 		{Algorithm: "getset:guarded", Server: "2.2", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}}, // INCR alone, too
 		{Algorithm: "getset:listed", Server: "2.0", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "getset:listed", Server: "2.4", Clients: 3, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1, LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:renamed/listed", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "tx:renamed/listed", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
+		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
 	} {
 		if r := explored(t, c); r.Verdict != Safe {
 			t.Errorf("%s: %v", c.Algorithm, r)
@@ -104,15 +105,15 @@ func TestNewerLocks(t *testing.T) {
 		Config
 		steps int // 0: it holds
 	}{
-		{Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"honesty"}}, 5},
+		{Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"ownership"}}, 5},
 		{Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
 		{Config{Algorithm: "set:watch", Server: "noscript", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
 		{Config{Algorithm: "set:script", Server: "2.6", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
 		{Config{Algorithm: published, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}}, 13},
-		{Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"report"}}, 10},
+		{Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"accuracy"}}, 10},
 		{Config{Algorithm: published, Attempts: 1, Faults: Faults{Crash: true}, Invariants: []string{"progress"}}, 2},
 		{Config{Algorithm: shared, Clients: 3, Attempts: 1, Ticks: 3, Faults: Faults{Crash: true, Late: -1}}, 0},
-		{Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Effect: true, Invariants: []string{"effect"}}, 18},
+		{Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Write: true, Invariants: []string{"fencing"}}, 18},
 		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Late: -1}}, 7},
 		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 2, Faults: Faults{Crash: true, Down: 1, Late: -1}}, 0},
 	} {
@@ -141,7 +142,7 @@ func TestReadersShare(t *testing.T) {
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.restart C2":                                         "exclusion",
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.down C2":                                            "",
 	} {
-		trace, err := ReplaySchedule(schedule)
+		trace, err := ReplaySchedule(schedule, nil)
 		if err != nil || trace.Verdict.Violated != want {
 			t.Errorf("%s: %q %v, want %q", schedule, trace.Verdict.Violated, err, want)
 		}

@@ -34,7 +34,7 @@ func (j *judge) values(g *ghost, st *stances, i int, now int64, s *standing) bre
 		if st[k].phase == acquiring && s.any {
 			g.mark[k].bits |= saw
 		}
-		if k != i && j.honesty && s.before[k] && !s.after[k] && j.valid(st, k, now) {
+		if k != i && j.ownership && s.before[k] && !s.after[k] && j.valid(st, k, now) {
 			return breach{removedAnothers, uint8(i), uint8(k)}
 		}
 	}

@@ -13,7 +13,7 @@ type state struct {
 
 // A cell is a client in a state.
 type cell struct {
-	node uint32 // how far its code has come, and on what it has heard
+	node uint32 // how far its code has come, and on what it has received
 	conn uint16 // what the server knows of its connection
 }
 
@@ -23,7 +23,7 @@ const (
 	newConn               // clean
 )
 
-// A budget is how many accidents of each kind are left, and jumps of time.
+// A budget is how many faults of each kind are left, and jumps of time.
 type budget uint32
 
 // The kinds stand at these bits.

@@ -17,7 +17,7 @@ func (x *search) turn(s *state) turn {
 	return turn{x: x, t: *s, st: x.stances(s)}
 }
 
-func (u *turn) fault(b breach) {
+func (u *turn) broke(b breach) {
 	if b.how == none {
 		return
 	}
@@ -32,7 +32,7 @@ func (u *turn) fault(b breach) {
 // end tidies the state and judges it.
 func (u *turn) end() (state, breaches) {
 	u.x.judge.tidy(&u.t.ghost, &u.st)
-	u.fault(u.x.judge.state(&u.st, int64(u.t.now)))
+	u.broke(u.x.judge.state(&u.st, int64(u.t.now)))
 	return u.t, u.b
 }
 
@@ -62,7 +62,7 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 			return t, b, false
 		}
 		_, stale := x.judge.write(&u.t.ghost, u.st[i], i)
-		u.fault(stale)
+		u.broke(stale)
 		u.resume(i, inputWrote)
 		t, b = u.end()
 		return t, b, true
@@ -179,7 +179,7 @@ func (u *turn) resume(i int, input uint32) {
 	u.st[i] = &u.x.runs.nodes[e.to].stance
 	for _, r := range e.results {
 		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.st[i].value)
-		u.fault(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
+		u.broke(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
 	}
 }
 
@@ -217,7 +217,7 @@ func (u *turn) execute(i int) (reply uint32) {
 	}
 	was, now := u.t.content, u.t.now
 	if r.server > 0 && x.trans.contents[was].down&(1<<r.server) != 0 {
-		return inputLost // nobody is there
+		return inputLost // no server answers
 	}
 	id, done := x.trans.do(was, now, req, r, conn, u.refused)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
@@ -232,9 +232,9 @@ func (u *turn) execute(i int) (reply uint32) {
 		u.t.prev = was
 	}
 	if x.judge.form != oneKey {
-		u.fault(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
+		u.broke(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
 	} else if x.judge.tracks || x.judge.progress {
-		u.fault(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
+		u.broke(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
 	}
 	return reply
 }

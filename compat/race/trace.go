@@ -1,5 +1,10 @@
 package race
 
+import (
+	"strconv"
+	"strings"
+)
+
 // TraceFormat names the JSON form of a Trace. It changes when a reader of an
 // older one would misread it.
 const TraceFormat = "setnxlock-trace/1"
@@ -36,6 +41,16 @@ type Trace struct {
 	// Fork is the explored graph around this trace, small enough to be
 	// embedded: from any state, what each choice leads to. nil if it is not.
 	Fork *Graph `json:"fork,omitempty"`
+}
+
+// ReplayLine is the command that runs the trace again.
+func (t Trace) ReplayLine() string {
+	return "setnxlock race replay '" + strings.ReplaceAll(t.Schedule, "'", `'\''`) + "'"
+}
+
+// Seconds writes milliseconds as a trace does: 10s, 1.5s, 3600s.
+func Seconds(ms int64) string {
+	return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) + "s"
 }
 
 // A Client of a trace.
@@ -112,7 +127,7 @@ const (
 
 // A Violation is an invariant broken by a step.
 type Violation struct {
-	Invariant string `json:"invariant"` // "exclusion", "effect", "honesty", "progress", "report", "fence"
+	Invariant string `json:"invariant"` // "exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order"
 	Text      string `json:"text"`      // "C1 and C2 both hold the lock"
 }
 
@@ -130,7 +145,7 @@ type Argument struct {
 	Fix  string   `json:"fix,omitempty"`
 }
 
-// A Source is where a race is told of.
+// A Source describes a race.
 type Source struct {
 	Name string `json:"name"`
 	URL  string `json:"url,omitempty"`

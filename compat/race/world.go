@@ -9,8 +9,8 @@ import (
 )
 
 // A world is the simple engine: a live server, and every client a coroutine
-// that is resumed when it is its turn. It replays schedules, tells what
-// happened, and is the oracle of the search.
+// that is resumed when it is its turn. It replays schedules and is the
+// oracle of the search.
 type world struct {
 	c        *Config
 	judge    *judge
@@ -22,7 +22,7 @@ type world struct {
 	ghost    ghost
 	values   map[string]uint32
 	before   oldredis.Snapshot // the server's content before the last write
-	crashes  bool              // whoever is not at rest may as well be dead: ask for progress everywhere
+	crashes  bool              // a client that is not at rest may as well be dead: ask for progress everywhere
 }
 
 // newWorld starts a server and the clients. close must be called.
@@ -112,7 +112,7 @@ func (w *world) value(v string) uint32 {
 	return n
 }
 
-// A deed is what one choice did, for the story.
+// A deed is what one choice did, for the narrator.
 type deed struct {
 	choice  Choice
 	read    bool // the client read its clock
@@ -150,15 +150,15 @@ func (w *world) apply(c Choice) (*deed, error) {
 	}
 	st := w.stances()
 	w.judge.tidy(&w.ghost, st)
-	d.fault(w.judge.state(st, w.now))
+	d.broke(w.judge.state(st, w.now))
 	if d.breach.how == none && w.judge.progress && (w.crashes || w.atRest()) && !w.free() {
-		d.fault(breach{how: stuck})
+		d.broke(breach{how: stuck})
 	}
 	return d, nil
 }
 
 // fault notes the first breach of a step.
-func (d *deed) fault(b breach) {
+func (d *deed) broke(b breach) {
 	if d.breach.how == none {
 		d.breach = b
 	}

@@ -3,6 +3,6 @@
 // happens on the real code of a lock and on the embedded Redis of the version
 // named; `go test ./compat/race/catalogue -update` writes down what it saw.
 //
-// The locks that only others use stand here too, one to a file: small, faithful
-// to what their users run, and kept only to be broken.
+// The locks of other libraries are here too, one to a file: small, faithful to
+// what their users run, and here only to be broken.
 package catalogue

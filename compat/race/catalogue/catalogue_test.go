@@ -325,7 +325,7 @@ func TestReplays(t *testing.T) {
 			if b, err := s.Trace(); err != nil || !reflect.DeepEqual(a, b) {
 				t.Errorf("run twice, and differently: %v", err)
 			}
-			b, err := race.ReplaySchedule(a.Schedule)
+			b, err := race.ReplaySchedule(a.Schedule, Locks())
 			if err != nil || b.Verdict != a.Verdict || b.Schedule != a.Schedule {
 				t.Errorf("%s: %v %v, want %v", a.Schedule, b.Verdict, err, a.Verdict)
 			}

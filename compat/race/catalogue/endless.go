@@ -7,7 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// endless is the lock before anybody thought of dying: SETNX, work, DEL. The key
+// endless is the lock before clients were expected to die: SETNX, work, DEL. The key
 // has neither a time on it nor a TTL (redis-objects, the first version).
 type endless struct {
 	stamped

@@ -2,26 +2,28 @@ package catalogue
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// others are the locks that stand here only to be broken, and ours with what a
+// others are the locks that exist only to be broken, and ours with what a
 // scenario needs to be different.
 var others = []struct {
 	name, says string
 	make       func(token func() string) compat.Algorithm
 }{
-	{"other/endless", "SETNX and DEL, without an end (redis-objects in 2009)",
+	{"other/endless", "SETNX and DEL, without a TTL (redis-objects in 2009)",
 		func(token func() string) compat.Algorithm { return endless{token: token} }},
-	{"other/forgetful", "SETNX and DEL, without an end; a reply that was lost counts as a refusal",
+	{"other/forgetful", "SETNX and DEL, without a TTL; a reply that was lost counts as a refusal",
 		func(token func() string) compat.Algorithm { return forgetful{endless{token: token}} }},
-	{"other/naive-del", "takes a dead timestamp over by DEL and SETNX",
+	{"other/naive-del", "takes over an expired timestamp by DEL and SETNX",
 		func(func() string) compat.Algorithm { return naiveDel{} }},
-	{"other/equal-only", "the SETNX page to the letter: dead is what is equal to now",
+	{"other/equal-only", "the SETNX page to the letter: expired is what equals now",
 		func(func() string) compat.Algorithm { return equalOnly{} }},
 	{"other/old-stamp", "writes a time computed before it began to wait",
 		func(func() string) compat.Algorithm { return oldStamp{} }},
@@ -33,13 +35,13 @@ var others = []struct {
 		func(func() string) compat.Algorithm { return redisPy29{decimals: 2, exactly: true} }},
 	{"other/redis-mutex", "float seconds, read by Ruby's to_f (kenn/redis-mutex)",
 		func(func() string) compat.Algorithm { return redisMutex{} }},
-	{"other/lonely-job", "whole seconds, dead when not after now (resque-lonely_job)",
+	{"other/lonely-job", "whole seconds, expired when not after now (resque-lonely_job)",
 		func(func() string) compat.Algorithm { return lonelyJob{} }},
 	{"other/npm-redis-lock", "milliseconds, read by parseFloat (npm redis-lock 0.0.2–0.0.9)",
 		func(func() string) compat.Algorithm { return npmLock{} }},
 	{"other/npm-redis-lock-0.0.1", "milliseconds, read by parseFloat; no key counts as one that can't be read",
 		func(func() string) compat.Algorithm { return npmLock{first: true} }},
-	{"other/jedis-lock", "UUID:milliseconds, dead or mine (jedis-lock's master)",
+	{"other/jedis-lock", "UUID:milliseconds, expired or mine (jedis-lock's master)",
 		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
 
 	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(func(t tokened) compat.Algorithm { return bareDel{t} })},
@@ -82,9 +84,19 @@ func tokens(make func(t tokened) compat.Algorithm) func(token func() string) com
 	}
 }
 
-func init() {
-	for _, o := range others {
-		bare := strings.HasPrefix(o.name, "other/")
-		race.Register(race.Registration{Name: o.name, Says: o.says, Bare: bare, New: o.make})
+// Locks returns what a scenario can run beside the locks of this module: the
+// clients in the field, the broken locks that test the explorer, and variants
+// of ours.
+func Locks() race.Locks { return locks() }
+
+var locks = sync.OnceValue(func() race.Locks {
+	all := race.Locks{}
+	for _, l := range broken.Locks() {
+		all[l.Name] = race.Lock{Says: l.Says, Bare: l.Bare, Pinned: l.Pinned, New: l.New}
 	}
-}
+	for _, o := range others {
+		all[o.name] = race.Lock{Says: o.says, Bare: strings.HasPrefix(o.name, "other/"),
+			New: func(token func() string, _ bool) compat.Algorithm { return o.make(token) }}
+	}
+	return all
+})

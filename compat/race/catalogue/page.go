@@ -7,6 +7,8 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // columns is how wide a timeline of the catalogue may be.
@@ -29,7 +31,7 @@ func (s Scenario) Timelines() (seen, survived string, err error) {
 
 func bare(t race.Trace) string {
 	t.Scenario, t.Title, t.Objective, t.Sources, t.Instead = "", "", "", nil, ""
-	return race.Timeline(t, race.TimelineOptions{Width: columns})
+	return view.Timeline(t, view.TimelineOptions{Width: columns})
 }
 
 // File is the name of the scenario's page: "getset-double-takeover.md".
@@ -55,7 +57,7 @@ func (s Scenario) Page() (string, error) {
 	for _, e := range t.Events {
 		p("%d. %s", e.N, step(e))
 	}
-	p("\n```mermaid\n%s```\n", race.Mermaid(t))
+	p("\n```mermaid\n%s```\n", view.Mermaid(t))
 	p("## Why\n")
 	for _, part := range [][2]string{{"Let", join(t.Argument.Let)}, {"Then", join(t.Argument.Then)}, {"So", t.Argument.So}} {
 		if part[1] != "" {
@@ -112,7 +114,7 @@ func (s Scenario) neighbours() string {
 func (s Scenario) runs() string {
 	var list []string
 	for _, name := range strings.Split(s.Run.Config.Algorithm, "+") {
-		says := race.Describe(name)
+		says := race.Describe(name, Locks())
 		if strings.HasPrefix(says, "the same") { // as the one above it in a list of them
 			list = append(list, "`"+name+"`")
 		} else {
@@ -175,7 +177,7 @@ func (s Scenario) surviving(p func(string, ...any)) error {
 	if err != nil {
 		return err
 	}
-	p("The same accident, survived by %s:\n\n```text\n%s```\n", s.Survives.who(), table(t))
+	p("The same race, survived by %s:\n\n```text\n%s```\n", s.Survives.who(), table(t))
 	return nil
 }
 
@@ -225,9 +227,9 @@ func Index() string {
 	p("Each is a file of compat/race/catalogue/scenarios that runs real code on the embedded Redis of the version named: a test that fails")
 	p("when the race is gone, or breaks something else first. `setnxlock race show NAME` prints one, `race play NAME` lets you bring it about,")
 	p("`race site DIR` writes all of them as pages to step through.\n")
-	p("**exclusion**: at no moment do two clients hold the lock by their own clocks. **effect**: what the lock protects accepts no write of a")
-	p("superseded holder. **honesty**: nothing that reports success lied, and nobody changes another's lock. **progress**: when all are idle or")
-	p("dead, somebody can acquire in time. **report**: lost, held and unknown are said if and only if they are so.\n")
+	p("**exclusion**: at no moment do two clients hold the lock, each by its own clock. **fencing**: the storage accepts no write of a")
+	p("superseded holder. **ownership**: no client changes another's lock, and what reports success has succeeded. **progress**: when all")
+	p("are idle or dead, a client can acquire in time. **accuracy**: the library reports lost, held and unknown if and only if it is so.\n")
 	p("## The course\n\nEach race adds one idea. The last ones are of newer locks.\n")
 	p("|  | race | objective | breaks |\n|--:|---|---|---|")
 	for _, s := range catalogue() {
@@ -242,12 +244,15 @@ func Index() string {
 			p("| [%s](../../compat/race/catalogue/scenarios/%s.txt) | %s | %s | %s |", s.Name, s.Name, s.Objective, s.Expect.Violated, s.Survives.who())
 		}
 	}
-	p("\n## Locks that stand here only to be broken\n")
+	p("\n## Locks that exist to be broken\n")
 	p("|  name | what it is |\n|---|---|")
 	for _, o := range others {
 		if strings.HasPrefix(o.name, "other/") {
 			p("| %s | %s |", o.name, o.says)
 		}
+	}
+	for _, l := range broken.Locks() {
+		p("| %s | %s |", l.Name, l.Says)
 	}
 	return b.String()
 }

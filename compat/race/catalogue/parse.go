@@ -13,7 +13,7 @@ import (
 
 // Parse reads a scenario. A file is lines:
 //
-//	# getset/double-takeover: two clients remove the same dead lock
+//	# getset/double-takeover: two clients remove the same expired lock
 //	# Objective: Make two clients hold lock.report.
 //	#
 //	# What there is to know beforehand.
@@ -38,10 +38,10 @@ import (
 //	C1 C2 C1 C2 C1 C1 C2 C2          the schedule, in any number of lines
 //
 //	expect violation exclusion at 9  or: expect no violation
-//	also honesty at 7                what else breaks, each invariant checked alone
+//	also ownership at 7                what else breaks, each invariant checked alone
 //	why 8 removes C1's key           the reason of a step, in place of the computed one
 //	let, then, so, fix TEXT          parts of the argument, likewise
-//	source NAME [URL]                where the race is told of
+//	source NAME [URL]                where the race is described
 //	instead TEXT                     what this library does
 //	star 2                           place in the order of teaching
 //	exercise breaks exclusion in 8: TEXT
@@ -66,7 +66,7 @@ import (
 func Parse(name string, text []byte) (Scenario, error) {
 	p := parser{s: Scenario{Name: name, Whys: make(map[int]string)}}
 	p.run = &p.s.Run
-	p.run.Config = race.Config{Attempts: 1, TTL: ttl}
+	p.run.Config = race.Config{Attempts: 1, TTL: ttl, Locks: Locks()}
 	body, timeline, _ := strings.Cut(string(text), "-- timeline --\n")
 	timeline, survived, _ := strings.Cut(timeline, "-- survives --\n")
 	p.s.Timeline, p.s.Survived = timeline, survived
@@ -216,7 +216,7 @@ var settings = map[string]func(p *parser, rest string) error{
 			case "extend":
 				p.run.Config.Extend = true
 			case "write":
-				p.run.Config.Effect = true
+				p.run.Config.Write = true
 			case "poll":
 				p.run.Config.Poll = true
 			default:

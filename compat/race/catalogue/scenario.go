@@ -26,7 +26,7 @@ type Scenario struct {
 	Sources []race.Source
 	Instead string // what our library does
 
-	Survives Run // the same accident, met by a variant that is guarded against it
+	Survives Run // the same race, met by a variant that is guarded against it
 
 	Star     int // place in the order of teaching, from 1; 0: not taught
 	Exercise *Exercise

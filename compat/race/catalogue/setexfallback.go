@@ -8,7 +8,7 @@ import (
 )
 
 // setexFallback asks for SET NX PX and, told that there is none, writes the key
-// with SETEX: over whoever holds it (redlock-py, PR 12).
+// with SETEX: over any holder (redlock-py, PR 12).
 type setexFallback struct{ tokened }
 
 func (s setexFallback) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {

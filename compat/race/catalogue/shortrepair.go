@@ -9,7 +9,7 @@ import (
 )
 
 // shortRepair is Redis in Action's lock of a client whose leases are 3 s long. What
-// has no TTL gets such a one, whoever's it is.
+// has no TTL gets one, any client's.
 type shortRepair struct{ txlock.Classic }
 
 func (s shortRepair) Acquire(c redis.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {

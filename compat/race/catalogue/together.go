@@ -8,7 +8,7 @@ import (
 )
 
 // together puts SETNX and EXPIRE into one MULTI, so that no crash can come between
-// them: the EXPIRE runs for whoever is refused too.
+// them: the EXPIRE runs for a refused client too.
 type together struct{ tokened }
 
 func (t together) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {

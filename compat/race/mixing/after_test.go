@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // What happened after real clients met on a key, reproduced by the models: who holds the lock at
@@ -31,9 +32,9 @@ func TestAfterEffects(t *testing.T) {
 		{"Redis in Action's repair ends a live lock of times",
 			"ours/getset:guarded/redis-docs+theirs/redis-in-action/3s 2.8 2x1 : C1 C2 C2 C2 +3.001s", "C1", "", false},
 	} {
-		got, err := race.ReplaySchedule(x.schedule)
+		got, err := race.ReplaySchedule(x.schedule, Locks())
 		if err != nil {
-			t.Errorf("%s: %v\n%s", x.what, err, race.Timeline(got, race.TimelineOptions{}))
+			t.Errorf("%s: %v\n%s", x.what, err, view.Timeline(got, view.TimelineOptions{}))
 			continue
 		}
 		last := got.Events[len(got.Events)-1]
@@ -45,7 +46,7 @@ func TestAfterEffects(t *testing.T) {
 		}
 		s := last.Server
 		if strings.Join(hold, " ") != x.hold || !strings.HasPrefix(s.Value, x.key) || x.key == "" && s.Value != "" || (s.TTL >= 0) != x.ttl {
-			t.Errorf("%s: %q hold, the key is %q with TTL %d\n%s", x.what, hold, s.Value, s.TTL, race.Timeline(got, race.TimelineOptions{}))
+			t.Errorf("%s: %q hold, the key is %q with TTL %d\n%s", x.what, hold, s.Value, s.TTL, view.Timeline(got, view.TimelineOptions{}))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // Shown returns the parties whose pairs docs/mixing.md shows in words and with a schedule: at least
@@ -51,7 +52,7 @@ func (m Matrix) Markdown(skews []Skew) (string, error) {
 	if err := m.ways(&b); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&b, "\n%s pairs, %s states.\n", race.Thousands(len(m.verdicts)), race.Thousands(m.States))
+	fmt.Fprintf(&b, "\n%s pairs, %s states.\n", view.Thousands(len(m.verdicts)), view.Thousands(m.States))
 	return b.String(), nil
 }
 
@@ -234,11 +235,11 @@ func (m Matrix) ways(b *strings.Builder) error {
 func (v Verdict) Text() (string, error) {
 	var b strings.Builder
 	if c := v.Clash; c != nil {
-		t, err := race.ReplaySchedule(c.Schedule)
+		t, err := race.ReplaySchedule(c.Schedule, Locks())
 		if err != nil {
 			return "", fmt.Errorf("mixing: %s: %w", c.Schedule, err)
 		}
-		steps, _, _ := strings.Cut(race.Timeline(t, race.TimelineOptions{Width: 118}), "\n\n#")
+		steps, _, _ := strings.Cut(view.Timeline(t, view.TimelineOptions{Width: 118}), "\n\n#")
 		_, steps, _ = strings.Cut(steps, "\n\n")
 		fmt.Fprintf(&b, "Two clients hold it %s, with %s, in %d steps. %s\n\n```\n%s\n```\n\n    setnxlock race replay '%s'\n", c.Grade, v.Takes(), c.Steps, clients(t), trim(steps), c.Schedule)
 	}

@@ -12,10 +12,10 @@
 // models with the real clients: testdata/executed.txt records what fifteen of them did with
 // nineteen values.
 //
-// All parties are registered with package race, so race.ReplaySchedule runs every schedule in a
-// Verdict. They write realistic values: current timestamps, tokens of 32 hexadecimal digits. How a
-// client reads a token as a number depends on its first digits; all tokens here begin with
-// "94213c…", a bad case: it reads as an expired timestamp.
+// With Locks, race.ReplaySchedule runs every schedule in a Verdict. The parties write realistic
+// values: current timestamps, tokens of 32 hexadecimal digits. How a client reads a token as a
+// number depends on its first digits; all tokens here begin with "94213c…", a bad case: it reads
+// as an expired timestamp.
 package mixing
 
 import (
@@ -40,7 +40,7 @@ type Party struct {
 	Ours  bool
 	Alike []string // the parties that send and read the same; they are not computed separately
 
-	margins []time.Duration // race.Registration's
+	margins []time.Duration // race.Lock's
 	make    func(token func() string) compat.Algorithm
 }
 
@@ -80,17 +80,20 @@ func Find(name string) (Party, error) {
 	return Party{}, fmt.Errorf("mixing: no party %q: see setnxlock race mixing --list", name)
 }
 
-func init() {
+// Locks returns the parties as package race runs them.
+func Locks() race.Locks { return locks() }
+
+var locks = sync.OnceValue(func() race.Locks {
+	all := race.Locks{}
 	for _, p := range Parties() {
-		for _, among := range []bool{false, true} {
-			r := race.Registration{Name: p.Name, Says: p.Says, Bare: !p.Ours, Margins: p.margins, New: p.make}
-			if among {
-				r.Name, r.Says, r.Among = p.among(), p.Says+"; overlaps inside its fleet do not count", true
-			}
-			race.Register(r)
-		}
+		l := race.Lock{Says: p.Says, Bare: !p.Ours, Margins: p.margins,
+			New: func(token func() string, _ bool) compat.Algorithm { return p.make(token) }}
+		all[p.Name] = l
+		l.Says, l.Among = p.Says+"; overlaps inside its fleet do not count", true
+		all[p.among()] = l
 	}
-}
+	return all
+})
 
 // gather keeps the first of the parties that behave alike, and lists the others in it.
 func gather(list []Party, same func(i int) string) []Party {

@@ -147,7 +147,7 @@ func TestSchedulesOfThePage(t *testing.T) {
 		t.Fatalf("%d schedules in docs/mixing.md, want hundreds", len(found))
 	}
 	for _, m := range found {
-		got, err := race.ReplaySchedule(m[1])
+		got, err := race.ReplaySchedule(m[1], Locks())
 		if err != nil || !strings.Contains(m[1], "check="+got.Verdict.Violated) || got.Verdict.Violated == "" {
 			t.Errorf("%s\nbreaks %q, %v", m[1], got.Verdict.Violated, err)
 		}

@@ -100,7 +100,7 @@ const phase = 900 * time.Millisecond
 // parties use.
 func base(clients, attempts, ticks int, parties ...string) race.Config {
 	c := race.Config{
-		Algorithm: strings.Join(parties, "+"), Server: "2.8",
+		Algorithm: strings.Join(parties, "+"), Locks: Locks(), Server: "2.8",
 		Clients: clients, Attempts: attempts, Ticks: ticks, TTL: lease, Within: patience,
 		Faults: race.Faults{Late: -1},
 	}

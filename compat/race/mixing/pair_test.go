@@ -85,7 +85,7 @@ func pairOf(t *testing.T, a, b string) (Verdict, error) {
 
 func checkReplay(t *testing.T, schedule, want string) {
 	t.Helper()
-	got, err := race.ReplaySchedule(schedule)
+	got, err := race.ReplaySchedule(schedule, Locks())
 	if err != nil || got.Verdict.Violated != want {
 		t.Errorf("%s breaks %q, %v; want %s", schedule, got.Verdict.Violated, err, want)
 	}
@@ -95,11 +95,11 @@ func checkReplay(t *testing.T, schedule, want string) {
 // only overlaps with the third client count.
 func TestAmong(t *testing.T) {
 	const words = " 2.8 3x1 check=exclusion : C1 C2 C2 C1"
-	plain, err := race.ReplaySchedule("theirs/celery-once-1+theirs/celery-once-1+ours/set:lua" + words)
+	plain, err := race.ReplaySchedule("theirs/celery-once-1+theirs/celery-once-1+ours/set:lua"+words, Locks())
 	if err != nil || plain.Verdict.Violated != "exclusion" {
 		t.Errorf("two celery-once with another: %q, %v", plain.Verdict.Violated, err)
 	}
-	among, err := race.ReplaySchedule("theirs/celery-once-1/among+theirs/celery-once-1/among+ours/set:lua" + words)
+	among, err := race.ReplaySchedule("theirs/celery-once-1/among+theirs/celery-once-1/among+ours/set:lua"+words, Locks())
 	if err != nil || among.Verdict.Violated != "" {
 		t.Errorf("the same, among themselves: %q, %v", among.Verdict.Violated, err)
 	}

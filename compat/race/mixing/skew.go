@@ -59,7 +59,7 @@ func Skews(ctx context.Context) ([]Skew, error) {
 func skew(ctx context.Context, name string, off time.Duration) (Skew, error) {
 	s := Skew{Party: name, Off: off}
 	for clients := 2; clients <= 3; clients++ {
-		c := race.Config{Algorithm: name, Server: "2.8", Clients: clients, Attempts: 4 - clients, Ticks: 5, Keep: true,
+		c := race.Config{Algorithm: name, Locks: Locks(), Server: "2.8", Clients: clients, Attempts: 4 - clients, Ticks: 5, Keep: true,
 			Skew: []time.Duration{0, off}, Faults: race.Faults{Late: -1}, Invariants: []string{"exclusion"}}
 		r, err := race.Explore(ctx, c)
 		if err != nil {

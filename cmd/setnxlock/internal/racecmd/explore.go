@@ -1,0 +1,282 @@
+package racecmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/spf13/cobra"
+)
+
+const exploreHelp = `Runs a lock's real code in every order of its commands, with every fault that
+--faults allows at every place where it can happen, and checks whether a promise
+breaks: exclusion, fencing, ownership, progress, accuracy, fence-order ("race
+list --help" says what they are). The search is breadth-first: what it finds is
+a shortest way to break the lock. If it finds nothing, there is nothing within
+the bounds: so many clients and attempts, faults and jumps of time, on an
+embedded Redis of that version. Beyond them it says nothing.
+
+  --faults lost=1    one reply is lost after its command has run
+           sever=1   one request never arrives
+           cut=1     one connection breaks between two commands of one write
+           refuse=1  one command that writes is answered with an error, as over
+                     maxmemory; before 2.6.5 the rest of its transaction runs
+           crash     clients die for good
+           restart   the server comes back empty, once; restart=2: twice
+           failover  a replica takes over that has not seen the last write
+           evict     the server drops the key
+           down      one of several servers (redlock) answers no more; there
+                     restart and evict strike one of them too
+           unreaped  keys that have expired may still be in memory
+           late=1    a client stops once between reading its clock and what it
+                     does on it; late=0: never; else as often as time jumps`
+
+const exploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
+  setnxlock race explore --algorithm tx:classic --faults lost=1,crash --ticks 4
+  setnxlock race explore --algorithm getset:classic --skew 0,3s --html race.html
+  setnxlock race explore --algorithm tx:guarded --json | jq .states`
+
+const exploreStatus = `  0      No invariant is broken within the bounds.
+  1      One is: the shortest way to break it was printed.
+  2      Nothing broke, and not all was seen, for want of room: no proof.
+` + raceStatus + `
+  130    It was interrupted.`
+
+// An exploration is the flags of race explore.
+type exploration struct {
+	setup
+	faults     []string
+	invariants []string
+	ticks      int
+	states     int
+	megabytes  int64
+	asJSON     bool
+	html       string
+}
+
+func (a *app) exploreCommand() *cobra.Command {
+	var x exploration
+	cmd := &cobra.Command{
+		Use:         "explore --algorithm NAME",
+		Short:       "Try every order of a lock's commands",
+		Long:        exploreHelp + "\n\n" + algorithmsHelp(),
+		Example:     exploreExamples,
+		Annotations: alone(exploreStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := x.config(cmd)
+			if err != nil {
+				return err
+			}
+			return a.explore(c, x)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	x.flags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&x.faults, "faults", nil, "which faults happen, and how often: `LIST`, as in lost=1,crash")
+	f.IntVar(&x.ticks, "ticks", 2, "how often, `N` times at most, time jumps to the next moment that makes a difference")
+	f.StringSliceVar(&x.invariants, "invariant", nil, "check only `NAME`; may be repeated")
+	f.IntVar(&x.states, "max-states", 50_000_000, "give up beyond `N` states")
+	f.Int64Var(&x.megabytes, "max-memory", 1500, "give up beyond so many `MB`")
+	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	f.StringVar(&x.html, "html", "", "write what breaks the lock as a page to `FILE`")
+	completeList(cmd, "faults", faultWords)
+	complete(cmd, "invariant", race.Invariants())
+	for _, name := range []string{"ticks", "max-states", "max-memory"} {
+		complete(cmd, name, nil)
+	}
+	return cmd
+}
+
+// config is what the flags ask for.
+func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
+	c, err := x.over(race.Config{}, cmd.Flags())
+	if err != nil {
+		return c, err
+	}
+	if c.Faults, err = faults(x.faults); err != nil {
+		return c, err
+	}
+	for _, name := range x.invariants {
+		if err := choose("invariant", name, race.Invariants()); err != nil {
+			return c, err
+		}
+		// What is needed to break them.
+		c.Write = c.Write || name == "fencing"
+		c.Fence = c.Fence || name == "fence-order"
+	}
+	switch {
+	case x.states < 1:
+		return c, usage(cmd, fmt.Errorf("--max-states %d", x.states))
+	case x.megabytes < 1:
+		return c, usage(cmd, fmt.Errorf("--max-memory %d", x.megabytes))
+	}
+	c.Invariants, c.Ticks, c.MaxStates, c.MaxMemory = x.invariants, x.ticks, x.states, x.megabytes<<20
+	return c, nil
+}
+
+func (a *app) explore(c race.Config, x exploration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var last atomic.Pointer[race.Stats]
+	last.Store(&race.Stats{})
+	c.Progress = func(s race.Stats) { last.Store(&s) }
+	wipe := searching(screen.New(a.errs), &last)
+	r, err := race.Explore(ctx, c)
+	wipe()
+	switch {
+	case ctx.Err() != nil && err != nil:
+		a.say("interrupted after %s states: this proves nothing", view.Thousands(last.Load().States))
+		return exit(statusSignal + int(syscall.SIGINT))
+	case err != nil:
+		return inRace(err)
+	}
+	if err := a.found(c, r, x); err != nil {
+		return err
+	}
+	switch r.Verdict {
+	case race.Safe:
+		return nil
+	case race.Violated:
+		return exit(statusBroken)
+	}
+	return exit(statusBounded)
+}
+
+// found tells what an exploration has found.
+func (a *app) found(c race.Config, r race.Result, x exploration) error {
+	if x.html != "" && r.Trace == nil {
+		a.say("nothing broke: %s was not written", x.html)
+	} else if x.html != "" {
+		if err := a.write(x.html, func(w io.Writer) error { return html(w, *r.Trace) }); err != nil {
+			return err
+		}
+	}
+	if x.asJSON {
+		j, err := explored(c, r)
+		if err != nil {
+			return err
+		}
+		return writeJSON(a.out, j)
+	}
+	s := screen.New(a.out)
+	width := a.width()
+	where := c.Server
+	if where == "" {
+		where = "2.4"
+	}
+	return a.write("", func(w io.Writer) error {
+		fmt.Fprint(w, screen.Paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
+		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", view.Thousands(r.States), view.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
+		switch r.Verdict {
+		case race.Safe:
+			fmt.Fprintln(w, s.Good("no violation within these bounds"))
+			fmt.Fprintln(w, counts)
+		case race.Violated:
+			fmt.Fprintln(w, s.Bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
+			fmt.Fprintf(w, "%s\n\n", counts)
+			fmt.Fprint(w, view.Timeline(*r.Trace, a.timelineOptions("")))
+		default:
+			fmt.Fprintf(w, "%s\n%s\n", s.Bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
+			fmt.Fprint(w, screen.Paragraph("hint: ", "fewer clients, attempts, faults or jumps of time; a higher --max-states or --max-memory", width))
+		}
+		return nil
+	})
+}
+
+// A jsonResult is an exploration as machines get it.
+type jsonResult struct {
+	Algorithm   string          `json:"algorithm"`
+	Server      string          `json:"server"`
+	Bounds      string          `json:"bounds"`
+	Verdict     string          `json:"verdict"` // "holds", "violated", "bound"
+	Bound       string          `json:"bound,omitempty"`
+	Violated    string          `json:"violated,omitempty"`
+	Steps       int             `json:"steps,omitempty"`
+	States      int             `json:"states"`
+	Transitions int             `json:"transitions"`
+	Depth       int             `json:"depth"`
+	Seconds     float64         `json:"seconds"`
+	Schedule    string          `json:"schedule,omitempty"`
+	Trace       json.RawMessage `json:"trace,omitempty"`
+}
+
+func explored(c race.Config, r race.Result) (jsonResult, error) {
+	j := jsonResult{
+		Algorithm: c.Algorithm, Server: c.Server, Bounds: r.Bounds(), Bound: r.Bound, States: r.States,
+		Transitions: r.Transitions, Depth: r.Depth, Seconds: r.Elapsed.Seconds(),
+		Verdict: map[race.Outcome]string{race.Safe: "holds", race.Violated: "violated", race.BoundReached: "bound"}[r.Verdict],
+	}
+	if j.Server == "" {
+		j.Server = "2.4"
+	}
+	if j.Verdict == "" {
+		return j, errors.New("an outcome without a word")
+	}
+	if r.Trace != nil {
+		var b strings.Builder
+		if err := r.Trace.WriteJSON(&b); err != nil {
+			return j, err
+		}
+		j.Violated, j.Steps, j.Schedule, j.Trace = r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.Schedule, json.RawMessage(b.String())
+	}
+	return j, nil
+}
+
+// searching shows on a terminal how far a search has come, until the function it
+// returns has wiped the line away. Nobody knows how many states there are: the
+// bar says that it goes on, the numbers how.
+func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
+	if !s.Live {
+		return func() {}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(80 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			at := last.Load()
+			took := time.Since(began).Seconds()
+			fmt.Fprintf(s.W, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
+				shuttle(n), view.Thousands(at.States), view.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+			select {
+			case <-tick.C:
+			case <-end:
+				fmt.Fprint(s.W, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// shuttle is a bar without an end: its mark goes to and fro.
+func shuttle(n int) string {
+	const width, mark = 20, 4
+	at := n % (2 * (width - mark))
+	if at > width-mark {
+		at = 2*(width-mark) - at
+	}
+	return "[" + strings.Repeat(".", at) + strings.Repeat("#", mark) + strings.Repeat(".", width-mark-at) + "]"
+}
+
+func took(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

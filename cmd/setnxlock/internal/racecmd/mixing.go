@@ -1,0 +1,226 @@
+package racecmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/mixing"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/spf13/cobra"
+)
+
+const mixingHelp = `Tells what happens when two fleets lock the same key, each in its own format:
+our locks in every dialect, as they ship, and the clients in the field, as
+models of their published code, faults included. Safe: within the bounds no two
+hold the lock at once, and both get again what a dead client of either held.
+Otherwise what it takes to break it: nothing ("at once"), a dead lock ("at
+takeover"), time ("early") or a slow client ("late"), with a shortest schedule.
+
+With --a and --b one pair is computed; without, all of them, as docs/mixing.md
+has them: some minutes on two cores.`
+
+const mixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
+  setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b redis-py-2.9
+  setnxlock race mixing --list
+  setnxlock race mixing -o docs/mixing.md`
+
+const mixingStatus = `  0      Of a pair: they may share a key. Else: it was computed.
+  1      Of a pair: they may not: what breaks it was printed.
+` + raceStatus + `
+  130    It was interrupted.`
+
+func (a *app) mixingCommand() *cobra.Command {
+	var first, second, file string
+	var list, asJSON bool
+	cmd := &cobra.Command{
+		Use:         "mixing",
+		Short:       "Tell what two fleets do to each other on one key",
+		Long:        mixingHelp,
+		Example:     mixingExamples,
+		Annotations: alone(mixingStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case list:
+				return a.write(file, printParties)
+			case first == "" && second == "" && asJSON:
+				return usage(cmd, errors.New("--json goes with --a and --b"))
+			case first == "" && second == "":
+				return a.mixAll(file)
+			}
+			return a.mixPair(cmp.Or(first, second), cmp.Or(second, first), file, asJSON)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	f.StringVar(&first, "a", "", "one `FLEET`: ours/… or theirs/…, or the name of a dialect for the client that writes it")
+	f.StringVar(&second, "b", "", "the other `FLEET`; if it is left out, more of the same")
+	f.BoolVar(&list, "list", false, "list the fleets")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.StringVarP(&file, "output", "o", "", "write to `FILE` in place of stdout")
+	completeList(cmd, "a", partyNames)
+	completeList(cmd, "b", partyNames)
+	return cmd
+}
+
+// party finds a fleet by its name. A dialect's stands for the client itself.
+func party(name string) (mixing.Party, error) {
+	for _, n := range []string{name, "theirs/" + name, "ours/" + name} {
+		if p, err := mixing.Find(n); err == nil {
+			return p, nil
+		}
+	}
+	return mixing.Party{}, &Failure{statusUsage, fmt.Errorf("there is no fleet %q", name),
+		suggest(name, partyNames(), "see setnxlock race mixing --list")}
+}
+
+// fleet reports whether an algorithm's name is that of a party to a mixture.
+func fleet(name string) bool {
+	return strings.HasPrefix(name, "ours/") || strings.HasPrefix(name, "theirs/")
+}
+
+func partyNames() []string {
+	var names []string
+	for _, p := range mixing.Parties() {
+		names = append(append(names, p.Name), p.Alike...)
+	}
+	return names
+}
+
+func printParties(w io.Writer) error {
+	for _, p := range mixing.Parties() {
+		says := p.Says
+		if len(p.Alike) > 0 {
+			says += "; the same: " + strings.Join(p.Alike, ", ")
+		}
+		if _, err := fmt.Fprintf(w, "%-9s  %-46s  %s\n", p.Kind, p.Name, says); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) mixPair(first, second, file string, asJSON bool) error {
+	p, err := party(first)
+	if err != nil {
+		return err
+	}
+	q, err := party(second)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	v, err := mixing.Pair(ctx, p, q)
+	switch {
+	case ctx.Err() != nil:
+		a.say("interrupted: this proves nothing")
+		return exit(statusSignal + int(syscall.SIGINT))
+	case err != nil:
+		return &Failure{statusSoftware, err, ""}
+	}
+	if asJSON {
+		err = writeJSON(a.out, pairJSON(v))
+	} else {
+		err = a.write(file, func(w io.Writer) error { return a.tellPair(w, v) })
+	}
+	if err == nil && !v.Safe() {
+		err = exit(statusBroken)
+	}
+	return err
+}
+
+// tellPair prints a verdict with the steps of what breaks it.
+func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
+	s, width := screen.New(a.out), a.width()
+	fmt.Fprint(w, screen.Paragraph("", v.A.Name+": "+v.A.Says, width), screen.Paragraph("", v.B.Name+": "+v.B.Says, width), "\n")
+	if v.Safe() {
+		fmt.Fprintln(w, s.Good("safe on one key, within the bounds"))
+	}
+	if c := v.Clash; c != nil {
+		t, err := race.ReplaySchedule(c.Schedule, knownLocks())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s\n\n%s", s.Bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), view.Timeline(t, a.timelineOptions("")))
+	}
+	for _, k := range v.Stuck {
+		fmt.Fprintf(w, "%s\nsetnxlock race replay '%s'\n", s.Bad(fmt.Sprintf("stuck: what a client of %s left, %s never gets (%s)", k.Of, k.By, k.When)), k.Schedule)
+	}
+	fmt.Fprintf(w, "%s states\n", view.Thousands(v.States))
+	return nil
+}
+
+// A jsonPair is a verdict as machines get it.
+type jsonPair struct {
+	A     string      `json:"a"`
+	B     string      `json:"b"`
+	Safe  bool        `json:"safe"`
+	Clash *jsonClash  `json:"clash,omitempty"`
+	Stuck []jsonStuck `json:"stuck,omitempty"`
+
+	States int `json:"states"`
+}
+
+type jsonClash struct {
+	Grade    string `json:"grade"` // "at once", "at takeover", "early", "late"
+	Takes    string `json:"takes"` // "one client of each", …
+	Steps    int    `json:"steps"`
+	Text     string `json:"text"`
+	Schedule string `json:"schedule"`
+}
+
+type jsonStuck struct {
+	Of       string `json:"of"`
+	By       string `json:"by"`
+	When     string `json:"when"`
+	Schedule string `json:"schedule"`
+}
+
+func pairJSON(v mixing.Verdict) jsonPair {
+	j := jsonPair{A: v.A.Name, B: v.B.Name, Safe: v.Safe(), States: v.States}
+	if c := v.Clash; c != nil {
+		j.Clash = &jsonClash{string(c.Grade), v.Takes(), c.Steps, c.Text, c.Schedule}
+	}
+	for _, s := range v.Stuck {
+		j.Stuck = append(j.Stuck, jsonStuck{s.Of, s.By, string(s.When), s.Schedule})
+	}
+	return j
+}
+
+// mixAll computes every pair, with a bar that tells how far it is.
+func (a *app) mixAll(file string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	parties := mixing.Mixed()
+	var seen atomic.Int32
+	wipe := screen.New(a.errs).Progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)
+	m, err := mixing.Compute(ctx, parties, func(done, _ int, _ mixing.Verdict) { seen.Store(int32(done)) })
+	var skews []mixing.Skew
+	if err == nil {
+		skews, err = mixing.Skews(ctx)
+	}
+	wipe()
+	switch {
+	case ctx.Err() != nil:
+		a.say("interrupted: this proves nothing")
+		return exit(statusSignal + int(syscall.SIGINT))
+	case err != nil:
+		return &Failure{statusSoftware, err, ""}
+	}
+	text, err := m.Markdown(skews)
+	if err != nil {
+		return &Failure{statusSoftware, err, ""}
+	}
+	return a.write(file, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+}

@@ -1,0 +1,345 @@
+package racecmd
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+const playHelp = `You are the network, the scheduler and time: you decide whose command runs next
+and what goes wrong, and try to break the lock. With NAME you begin where a race
+of the catalogue begins, and try to reach its objective; with --algorithm the
+lock may be any. What you see is run by the lock's real code.
+
+` + playKeys + `
+
+Input is read line by line, so that a game can be piped, and recorded.`
+
+const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
+  1*         client 1 goes on to the end of its attempt
+  d1         its next command runs and the reply is lost
+  x1         its next command never arrives
+  h1         the connection breaks half-way, between two commands of one write
+  C1.refuse  C1.refuse3
+             the server refuses the command; the third of its transaction
+  w1         as 1, but it waits before it looks how long its lease still lasts
+  l1         it looks at its clock, and does not send yet
+  c1         it crashes for good
+  p1  r1     it stops; it resumes
+  k1 +3s     its clock jumps
+  t          time passes until just after the next thing that ends
+  t 5s       time passes; t 5s~ and the server has not removed what expired
+  restart  failover  evict  reap
+             the server comes back empty; comes back without its last write;
+             drops the key; removes what has expired
+  S1.restart  S1.evict  S1.down
+             the same of one of several servers; it answers no more
+  u  r       undo a step; reset
+  s  v       the schedule so far; the timeline so far
+  ?  q       these keys; quit`
+
+const playExamples = `  setnxlock race play getset/double-takeover
+  setnxlock race play double-takeover --algorithm getset:guarded
+  setnxlock race play --algorithm tx:classic --server 2.4 --clients 3
+  printf '1\n2\n1 2\n1 1\n2 2\n' | setnxlock race play double-takeover`
+
+func (a *app) playCommand() *cobra.Command {
+	var s setup
+	cmd := &cobra.Command{
+		Use:               "play [NAME]",
+		Short:             "Break a lock yourself, step by step",
+		Long:              playHelp,
+		Example:           playExamples,
+		Annotations:       alone("  0      The game is over.\n" + raceStatus),
+		ValidArgsFunction: scenarioArgs,
+		Args:              usageErrors(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			g := &game{Screen: screen.New(a.out), width: a.width()}
+			var base race.Config
+			if len(args) == 1 {
+				race, err := scenario(args[0])
+				if err != nil {
+					return err
+				}
+				g.scenario, base = &race, race.Run.Config
+			}
+			c, err := s.over(base, cmd.Flags())
+			if err != nil {
+				if len(args) == 0 && s.Algorithm == "" {
+					return usage(cmd, errors.New("play needs the NAME of a race, or --algorithm"))
+				}
+				return err
+			}
+			g.begin(c)
+			if err := g.reset(); err != nil {
+				return inRace(err)
+			}
+			return g.play(a.in, term.IsTerminal(int(a.in.Fd())))
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+// A game is one session: a schedule that grows and shrinks.
+type game struct {
+	screen.Screen
+	width    int
+	scenario *catalogue.Scenario // nil: any lock
+	same     bool                // the lock is the scenario's
+	c        race.Config         // with a scenario, only its objective is checked
+	all      race.Config         // the same, and whatever else may break
+	choices  []race.Choice
+	trace    race.Trace // of the choices
+	over     bool       // the player wants to leave
+}
+
+// begin sets the game up.
+func (g *game) begin(c race.Config) {
+	g.all, g.c = c, c
+	if g.scenario == nil {
+		return
+	}
+	g.same = c.Algorithm == g.scenario.Run.Config.Algorithm
+	g.c.Name = g.scenario.Name + ", played"
+	if goal := g.scenario.Expect.Violated; goal != "" {
+		g.c.Invariants = []string{goal}
+	}
+}
+
+func (g *game) say(format string, args ...any) { fmt.Fprintf(g.W, format+"\n", args...) }
+
+// play reads lines until there are none, or the player has enough.
+func (g *game) play(in io.Reader, typed bool) error {
+	g.introduce()
+	g.show()
+	lines := bufio.NewScanner(in)
+	for !g.over {
+		fmt.Fprint(g.W, "\n> ")
+		if !lines.Scan() {
+			fmt.Fprintln(g.W)
+			break
+		}
+		if !typed {
+			g.say("%s", lines.Text()) // so that a transcript has both sides
+		}
+		g.answer(strings.TrimSpace(lines.Text()))
+	}
+	return lines.Err()
+}
+
+func (g *game) introduce() {
+	title := g.c.Algorithm
+	if g.scenario != nil {
+		title = g.scenario.Name + ": " + g.scenario.Title
+	}
+	g.say("%s", g.Paint("1", title))
+	objective := "Break any promise of " + g.c.Algorithm + "."
+	if g.scenario != nil && g.scenario.Objective != "" {
+		objective = g.scenario.Objective
+	}
+	fmt.Fprint(g.W, screen.Paragraph("Objective: ", objective, g.width))
+	if g.scenario != nil && !g.same {
+		g.say("The lock is %s instead of %s.", g.c.Algorithm, g.scenario.Run.Config.Algorithm)
+	}
+}
+
+// answer does what a line says: words of a schedule, or keys.
+func (g *game) answer(line string) {
+	if line == "" || strings.HasPrefix(line, "#") {
+		return
+	}
+	was := len(g.choices)
+	if choices, err := race.ParseWords(line); err == nil {
+		for _, c := range choices {
+			if !g.choose(c) {
+				break
+			}
+		}
+	} else if !g.keys(strings.Fields(line)) {
+		return
+	}
+	if len(g.choices) != was {
+		g.show()
+	}
+}
+
+// keys does one key after the other, and reports whether the state may have
+// changed.
+func (g *game) keys(fields []string) bool {
+	for len(fields) > 0 && !g.over {
+		key, rest := fields[0], fields[1:]
+		if do, ok := g.commands()[key]; ok {
+			do()
+			fields = rest
+			continue
+		}
+		c, used, err := g.choice(key, rest)
+		if err != nil {
+			g.say("%v", err)
+			return true
+		}
+		if !g.choose(c) {
+			return true
+		}
+		fields = rest[used:]
+	}
+	return true
+}
+
+// commands are the keys that are no step.
+func (g *game) commands() map[string]func() {
+	leave := func() { g.over = true }
+	help := func() { g.say("%s", playKeys) }
+	return map[string]func(){
+		"q": leave, "quit": leave, "exit": leave, "?": help, "h": help, "help": help,
+		"u": g.undo, "undo": g.undo,
+		"r": func() { g.must(nil); g.say("from the beginning") },
+		"s": func() { g.say("%s", g.trace.ReplayLine()) },
+		"v": func() {
+			fmt.Fprint(g.W, view.Timeline(g.trace, view.TimelineOptions{Color: g.Color, Width: g.width}))
+		},
+	}
+}
+
+var clientKeys = map[byte]race.Verb{
+	'd': race.Drop, 'x': race.Sever, 'h': race.Cut, 'w': race.Stall, 'l': race.Look,
+	'c': race.Crash, 'p': race.Pause, 'r': race.Resume, 'k': race.Clock,
+}
+
+var serverKeys = map[string]race.Verb{
+	"restart": race.Restart, "failover": race.Failover, "evict": race.Evict, "reap": race.Reap,
+}
+
+// choice is the step that a key stands for, and how many of the fields after it
+// belong to it.
+func (g *game) choice(key string, rest []string) (c race.Choice, used int, err error) {
+	duration := func() (time.Duration, error) {
+		if len(rest) == 0 {
+			return 0, fmt.Errorf("%s needs a time, as in %s +3s", key, key)
+		}
+		used = 1
+		d, err := time.ParseDuration(strings.TrimSuffix(strings.TrimPrefix(rest[0], "+"), "~"))
+		if err != nil {
+			return 0, fmt.Errorf("%q is no time", rest[0])
+		}
+		return d, nil
+	}
+	if v, ok := serverKeys[key]; ok {
+		return race.Choice{Verb: v}, 0, nil
+	}
+	if len(key) > 3 && (key[0] == 'S' || key[0] == 'C') && key[2] == '.' {
+		words, err := race.ParseWords(key)
+		if err != nil {
+			return c, 0, err
+		}
+		return words[0], 0, nil
+	}
+	if key == "t" {
+		if len(rest) == 0 || strings.Trim(rest[0], "+0123456789.hms~") != "" || !strings.ContainsAny(rest[0], "hms") {
+			next, ok := g.deadline()
+			if !ok {
+				return c, 0, errors.New("nothing is going to end: say how long, as in t 5s")
+			}
+			return race.Choice{Verb: race.Pass, By: next.by}, 0, nil
+		}
+		c.Verb = race.Pass
+		if strings.HasSuffix(rest[0], "~") {
+			c.Verb = race.PassUnreaped
+		}
+		c.By, err = duration()
+		return c, used, err
+	}
+	if n, ok := strings.CutSuffix(key, "*"); ok {
+		c.Verb, key = race.Run, n
+	}
+	if len(key) == 2 && c.Verb == race.Step {
+		v, ok := clientKeys[key[0]]
+		if ok {
+			if v == race.Clock {
+				if c.By, err = duration(); err != nil {
+					return c, used, err
+				}
+			}
+			c.Verb, key = v, key[1:]
+		}
+	}
+	if len(key) == 1 && key[0] >= '1' && key[0] <= '9' {
+		c.Client = int(key[0] - '1')
+		return c, used, nil
+	}
+	return c, 0, fmt.Errorf("there is no key %q; ? tells the keys", key)
+}
+
+// choose makes a step, and tells what came of it.
+func (g *game) choose(c race.Choice) bool {
+	was := len(g.trace.Events)
+	t, err := race.Replay(g.c, append(slices.Clone(g.choices), c))
+	if err != nil {
+		g.say("not now: %s", reason(err))
+		return false
+	}
+	_, made, err := race.ParseSchedule(t.Schedule)
+	if err != nil {
+		g.say("%v", err) // can't be: a trace's schedule is one
+		return false
+	}
+	g.choices, g.trace = made, t
+	// What breaks beside the objective is told, and does not end the hunt.
+	all, err := race.Replay(g.all, made)
+	for i, e := range t.Events[was:] {
+		g.tell(e)
+		if e.Violation != nil {
+			g.broken(e)
+		} else if err == nil && all.Events[was+i].Violation != nil {
+			v := all.Events[was+i].Violation
+			fmt.Fprint(g.W, screen.Paragraph("     (breaks "+v.Invariant+": ", v.Text+")", g.width))
+		}
+	}
+	return true
+}
+
+// reason is why a choice can't be made, in the fewest words.
+func reason(err error) string {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "race: "), "not enabled: ")
+}
+
+func (g *game) undo() {
+	if len(g.choices) == 0 {
+		g.say("there is nothing to undo")
+		return
+	}
+	last := g.choices[len(g.choices)-1]
+	g.must(g.choices[:len(g.choices)-1])
+	g.say("undone: %v", last)
+}
+
+func (g *game) reset() error {
+	t, err := race.Replay(g.c, nil)
+	g.choices, g.trace = nil, t
+	return err
+}
+
+// must goes to choices that could be made before.
+func (g *game) must(choices []race.Choice) {
+	t, err := race.Replay(g.c, choices)
+	if err != nil {
+		g.say("%v", err) // can't be: runs are deterministic
+		return
+	}
+	g.choices, g.trace = slices.Clone(choices), t
+}

@@ -1,0 +1,240 @@
+package racecmd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// What a game tells: its steps, where it stands, and what can be done next.
+
+// tell says what a step did.
+func (g *game) tell(e race.Event) {
+	text := e.Note
+	if e.Cmd != "" {
+		text = e.Cmd
+		switch {
+		case e.Lost == "reply":
+			text += " ⇢ reply lost"
+		case e.Lost == "request":
+			text += " ⇢ never arrived"
+		case e.Lost == "cut":
+			text += " ⇢ cut"
+		case e.Reply != "":
+			text += " → " + e.Reply
+		}
+	}
+	who := e.Who + ": "
+	if e.Who == "time" {
+		who = ""
+	}
+	fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3d  %s  %s", e.N, race.Seconds(e.At), who), text, g.width))
+	if e.Why != "" {
+		fmt.Fprint(g.W, screen.Paragraph("     ", e.Why, g.width))
+	}
+}
+
+// broken tells what a violation means, the first time.
+func (g *game) broken(e race.Event) {
+	text := screen.Paragraph("     ^^^ ", "VIOLATION "+e.Violation.Invariant+": "+e.Violation.Text, g.width)
+	g.say("%s", g.Paint("1;31", strings.TrimSuffix(text, "\n")))
+	if g.trace.Verdict.Step != e.N {
+		return
+	}
+	g.say("")
+	arg := g.trace.Argument
+	item := func(label string, items ...string) {
+		for _, s := range items {
+			if s != "" {
+				fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%-7s", label), s, g.width))
+				label = ""
+			}
+		}
+	}
+	fix := arg.Fix
+	if g.same {
+		fix = cmp.Or(g.scenario.Fix, fix)
+	}
+	item("Let", arg.Let...)
+	item("Then", arg.Then...)
+	item("So", arg.So)
+	item("Fix", fix)
+	g.say("%-7s%s", "replay", g.trace.ReplayLine())
+	g.congratulate(e)
+}
+
+func (g *game) congratulate(e race.Event) {
+	switch s := g.scenario; {
+	case s == nil, !g.same:
+		g.say("\nYou broke %s in %d steps.", g.c.Algorithm, e.N)
+	case s.Expect.Violated == e.Violation.Invariant && s.Expect.Step < e.N:
+		g.say("\nWell done: that was the objective, in %d steps. It can be done in %d.", e.N, s.Expect.Step)
+	case s.Expect.Violated == e.Violation.Invariant:
+		g.say("\nWell done: that was the objective, in %d steps.", e.N)
+	default:
+		g.say("\nYou broke %s.", e.Violation.Invariant)
+	}
+}
+
+// show prints where the game stands, and what can be done.
+func (g *game) show() {
+	at, server, belief := int64(0), g.trace.Start, map[string]race.Belief{}
+	if n := len(g.trace.Events); n > 0 {
+		e := g.trace.Events[n-1]
+		at, server, belief = e.At, e.Server, e.Belief
+	}
+	g.say("")
+	g.say("%s", g.Paint("2", fmt.Sprintf("     %-5s %-9s %-22s %s", "", "clock", "believes", "next")))
+	for i, c := range g.trace.Clients {
+		b, ok := belief[c.Name]
+		if !ok {
+			b = race.Belief{State: race.Idle, Until: -1, Now: c.Skew}
+		}
+		key, next := "", b.Next
+		if e, ok := g.tried(race.Choice{Client: i}); ok {
+			key, next = fmt.Sprint(i+1), cmp.Or(e.Cmd, e.Note, next)
+		}
+		fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3s  %-5s %-9s %-22s ", key, c.Name, race.Seconds(b.Now), believing(b)), next, g.width))
+	}
+	g.say("     %-5s %-9s %s", "Redis", race.Seconds(at), g.key(server))
+	for _, other := range server.Others {
+		g.say("     %-5s %-9s %s", "", "", other)
+	}
+	if server.Storage != nil && server.Storage.Writer != "" {
+		g.say("     %-5s %-9s last written by %s", "store", "", server.Storage.Writer)
+	}
+	if next, ok := g.deadline(); ok {
+		g.say("%3s  %v pass: %s", "t", next.by, next.what)
+	}
+	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.faults(), " "), g.width))
+}
+
+// key is what the server has under the lock's name.
+func (g *game) key(s race.Server) string {
+	if s.Value == "" {
+		return g.trace.Key + " is free"
+	}
+	text := g.trace.Key + " = " + s.Value
+	if s.TTL >= 0 {
+		text += "  ttl " + race.Seconds(s.TTL)
+	} else {
+		text += "  no ttl"
+	}
+	if s.Dead {
+		text += "  (expired, and still in memory)"
+	}
+	if len(s.Watched) > 0 {
+		text += "  watched by " + strings.Join(s.Watched, ", ")
+	}
+	return text
+}
+
+func believing(b race.Belief) string {
+	switch {
+	case b.State == race.Holds && b.Until >= 0:
+		return "holds until " + race.Seconds(b.Until)
+	case b.State == race.RunOut:
+		return "it ran out"
+	case b.State == race.Lost:
+		return "lost, and it knows"
+	case b.State == race.Asking && b.Until >= 0:
+		return "asking, has " + race.Seconds(b.Until)
+	}
+	return b.State
+}
+
+// tried is the step that a choice would make, if it can be made now.
+func (g *game) tried(c race.Choice) (race.Event, bool) {
+	t, err := race.Replay(g.c, append(slices.Clone(g.choices), c))
+	if err != nil {
+		return race.Event{}, false
+	}
+	return t.Events[len(t.Events)-1], true
+}
+
+// faults are the other keys that do something now.
+func (g *game) faults() []string {
+	var keys []string
+	for _, k := range []byte("dxhwlcpr") {
+		for i := range g.trace.Clients {
+			if _, ok := g.tried(race.Choice{Verb: clientKeys[k], Client: i}); ok {
+				keys = append(keys, fmt.Sprintf("%c%d", k, i+1))
+			}
+		}
+	}
+	for _, k := range []string{"restart", "failover", "evict"} {
+		if _, ok := g.tried(race.Choice{Verb: serverKeys[k]}); ok {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range []string{"S1.restart", "S1.evict", "S1.down"} { // of S2 and S3 likewise
+		if words, err := race.ParseWords(k); err == nil {
+			if _, ok := g.tried(words[0]); ok {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return append(keys, "u", "r", "s", "v", "?", "q")
+}
+
+// A deadline is the next time at which something ends.
+type deadline struct {
+	by   time.Duration // until a moment after it
+	what string
+}
+
+// deadline finds it among the leases, the key's TTL and the time written on it.
+func (g *game) deadline() (best deadline, ok bool) {
+	n := len(g.trace.Events)
+	at, server := int64(0), g.trace.Start
+	if n > 0 {
+		at, server = g.trace.Events[n-1].At, g.trace.Events[n-1].Server
+	}
+	add := func(ends int64, what string) {
+		by := time.Duration(ends+1-at) * time.Millisecond // until just after
+		if by > 0 && (!ok || by < best.by) {
+			best, ok = deadline{by, what}, true
+		}
+	}
+	if n > 0 {
+		for _, c := range g.trace.Clients {
+			if b := g.trace.Events[n-1].Belief[c.Name]; b.Until >= 0 && b.State != race.Dead {
+				add(at+b.Until-b.Now, c.Name+"'s lease ends")
+			}
+		}
+	}
+	if server.TTL >= 0 && !server.Dead {
+		if ends, ok := g.expiry(at, server.TTL); ok {
+			add(ends, "the key's ttl ends")
+		}
+	}
+	if stamp, is := strings.CutPrefix(server.Value, "t="); is {
+		if d, err := time.ParseDuration(strings.Fields(stamp)[0]); err == nil {
+			for _, c := range g.trace.Clients {
+				add(d.Milliseconds()-c.Skew, "the time on the key is over for "+c.Name)
+			}
+		}
+	}
+	return best, ok
+}
+
+// expiry finds out by trying when the key is gone: old servers count in whole
+// seconds.
+func (g *game) expiry(at, ttl int64) (ends int64, ok bool) {
+	second := (at + ttl + 999) / 1000 * 1000
+	for _, ends := range []int64{at + ttl, second, second + 1000, second + 2000} {
+		if ends < at {
+			continue
+		}
+		pass := race.Choice{Verb: race.Pass, By: time.Duration(ends+1-at) * time.Millisecond}
+		if e, ok := g.tried(pass); ok && e.Server.Value == "" {
+			return ends, true
+		}
+	}
+	return 0, false
+}

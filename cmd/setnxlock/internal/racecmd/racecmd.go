@@ -1,0 +1,339 @@
+// Package racecmd is `setnxlock race`: the commands that show how locks break, and
+// that prove within bounds where they don't. They need no server.
+package racecmd
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/spf13/cobra"
+)
+
+const raceHelp = `Shows how locks in Redis break, and proves within bounds where they don't. The
+code that runs is the shipping one, on an embedded Redis with the quirks of old
+versions, one command at a time: all that is shown has happened. It needs no
+server.
+
+Begin with "race list" and "race show" for the races that are known, "race play"
+to make them happen yourself, "race explore" to have every order of a lock's
+commands tried.`
+
+const raceExamples = `  setnxlock race list
+  setnxlock race show getset/double-takeover
+  setnxlock race play getset/double-takeover
+  setnxlock race explore --algorithm tx:classic --server 2.4 --faults lost=1,crash`
+
+// The exit statuses. From 64 they are those of all commands.
+const (
+	statusBroken   = 1 // an invariant broke
+	statusBounded  = 2 // nothing broke, and not everything was seen
+	statusUsage    = 64
+	statusSoftware = 70
+	statusSignal   = 128 // plus the signal's number
+)
+
+const raceStatus = `  64     Wrong usage: no such race, algorithm, server or invariant, or a
+         schedule that can't be run.
+  70     Something else went wrong: a file that can't be written.`
+
+// An app is one run of the program.
+type app struct{ in, out, errs *os.File }
+
+// Command returns the command with its subcommands. What a run ends with is nil or
+// a *Failure.
+func Command(in, out, errs *os.File) *cobra.Command {
+	a := &app{in, out, errs}
+	cmd := &cobra.Command{
+		Use:         "race",
+		Short:       "See how locks break, step by step, and where they can't",
+		Long:        raceHelp,
+		Example:     raceExamples,
+		Annotations: alone(raceStatus),
+		Args:        usageErrors(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(a.errs)
+			cmd.Help() //nolint:errcheck
+			return exit(statusUsage)
+		},
+	}
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.playCommand(), a.replayCommand(), a.exploreCommand(),
+		a.guaranteesCommand(), a.mixingCommand(), a.siteCommand())
+	return cmd
+}
+
+// say tells something on stderr: stdout is for answers.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.errs, "setnxlock: "+format+"\n", args...)
+}
+
+// A Failure is an error with the exit status it ends the program with. With a nil
+// Err it is a status that needs no words.
+type Failure struct {
+	Status int
+	Err    error
+	Hint   string // what the user can do
+}
+
+func (f *Failure) Error() string {
+	if f.Err == nil {
+		return fmt.Sprintf("exit status %d", f.Status)
+	}
+	return f.Err.Error()
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// exit is a status without words.
+func exit(status int) error { return &Failure{Status: status} }
+
+// usage is wrong usage of cmd; nil if nothing is wrong.
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil || errors.As(err, new(*Failure)) {
+		return err
+	}
+	return &Failure{statusUsage, err, "see " + cmd.CommandPath() + " --help"}
+}
+
+// usageErrors marks what cobra finds wrong with arguments as wrong usage.
+func usageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return usage(cmd, check(cmd, args))
+	}
+}
+
+// complete tells shells the values of a flag; none: not even the names of files.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+}
+
+// alone is the annotations of a command that speaks to no server.
+func alone(status string) map[string]string {
+	return map[string]string{"status": status, "alone": "yes"}
+}
+
+// scenario finds a race by its name, or says which ones are like it.
+func scenario(name string) (catalogue.Scenario, error) {
+	if s, ok := catalogue.Find(name); ok {
+		return s, nil
+	}
+	return catalogue.Scenario{}, &Failure{statusUsage, fmt.Errorf("there is no race %q", name),
+		suggest(name, scenarioNames(), "see setnxlock race list")}
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range catalogue.All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func servers() []string { return append(oldredis.Versions(), oldredis.Profiles()...) }
+
+// choose says what is wrong with a value that must be one of a few.
+func choose(what, value string, of []string) error {
+	if slices.Contains(of, value) {
+		return nil
+	}
+	return &Failure{statusUsage, fmt.Errorf("there is no %s %q", what, value),
+		suggest(value, of, "it is one of "+strings.Join(of, ", "))}
+}
+
+// suggest is the names that value may have been meant to be, nearest first.
+func suggest(value string, names []string, otherwise string) string {
+	type near struct {
+		name string
+		far  int
+	}
+	var list []near
+	for _, name := range names {
+		_, short, _ := strings.Cut(name, "/")
+		far := min(distance(value, name), distance(value, short))
+		if len(value) > 2 && strings.Contains(name, value) {
+			far = 0
+		}
+		if far <= len(value)/3 {
+			list = append(list, near{name, far})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b near) int { return cmp.Compare(a.far, b.far) })
+	var best []string
+	for _, n := range list[:min(4, len(list))] {
+		best = append(best, n.name)
+	}
+	if best == nil {
+		return otherwise
+	}
+	return "perhaps " + strings.Join(best, ", ")
+}
+
+// distance is how many letters must be changed, added or left out to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// inRace is an error of the packages below as this command says it: without
+// their names, and as wrong usage, since all that they refuse was typed.
+func inRace(err error) error {
+	if err == nil || errors.As(err, new(*Failure)) {
+		return err
+	}
+	return &Failure{Status: statusUsage, Err: errors.New(strings.ReplaceAll(err.Error(), "race: ", ""))}
+}
+
+// A picture is the flags of a command that shows a trace.
+type picture struct {
+	format string
+	asJSON bool
+	step   int
+	file   string
+}
+
+func formats() []string { return []string{"text", "json", "mermaid", "html"} }
+
+func (p *picture) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&p.format, "format", "text", "`FORM` is text, json, mermaid or html")
+	f.BoolVar(&p.asJSON, "json", false, "the same as --format json")
+	f.IntVar(&p.step, "step", 0, "show the run up to step `N` and what each client is about to do then")
+	f.StringVarP(&p.file, "output", "o", "", "write to `FILE` in place of stdout")
+	complete(cmd, "format", formats())
+	complete(cmd, "step", nil)
+}
+
+// draw shows a trace in the form that was asked for. Below a text stands the
+// end, where the whole run is shown.
+func (a *app) draw(p *picture, t race.Trace, end string) error {
+	if p.asJSON {
+		p.format = "json"
+	}
+	if err := choose("format", p.format, formats()); err != nil {
+		return err
+	}
+	switch {
+	case p.step != 0 && p.format != "text":
+		return &Failure{statusUsage, fmt.Errorf("--step goes with --format text, not with %s", p.format),
+			"a page opens at a step by its address: race.html#7"}
+	case p.step < 0 || p.step > len(t.Events):
+		return &Failure{statusUsage, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), ""}
+	}
+	return a.write(p.file, func(w io.Writer) error {
+		switch p.format {
+		case "json":
+			return t.WriteJSON(w)
+		case "mermaid":
+			_, err := io.WriteString(w, view.Mermaid(t))
+			return err
+		case "html":
+			return html(w, t)
+		}
+		o := a.timelineOptions(p.file)
+		o.Step = p.step
+		if p.step != 0 && p.step < len(t.Events) {
+			end = ""
+		}
+		_, err := io.WriteString(w, view.Timeline(t, o)+end)
+		return err
+	})
+}
+
+// write has f write to a file, or to stdout if it has no name. A file that
+// fails half-way is not begun.
+func (a *app) write(file string, f func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := f(&b); err != nil {
+		return err
+	}
+	if file != "" && file != "-" {
+		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
+			return &Failure{statusSoftware, err, ""}
+		}
+		return nil
+	}
+	_, err := a.out.Write(b.Bytes())
+	return err
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// timelineOptions suit stdout, or a file.
+func (a *app) timelineOptions(file string) view.TimelineOptions {
+	if file != "" && file != "-" {
+		return view.TimelineOptions{}
+	}
+	return view.TimelineOptions{Color: screen.New(a.out).Color, Width: a.width()}
+}
+
+// width is the terminal's, or 80.
+func (a *app) width() int { return screen.Width(a.out) }
+
+// verdict is the exit status of a run that was shown.
+func verdict(t race.Trace) error {
+	if t.Verdict.Violated != "" {
+		return exit(statusBroken)
+	}
+	return nil
+}
+
+// scenarioArgs completes the name of one race.
+func scenarioArgs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	if len(args) == 0 {
+		for _, s := range catalogue.All() {
+			list = append(list, s.Name+"\t"+s.Title)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// algorithmNames completes an algorithm, with what it is.
+func algorithmNames() []string {
+	var list []string
+	for _, name := range race.Algorithms(knownLocks()) {
+		list = append(list, name+"\t"+race.Describe(name, knownLocks()))
+	}
+	return list
+}
+
+// html is the page of a trace, with the ways around it where they are few
+// enough to walk.
+func html(w io.Writer, t race.Trace) error {
+	t, err := race.WithFork(t, race.ForkStates, knownLocks())
+	if err != nil {
+		return err
+	}
+	return view.HTML(w, t)
+}

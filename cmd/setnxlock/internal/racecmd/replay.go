@@ -1,0 +1,171 @@
+package racecmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/spf13/cobra"
+)
+
+const replayHelp = `Runs a schedule and shows what happens, as "race show" does. A schedule is one
+line that needs nothing else:
+
+  tx:classic 2.4 2x1 : C1 C1 +9.898s C2 C1- C1.crash
+
+the algorithm, the version of Redis, clients x attempts, what is not as usual
+(skew=0s,3s), and a word for each step:
+
+  C1         client 1's next command    C1.crash        it dies
+  C1*        and all of its attempt     C1.pause        it stops, until
+  C1-        its reply is lost          C1.resume       it goes on
+  C1.sever   it never arrives           C1.clock+3s     its clock jumps
+  C1.cut     the connection breaks      +9s             time passes
+             between two commands       redis.restart   it comes back empty
+             of one write               redis.failover  without the last write
+                                        redis.evict     it drops the key
+
+Of the three servers of redlock, S2.restart and S2.evict befall one, and with
+S2.down it answers no more.
+
+A FILE is a scenario as the catalogue has them (algorithm and schedule are
+enough), a trace as --format json writes it, or holds a schedule; - is stdin.
+
+With --exercise, the words are an answer to that race's exercise.`
+
+const replayExamples = `  setnxlock race replay 'tx:classic 2.4 2x1 : C1 C1.crash'
+  setnxlock race replay --format mermaid mylock.txt
+  setnxlock race show --format json double-takeover | setnxlock race replay -
+  setnxlock race replay --exercise double-takeover 'C1 C1 C2 C2 C1 C1 C2 C2'`
+
+const replayStatus = `  0      No invariant was broken; with --exercise: the answer is right.
+  1      One was; with --exercise: the answer is not right yet.
+` + raceStatus
+
+func (a *app) replayCommand() *cobra.Command {
+	var p picture
+	var exercise string
+	cmd := &cobra.Command{
+		Use:         "replay SCHEDULE|FILE|-",
+		Short:       "Run a schedule, a scenario or a trace again",
+		Long:        replayHelp,
+		Example:     replayExamples,
+		Annotations: alone(replayStatus),
+		Args: usageErrors(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && exercise == "" {
+				return errors.New("replay needs a SCHEDULE or a FILE")
+			}
+			return nil
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// A schedule that was not quoted comes in pieces.
+			text := strings.Join(args, " ")
+			if cmd.Flags().Changed("exercise") {
+				return a.mark(&p, exercise, text)
+			}
+			t, err := a.again(text)
+			if err != nil {
+				return inRace(err)
+			}
+			if err := a.draw(&p, t, ""); err != nil {
+				return err
+			}
+			return verdict(t)
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().StringVar(&exercise, "exercise", "", "judge the words as an answer to the exercise of race `NAME`")
+	cmd.RegisterFlagCompletionFunc("exercise", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { //nolint:errcheck // the flag exists
+		var list []string
+		for _, s := range catalogue.All() {
+			if s.Exercise != nil {
+				list = append(list, s.Name)
+			}
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+// again runs what text is, or what the file of that name holds.
+func (a *app) again(text string) (race.Trace, error) {
+	name := ""
+	if b, err := a.read(text); err == nil {
+		name, text = strings.TrimSuffix(filepath.Base(text), ".txt"), string(b)
+	} else if !strings.Contains(text, " ") {
+		return race.Trace{}, &Failure{statusUsage, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help"}
+	}
+	text = strings.TrimSpace(text)
+	switch {
+	case strings.HasPrefix(text, "{"):
+		t, err := race.ReadTrace(strings.NewReader(text))
+		if err == nil && t.Schedule == "" {
+			err = errors.New("the trace has no schedule: it can be shown and not run")
+		}
+		if err != nil {
+			return t, err
+		}
+		return race.ReplaySchedule(t.Schedule, knownLocks())
+	case name == "" || !strings.Contains(text, "\n") && strings.Contains(text, " : "):
+		return race.ReplaySchedule(text, knownLocks())
+	}
+	s, err := catalogue.Parse(name, []byte(text))
+	if err != nil {
+		return race.Trace{}, err
+	}
+	s.Run.Config.Locks = knownLocks()
+	t, err := s.Trace()
+	if err == nil && s.Expect.Violated != "" && s.Expect != t.Verdict {
+		a.say("%s expects %s to break at step %d: it was otherwise", name, s.Expect.Violated, s.Expect.Step)
+	}
+	return t, err
+}
+
+func (a *app) read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(a.in)
+	}
+	return os.ReadFile(file)
+}
+
+// mark tells whether words are an answer to a race's exercise, and without
+// words what it asks.
+func (a *app) mark(p *picture, name, words string) error {
+	s, err := scenario(name)
+	if err != nil {
+		return err
+	}
+	if s.Exercise == nil {
+		return &Failure{statusUsage, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play " + s.Name}
+	}
+	if words == "" {
+		_, err := io.WriteString(a.out, screen.Paragraph("Exercise: ", s.Exercise.Text, a.width()))
+		return err
+	}
+	// The words count. What stands before the colon is the race's own.
+	_, choices, err := race.ParseSchedule(words)
+	if err != nil {
+		return inRace(err)
+	}
+	t, wrong := s.Check(race.Words(choices))
+	if wrong != nil && len(t.Events) < len(choices) {
+		return inRace(wrong) // it can't be run
+	}
+	says := "right: that answers the exercise of " + s.Name
+	if wrong != nil {
+		says = "not yet: " + inRace(wrong).Error()
+	}
+	if err := a.draw(p, t, "\n"+screen.Paragraph("", says, a.width())); err != nil {
+		return err
+	}
+	if wrong != nil {
+		return exit(statusBroken)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package racecmd
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/mixing"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A setup is the flags that say whose lock is run, where, and by how many.
+type setup struct {
+	race.Config
+	holders []string
+}
+
+func (s *setup) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.Algorithm, "algorithm", "", "the `NAME` of a lock; A+B: client 1 runs A, all others B")
+	f.StringVar(&s.Server, "server", "2.4", "the `VERSION` of Redis, or a proxy")
+	f.IntVar(&s.Clients, "clients", 2, "how many clients, `1-4`")
+	f.IntVar(&s.Attempts, "attempts", 2, "how often each takes the lock, `1-9`")
+	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
+	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
+	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
+	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, handoff (to the next in their process), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
+	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
+	f.Lookup("skew").DefValue = ""
+	completeList(cmd, "algorithm", algorithmNames)
+	complete(cmd, "server", servers())
+	complete(cmd, "holders", holderWords())
+	for _, name := range []string{"clients", "attempts", "ttl", "skew", "given"} {
+		complete(cmd, name, nil)
+	}
+}
+
+// knownLocks are the algorithms that schedules can name beside the library's: the
+// catalogue's, and the fleets of race mixing.
+var knownLocks = sync.OnceValue(func() race.Locks {
+	all := maps.Clone(catalogue.Locks())
+	maps.Copy(all, mixing.Locks())
+	return all
+})
+
+// shipped are the algorithms that do not exist only to be broken.
+func shipped() []string {
+	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool {
+		return !strings.Contains(strings.SplitN(name, "/", 2)[0], ":")
+	})
+}
+
+// algorithmsHelp is the part of a help text that tells what --algorithm takes.
+func algorithmsHelp() string {
+	var b strings.Builder
+	var others []string
+	b.WriteString("The algorithms are\n\n")
+	for _, name := range race.Algorithms(knownLocks()) {
+		if slices.Contains(shipped(), name) {
+			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, knownLocks()), 80))
+		} else if !fleet(name) {
+			others = append(others, name)
+		}
+	}
+	return b.String() + "\nand, which exist only to be broken,\n\n" + screen.Paragraph("  ", strings.Join(others, ", "), 80) +
+		"\nand the fleets of race mixing --list.\n"
+}
+
+// completeList is complete for values that are looked up when they are asked for.
+func completeList(cmd *cobra.Command, flag string, values func() []string) {
+	cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { //nolint:errcheck // the flag exists
+		return values(), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func holderWords() []string { return []string{"extend", "handoff", "poll", "write", "fence"} }
+
+// over returns base with what the flags say otherwise.
+func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
+	base.Locks = knownLocks()
+	change := map[string]func(){
+		"algorithm": func() { base.Algorithm = strings.ReplaceAll(s.Algorithm, " ", "") },
+		"server":    func() { base.Server = s.Server },
+		"clients":   func() { base.Clients = s.Clients },
+		"attempts":  func() { base.Attempts = s.Attempts },
+		"ttl":       func() { base.TTL = s.TTL },
+		"skew":      func() { base.Skew = s.Skew },
+		"given":     func() { base.Given = s.Given },
+		"bare":      func() { base.Bare = s.Bare },
+	}
+	for name, f := range change {
+		if flags.Changed(name) {
+			f()
+		}
+	}
+	for _, what := range s.holders {
+		switch what {
+		case "extend":
+			base.Extend = true
+		case "handoff":
+			base.Handoff = true
+		case "poll":
+			base.Poll = true
+		case "write":
+			base.Write = true
+		case "fence":
+			base.Fence = true
+		default:
+			return base, choose("word for --holders", what, holderWords())
+		}
+	}
+	if base.Algorithm == "" {
+		return base, &Failure{statusUsage, fmt.Errorf("no --algorithm was given"),
+			"it is one of " + strings.Join(shipped(), ", ")}
+	}
+	for _, name := range strings.Split(base.Algorithm, "+") {
+		if !slices.Contains(race.Algorithms(knownLocks()), name) {
+			return base, &Failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
+				suggest(name, race.Algorithms(knownLocks()), "it is one of "+strings.Join(shipped(), ", "))}
+		}
+	}
+	if base.Server != "" {
+		if err := choose("server", base.Server, servers()); err != nil {
+			return base, err
+		}
+	}
+	return base, nil
+}
+
+// faults reads --faults: lost=1,cut=1,refuse=1,crash,restart,failover,evict,down,late=1.
+func faults(words []string) (f race.Faults, err error) {
+	counts := map[string]*int{
+		"lost": &f.LostReplies, "sever": &f.LostRequests, "cut": &f.Cuts, "refuse": &f.Refusals,
+		"restart": &f.Restart, "failover": &f.Failover, "evict": &f.Evict, "down": &f.Down,
+	}
+	flags := map[string]*bool{"crash": &f.Crash, "unreaped": &f.Unreaped}
+	for _, w := range words {
+		name, number, given := strings.Cut(w, "=")
+		n := 1
+		if given {
+			if n, err = strconv.Atoi(number); err != nil || n < 0 {
+				return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %q is not a number", w, number), ""}
+			}
+		}
+		switch count, flag := counts[name], flags[name]; {
+		case count != nil:
+			*count = n
+		case name == "late":
+			if f.Late = n; n == 0 {
+				f.Late = -1 // 0 is as often as time jumps
+			}
+		case flag != nil && !given:
+			*flag = true
+		case flag != nil:
+			return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %s takes no number", w, name), ""}
+		default:
+			return f, choose("fault", name, faultWords())
+		}
+	}
+	return f, nil
+}
+
+func faultWords() []string {
+	return []string{"lost", "sever", "cut", "refuse", "crash", "restart", "failover", "evict", "down", "unreaped", "late"}
+}

@@ -1,0 +1,88 @@
+// Package screen is where the command shows something: a terminal, or a file.
+package screen
+
+import (
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// A Screen is a terminal, where lines can move, or a file.
+type Screen struct {
+	W     io.Writer
+	Live  bool // lines can move
+	Color bool
+}
+
+// New looks what out is.
+func New(out *os.File) Screen {
+	live := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
+	return Screen{W: out, Live: live, Color: live && os.Getenv("NO_COLOR") == ""}
+}
+
+// Paint colours text, where there is colour.
+func (s Screen) Paint(code, text string) string {
+	if !s.Color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s Screen) Good(text string) string { return s.Paint("32", text) }
+func (s Screen) Bad(text string) string  { return s.Paint("31", text) }
+
+// Progress shows how far something has come, on a terminal, until the function
+// it returns has wiped the line away. of is -1 if nobody knows how far there is to go.
+func (s Screen) Progress(name string, done func() int, of int) (stop func()) {
+	if !s.Live {
+		return func() {}
+	}
+	bar := progressbar.NewOptions(of, progressbar.OptionSetWriter(s.W), progressbar.OptionSetDescription("   "+name),
+		progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(40 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			bar.Set(done()) //nolint:errcheck // what can't be shown is not
+			select {
+			case <-tick.C:
+			case <-end:
+				bar.Clear() //nolint:errcheck
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// Width is the terminal's, or 80.
+func Width(out *os.File) int {
+	if w, _, err := term.GetSize(int(out.Fd())); err == nil && w > 0 {
+		return w
+	}
+	return 80
+}
+
+// Paragraph is text under a label, in lines of the width.
+func Paragraph(label, text string, width int) string {
+	var b strings.Builder
+	line, indent := label, strings.Repeat(" ", len(label))
+	empty := true
+	for _, word := range strings.Fields(text) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return b.String() + strings.TrimRight(line, " ") + "\n"
+}

@@ -1,0 +1,213 @@
+// Package broken has locks with one known fault each, kept to be caught: an
+// explorer that lets one of them pass is broken itself.
+//
+// It does not import package race, whose own tests need these locks.
+package broken
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A Lock is one of them, with the fields of race.Lock that it needs.
+type Lock struct {
+	Name   string
+	Says   string // one line
+	Bare   bool   // it makes sense only without compat.Locker
+	Pinned int    // how many leases of a client may pin their connections
+	New    func(token func() string, fence bool) compat.Algorithm
+}
+
+// Locks returns all of them.
+func Locks() []Lock {
+	return []Lock{
+		{Name: "broken/del-setnx", Says: "takes over an expired timestamp by DEL and SETNX instead of GETSET",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return delSetnx{getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token}}}
+			}},
+		{Name: "broken/get-del", Says: "releases by GET and DEL, without WATCH",
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return getDel{g} })},
+		{Name: "broken/late-lease", Says: "counts its lease from the reply", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return lateLease{g} })},
+		{Name: "broken/no-repair", Says: "SETNX, then EXPIRE, and nobody repairs what a crash in between leaves",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, TTLRepair: txlock.RepairNever}
+			}},
+		{Name: "broken/bare-del", Says: "cleans up after an unknown outcome by a DEL that compares nothing", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return bareDel{g} })},
+		{Name: "broken/unverified-watch", Says: "pins its connection under a WATCH without knowing whose key it watches", Pinned: 1,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return unverifiedWatch{g} })},
+		{Name: "broken/blind-handoff", Says: "hands its lock off as a new lease, and asks neither its clock nor the server whether it has the old one", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return blindHandoff{g} })},
+		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return listRelease{g} })},
+		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
+			New: func(token func() string, fence bool) compat.Algorithm {
+				return setnxExpire{txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}}, token}
+			}},
+	}
+}
+
+// guarded makes a lock of txlock.Guarded, with one of its methods broken.
+func guarded(breaks func(txlock.Guarded) compat.Algorithm) func(token func() string, fence bool) compat.Algorithm {
+	return func(token func() string, fence bool) compat.Algorithm {
+		return breaks(txlock.Guarded{Options: txlock.Options{Fence: fence, Token: token}})
+	}
+}
+
+// blindHandoff is what a hand-off would be without an extension and without a
+// look at the end of the lease.
+type blindHandoff struct{ txlock.Guarded }
+
+// Handoff makes one holder's lease another's, for the explorer.
+func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease {
+	l.Until = compat.Until(now, ttl)
+	return l
+}
+
+// listRelease is what compat.ReleaseListed would be in half the commands. A server
+// that refuses the RPUSH, and runs the rest, removes whatever is on the key.
+type listRelease struct{ txlock.Guarded }
+
+func (listRelease) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
+	s := compat.Aux(l.Key, l.Value)
+	replies, err := compat.Exec(c, compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
+		compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
+	e, refused := err.(redis.Error)
+	if refused && strings.Contains(string(e), "no such key") || err == nil && replies[3] != int64(1) {
+		return compat.ErrLost
+	}
+	return err
+}
+
+// delSetnx is getset/double-takeover: two clients see the same expired value, and
+// the second one's DEL removes the first one's lock.
+type delSetnx struct{ getsetlock.Classic }
+
+func (d delSetnx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
+	l.Value = getsetlock.Float.Format(now.Add(ttl), d.Nonce)
+	for try := 0; try < 2; try++ {
+		won, err := redis.Bool(c.Do("SETNX", key, l.Value))
+		if won || err != nil {
+			return l, err
+		}
+		if try == 1 {
+			break
+		}
+		old, err := redis.String(c.Do("GET", key))
+		if errors.Is(err, redis.ErrNil) {
+			continue
+		}
+		if err != nil {
+			return l, err
+		}
+		if until, ok := getsetlock.Float.Parse(old); !ok || !until.Before(now) {
+			break
+		}
+		if _, err := c.Do("DEL", key); err != nil {
+			return l, err
+		}
+	}
+	return l, &compat.HeldError{Key: key}
+}
+
+// getDel is tx/watch-without-multi: between its GET and its DEL the key changes hands.
+type getDel struct{ txlock.Guarded }
+
+func (getDel) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
+	value, err := redis.String(c.Do("GET", l.Key))
+	if errors.Is(err, redis.ErrNil) || err == nil && value != l.Value {
+		return compat.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	deleted, err := redis.Bool(c.Do("DEL", l.Key))
+	if err == nil && !deleted {
+		return compat.ErrLost
+	}
+	return err
+}
+
+// lateLease is any/lease-counted-from-reply. It reads the clock where an
+// algorithm is not allowed to, through the connection's own.
+type lateLease struct{ txlock.Guarded }
+
+func (b lateLease) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := b.Guarded.Acquire(c, now, key, ttl)
+	if k, ok := c.(interface{ Received() time.Time }); ok && err == nil {
+		l.Until = compat.Until(k.Received(), ttl)
+	}
+	return l, err
+}
+
+// bareDel is any/release-of-unknown.
+type bareDel struct{ txlock.Guarded }
+
+func (b bareDel) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := b.Guarded.Acquire(c, now, key, ttl)
+	if err != nil {
+		l.How = ""
+	}
+	return l, err
+}
+
+func (b bareDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	if l.How != "" {
+		return b.Guarded.Release(c, now, l)
+	}
+	_, err := c.Do("DEL", l.Key)
+	return err
+}
+
+// unverifiedWatch is tx/unverified-watch: an extension that was aborted begins to
+// watch anew, and takes the key that it watches then for its own.
+type unverifiedWatch struct{ txlock.Guarded }
+
+func (b unverifiedWatch) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
+	seconds, err := compat.WholeSeconds(ttl)
+	if err != nil || !now.Before(l.Until) {
+		return l, false, errors.Join(err, compat.ErrLost)
+	}
+	for range compat.Aborts {
+		replies, s, err := compat.ExecAndWatch(c, l.Key, compat.Cmd{"EXPIRE", l.Key, seconds})
+		if err != nil {
+			return l, false, err
+		}
+		if value, exists, _ := s.Value(l.Key); replies != nil || !exists {
+			l.Until = compat.Until(now, ttl)
+			return l, value == l.Value, nil
+		}
+	}
+	return l, false, compat.ErrAborted
+}
+
+// setnxExpire is the trap of facts/servers.md: a refused attempt moves the
+// holder's end.
+type setnxExpire struct {
+	txlock.Classic
+	token func() string
+}
+
+func (b setnxExpire) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: b.token(), Until: compat.Until(now, ttl), How: compat.Free}
+	seconds, err := compat.WholeSeconds(ttl)
+	if err != nil {
+		return l, err
+	}
+	replies, err := compat.Exec(c, compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, seconds})
+	if err != nil {
+		return l, err
+	}
+	if replies[0] != int64(1) {
+		return l, &compat.HeldError{Key: key}
+	}
+	return l, nil
+}

@@ -1,0 +1,90 @@
+package race
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A Lock is an algorithm that a schedule and Config.Algorithm can name.
+type Lock struct {
+	Says string // one line
+	Bare bool   // it makes sense only without compat.Locker
+
+	// Among says that its overlaps with others of its kind don't count: in a
+	// fleet that is unsafe by itself, only what happens to the others matters.
+	Among bool
+
+	// Pinned is how many leases of a client may pin their connections.
+	Pinned int
+
+	// Margins are the moments, after the time that a value says or before it, at
+	// which it begins to see something else in the value: where it leaves a lease
+	// alone for longer, or counts in whole seconds.
+	Margins []time.Duration
+
+	// New makes one whose values are token's. fence is Config.Fence.
+	New func(token func() string, fence bool) compat.Algorithm
+}
+
+// Locks are algorithms by name. The known ones that are not this module's are
+// catalogue.Locks.
+type Locks map[string]Lock
+
+// entry is what the explorer knows of an algorithm, this module's or one of locks.
+func (locks Locks) entry(name string) (entry, bool) {
+	if e, ok := registry[name]; ok {
+		return e, true
+	}
+	l, ok := locks[name]
+	return entry{own: l.New, bare: l.Bare, says: l.Says, shared: l.Among, pinned: l.Pinned, margins: l.Margins}, ok
+}
+
+// Algorithms returns the names that Config.Algorithm takes, sorted: this
+// module's, and those of locks.
+func Algorithms(locks Locks) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range registry {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range locks {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+}
+
+// Describe says what an algorithm of this module or of locks is, in a line; of
+// several, with plus signs between them, what each is.
+func Describe(name string, locks Locks) string {
+	var list []string
+	for _, n := range strings.Split(name, "+") {
+		e, _ := locks.entry(n)
+		list = append(list, e.says)
+	}
+	return strings.Join(list, "; ")
+}
+
+// Now is the client's clock, for algorithms that read it in the midst of an
+// attempt, as those of this module don't.
+func (w *wire) Now() time.Time { return w.a.now() }
+
+// Received is Now, read when the reply that gave the lock is there: time passes
+// before it only where a client may be late.
+func (w *wire) Received() time.Time {
+	w.a.got = true
+	return w.a.now()
+}
+
+// Redial is what a client library does behind its user's back when its
+// connection has broken: it makes another.
+func (w *wire) Redial() redis.Conn {
+	w.Close()
+	return &wire{a: w.a}
+}

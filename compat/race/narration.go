@@ -1,0 +1,260 @@
+package race
+
+import (
+	"fmt"
+	"strings"
+)
+
+// note is an event that is no command, in few words.
+func (s *narrator) note(d *deed) string {
+	switch d.choice.Verb {
+	case Pass, PassUnreaped:
+		return "time +" + secondsOf(d.choice.By)
+	case Reap:
+		return "reaps what has expired"
+	case Restart:
+		return s.which(d) + "restarts empty"
+	case Failover:
+		return "a replica takes over"
+	case Evict:
+		return s.which(d) + "evicts the key"
+	case Down:
+		return s.which(d) + "is gone"
+	case Jump:
+		return "its clock is set by " + signed(d.choice.By)
+	case Stale:
+		return "a replica answers"
+	case Crash:
+		return "crashes"
+	case Pause:
+		return "stops (garbage collection)"
+	case Resume:
+		return "resumes"
+	case Clock:
+		return "its clock is set by " + signed(d.choice.By)
+	case Look:
+		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+	}
+	switch {
+	case d.write && d.taken:
+		return "writes to the storage" + s.fenceText(d)
+	case d.write:
+		return "writes to the storage" + s.fenceText(d) + ": refused"
+	case len(d.cmds) == 0:
+		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+	}
+	return ""
+}
+
+// which is the server that does it, if there are several.
+func (s *narrator) which(d *deed) string {
+	if d.choice.Server == 0 {
+		return ""
+	}
+	return nth(d.choice.Server) + " "
+}
+
+func (s *narrator) fenceText(d *deed) string {
+	if !s.w.c.Fence {
+		return ""
+	}
+	return fmt.Sprintf(", fence %d", s.w.players[d.choice.Client].fence)
+}
+
+// why is one sentence: why this client does this now, or what just happened.
+func (s *narrator) why(d *deed) string {
+	switch d.choice.Verb {
+	case Pass:
+		return "No client acts" + s.expired() + "."
+	case PassUnreaped:
+		return "No client acts" + s.expired() + ", and nothing that has expired is removed yet."
+	case Reap:
+		return "The server removes what has expired."
+	case Restart:
+		if d.choice.Server > 0 {
+			return "It had saved nothing: all its keys are gone."
+		}
+		return "The server had saved nothing: every key is gone, and every connection is cut."
+	case Down:
+		return "It answers no more."
+	case Failover:
+		return "The master is gone before its last write has reached the replica: that write is lost, and every connection is cut."
+	case Evict:
+		return "Memory is full, and the server drops the key like any other."
+	case Jump:
+		return "Its clock is set, and no client's" + s.expired() + "."
+	case Crash:
+		return "It does nothing any more, and what it holds stays behind."
+	case Pause:
+		return "It is stopped, and does not know it."
+	case Resume:
+		return "It goes on where it was stopped, as if no time had passed."
+	case Clock:
+		return "Its clock now differs from the server's."
+	case Look:
+		return "It takes the time now and will send only later."
+	}
+	list := []string{s.reason(d)}
+	if l := s.loss(d); l != "" {
+		list = append(list, l)
+	}
+	if d.choice.Verb == Refuse {
+		list = append(list, "the server refuses "+strings.ToUpper(d.cmds[d.choice.Nth][0]))
+	}
+	for _, r := range d.results {
+		list = append(list, outcomeText(r))
+	}
+	if d.choice.Verb == Stall {
+		list = append(list, "the answer is slow to reach it")
+	}
+	return sentence(list)
+}
+
+func sentence(list []string) string {
+	text := strings.Join(list, "; ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func (s *narrator) expired() string {
+	b := s.server()
+	switch {
+	case s.prev.Value != "" && b.Value == "":
+		return ", and the key expires"
+	case b.Dead && !s.prev.Dead:
+		return ", and the key expires"
+	}
+	for i, p := range s.w.players {
+		if p.holds && s.w.now+s.w.judge.skew[i] >= p.until && s.trace.lastBelief(name(i)) == Holds {
+			return fmt.Sprintf(", and %s's lease runs out", name(i))
+		}
+	}
+	return ""
+}
+
+func (t *Trace) lastBelief(client string) string {
+	if n := len(t.Events); n > 0 {
+		return t.Events[n-1].Belief[client].State
+	}
+	return Idle
+}
+
+// loss says what the network did.
+func (s *narrator) loss(d *deed) string {
+	switch d.lost {
+	case "reply":
+		return "the server has done it, and the answer never comes"
+	case "request":
+		return "the connection breaks, and the server never sees it"
+	case "cut":
+		return "the connection breaks before this command, after the earlier ones of the same write"
+	}
+	return ""
+}
+
+func outcomeText(r result) string {
+	switch {
+	case r.op == opAcquire && r.how == done:
+		return "the lock is its own"
+	case r.op == opAcquire && r.how == held:
+		return "it gives up this attempt: another holds it"
+	case r.op == opAcquire && r.how == lost:
+		return "it was taken, and is lost already"
+	case r.op == opAcquire && r.how == unknown:
+		return "it can't know whether it has the lock"
+	case r.op == opAcquire:
+		return "this attempt has failed"
+	case r.op == opExtend && r.how == done:
+		return "the lease goes on"
+	case r.op == opRelease && r.how == done:
+		return "the lock is released"
+	case r.how == lost:
+		return "it learns that the lock was lost"
+	case r.how == unknown:
+		return "it can't know whether the server has done it"
+	}
+	return "it fails"
+}
+
+// reason is why a client sends what it sends, from the command and from what
+// it is doing.
+func (s *narrator) reason(d *deed) string {
+	switch {
+	case d.write && !d.taken:
+		return "the storage has seen a newer fence, and refuses"
+	case d.write:
+		return "it does what it took the lock for"
+	case len(d.cmds) == 0:
+		return "it reads its clock"
+	}
+	name := func(i int) string { return strings.ToUpper(d.cmds[i][0]) }
+	first := name(0)
+	inExec := ""
+	if first == "MULTI" && len(d.cmds) > 1 {
+		inExec = name(1)
+	}
+	aborted := len(d.replies) > 0 && inExec != "" && d.replies[len(d.replies)-1] == nil
+	text := commandReasons[reasonKey{d.phase, first, inExec}]
+	if text == "" {
+		text = commandReasons[reasonKey{anyPhase, first, inExec}]
+	}
+	if text == "" {
+		text = "it asks the server"
+	}
+	if aborted && d.lost == "" {
+		text += ", on the condition that the key has not changed; it has, and nothing is done"
+	}
+	return text
+}
+
+type reasonKey struct {
+	phase       phase
+	cmd, inExec string
+}
+
+const anyPhase = phase(255)
+
+var commandReasons = map[reasonKey]string{
+	{acquiring, "SETNX", ""}:         "it tries to create the key: only one client can",
+	{acquiring, "MULTI", "SETNX"}:    "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
+	{acquiring, "EXPIRE", ""}:        "it gives the key a TTL",
+	{acquiring, "PEXPIRE", ""}:       "it gives the key a TTL",
+	{acquiring, "GET", ""}:           "it reads the key",
+	{acquiring, "TTL", ""}:           "it asks whether the key has a TTL",
+	{acquiring, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+	{acquiring, "GETSET", ""}:        "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
+	{acquiring, "MULTI", "GETSET"}:   "it has read an expired timestamp: it takes the lock over",
+	{acquiring, "MULTI", "SETEX"}:    "it saw no key: it creates it with a TTL",
+	{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it creates it with a TTL",
+	{acquiring, "SETEX", ""}:         "it creates another key, with a TTL",
+	{acquiring, "PSETEX", ""}:        "it creates another key, with a TTL",
+	{acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
+	{acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
+	{acquiring, "DEL", ""}:           "it removes a key",
+	{acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
+	{acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
+	{extending, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+	{extending, "GET", ""}:           "it checks that the key is still its own",
+	{extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
+	{extending, "GETSET", ""}:        "it writes a later timestamp",
+	{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later timestamp",
+	{releasing, "WATCH", ""}:         "it is done; from here on, a change of the key aborts its transaction",
+	{releasing, "GET", ""}:           "it checks that the key is still its own",
+	{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
+	{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
+	{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
+	{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
+	{extending, "EVAL", ""}:          "the server runs the script: it sets a new TTL if the key is its own",
+	{extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
+	{acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
+	{acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
+	{acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
+	{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
+	{extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
+	{anyPhase, "UNWATCH", ""}:        "it stops watching",
+	{anyPhase, "MULTI", ""}:          "it begins a transaction",
+	{anyPhase, "WATCH", ""}:          "from here on, a change of the key aborts its transaction",
+	{anyPhase, "GET", ""}:            "it reads the key",
+}

@@ -1,0 +1,75 @@
+package racetest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/racetest"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// hasty is somebody's own lock: SET NX with a TTL, and a release that deletes
+// what it finds.
+type hasty struct {
+	txlock.Options
+}
+
+func (h hasty) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: h.Token(), Until: compat.Until(now, ttl)}
+	reply, err := c.Do("SET", key, l.Value, "NX", "PX", ttl.Milliseconds())
+	if err == nil && reply == nil {
+		err = &compat.HeldError{Key: key}
+	}
+	return l, err
+}
+
+func (h hasty) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+	_, err := c.Do("DEL", l.Key)
+	return err
+}
+
+func newHasty(token func() string) compat.Algorithm {
+	return hasty{txlock.Options{Token: token}}
+}
+
+// recorder is a test that is expected to fail.
+type recorder struct{ failed, logged string }
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Fatalf(format string, args ...any) { r.failed += fmt.Sprintf(format, args...) }
+func (r *recorder) Logf(format string, args ...any)   { r.logged += fmt.Sprintf(format, args...) }
+
+func TestCheck(t *testing.T) {
+	var r recorder
+	racetest.Check(&r, race.Config{Algorithm: "hasty", New: newHasty, Server: "7.0", Ticks: 3})
+	for _, want := range []string{"is violated in", "SET «C1» NX PX 10000", "DEL → 0", "lock.report", "schedule"} {
+		if !strings.Contains(strings.ReplaceAll(r.failed, "replay ", "schedule "), want) {
+			t.Errorf("the failure lacks %q:\n%s", want, r.failed)
+		}
+	}
+	r = recorder{}
+	racetest.Check(&r, race.Config{Algorithm: "tx:renamed", Ticks: 3, MaxStates: 50})
+	if !strings.Contains(r.failed, "nothing is proved") {
+		t.Errorf("no room for all states: %q", r.failed)
+	}
+	racetest.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
+}
+
+// A test of one's own lock is one call.
+func ExampleCheck() {
+	var t recorder // in a test of your own: t *testing.T
+	racetest.Check(&t, race.Config{
+		Algorithm:  "hasty",
+		New:        newHasty,
+		Server:     "7.0",
+		Ticks:      3,
+		Invariants: []string{"exclusion"},
+	})
+	fmt.Println(strings.SplitN(t.failed, " (", 2)[0])
+	// Output: exclusion is violated in 5 steps
+}

@@ -1,0 +1,240 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// Guarantees is docs/guarantees.md: what each algorithm promises, on which
+// server, under which fault, with the bounds of the proof or a shortest
+// counterexample.
+func Guarantees(of race.Matrix) string {
+	m := matrix{of}
+	var b strings.Builder
+	b.WriteString(`# Guarantees
+
+<!-- Written by: setnxlock race guarantees -o docs/guarantees.md -->
+
+What each lock promises on which server, and what breaks it, *computed*: the shipping code ran through every interleaving of its commands, on the embedded
+Redis of each version, with one kind of fault at a time. [How that works](explorer.md), and what "within bounds" does not mean.
+
+**holds** says that no invariant broke in any order of events within the bounds of its row, and in how many states (over the servers of the column). Otherwise the invariants that break are named;
+a shortest way to break each is below the table, in a line that ` + "`setnxlock race replay`" + ` takes. **refused** says that the lock itself refuses the server, by name, before it writes anything.
+
+How far clocks may disagree, in which dialect and with which option, is [at the end](#clocks-that-disagree); what other fleets on the same key do to a lock is in [mixing](mixing.md).
+
+`)
+	m.bounds(&b)
+	for _, a := range race.Guaranteed() {
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(race.Describe(a, nil)))
+		m.table(&b, a)
+		m.counterexamples(&b, a)
+	}
+	fmt.Fprintf(&b, "%s cells, %s states.\n", Thousands(len(m.Cells)), Thousands(m.States))
+	return b.String()
+}
+
+// A matrix is one being written.
+type matrix struct{ race.Matrix }
+
+// bounds says what was explored in each row of the tables.
+func (m matrix) bounds(b *strings.Builder) {
+	b.WriteString("## The rows\n\nTime jumps in all of them, to the next moment that matters and one unit past it, and clients crash wherever one is never chosen again.\n\n")
+	b.WriteString("| fault | what goes wrong | bounds: two clients, and three |\n|---|---|---|\n")
+	for _, x := range race.AllFaults() {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(x.Bounds(), "; "))
+	}
+	b.WriteString(`
+Readers and writers, and redlock, take long: they run on one server that they refuse, the oldest that they don't, and the newest. Where a row's fault is one that is
+counted (a lost reply, a restart), readers and writers are run with two readers and a writer, once each, and redlock with two clients, once each; redlock never with three.
+Two readers may hold the lock at once, and a reader writes nothing: in the rows of a pause two write. Of redlock **ownership** is not checked, and it has no fence.
+*late*, *lost reply* and *lost request* concern the answer of one of its servers; [explorer.md](explorer.md) says what else is different there.
+
+`)
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// table has a row for each fault and a column for each group of servers on
+// which all faults end alike.
+func (m matrix) table(b *strings.Builder, algorithm string) {
+	type column struct {
+		servers []string
+		broken  []string // by fault
+	}
+	var columns []column
+	faults := race.FaultsOf(algorithm)
+	for _, v := range m.servers(algorithm) {
+		var broken []string
+		for _, x := range faults {
+			broken = append(broken, m.verdict(algorithm, v, x.Name))
+		}
+		if i := slices.IndexFunc(columns, func(c column) bool { return slices.Equal(c.broken, broken) }); i >= 0 {
+			columns[i].servers = append(columns[i].servers, v)
+			continue
+		}
+		columns = append(columns, column{[]string{v}, broken})
+	}
+	b.WriteString("| fault |")
+	for _, c := range columns {
+		b.WriteString(" " + strings.Join(c.servers, ", ") + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	for i, x := range faults {
+		fmt.Fprintf(b, "| %s |", x.Name)
+		for _, c := range columns {
+			text := c.broken[i]
+			if text == "holds" {
+				text += ", " + m.states(algorithm, c.servers, x.Name) + " states"
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+}
+
+// servers are those that an algorithm was run on, in order.
+func (m matrix) servers(algorithm string) []string {
+	var list []string
+	for _, c := range m.Cells {
+		if c.Algorithm == algorithm && !slices.Contains(list, c.Server) {
+			list = append(list, c.Server)
+		}
+	}
+	return list
+}
+
+// verdict is what two and three clients came to, together.
+func (m matrix) verdict(algorithm, server, fault string) string {
+	var broken []string
+	for _, c := range m.Cells {
+		if c.Algorithm != algorithm || c.Server != server || c.Fault != fault {
+			continue
+		}
+		if c.Refused != "" {
+			return "refused"
+		}
+		if c.Bound != "" && len(c.Breaks) == 0 {
+			broken = append(broken, "not proved: no room")
+		}
+		for _, br := range c.Breaks {
+			if !slices.Contains(broken, br.Invariant) {
+				broken = append(broken, br.Invariant)
+			}
+		}
+	}
+	if len(broken) == 0 {
+		return "holds"
+	}
+	slices.Sort(broken)
+	return "**" + strings.Join(broken, ", ") + "**"
+}
+
+func (m matrix) states(algorithm string, servers []string, fault string) string {
+	n := 0
+	for _, c := range m.Cells {
+		if c.Algorithm == algorithm && c.Fault == fault && slices.Contains(servers, c.Server) {
+			n += c.States
+		}
+	}
+	return Thousands(n)
+}
+
+// counterexamples has each way to break the lock once, with the faults in
+// which it is the shortest.
+func (m matrix) counterexamples(b *strings.Builder, algorithm string) {
+	type way struct{ invariant, text, words string }
+	type found struct {
+		faults   []string
+		shortest race.Break
+	}
+	best := map[[2]string]race.Break{}
+	var order [][2]string
+	for _, c := range m.Cells {
+		for _, br := range c.Breaks {
+			k := [2]string{c.Fault, br.Invariant}
+			old, ok := best[k]
+			switch {
+			case c.Algorithm != algorithm:
+			case !ok:
+				order = append(order, k)
+				best[k] = br
+			case br.Steps < old.Steps:
+				best[k] = br
+			}
+		}
+	}
+	none := race.AllFaults()[0].Name
+	ways := map[way]*found{}
+	var list []*found
+	for _, k := range order {
+		br := best[k]
+		if plain, ok := best[[2]string{none, k[1]}]; ok && k[0] != none && plain.Steps <= br.Steps {
+			continue // it needs no fault
+		}
+		_, words, _ := strings.Cut(br.Schedule, " : ")
+		w := way{br.Invariant, br.Text, words}
+		if ways[w] == nil {
+			ways[w] = &found{shortest: br}
+			list = append(list, ways[w])
+		}
+		ways[w].faults = append(ways[w].faults, k[0])
+	}
+	for _, f := range list {
+		br := f.shortest
+		fmt.Fprintf(b, "- *%s* (%s): %s%s. %d steps: `%s`\n", br.Invariant, strings.Join(f.faults, ", "), br.Text,
+			pageOf(algorithm, f.faults[0], br), br.Steps, br.Schedule)
+	}
+	if len(list) > 0 {
+		b.WriteString("\n")
+	}
+}
+
+// pageOf links to the race of the catalogue that shows this break.
+func pageOf(algorithm, fault string, b race.Break) string {
+	name := ""
+	switch {
+	case fault == "failover":
+		name = "any-failover"
+	case algorithm == "redlock" && fault == "restart":
+		name = "redlock-restart-forgets"
+	case b.Invariant == "fencing":
+		name = "any-paused-holder"
+	case fault == "skew" && strings.HasPrefix(algorithm, "getset"):
+		name = "getset-skewed-takeover"
+	case algorithm == "tx:classic/never" && b.Invariant == "progress":
+		name = "tx-crash-before-expire"
+	case algorithm == "tx:classic/published" && b.Invariant == "progress":
+		name = "tx-ttl-repair-revives"
+	case algorithm == "tx:classic/published":
+		name = "tx-ttl-repair"
+	case algorithm == "set:published" && fault == "none":
+		name = "set-compare-then-del"
+	case strings.HasPrefix(algorithm, "rw:read/published") && b.Invariant == "exclusion":
+		name = "rw-mutex-outrun"
+	case strings.HasPrefix(algorithm, "getset:classic") && strings.Contains(b.Text, "removes the lock"):
+		name = "getset-paused-release"
+	default:
+		return ""
+	}
+	return " ([" + strings.Replace(name, "-", "/", 1) + "](races/" + name + ".md))"
+}
+
+// Thousands writes a number for readers: 1,204,337.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

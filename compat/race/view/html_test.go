@@ -1,0 +1,496 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+var shots = flag.String("shots", "", "write screenshots of the pages into this folder, to be looked at")
+
+// The browser tests need Chromium (apt-get install chromium). They fail where
+// there is none: a page that nobody has opened is not tested.
+var chromium = sync.OnceValues(func() (string, error) {
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := osexec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no chromium in PATH or $CHROMIUM; apt-get install chromium")
+})
+
+// startBrowser starts a fresh Chromium that ends with the test.
+func startBrowser(t *testing.T) context.Context {
+	t.Helper()
+	path, err := chromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.DisableGPU)
+	for _, f := range []string{"disable-quic", "disable-component-update", "hide-scrollbars"} { // the other usual ones are chromedp's defaults
+		options = append(options, chromedp.Flag(f, true))
+	}
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() { chromedp.Cancel(ctx) }) // waits for the process, which else writes into a folder being removed
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("%s does not start: %v", path, err)
+	}
+	return ctx
+}
+
+type action = chromedp.Action[chromedp.Void]
+
+// call is a command of the protocol as an action.
+func call[P, R any](c cdp.Command[P, R], params P) action {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, c, params)
+		return err
+	})
+}
+
+// A tab is one page, open.
+type tab struct {
+	t        *testing.T
+	ctx      context.Context
+	mu       sync.Mutex
+	trouble  []string // what the console said
+	requests []string
+}
+
+// openPage opens a file in a new tab, which is closed and judged when t ends: there
+// must have been no error and no request for anything but files.
+func openPage(t *testing.T, browser context.Context, address string, before ...action) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	p := &tab{t: t, ctx: ctx}
+	t.Cleanup(func() {
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, s := range p.trouble {
+			t.Errorf("console: %s", s)
+		}
+		for _, r := range p.requests {
+			if !strings.HasPrefix(r, "file:") && !strings.HasPrefix(r, "data:") {
+				t.Errorf("the page asked for %s", r)
+			}
+		}
+	})
+	err := chromedp.Listen(ctx, func(ev any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			p.trouble = append(p.trouble, exception(ev.ExceptionDetails))
+		case *runtime.EventConsoleAPICalled:
+			p.trouble = append(p.trouble, fmt.Sprint(ev.Type, ev.Args))
+		case *cdplog.EventEntryAdded:
+			p.trouble = append(p.trouble, ev.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			p.requests = append(p.requests, ev.Request.URL)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(call(network.Enable, network.EnableParams{}), call(cdplog.Enable, cdp.Empty{}), chromedp.EmulateViewport(1280, 900))
+	p.run(before...)
+	p.run(chromedp.Navigate(address))
+	return p
+}
+
+func exception(d *runtime.ExceptionDetails) string {
+	if d.Exception != nil && d.Exception.Description != "" {
+		return d.Exception.Description
+	}
+	return d.Text
+}
+
+func (p *tab) run(actions ...action) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// press presses keys as a hand does. chromedp's KeyEvent would send the letter
+// after a key that the page has already taken, and the space would scroll.
+func (p *tab) press(keys ...string) {
+	p.t.Helper()
+	for _, k := range keys {
+		var down *input.DispatchKeyEventParams
+		for _, ev := range kb.Encode([]rune(k)[0]) {
+			switch ev.Type {
+			case kb.KeyChar:
+				down.Text, down.UnmodifiedText = ev.Text, ev.UnmodifiedText
+			case kb.KeyUp:
+				p.run(call(input.DispatchKeyEvent, *down), call(input.DispatchKeyEvent, *ev))
+			default:
+				down = ev
+				down.Type = input.DispatchKeyEventTypeKeyDown
+			}
+		}
+	}
+}
+
+// eval is the value of an expression, as T.
+func eval[T any](p *tab, js string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](js))
+	if err != nil {
+		p.t.Fatalf("%s: %v", js, err)
+	}
+	return v
+}
+
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return eval[string](p, "document.querySelector("+quoteJS(selector)+").innerText")
+}
+
+func (p *tab) expect(what, got, want string) {
+	p.t.Helper()
+	if got != want {
+		p.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// at expects the step that is shown and the address that leads there.
+func (p *tab) at(count, hash string) {
+	p.t.Helper()
+	p.expect("count", p.text("#count"), count)
+	p.expect("address", eval[string](p, "location.hash"), hash)
+}
+
+// file writes a trace's page where a browser can open it.
+func file(t *testing.T, tr race.Trace) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "race.html")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := HTML(f, tr); err != nil {
+		t.Fatal(err)
+	}
+	return (&url.URL{Scheme: "file", Path: name}).String()
+}
+
+// What the page needs stays small: the trace should be the most of it.
+func TestHTMLSize(t *testing.T) {
+	var b bytes.Buffer
+	if err := HTML(&b, race.Trace{Clients: []race.Client{{Name: "C1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > 40<<10 {
+		t.Errorf("an empty page has %d bytes", b.Len())
+	}
+}
+
+// Nothing of a trace is ever markup, in the page or in its data.
+func TestHTMLEscapes(t *testing.T) {
+	const evil = `</script></noscript><img src=x onerror=alert(1)><!--`
+	tr := renderTraces(t)["double-takeover"]
+	tr.Title, tr.Objective, tr.Instead, tr.Schedule = evil, evil, evil, evil
+	tr.Sources = []race.Source{{Name: evil, URL: "javascript:alert(1)"}}
+	tr.Argument.Let = []string{evil}
+	tr.Events[0].Note, tr.Events[0].Why, tr.Events[0].Server.Value = evil, evil, evil
+	var b bytes.Buffer
+	if err := HTML(&b, tr); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); strings.Contains(s, "<img") || strings.Contains(s, `href="javascript`) {
+		t.Error("markup of a trace's is in the page")
+	}
+	p := openPage(t, startBrowser(t), file(t, tr))
+	if n := eval[int](p, "document.images.length"); n != 0 {
+		t.Errorf("%d images", n)
+	}
+	p.expect("title", p.text("h1"), evil)
+	p.press("l")
+	p.expect("said", p.text("#did"), evil)
+}
+
+// The data in a page is the trace, whole.
+func TestHTMLData(t *testing.T) {
+	for name, tr := range renderTraces(t) {
+		var page, want bytes.Buffer
+		if err := HTML(&page, tr); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(page.String(), `<script type="application/json" id="trace">`)
+		data, _, _ := strings.Cut(rest, "</script>")
+		got, err := race.ReadTrace(strings.NewReader(data))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var again bytes.Buffer
+		if err := got.WriteJSON(&again); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.WriteJSON(&want); err != nil {
+			t.Fatal(err)
+		}
+		if again.String() != want.String() {
+			t.Errorf("%s: the page holds another trace", name)
+		}
+	}
+}
+
+func TestHTMLInBrowser(t *testing.T) {
+	all, b := renderTraces(t), startBrowser(t)
+
+	t.Run("words", func(t *testing.T) { // of every step and state are those of the timeline
+		for _, name := range []string{"double-takeover", "lost-reply", "paused-holder", "release-after-expiry"} {
+			p, tr := openPage(t, b, file(t, all[name])), all[name]
+			got := eval[[]string](p, `[...document.querySelectorAll(".row:not(.head) .say")].map(e => e.textContent)`)
+			var want []string
+			line := &timeline{t: tr}
+			for i, e := range tr.Events {
+				if line.column(e.Who) < 0 {
+					want = append(want, "— "+said(e))
+				} else {
+					want = append(want, e.Who+" "+said(e))
+				}
+				p.press("l")
+				beliefs := eval[[]string](p, `[...document.querySelectorAll("#clients tbody td:nth-child(3), #clients > tr > td:nth-child(3)")].map(e => e.firstChild.data)`)
+				for c, client := range tr.Clients {
+					since, state := e.At, e.Belief[client.Name].State
+					for j := i; j >= 0 && tr.Events[j].Belief[client.Name].State == state; j-- {
+						since = tr.Events[j].At
+					}
+					p.expect(fmt.Sprintf("%s %d %s", name, e.N, client.Name), beliefs[c], believes(e.Belief[client.Name], since))
+				}
+			}
+			if !slices.Equal(got[1:], want) {
+				t.Errorf("%s: got %q, want %q", name, got[1:], want)
+			}
+			values := eval[[]string](p, `[...document.querySelectorAll(".row:not(.head) .val")].map(e => [...e.children].map(c => c.textContent).join("|"))`)
+			before := tr.Start
+			for i, e := range tr.Events {
+				p.expect(fmt.Sprintf("%s: key after %d", name, e.N), values[i+1], strings.Join(append([]string{keyCell(e.Server)}, changes(before, e.Server)...), "|"))
+				before = e.Server
+			}
+		}
+	})
+
+	t.Run("keys", func(t *testing.T) {
+		p := openPage(t, b, file(t, all["double-takeover"]))
+		p.at("step 0 of 9", "#0")
+		for i, k := range []string{kb.ArrowRight, " ", kb.Enter, "l", "j"} {
+			p.press(k)
+			p.at(fmt.Sprintf("step %d of 9", i+1), fmt.Sprintf("#%d", i+1))
+		}
+		for i, k := range []string{kb.ArrowLeft, kb.Backspace, "h", "k"} {
+			p.press(k)
+			p.at(fmt.Sprintf("step %d of 9", 4-i), fmt.Sprintf("#%d", 4-i))
+		}
+		p.press(kb.End, "l")
+		p.at("step 9 of 9", "#9")
+		p.press(kb.Home, "h")
+		p.at("step 0 of 9", "#0")
+		if y := eval[float64](p, "scrollY"); y != 0 { // it all fits: nothing moved under the reader
+			t.Errorf("scrolled to %v", y)
+		}
+		p.press("?")
+		p.expect("help", eval[string](p, `String(document.getElementById("help").hidden)`), "false")
+		p.shot("help")
+		p.press("?")
+		p.expect("help", eval[string](p, `String(document.getElementById("help").hidden)`), "true")
+	})
+
+	t.Run("violation", func(t *testing.T) {
+		p := openPage(t, b, file(t, all["lost-reply"]))
+		p.press("v")
+		p.at("step 5 of 8", "#5")
+		want := "✗ VIOLATION progress, at step 5: nobody holds the lock and nobody can take it"
+		p.expect("invariant", p.text("#invariant"), want)
+		p.press(kb.End) // from there on it stays
+		p.expect("invariant", p.text("#invariant"), want)
+		p.press(kb.Home)
+		p.expect("invariant", p.text("#invariant"), "✓ all invariants hold so far")
+		if n := eval[int](p, `document.querySelectorAll(".row.broken").length`); n != 1 {
+			t.Errorf("%d rows are marked as broken", n)
+		}
+	})
+
+	t.Run("mouse and address", func(t *testing.T) {
+		address := file(t, all["double-takeover"])
+		p := openPage(t, b, address+"#7")
+		p.at("step 7 of 9", "#7")
+		p.expect("said", p.text("#did"), "C1: SETNX t=10s → 1")
+		p.expect("why", p.text("#why"), all["double-takeover"].Events[6].Why)
+		p.run(chromedp.Click(chromedp.CSS(".row:nth-child(5)"))) // the head and the start stand before
+		p.at("step 3 of 9", "#3")
+		p.run(chromedp.Click(chromedp.CSS("#next")))
+		p.press(" ") // one step: the button has not kept the focus
+		p.at("step 5 of 9", "#5")
+		p.run(chromedp.Evaluate[chromedp.Void](`location.hash = "#8"`), chromedp.Poll[chromedp.Void](`document.getElementById("count").textContent === "step 8 of 9"`))
+		p.run(chromedp.Click(chromedp.CSS("#copy")), chromedp.Poll[chromedp.Void](`document.getElementById("copy").textContent === "copied"`))
+		p.expect("replay", p.text("#replay"), all["double-takeover"].ReplayLine())
+	})
+
+	t.Run("state", func(t *testing.T) {
+		p := openPage(t, b, file(t, all["paused-holder"])+"#11")
+		for _, want := range []string{"12s", "acts, lease until 10s, fence 1", "holds until 22s, fence 2"} {
+			if got := p.text("#clients"); !strings.Contains(got, want) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+		changed := eval[[]string](p, `[...document.querySelectorAll("#server td.changed")].map(e => e.firstChild.data + " was " + e.querySelector("s").textContent)`)
+		if !slices.Equal(changed, []string{"C1, fence 1 was C2, fence 2"}) {
+			t.Errorf("changed: %q", changed)
+		}
+		p.press(kb.Home, "l") // what is pending is seen before it comes
+		if got, want := p.text("#clients"), "EXPIRE 10"; !strings.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	})
+
+	t.Run("fork", func(t *testing.T) {
+		address := file(t, all["release-after-expiry"])
+		p := openPage(t, b, address)
+		labels := func() []string {
+			return eval[[]string](p, `[...document.querySelectorAll("#fork .choice > span")].map(e => e.textContent)`)
+		}
+		if got, want := labels(), []string{"C1: SET «C1» NX EX 10 → OK", "time +11s"}; !slices.Equal(got, want) {
+			t.Fatalf("choices at the start: %q, want %q", got, want)
+		}
+		p.press("1") // the trace's own way
+		p.at("step 1 of 5", "#1")
+		p.run(chromedp.Click(chromedp.CSS("#fork .choice"))) // C1 releases in time
+		p.at("step 2 of 2", "#1:C1")
+		p.expect("said", p.text("#did"), "C1: DEL → 1")
+		if n := eval[int](p, `document.querySelectorAll(".row.forked").length`); n != 1 {
+			t.Errorf("%d rows are marked as forked", n)
+		}
+		i := slices.IndexFunc(labels(), func(s string) bool { return strings.HasPrefix(s, "C2: ") })
+		p.press(fmt.Sprint(i + 1))
+		p.at("step 3 of 3", "#1:C1,C2")
+		p.shot("fork")
+		p.press("h")
+		p.at("step 2 of 3", "#1:C1,C2@2")
+		p.press("l", "u")
+		p.at("step 2 of 2", "#1:C1")
+		p.press(fmt.Sprint(i+1), kb.Escape)
+		p.at("step 1 of 5", "#1")
+		p.press("v")
+		p.at("step 5 of 5", "#5")
+
+		p = openPage(t, b, address+"#1:%2B11s,C2,C1,C3-") // a fork has an address, and its own violations
+		p.at("step 5 of 5", "#1:%2B11s,C2,C1,C3-")
+		p.expect("said", p.text("#did"), "C3: SET «C3» NX EX 10 ⇢ reply lost")
+		p.press("u", "u", "u", "u")
+		p.at("step 1 of 5", "#1")
+		p = openPage(t, b, address+"#1:%2B11s,C2,C1,C3")
+		p.expect("invariant", p.text("#invariant"), "✗ VIOLATION exclusion, at step 5: C2 and C3 both hold the lock")
+	})
+
+	t.Run("wide and narrow, light and dark", func(t *testing.T) {
+		for name, tr := range all {
+			for _, scheme := range []string{"light", "dark"} {
+				p := openPage(t, b, file(t, tr), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
+				p.press("v")
+				for _, w := range []int64{1280, 768, 400, 360, 320} {
+					p.run(chromedp.EmulateViewport(w, 800))
+					if over := eval[int64](p, "document.documentElement.scrollWidth"); over > w {
+						t.Errorf("%s: %d pixels wide in %d", name, over, w)
+					}
+					dark := eval[bool](p, `getComputedStyle(document.body).backgroundColor.match(/\d+/)[0] < 80`)
+					if dark != (scheme == "dark") {
+						t.Errorf("%s: dark is %v in %s", name, dark, scheme)
+					}
+					p.shot(fmt.Sprintf("%s-%s-%d", name, scheme, w))
+				}
+			}
+		}
+	})
+
+	t.Run("print", func(t *testing.T) {
+		for name, tr := range all {
+			p := openPage(t, b, file(t, tr)+"#1", call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
+			seen := `[...document.querySelectorAll(%q)].filter(e => { const s = getComputedStyle(e); return e.getClientRects().length && s.opacity === "1" }).length`
+			for selector, want := range map[string]int{".row .say": len(tr.Events) + 1 + len(tr.Clients), ".row .why": len(tr.Events), "#argument p": len(tr.Argument.Let) + len(tr.Argument.Then) + 2, "#state": 0, ".bar": 0, "#replay": 1} {
+				if got := eval[int](p, fmt.Sprintf(seen, selector)); got != want {
+					t.Errorf("%s: %d of %s are printed, want %d", name, got, selector, want)
+				}
+			}
+			if *shots != "" {
+				pdf, err := chromedp.Run(p.ctx, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				keep(t, name+".pdf", pdf)
+			}
+		}
+	})
+
+	t.Run("without JavaScript", func(t *testing.T) {
+		tr := all["double-takeover"]
+		p := openPage(t, b, file(t, tr), call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+		p.expect("timeline", strings.TrimSpace(p.plain("noscript pre")), strings.TrimSpace(Timeline(tr, TimelineOptions{})))
+	})
+}
+
+// plain is an element's text in a page whose scripts don't run.
+func (p *tab) plain(selector string) string {
+	p.t.Helper()
+	s, err := chromedp.Run(p.ctx, chromedp.TextContent(chromedp.CSS(selector)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func (p *tab) shot(name string) {
+	p.t.Helper()
+	if *shots == "" {
+		return
+	}
+	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	keep(p.t, name+".png", png)
+}
+
+// keep writes a picture for somebody to look at.
+func keep(t *testing.T, name string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(*shots, name), b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func quoteJS(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}

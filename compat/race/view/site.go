@@ -1,0 +1,250 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html/template"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// A Page is a race in a site.
+type Page struct {
+	Trace    race.Trace
+	Survives *race.Trace // the same schedule on a lock that survives it; nil: none
+	Starred  bool        // belongs to the course
+	Order    int         // in the course, and in the list of the others; equal ones by name
+	Exercise string
+}
+
+// A SiteTable is a table of guarantees, as a site shows it.
+type SiteTable struct {
+	Title   string
+	Note    string // below the title
+	Columns []string
+	Rows    []SiteRow
+}
+
+// A SiteRow is a row of a SiteTable, with a cell for each column.
+type SiteRow struct {
+	Name  string
+	Cells []SiteCell
+}
+
+// A SiteCell says what was found. It must prove it: by a race of the site, by a
+// trace that is in no page of the site and gets its own, or by its bounds.
+type SiteCell struct {
+	Text   string      // "holds", "breaks exclusion"
+	Class  string      // "holds", "breaks", "unknown" or "" where the question makes no sense
+	Race   string      // the Scenario of a page
+	Trace  *race.Trace // a counterexample
+	Bounds string      // "3 clients × 2 attempts, one lost reply: 1,204,337 states"
+}
+
+// Site writes a static site into a folder: an index of the races in teaching
+// order, a page and a JSON file for each, and the tables of guarantees. Each
+// file stands alone; nothing is loaded from elsewhere. Files of the folder that
+// the site has no use for are left as they are.
+func Site(dir string, races []Page, tables ...SiteTable) error {
+	s := &site{dir: dir, files: map[string]string{}}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	races = slices.Clone(races)
+	slices.SortStableFunc(races, func(a, b Page) int {
+		if a.Starred != b.Starred {
+			if a.Starred {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Trace.Scenario, b.Trace.Scenario))
+	})
+	for _, p := range races {
+		if err := s.add(p); err != nil {
+			return err
+		}
+	}
+	for i, p := range races {
+		if err := s.race(p, i); err != nil {
+			return err
+		}
+	}
+	found, err := s.tables(tables)
+	if err != nil {
+		return err
+	}
+	return s.index(found)
+}
+
+// A site is one being written.
+type site struct {
+	dir   string
+	files map[string]string // of a scenario
+	list  []siteEntry
+}
+
+// A siteEntry is a race in the index.
+type siteEntry struct {
+	Page
+	No       string
+	File     string
+	Survives string
+	On       string
+}
+
+func (s *site) add(p Page) error {
+	name := p.Trace.Scenario
+	file := slug(name) + ".html"
+	for other, taken := range s.files {
+		if taken == file {
+			return fmt.Errorf("race: %q and %q would both be %s", other, name, file)
+		}
+	}
+	if slug(name) == "" || slices.Contains([]string{"index.html", "guarantees.html"}, file) {
+		return fmt.Errorf("race: a page can't be named %q", name)
+	}
+	s.files[name] = file
+	e := siteEntry{Page: p, File: file, On: strings.Join(p.Trace.Servers, ", ")}
+	if e.On == "" {
+		e.On = p.Trace.Server
+	}
+	e.On = "on " + serverName(e.On)
+	if p.Starred {
+		e.No = fmt.Sprint(len(s.list) + 1)
+	}
+	if p.Survives != nil {
+		e.Survives = slug(name) + ".survives.html"
+	}
+	s.list = append(s.list, e)
+	return nil
+}
+
+func (s *site) race(p Page, i int) error {
+	e, nav := s.list[i], &pageNav{}
+	if i > 0 {
+		nav.Prev = &pageLink{s.list[i-1].File, s.list[i-1].Trace.Scenario}
+	}
+	if i+1 < len(s.list) {
+		nav.Next = &pageLink{s.list[i+1].File, s.list[i+1].Trace.Scenario}
+	}
+	if p.Survives != nil {
+		back := &pageNav{Prev: &pageLink{e.File, p.Trace.Scenario}}
+		if err := s.trace(e.Survives, *p.Survives, pageContext{Nav: back}); err != nil {
+			return err
+		}
+	}
+	return s.trace(e.File, p.Trace, pageContext{Nav: nav, Survives: e.Survives, Exercise: p.Exercise})
+}
+
+// trace writes a trace twice: to be seen, and to be read by a program.
+func (s *site) trace(file string, t race.Trace, c pageContext) error {
+	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
+	var page, data bytes.Buffer
+	if err := writePage(&page, t, c); err != nil {
+		return err
+	}
+	if err := t.WriteJSON(&data); err != nil {
+		return err
+	}
+	if err := s.write(file, page.Bytes()); err != nil {
+		return err
+	}
+	return s.write(c.JSON, data.Bytes())
+}
+
+// tableView is a SiteTable whose cells know their files.
+type tableView struct {
+	SiteTable
+	Rows []rowView
+}
+
+type rowView struct {
+	Name  string
+	Cells []cellView
+}
+
+type cellView struct {
+	SiteCell
+	File string
+}
+
+func (s *site) tables(tables []SiteTable) ([]tableView, error) {
+	var views []tableView
+	n := 0
+	for _, t := range tables {
+		v := tableView{SiteTable: t}
+		for _, r := range t.Rows {
+			if len(r.Cells) != len(t.Columns) {
+				return nil, fmt.Errorf("race: table %q, row %q: %d cells for %d columns", t.Title, r.Name, len(r.Cells), len(t.Columns))
+			}
+			row := rowView{Name: r.Name}
+			for i, c := range r.Cells {
+				cell := cellView{SiteCell: c, File: s.files[c.Race]}
+				switch {
+				case c.Race != "" && cell.File == "":
+					return nil, fmt.Errorf("race: table %q links to %q, which is no page", t.Title, c.Race)
+				case c.Trace != nil && c.Race == "":
+					n++
+					cell.File = fmt.Sprintf("counterexample-%d-%s.html", n, slug(r.Name+" "+t.Columns[i]))
+					if err := s.trace(cell.File, *c.Trace, pageContext{Nav: &pageNav{Prev: &pageLink{"guarantees.html", "guarantees"}}}); err != nil {
+						return nil, err
+					}
+				case c.Class != "" && cell.File == "" && c.Bounds == "":
+					return nil, fmt.Errorf("race: table %q, row %q: %q has neither a race nor bounds", t.Title, r.Name, c.Text)
+				}
+				row.Cells = append(row.Cells, cell)
+			}
+			v.Rows = append(v.Rows, row)
+		}
+		views = append(views, v)
+	}
+	return views, nil
+}
+
+func (s *site) index(tables []tableView) error {
+	view := struct {
+		Title        string
+		Style        template.CSS
+		Course, More []siteEntry
+		Tables       []tableView
+	}{Title: "How locks break", Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
+	for _, e := range s.list {
+		if e.Starred {
+			view.Course = append(view.Course, e)
+		} else {
+			view.More = append(view.More, e)
+		}
+	}
+	if err := s.render("index.html", view); err != nil || tables == nil {
+		return err
+	}
+	view.Title = "What each lock promises"
+	return s.render("guarantees.html", view)
+}
+
+func (s *site) render(name string, view any) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, view); err != nil {
+		return err
+	}
+	return s.write(name, b.Bytes())
+}
+
+func (s *site) write(name string, b []byte) error {
+	return os.WriteFile(filepath.Join(s.dir, name), b, 0o666)
+}
+
+// slug is a name as a file's: what is neither a letter nor a digit is a hyphen.
+func slug(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(path.Clean("/"+name)), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(words, "-")
+}

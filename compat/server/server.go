@@ -173,7 +173,13 @@ func (p *probe) run() {
 
 // ask is session.ask for the record.
 func (p *probe) ask(cmds ...compat.Cmd) []any {
-	replies, lost := p.session.ask(cmds...)
+	replies, _ := p.asks(cmds...)
+	return replies
+}
+
+// asks is ask, and tells whether the server closed the connection.
+func (p *probe) asks(cmds ...compat.Cmd) (replies []any, lost bool) {
+	replies, lost = p.session.ask(cmds...)
 	if lost && replies[0] == errClosed {
 		p.closers = append(p.closers, p.check)
 		p.r.ClosesConnections = true
@@ -184,7 +190,7 @@ func (p *probe) ask(cmds ...compat.Cmd) []any {
 			p.answers = append(p.answers, text(replies[i]))
 		}
 	}
-	return replies
+	return replies, lost
 }
 
 func (p *probe) dels() []compat.Cmd { return []compat.Cmd{{"DEL", p.a}, {"DEL", p.b}} }

@@ -186,11 +186,14 @@ func (b OneKey) Check(c redis.Conn, key string) error {
 	return check(c, key, b.Millis)
 }
 
+// check is txlock's. Where tokens are not safe even with whole seconds, no other
+// lock of tokens helps.
 func check(c redis.Conn, key string, millis bool) error {
 	err := txlock.Options{Millis: millis}.Check(c, key)
 	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) && unsafe.Use == "getsetlock.Classic" {
-		unsafe.Use = "the old fleet's lock, getsetlock.Classic, and no tokens beside it"
+	if !errors.As(err, &unsafe) || millis && (txlock.Options{}).Check(c, key) == nil {
+		return err
 	}
+	unsafe.Use = "the old fleet's lock (getsetlock.Listed or getsetlock.Classic, in its dialect), and no tokens beside it"
 	return err
 }

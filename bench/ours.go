@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/workload"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // ttl is every lock's, ours and theirs: long enough that none runs out here.
@@ -66,23 +65,19 @@ type entry struct {
 	compat.Algorithm
 }
 
-// entries are our locks. Those that a server can't have are told with its reason.
+// entries are our plain locks for use, the best last. Those that a server can't
+// have are told with its reason.
 func entries(s *server) []entry {
-	tx := txlock.Options{Millis: s.atLeast(2, 6, 0)}
-	listed := tx
-	listed.Listed = true
-	return []entry{
-		{"getset:classic", getsetlock.Classic{}},
-		{"getset:listed", getsetlock.Listed{}},
-		{"getset:guarded", getsetlock.Guarded{}},
-		{"tx:classic", txlock.Classic{Options: tx}},
-		{"tx:guarded", txlock.Guarded{Options: tx}},
-		{"tx:renamed", txlock.Renamed{Options: tx}},
-		{"tx:renamed, listed", txlock.Renamed{Options: listed}},
-		{"set:watch", setlock.Watched{}},
-		{"set:script", setlock.Script{}},
-		{"set:lua", setlock.Lua{}},
+	var list []entry
+	for _, l := range locks.All() {
+		if l.New == nil || l.Comparison || l.Instead != "" || l.Family() == "rw" {
+			continue
+		}
+		a := l.New(locks.Options{Millis: s.atLeast(2, 6, 0)})
+		list = append(list, entry{strings.Replace(l.Name, "/", ", ", 1), a})
 	}
+	slices.Reverse(list)
+	return list
 }
 
 // kept is what a lock is called that keeps its connection.

@@ -15,8 +15,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/schollz/progressbar/v3"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -77,15 +77,12 @@ type entry struct {
 }
 
 func entries() []entry {
-	getset, tx := getsetlock.Options{Fence: true}, txlock.Options{Fence: true}
-	return []entry{
-		{"getset:classic", "1.2", getsetlock.Classic{Options: getset}},
-		{"getset:listed", "2.0", getsetlock.Listed{Options: getset}},
-		{"getset:guarded", "2.2", getsetlock.Guarded{Options: getset}},
-		{"tx:classic", "2.2", txlock.Classic{Options: tx}},
-		{"tx:guarded", "2.2", txlock.Guarded{Options: tx}},
-		{"tx:renamed", "2.4", txlock.Renamed{Options: tx}},
+	var list []entry
+	for _, name := range []string{"getset:classic", "getset:listed", "getset:guarded", "tx:classic", "tx:guarded", "tx:renamed"} {
+		l, _ := locks.Get(name)
+		list = append(list, entry{name, l.Since, l.New(locks.Options{Fence: true})})
 	}
+	return list
 }
 
 const (
@@ -206,7 +203,9 @@ func (r *contest) sum() (int, error) {
 func (d *demo) crash() error {
 	d.title("2. A holder crashes: its lease ends by itself, and the next client takes over")
 	e := entries()
-	for _, e := range []entry{e[0], {"tx:renamed", "2.6", txlock.Renamed{Options: txlock.Options{Millis: true, Fence: true}}}} {
+	renamed, _ := locks.Get("tx:renamed")
+	millis := renamed.New(locks.Options{Millis: true, Fence: true})
+	for _, e := range []entry{e[0], {renamed.Name, "2.6", millis}} {
 		if err := d.takeover(e); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -175,12 +175,9 @@ func (a *app) remove(ctx context.Context, v *view, value string) error {
 // WATCH or where lists compare, whatever the format, and otherwise as
 // getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
-	locks := []candidate{
-		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
-		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
-		{name: "getset:listed", Algorithm: getsetlock.Listed{}},
-	}
-	for _, c := range locks {
+	for _, name := range []string{"tx:guarded", "getset:guarded", "getset:listed"} {
+		l, _ := locks.Get(name)
+		c := candidate{name: name, Algorithm: l.New(locks.Options{})}
 		err := a.check(ctx, n, c, key)
 		if err == nil {
 			return compat.New(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)

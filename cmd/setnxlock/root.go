@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/spf13/cobra"
 )
 
@@ -90,15 +91,17 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.sentinel, "sentinel", "",
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
+	use, comparison := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(names()[5:], ", "))
+		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", ")+
+			"; and for comparison, "+strings.Join(comparison, ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
-	complete(root, "algorithm", names())
+	complete(root, "algorithm", use)
 	complete(root, "dialect", append(dialects(), clients()...))
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
@@ -124,6 +127,17 @@ func hideDefault(cmd *cobra.Command, name string) {
 // offer, not even the names of files.
 func complete(cmd *cobra.Command, flag string, values []string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+}
+
+// variants are those of the names that stand for one plain lock.
+func variants(names []string) []string {
+	var list []string
+	for _, name := range names {
+		if l, ok := locks.Get(name); ok && l.New != nil && l.Family() != "rw" {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // onServer is a key as it stands on the server.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
 // The exit statuses, from sysexits.h where it has one that fits and from the
@@ -64,7 +65,7 @@ func explain(err error) *failure {
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
-		return &failure{statusUnavailable, errors.New(inCommandWords(unsafe)),
+		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
 			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
 	case errors.Is(err, compat.ErrLost):
 		return &failure{statusLost, err, ""}
@@ -106,20 +107,4 @@ func hintFor(reply string) string {
 		return passwordHint
 	}
 	return ""
-}
-
-// inCommandWords says an UnsafeServerError with the command's flags in place of
-// the library's types.
-func inCommandWords(e *compat.UnsafeServerError) string {
-	return strings.NewReplacer(
-		"getsetlock.Classic", "--algorithm getset:classic",
-		"getsetlock.Listed", "--algorithm getset:listed",
-		"getsetlock.Guarded", "--algorithm getset:guarded",
-		"txlock.Classic", "--algorithm tx:classic",
-		"txlock.Guarded", "--algorithm tx:guarded",
-		"txlock.Renamed", "--algorithm tx:renamed",
-		"setlock.Lua", "--algorithm set:lua",
-		"setlock.Watched", "--algorithm set:watch",
-		"setlock.Script", "--algorithm set:script",
-	).Replace(e.Error())
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
-	"github.com/setnxlock/setnxlock/compat/setlock"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // A target is what is locked, and by which lock.
@@ -130,34 +127,14 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if err != nil || len(keys) == 1 {
 		return compat.NewBackend(n.source, c.Algorithm), err
 	}
-	if set := together(c.Algorithm); set != nil && !cluster {
-		if err := a.check(ctx, n, candidate{c.name, set}, joined(keys)); err == nil {
-			return compat.NewBackend(n.source, set), nil
+	if c.several != nil && !cluster {
+		if err := a.check(ctx, n, candidate{name: c.name, Algorithm: c.several}, joined(keys)); err == nil {
+			return compat.NewBackend(n.source, c.several), nil
 		} else if !errors.Is(err, compat.ErrUnsafeServer) {
 			return nil, err
 		}
 	}
 	return multilock.New(n.source, c.Algorithm, multilock.Options{}), nil
-}
-
-// together is the lock that takes several keys in one transaction and writes
-// what a would; nil if there is none.
-func together(a compat.Algorithm) compat.Algorithm {
-	switch a := a.(type) {
-	case txlock.Renamed:
-		return multilock.Tx{Options: a.Options}
-	case txlock.Guarded:
-		return multilock.Tx{Options: a.Options}
-	case setlock.Lua: // the same bytes
-		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
-	case setlock.Watched:
-		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
-	case getsetlock.Guarded:
-		return multilock.GetSet{Options: a.Options}
-	case getsetlock.Classic:
-		return multilock.GetSetClassic{Options: a.Options}
-	}
-	return nil
 }
 
 // later is the lock on a server of a quorum that may be away when the lock for

@@ -2,12 +2,13 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
-	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -55,9 +56,19 @@ type Stage struct {
 // are ours in its dialect, which look the same to it.
 func (s Stage) Locks() []compat.Algorithm { return s.locks }
 
-// Targets are what NewPlan can lead to.
+// Targets are what NewPlan can lead to: the families of tokens, and of each the
+// locks that are for use.
 func Targets() []string {
-	return []string{"set", "set:lua", "set:watch", "set:script", "tx", "tx:renamed", "tx:guarded", "tx:classic"}
+	var list []string
+	for _, family := range []string{"set", "tx"} {
+		list = append(list, family)
+		for _, l := range locks.All() {
+			if l.Family() == family && !l.Comparison && !strings.Contains(l.Name, "/") {
+				list = append(list, l.Name)
+			}
+		}
+	}
+	return list
 }
 
 // Ours are what NewPlan takes for an old lock besides the clients in the field.
@@ -291,29 +302,17 @@ func olds(f dialect.Format) []compat.Algorithm {
 
 // target are the locks of a name in Targets, the one that needs the newest server first.
 func target(name string) ([]compat.Algorithm, bool) {
-	millis := txlock.Options{Millis: true}
-	all := map[string][]compat.Algorithm{
-		"set:lua":    {setlock.Lua{}},
-		"set:watch":  {setlock.Watched{}},
-		"set:script": {setlock.Script{}},
-		"tx:renamed": {txlock.Renamed{Options: millis}, txlock.Renamed{}},
-		"tx:guarded": {txlock.Guarded{Options: millis}, txlock.Guarded{}},
-		"tx:classic": {txlock.Classic{Options: millis}, txlock.Classic{}},
+	if !slices.Contains(Targets(), name) {
+		return nil, false
 	}
 	var list []compat.Algorithm
-	for _, t := range Targets() {
-		family, _, _ := strings.Cut(t, ":")
-		if t == name || family == name && t != "tx:classic" {
-			list = append(list, all[t]...)
+	for _, l := range locks.Named(name) {
+		for _, o := range l.Fallbacks(locks.Options{Millis: true}) {
+			list = append(list, l.New(o))
 		}
 	}
-	return list, list != nil
+	return list, true
 }
 
 // goOf is the Go of a target; of a family its first.
-func goOf(to string) string {
-	return map[string]string{
-		"set": "setlock.Lua{}", "set:lua": "setlock.Lua{}", "set:watch": "setlock.Watched{}", "set:script": "setlock.Script{}",
-		"tx": "txlock.Renamed{}", "tx:renamed": "txlock.Renamed{}", "tx:guarded": "txlock.Guarded{}", "tx:classic": "txlock.Classic{}",
-	}[to]
-}
+func goOf(to string) string { return locks.Named(to)[0].Go + "{}" }

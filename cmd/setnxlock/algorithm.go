@@ -76,6 +76,17 @@ func (a *app) warn() {
 	}
 }
 
+// permit refuses a lock that is kept for comparison, unless it was asked for in so
+// many words: then it warns.
+func (a *app) permit(unsafe bool) error {
+	if l, ok := locks.Get(a.algorithm); ok && l.Comparison && !unsafe {
+		return &failure{statusUsage, fmt.Errorf("%s is there to be compared with: %s", l.Name, l.Flaw),
+			"--unsafe runs it all the same; setnxlock race explore --algorithm " + l.Name + " shows how it breaks"}
+	}
+	a.warn()
+	return nil
+}
+
 // pick returns the strongest lock that --algorithm allows and that is safe on
 // this server for key, by the locks' own checks. The error is the weakest
 // one's refusal: it says what even that one lacks.

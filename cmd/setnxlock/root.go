@@ -94,7 +94,7 @@ func (a *app) rootCommand() *cobra.Command {
 	use, comparison := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto",
 		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", ")+
-			"; and for comparison, "+strings.Join(comparison, ", "))
+			"; and for comparison only, in run behind --unsafe, "+strings.Join(comparison, ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")

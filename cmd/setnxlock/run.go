@@ -71,6 +71,7 @@ type runFlags struct {
 	handle     compat.Handle // what adopt says
 	handOver   bool
 	signal     bool
+	unsafe     bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -107,6 +108,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has handed over as `HANDLE` instead of taking it; KEY may be left out")
 	cmd.Flags().BoolVar(&f.handOver, "hand-over", false, "when COMMAND has succeeded, leave the lock held for whoever adopts $SETNXLOCK_HANDLE within the TTL")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "when the lock is given back, wake one that waits for it with --signal, which then begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
 
@@ -156,7 +158,9 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	a.warn()
+	if err := a.permit(f.unsafe); err != nil {
+		return err
+	}
 	signals := catch()
 
 	lock, p, err := a.obtain(keys, f, signals)

@@ -72,7 +72,7 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 // warn says of a lock that is kept for comparison what breaks it.
 func (a *app) warn() {
 	if l, ok := locks.Get(a.algorithm); ok && l.Comparison {
-		a.say("%s is there to be compared with: %s", l.Name, l.Flaw)
+		a.say("%s is kept for comparison only: %s", l.Name, l.Flaw)
 	}
 }
 
@@ -80,7 +80,7 @@ func (a *app) warn() {
 // many words: then it warns.
 func (a *app) permit(unsafe bool) error {
 	if l, ok := locks.Get(a.algorithm); ok && l.Comparison && !unsafe {
-		return &failure{statusUsage, fmt.Errorf("%s is there to be compared with: %s", l.Name, l.Flaw),
+		return &failure{statusUsage, fmt.Errorf("%s is kept for comparison only: %s", l.Name, l.Flaw),
 			"--unsafe runs it all the same; setnxlock race explore --algorithm " + l.Name + " shows how it breaks"}
 	}
 	a.warn()

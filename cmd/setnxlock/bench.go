@@ -24,7 +24,7 @@ import (
 const benchHelp = `Measures locks on a server: how many a second, how long each takes, how many round
 trips and commands; all beside two PINGs over the same connections, since a ratio
 says more than microseconds. With --keys 1 all goroutines want the same key: then
-also how soon it is handed on, how much of the ideal rate is reached, and how
+also how soon it passes to the next, how much of the ideal rate is reached, and how
 evenly everybody is served. Several algorithms, with commas between, take turns.
 
 It works the server as hard as it can, on keys with a random prefix, all of which
@@ -47,14 +47,14 @@ const benchExamples = `  setnxlock bench --redis 127.0.0.1:6379 --algorithm tx:r
 // benchFlags are bench's own.
 type benchFlags struct {
 	workload.Workload
-	ttl       time.Duration
-	pinned    int
-	handOvers int
-	signal    bool
-	embedded  string
-	anyway    bool
-	asJSON    bool
-	html      string
+	ttl      time.Duration
+	pinned   int
+	handOffs int
+	signal   bool
+	embedded string
+	anyway   bool
+	asJSON   bool
+	html     string
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -71,13 +71,13 @@ func (a *app) benchCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.Goroutines, "goroutines", 1, "how many take locks at the same time, in each process")
-	flags.IntVar(&f.Processes, "processes", 1, "how many clients with connections of their own, as if each were a process")
+	flags.IntVar(&f.Processes, "processes", 1, "how many clients, each with its own connections, as if it were a process")
 	flags.IntVar(&f.Keys, "keys", 0, "how many keys: 1 is contended by all; 0 is one for each goroutine")
 	flags.DurationVar(&f.Section, "section", 0, "how long each lock is held")
 	flags.DurationVar(&f.Duration, "duration", 3*time.Second, "how long each algorithm is measured")
 	flags.DurationVar(&f.ttl, "ttl", 30*time.Second, "how long a lock lasts if nobody releases it")
 	flags.IntVar(&f.pinned, "pinned", 0, "how many held locks of a process may keep their connection, to be released in one round trip")
-	flags.IntVar(&f.handOvers, "hand-overs", 16, "how often in a row a lock may be handed to the next goroutine of its process; 0: never")
+	flags.IntVar(&f.handOffs, "hand-offs", 16, "how many hand-offs in a row to the next goroutine of the same process; 0: none")
 	flags.BoolVar(&f.signal, "signal", false, "wake waiters by a signal on release; needs Redis 2.0 and no proxy")
 	flags.StringVar(&f.embedded, "embedded", "", "use an embedded server in this process, with the manners of Redis `VERSION` ("+strings.Join(oldredis.Versions(), ", ")+"); 2.6 if neither this nor a server is given")
 	flags.BoolVar(&f.anyway, "anyway", false, "go on although others are at work on the server")
@@ -115,7 +115,7 @@ func (a *app) bench(f benchFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &benchmark{Workload: benchWorkload{f.Processes, f.Goroutines, f.Keys, f.Section, f.Duration, f.pinned, f.handOvers, f.signal}}
+	b := &benchmark{Workload: benchWorkload{f.Processes, f.Goroutines, f.Keys, f.Section, f.Duration, f.pinned, f.handOffs, f.signal}}
 	if f.embedded != "" {
 		b.Embedded = true
 		end, err := a.embed(f.embedded)
@@ -177,8 +177,8 @@ func (f *benchFlags) valid(a *app) error {
 	switch {
 	case f.Goroutines < 1 || f.Processes < 1:
 		return &failure{statusUsage, errors.New("--goroutines and --processes are 1 at least"), ""}
-	case f.Keys < 0 || f.Section < 0 || f.pinned < 0 || f.handOvers < 0:
-		return &failure{statusUsage, errors.New("--keys, --section, --pinned and --hand-overs are not below 0"), ""}
+	case f.Keys < 0 || f.Section < 0 || f.pinned < 0 || f.handOffs < 0:
+		return &failure{statusUsage, errors.New("--keys, --section, --pinned and --hand-offs are not below 0"), ""}
 	case f.Duration < 10*time.Millisecond:
 		return &failure{statusUsage, errors.New("--duration is 10ms at least"), ""}
 	case f.ttl < time.Second || f.ttl < 2*f.Section:
@@ -224,7 +224,7 @@ const (
 )
 
 // undisturbed asks each server what it is, and refuses if others are at work on it.
-func (a *app) undisturbed(ctx context.Context, p *place, b *benchmark, anyway bool) error {
+func (a *app) undisturbed(ctx context.Context, p *deployment, b *benchmark, anyway bool) error {
 	for _, n := range p.nodes {
 		first, ok := a.info(ctx, n)
 		if v := first["redis_version"]; !strings.Contains(b.Version, v) {
@@ -287,9 +287,9 @@ func number(s string) (n int) {
 }
 
 // subjects are the locks that --algorithm names.
-func (a *app) subjects(ctx context.Context, p *place, f benchFlags) ([]workload.Subject, error) {
-	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandOvers: f.handOvers, Signal: f.signal}
-	if f.handOvers == 0 {
+func (a *app) subjects(ctx context.Context, p *deployment, f benchFlags) ([]workload.Subject, error) {
+	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandOvers: f.handOffs, Signal: f.signal}
+	if f.handOffs == 0 {
 		o.MaxHandOvers = -1
 	}
 	var list []workload.Subject

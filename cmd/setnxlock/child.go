@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that the command gets in our place.
+// passedOn are the signals that the command gets instead of us.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
@@ -80,7 +80,7 @@ func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(done); <-stopped }
 }
 
-// A child is the command, in a process group of its own.
+// A child is the command, in its own process group.
 type child struct {
 	group   int // its process group, and its leader's id
 	changes chan syscall.WaitStatus

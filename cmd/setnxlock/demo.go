@@ -261,7 +261,7 @@ func (d *demo) takeover(e entry) error {
 	if err := bob.Release(ctx); err != nil {
 		return err
 	}
-	tell("bob gives it back")
+	tell("bob releases it")
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if f.Kind == dialect.TwoKeys {
 		if family != "auto" && family != "getset" {
-			return nil, &failure{statusUsage, fmt.Errorf("%s is a lock of its own kind", f.Name), "leave --algorithm out"}
+			return nil, &failure{statusUsage, fmt.Errorf("%s is not like any other lock", f.Name), "leave --algorithm out"}
 		}
 		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: fence}}}, nil
 	}

@@ -129,7 +129,7 @@ type quorumDiagnosis struct {
 
 // doctorQuorum looks at each server of a quorum. The lock is safe if it is on
 // every server that answers, and a majority does: redlock refuses one that is not.
-func (a *app) doctorQuorum(ctx context.Context, p *place, asJSON bool) error {
+func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) error {
 	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
 	safe, unsafe := 0, 0
 	for _, n := range p.nodes {
@@ -351,7 +351,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
 	switch l, _ := locks.Get(choice.Name); {
 	case l.TwoHolders && l.Comparison:
-		d.Unsafe = append(d.Unsafe, l.Name+" is there to be compared with: "+l.Flaw)
+		d.Unsafe = append(d.Unsafe, l.Name+" is kept for comparison only: "+l.Flaw)
 	case l.TwoHolders:
 		d.Unsafe = append(d.Unsafe, l.Name+": "+l.Flaw)
 	case l.Flaw != "":
@@ -363,7 +363,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	return nil
 }
 
-// judge puts the algorithm that was asked for in the place of the best one.
+// judge replaces the best algorithm by the one that was asked for.
 func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Choice) error {
 	c, err := a.pick(ctx, n, a.prefix+"doctor", true)
 	if err != nil || c.name == best.Name {

@@ -147,7 +147,7 @@ func item(b *strings.Builder, name, text string, width int) {
 // names and clients of tokens on the same key.
 func bridges(d getsetlock.Dialect, fence bool) []compat.Algorithm {
 	b, err := bridge.Named(d.Name)
-	if err != nil { // no client's: one of our own; or its Check refuses it
+	if err != nil { // no client's: one of ours; or its Check refuses it
 		b.Dialect = d
 	}
 	b.Fence = fence

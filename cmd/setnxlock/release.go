@@ -24,7 +24,7 @@ or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
 
 --force is for a lock whose holder is known to be dead. It shows what is on KEY,
 asks, and removes that: if another client has taken the lock in the meantime, it
-stays. Whoever held it is not told, and goes on until it next renews.
+stays. The holder learns of it only when it next renews, and goes on until then.
 
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
 are two steps: a lock that changes hands in between is removed all the same.`

@@ -32,7 +32,7 @@ its locks for.
 Flags ("1", "true", nothing), values that any text could be, and tokens of clients
 that never set a TTL are left alone, and so is what setnxlock can't read: survey
 tells of them. Every client would heal a time that has gone by itself, when it next
-wants the lock; to remove it is for whoever looks at the keys.
+wants the lock; repair removes it so that nobody has to wonder about the key.
 
 It needs WATCH: Redis 2.2.`
 

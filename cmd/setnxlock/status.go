@@ -25,13 +25,13 @@ const (
 )
 
 const statusHelp = `  64     Wrong usage.
-  65     The key holds something that is no lock at all (a list, a set, ...).
+  65     The key holds something that is not a lock (a list, a set, ...).
   69     The server can't be reached, or this algorithm is not safe on it; the
          message says why and what to use instead.
   70     Something else went wrong.`
 
 // A failure is an error with the exit status it ends the program with. With a
-// nil err it is a status that needs no words, such as the child's.
+// nil err it is a status that needs no words: the child's.
 type failure struct {
 	status int
 	err    error
@@ -107,4 +107,13 @@ func hintFor(reply string) string {
 		return passwordHint
 	}
 	return ""
+}
+
+// word is a status as the command prints it, in Redis's own word for a key
+// without a TTL.
+func word[S ~string](status S) string {
+	if status == S(compat.StatusEndless) {
+		return "persistent"
+	}
+	return string(status)
 }

@@ -30,10 +30,10 @@ million keys.
 A value that could be any text is told of only with --match, or --all: "hello" can
 be a lock too.
 
-  alive    its deadline is to come
-  dead     its deadline has gone by: its clients take it over
-  endless  nothing will end it: its holder may have died (setnxlock repair)
-  two-key  its deadline is on another key, lock:expire:NAME`
+  alive       its deadline has not passed
+  dead        its deadline has passed: its clients take it over
+  persistent  nothing will end it: its holder may have died (setnxlock repair)
+  two-key     its deadline is on another key, lock:expire:NAME`
 
 const surveyExamples = `  setnxlock survey
   setnxlock survey --match 'lock:*'
@@ -104,7 +104,7 @@ type mixture struct {
 // survey looks at all keys of one server.
 func (a *app) survey(ctx context.Context, match string, all bool) (*survey, error) {
 	if len(a.redis.list) > 1 || a.cluster {
-		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of each master in turn"}
+		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other"}
 	}
 	p, c, err := a.session(ctx)
 	if err != nil {
@@ -230,7 +230,7 @@ func recognized(key, value string, ttl time.Duration, now time.Time, anyText boo
 	}
 	l := surveyed{
 		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats, Owner: f.Owner, Value: value,
-		Status: string(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
+		Status: word(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
 	}
 	if l.Owner == value {
 		l.Owner = ""
@@ -298,7 +298,7 @@ func unmixable(kinds []dialect.Kind) string {
 	}
 	switch {
 	case len(units) > 1:
-		return "times in different units: whoever counts in the smaller one takes every live lock of the other at once, and the other never recovers a dead one"
+		return "times in different units: clients that count in the smaller one take every live lock of the others at once, and the others never recover a dead one"
 	case timed > 0 && tokens > 0:
 		return "times and tokens: clients of times steal tokens or throw at them, and clients of tokens never recover a dead time"
 	}

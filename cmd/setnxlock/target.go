@@ -23,7 +23,7 @@ type target struct {
 }
 
 // target chooses the lock for keys, by what the servers can do.
-func (a *app) target(ctx context.Context, p *place, keys []string, fence bool, o compat.Options) (*target, error) {
+func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool, o compat.Options) (*target, error) {
 	key, err := a.all(keys)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func split(key string) []string {
 
 // named is the target of a key, or of several that were joined, with their
 // prefixes: what a handle has.
-func (a *app) named(ctx context.Context, p *place, key string, fence bool, o compat.Options) (*target, error) {
+func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
 	keys := split(key)
 	t := &target{key: key, asked: keys}
 	for _, k := range keys {
@@ -94,8 +94,8 @@ func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
 
-// lock is the lock that --algorithm means, on all servers of the place.
-func (a *app) lock(ctx context.Context, p *place, keys []string, fence bool) (compat.Backend, error) {
+// lock is the lock that --algorithm means, on all servers of the deployment.
+func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
 	if a.algorithm != "redlock" {
 		return a.lockOn(ctx, p.one(), p.cluster, keys, fence)
 	}
@@ -200,8 +200,8 @@ func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State
 }
 
 // busy is the failure of a wait that is over. It looks once more at the key, for
-// the user to learn how long it would have taken; and a key that is no lock at
-// all is told as that, since no wait would ever end.
+// the user to learn how long it would have taken; and a key that is not
+// a lock is reported as that, since no wait would ever end.
 func (t *target) busy(ctx context.Context, f runFlags) error {
 	text := t.says + " is held by another client"
 	s, err := t.look(ctx)
@@ -210,7 +210,7 @@ func (t *target) busy(ctx context.Context, f runFlags) error {
 		return err
 	case err != nil:
 	case s.Status == compat.StatusEndless:
-		text += ", without an end"
+		text += ", and nothing ends it"
 	case s.Status == compat.StatusForeign:
 		text += ", in another format"
 	case !s.Until.IsZero():

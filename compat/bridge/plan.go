@@ -138,11 +138,11 @@ func looks(f dialect.Format, direct bool) string {
 	case f.Kind == dialect.TwoKeys:
 		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
 	case f.TTL == dialect.TTLAtomic:
-		return "setnxlock survey shows no lock that nothing ends (status endless)"
+		return "setnxlock survey shows no lock that nothing ends (status persistent)"
 	case direct:
-		return "setnxlock survey shows no lock that nothing ends (status endless): such a one is an old client's that died before it set a TTL; setnxlock repair gives it its end"
+		return "setnxlock survey shows no lock that nothing ends (status persistent): such a one is an old client's that died before it set a TTL; setnxlock repair gives it its end"
 	}
-	return "setnxlock survey shows no lock that nothing ends (status endless)"
+	return "setnxlock survey shows no lock that nothing ends (status persistent)"
 }
 
 // oneKey is the stage between times and tokens.

@@ -59,16 +59,16 @@ func timestampRisks(r server.Report, o Options) []string {
 		risks = append(risks, "two clients can write the same time, so a reply that was lost can't be resolved by reading the key")
 	}
 	if !r.SetnxRespectsTTL {
-		risks = append(risks, "a key that gets a TTL, from whomever, is deleted by the next SETNX")
+		risks = append(risks, "if a client gives a key a TTL, the next SETNX deletes the key")
 	}
 	if !r.GetsetClearsTTL {
-		risks = append(risks, "a key that gets a TTL, from whomever, keeps it through a takeover and ends early")
+		risks = append(risks, "if a client gives a key a TTL, the key keeps it through a takeover and ends early")
 	}
 	return risks
 }
 
-// serverRisks are those that do not come from the lock. They take c's Safe
-// back where the server may drop its key.
+// serverRisks are those that do not come from the lock. They clear c.Safe where
+// the server may drop its key.
 func serverRisks(r server.Report, c *Choice) []string {
 	var risks []string
 	for _, w := range r.Warnings {

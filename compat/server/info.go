@@ -101,7 +101,7 @@ func kind(p *probe) (name, why string) {
 	case len(p.closers) > 0:
 		return "proxy", "it closes the connection on " + strings.Join(p.closers, ", ")
 	case r.SetnxRespectsTTL && !r.Multi:
-		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or a server that is no Redis"
+		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
 	case r.Version != "":
 		return "redis", "INFO says redis_version:" + r.Version
 	case r.Multi:

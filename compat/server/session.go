@@ -148,7 +148,7 @@ func (s *session) fail(err error) {
 	s.err = fmt.Errorf("setnxlock: probing the server: %w", err)
 }
 
-// close gives the connection back.
+// close returns the connection.
 func (s *session) close() {
 	if s.c != nil {
 		s.c.Close()
@@ -156,8 +156,8 @@ func (s *session) close() {
 	s.c, s.sure = nil, false
 }
 
-// drop makes the connection unusable, so that no pool keeps it, and gives it
-// back: it may be in MULTI, under WATCH or owe replies.
+// drop makes the connection unusable, so that no pool keeps it, and returns it: it
+// may be in MULTI, under WATCH or owe replies.
 func (s *session) drop() {
 	if s.c == nil {
 		return

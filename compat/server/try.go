@@ -10,7 +10,7 @@ import (
 )
 
 // Try runs check, an algorithm's own, on the server that has key. A connection
-// that breaks is no verdict: the check runs anew on another one. Only if the
+// that breaks says nothing about the server: the check runs anew on another one. Only if the
 // same command breaks two connections in a row, while a GET works before and
 // after it, the server refuses that command, as proxies do: Try then returns a
 // *compat.UnsafeServerError without a remedy. Other errors are check's, or the
@@ -80,7 +80,7 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 		for _, cmd := range cmds {
 			c.blamed += fmt.Sprint(cmd[0], " ")
 		}
-		return nil, errors.New("setnxlock: the server " + string(c.refused)) // no redis.Error: it is no reply
+		return nil, errors.New("setnxlock: the server " + string(c.refused)) // no redis.Error: the server did not reply
 	}
 	if name == "" {
 		return replies, c.failed()

@@ -48,7 +48,7 @@ func warnings(p *probe) []Warning {
 		warn(WarnGetsetKeepsTTL, "GETSET keeps the TTL: a timestamp lock whose key ever got one ends early")
 	}
 	if r.Kind == "proxy" {
-		warn(WarnProxy, "it seems to be a proxy (%s): a request may be sent twice or to a server that has just come up empty, which it does not tell", r.Why)
+		warn(WarnProxy, "it seems to be a proxy (%s): it may send a request twice, or to a server that has just come up empty, without saying so", r.Why)
 	}
 	if r.ClosesConnections {
 		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections with what is refused", strings.Join(p.closers, ", "))
@@ -86,7 +86,7 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 	switch {
 	case aof == "yes", knowsSave && save != "":
 	case aof == "no" && knowsSave:
-		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, whoever holds them")
+		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, although their holders go on")
 	default:
 		unknown = append(unknown, "whether locks outlive a restart")
 	}

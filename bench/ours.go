@@ -80,17 +80,17 @@ func entries(s *server) []entry {
 	return list
 }
 
-// kept is what a lock is called that keeps its connection.
-const kept = ", kept"
+// pinned ends the name of a lock whose connection is pinned.
+const pinned = ", pinned"
 
-// single are all of ours, without and, where there is one to keep, with a kept
+// single are all of ours, without and, where the lock can use it, with a pinned
 // connection for each held lock.
 func single(s *server) []workload.Subject {
 	var list []workload.Subject
 	for _, e := range entries(s) {
 		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
 		if _, keeps := e.Algorithm.(compat.Keeper); keeps && !strings.HasSuffix(e.name, "listed") {
-			list = append(list, locker(e.name+kept, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
+			list = append(list, locker(e.name+pinned, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
 		}
 	}
 	return list
@@ -98,8 +98,8 @@ func single(s *server) []workload.Subject {
 
 // What our waiting is made of.
 const (
-	handSignal = "ours: hand-over, signal"
-	handPoll   = "ours: hand-over"
+	handSignal = "ours: hand-off, signal"
+	handPoll   = "ours: hand-off"
 	soloSignal = "ours: signal"
 	soloPoll   = "ours: neither"
 )

@@ -179,7 +179,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 		return a.detach(lock)
 	}
 	err = a.release(lock, signals, lost)
-	if lost || errors.Is(err, compat.ErrLost) && status == 0 {
+	if lost || errors.Is(err, compat.ErrLost) {
 		return exit(statusLost)
 	}
 	return exit(status)

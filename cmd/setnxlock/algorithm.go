@@ -76,12 +76,12 @@ func (a *app) warn() {
 	}
 }
 
-// permit refuses a lock that is kept for comparison, unless it was asked for in so
-// many words: then it warns.
+// permit refuses a lock that is kept for comparison, unless unsafe is true: then it
+// warns.
 func (a *app) permit(unsafe bool) error {
 	if l, ok := locks.Get(a.algorithm); ok && l.Comparison && !unsafe {
 		return &failure{statusUsage, fmt.Errorf("%s is kept for comparison only: %s", l.Name, l.Flaw),
-			"--unsafe runs it all the same; setnxlock race explore --algorithm " + l.Name + " shows how it breaks"}
+			"--unsafe runs it nevertheless; setnxlock race explore --algorithm " + l.Name + " shows how it breaks"}
 	}
 	a.warn()
 	return nil

@@ -17,8 +17,8 @@ const migrateHelp = `Moves a fleet from one lock to another while it runs, witho
 holders.
 
 While a fleet is rolled over, old and new clients lock the same keys at once. Where
-that is not safe there is a bridge, a lock that both honour: the whole fleet goes
-to the bridge first, and from there on.`
+that is not safe there is a bridge, a lock that both respect: the whole fleet moves
+to the bridge first, and then from the bridge to the new lock.`
 
 const migrateExamples = `  setnxlock migrate plan --from redis-py-2.9 --to set
   setnxlock migrate plan --from setnx-expire --to set --json`
@@ -46,8 +46,8 @@ func (a *app) migrateCommand() *cobra.Command {
 }
 
 const migratePlanHelp = `Prints the stages by which a fleet moves: what its clients run in each, what runs
-at once while a stage is rolled out, why a stage can't be left out, by the name of
-the race that would follow, how to know that it is finished, and how to go back.
+at once while a stage is rolled out, why a stage can't be left out (the name of
+the race that would follow), how to know that it is finished, and how to go back.
 
 --from is a client in the field (setnxlock survey names those it finds), or
 setnx-expire, which is what most articles have; or getset, tx or set, for a lock of

@@ -16,18 +16,17 @@ import (
 	"golang.org/x/term"
 )
 
-const releaseHelp = `Removes the lock KEY if, and only if, it holds the token given: nobody else's lock
-is removed by mistake.
+const releaseHelp = `Removes the lock KEY if, and only if, it holds the given token, so that no other
+client's lock is removed by mistake.
 
 --token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run)
 or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
 
 --force is for a lock whose holder is known to be dead. It shows what is on KEY,
-asks, and removes that: if another client has taken the lock in the meantime, it
-stays. The holder learns of it only when it next renews, and goes on until then.
+asks, and removes it, unless another client has taken the lock in the meantime. The holder learns of it only when it next renews, and goes on until then.
 
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
-are two steps: a lock that changes hands in between is removed all the same.`
+are two steps: a lock that changes hands in between is removed nevertheless.`
 
 const releaseStatus = `  0      The lock was removed; with --force, also if there was none.
   1      --force was answered with no.

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `setnxlock runs a command while it holds a lock in Redis, so that of all machines
-that run it under the same key only one does at a time. It works on any Redis
+const rootHelp = `setnxlock runs a command while it holds a lock in Redis: of all machines that use
+the same key, one at a time runs its command. It works on any Redis
 since 1.2, on proxies without transactions, and where Lua is forbidden: it asks
 the server what it can do and uses the safest lock that works there.
 
-A lock is a lease: it ends by itself after its TTL unless it is renewed, so that
-a machine that dies holds nobody up for longer. A lease can be lost, to a server
-that forgets or a network that breaks: setnxlock then stops the command.`
+A lock is a lease: it ends by itself after its TTL unless it is renewed, so a
+machine that dies blocks the others no longer than that. A lease can be lost, if
+the server forgets it or the network breaks: setnxlock then stops the command.`
 
 const rootExamples = `  setnxlock run nightly-report -- ./report.sh
   setnxlock run --try --redis redis://:secret@10.0.0.5:6379/2 nightly-report -- ./report.sh
@@ -27,7 +27,7 @@ const rootExamples = `  setnxlock run nightly-report -- ./report.sh
   setnxlock doctor
   setnxlock demo`
 
-// options are the flags that every command which speaks to a server has.
+// options are the flags of every command that connects to a server.
 type options struct {
 	redis     addresses
 	sentinel  string
@@ -41,7 +41,7 @@ type options struct {
 
 const defaultRedis = "127.0.0.1:6379"
 
-// helpTemplate puts everything a manual page has in a manual page's order.
+// helpTemplate has the parts of a manual page, in its order.
 const helpTemplate = `{{trimTrailingWhitespaces (or .Long .Short)}}
 
 USAGE
@@ -94,9 +94,9 @@ func (a *app) rootCommand() *cobra.Command {
 	use, comparison := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto",
 		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", ")+
-			"; and for comparison only, in run behind --unsafe, "+strings.Join(comparison, ", "))
+			"; or, for comparison only, in run behind --unsafe: "+strings.Join(comparison, ", "))
 	f.StringVar(&a.dialect, "dialect", "",
-		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
+		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")

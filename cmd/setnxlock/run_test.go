@@ -236,7 +236,7 @@ func startOldWithDoor(t *testing.T) string {
 	return address
 }
 
-func TestLossIsToldThoughTheCommandEndedWell(t *testing.T) {
+func TestLossAtReleaseIsReported(t *testing.T) {
 	address := startOld(t, "2.6")
 	s := puppets(t, address)
 	ask(t, address, "DEL", "job")
@@ -246,7 +246,7 @@ func TestLossIsToldThoughTheCommandEndedWell(t *testing.T) {
 	s = puppets(t, address)
 	ask(t, address, "DEL", "job")
 	fmt.Fprintln(s.in, "exit 3")
-	s.want(3, "was lost while the command ran")
+	s.want(statusLost, "was lost while the command ran")
 }
 
 func TestStoppedCommandIsEndedToo(t *testing.T) {

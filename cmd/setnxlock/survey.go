@@ -18,17 +18,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const surveyHelp = `Looks at all keys, and tells of each that can be a lock: in which format it is and
-whose client writes so, who holds it, until when, and whether it is dead or alive;
-and of keys whose names begin alike, what can't be mixed there safely. It changes
+const surveyHelp = `Looks at all keys and lists those that can be locks: their format, which clients
+write it, who holds the lock, until when, and whether it is dead or alive. Where the
+names of keys begin alike it says which formats can't be mixed safely. It changes
 nothing.
 
-The keys are listed by SCAN. A server before 2.8 has none: KEYS is used there,
-which holds up all other clients for as long as it takes, half a second for a
-million keys.
+SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
+blocks all other clients meanwhile, half a second for a million keys.
 
-A value that could be any text is told of only with --match, or --all: "hello" can
-be a lock too.
+A value that could be any text is listed only with --match or --all: "hello" can be
+a lock too.
 
   alive       its deadline has not passed
   dead        its deadline has passed: its clients take it over
@@ -62,7 +61,7 @@ func (a *app) surveyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
-	cmd.Flags().BoolVar(&all, "all", false, "tell of every text, too")
+	cmd.Flags().BoolVar(&all, "all", false, "list every text, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -160,7 +159,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, f func([]string) erro
 			return nil
 		}
 	}
-	a.say("this server has no SCAN (it came with 2.8): KEYS holds it up while it lists them all")
+	a.say("this server has no SCAN (it came with 2.8): KEYS blocks it while it lists all keys")
 	reply, err := c.Do("KEYS", pattern)
 	if err != nil {
 		return err

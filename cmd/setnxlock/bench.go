@@ -16,6 +16,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
@@ -171,7 +172,7 @@ func interrupted(ctx context.Context, err error) error {
 func (f *benchFlags) valid(a *app) error {
 	named := a.redis.given || a.sentinel != "" || os.Getenv("SETNXLOCK_REDIS") != ""
 	for _, name := range strings.Split(a.algorithm, ",") {
-		if strings.HasPrefix(name, "rw:read") {
+		if l, _ := locks.Get(name); l.Shared {
 			return &failure{statusUsage, fmt.Errorf("%s keeps no other reader out: there is nothing to wait for", name), ""}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
 )
@@ -45,14 +46,26 @@ func (a *app) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-const migratePlanHelp = `Prints the stages by which a fleet moves: what its clients run in each, what runs
+// migratePlanHelp is the command's, with the versions that the targets need.
+func migratePlanHelp() string {
+	return `Prints the stages by which a fleet moves: what its clients run in each, what runs
 at once while a stage is rolled out, why a stage can't be left out (the name of
 the race that would follow), how to know that it is finished, and how to go back.
 
 --from is a client in the field (setnxlock survey names those it finds), or
 setnx-expire, which is what most articles have; or getset, tx or set, for a lock of
-this module. --to is a family or a variant of --algorithm: set needs Redis 2.6 or
-2.6.12, tx 2.2.`
+this module. --to is a family or a lock of --algorithm: set needs Redis ` + since("set") + `,
+tx ` + since("tx") + `.`
+}
+
+// since is the oldest Redis that has a lock of the family.
+func since(family string) string {
+	oldest := ""
+	for _, l := range locks.Named(family) {
+		oldest = l.Since // the table has the newest first
+	}
+	return oldest
+}
 
 func (a *app) migratePlanCommand() *cobra.Command {
 	var from, to string
@@ -60,7 +73,7 @@ func (a *app) migratePlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "plan --from CLIENT --to LOCK",
 		Short:       "Print the stages, and why none can be left out",
-		Long:        migratePlanHelp,
+		Long:        migratePlanHelp(),
 		Example:     migrateExamples,
 		Annotations: alone(migrateStatus),
 		Args:        usageErrors(cobra.NoArgs),

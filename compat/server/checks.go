@@ -40,7 +40,7 @@ var checks = []struct {
 	{"EVAL", true, (*probe).eval},
 }
 
-// get tells whether we are let in, and by whom. It sends the same GET five times
+// get finds out whether the server lets us in, and what kind of server it is. It sends the same GET five times
 // in one write, which every server that reads the request protocol answers
 // alike. Redis 1.0 takes each of a request's five lines for a command and
 // answers them all, so that among five replies in a row, wherever they begin,
@@ -86,7 +86,7 @@ func (p *probe) time() bool {
 	return p.r.Time
 }
 
-// set is the first write, and tells a replica or a full server.
+// set is the first write, and finds out whether this is a replica or a full server.
 func (p *probe) set() bool {
 	p.wrote, p.tidy = true, p.dels()
 	r := p.ask(compat.Cmd{"SET", p.a, "x"}, compat.Cmd{"EXPIRE", p.a, life}, compat.Cmd{"DEL", p.a})

@@ -28,14 +28,6 @@ type node struct {
 	close  func() error
 }
 
-// connection is one to the server that has key.
-func (n node) connection(ctx context.Context, key string) (redis.Conn, error) {
-	if s, ok := n.source.(compat.KeySource); ok {
-		return s.GetFor(ctx, key)
-	}
-	return n.source.GetContext(ctx)
-}
-
 // one is the deployment's only node. A quorum has none.
 func (p *deployment) one() node { return p.nodes[0] }
 

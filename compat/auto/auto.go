@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -77,8 +78,8 @@ type Choice struct {
 // Choose returns the first lock of locks.Preferred that says it is safe on the
 // server behind source, which r reports on. It returns ErrUnsafeServer (a
 // *compat.UnsafeServerError that says what to use) for a replica, for a server that
-// refuses writes or lacks what every lock needs, and for one that can't do what
-// o asks for.
+// refuses writes or lacks what every lock needs, for one that can't do what o asks
+// for, and where an ACL forbids the best lock its keys.
 func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
 	if err := usable(r, o); err != nil {
 		return Choice{}, err
@@ -97,8 +98,8 @@ func Choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		a := l.New(with)
 		err := locks.Check(ctx, source, a, key, server.Options{Timeout: o.Timeout})
 		var refused redis.Error // of a command that the lock sends: not this one
-		switch {
-		case errors.Is(err, compat.ErrUnsafeServer), errors.As(err, &refused):
+		switch lacking := !able(r, l); {
+		case lacking && (errors.Is(err, compat.ErrUnsafeServer) || errors.As(err, &refused)):
 			continue
 		case err != nil:
 			return Choice{}, err
@@ -111,6 +112,13 @@ func Choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		return c, nil
 	}
 	return Choice{}, refuse(r, "no lock is safe here", "another server")
+}
+
+// able reports whether the server has all that a lock needs. If it has, and refuses
+// the lock nevertheless, something forbids the lock's own keys: an ACL. Other clients
+// of the fleet take that lock, so a weaker one is not the answer.
+func able(r server.Report, l locks.Lock) bool {
+	return !slices.ContainsFunc(l.Needs, func(n server.Ability) bool { return !r.Can(n) })
 }
 
 // New probes the server behind source, chooses, and returns the Locker with

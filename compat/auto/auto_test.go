@@ -256,6 +256,28 @@ func TestRealReplica(t *testing.T) {
 	}
 }
 
+// An ACL that forbids some of a lock's keys never leads to a weaker lock than the
+// rest of the fleet has.
+func TestACL(t *testing.T) {
+	addr := realredis.Start(t)
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("ACL", "SETUSER", "fenced", "on", ">secret", "~lock:*", "+@all"); err != nil {
+		t.Skip("no ACLs:", err) // before 6.0
+	}
+	source := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
+		return redis.Dial("tcp", addr, redis.DialUsername("fenced"), redis.DialPassword("secret"))
+	}}
+	defer source.Close()
+	_, choice, err := auto.New(t.Context(), source, compat.Options{Prefix: "lock:"})
+	if err == nil && choice.Name != "set:lua" {
+		t.Errorf("%s, although the server has what set:lua needs", choice.Name)
+	}
+}
+
 // The servers in SETNXLOCK_TEST_REDIS get a lock that works.
 func TestNamedServers(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {

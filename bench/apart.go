@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apart gives the server a core of its own and this process another, until back
+// apart gives the server one core and this process another, until back
 // is called, as if they were two machines: a server that answers from our own core
 // answers sooner than any network would, and what is then measured is mostly how much the
 // client computes. The error is why it can't be done.

@@ -135,16 +135,16 @@ func TestVerdicts(t *testing.T) {
 	}
 	r := &Report{Servers: []*Measured{{
 		Version:    "7.0.0",
-		Latency:    []workload.Result{one(renamedKept, 109, 1), one(getsetKept, 120, 1), one(byHand, 105, 1), {Name: setLua, Err: "not here"}},
-		Throughput: []workload.Result{one(twoPings, 50, 2000), one(renamedKept, 100, 950), one(redsyncName, 100, 1000)},
+		Latency:    []workload.Result{one(renamedPinned, 109, 1), one(getsetPinned, 120, 1), one(byHand, 105, 1), {Name: setLua, Err: "not here"}},
+		Throughput: []workload.Result{one(twoPings, 50, 2000), one(renamedPinned, 100, 950), one(redsyncName, 100, 1000)},
 		OneKey:     []Contest{{Processes: 1, Goroutines: 64, Results: []workload.Result{one(handSignal, 10, 960), one(soloSignal, 100, 900), one("redislock", 50, 890)}}},
 		Sweep:      []Contest{{Processes: 1, Goroutines: 1000, Results: []workload.Result{one(handSignal, 10, 960)}}},
 		Waiter:     []workload.Result{one(handSignal, 300, 1), one("redislock", 200, 1)},
 		Held:       []workload.Footprint{{Locks: 1}, {Locks: 1000, Heap: 1e6, CPU: 10}, {Locks: 100000, Heap: 2e8, CPU: 10, Writes: 1, Goroutines: 100000}},
-		Allocs:     []Allocs{{Name: renamedKept, Allocs: 20}, {Name: getsetKept, Allocs: 21}},
+		Allocs:     []Allocs{{Name: renamedPinned, Allocs: 20}, {Name: getsetPinned, Allocs: 21}},
 	}, {
 		Version:    "2.4.0",
-		Throughput: []workload.Result{one(twoPings, 50, 1000), one(renamedKept, 100, 420)},
+		Throughput: []workload.Result{one(twoPings, 50, 1000), one(renamedPinned, 100, 420)},
 	}}}
 	var got []string
 	for _, v := range verdicts(r) {
@@ -155,14 +155,14 @@ func TestVerdicts(t *testing.T) {
 		got = append(got, word+" "+v.measured)
 	}
 	want := []string{
-		"met tx:renamed, kept: 2.00", "met getset:guarded, kept: 2.00",
-		"met tx:renamed, kept: 1.09 ×", "met tx:renamed, kept: 1.04 ×", "missed getset:guarded, kept: 1.20 ×", "missed getset:guarded, kept: 1.14 ×",
-		"met tx:renamed, kept: 20", "missed getset:guarded, kept: 21",
-		"met tx:renamed, kept: 0.95 ×", "missed tx:renamed, kept: 0.84 × that on 7.0.0",
+		"met tx:renamed, pinned: 2.00", "met getset:guarded, pinned: 2.00",
+		"met tx:renamed, pinned: 1.09 ×", "met tx:renamed, pinned: 1.04 ×", "missed getset:guarded, pinned: 1.20 ×", "missed getset:guarded, pinned: 1.14 ×",
+		"met tx:renamed, pinned: 20", "missed getset:guarded, pinned: 21",
+		"met tx:renamed, pinned: 0.95 ×", "missed tx:renamed, pinned: 0.84 × that on 7.0.0",
 		"missed 2000 bytes after 1000", "missed 100000 goroutines", "met 0.0 µs of processor time after 0.0", "missed 1.000 writes for each",
 		"met 96.0 %", "met 1.00", "met 0.80 (8 and 10)", "met 20 µs; redislock 100 µs", "met 90.0 % of the ideal; redislock 89.0 %", "met 1.00",
 		"missed 600 µs; redislock 400 µs",
-		"met ours: hand-over, signal: 2",
+		"met ours: hand-off, signal: 2",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -72,14 +72,14 @@ func (d *document) write() (string, error) {
 	d.targets()
 	d.say("## Misses, and where the time goes\n\n%s\n", strings.TrimSpace(explanations))
 	d.each("Acquire and release, alone", func(m *Measured) bool { return m.Latency != nil },
-		`One goroutine takes a lock that nobody else wants, and gives it back. The server has a core of its own
-and the client another, so that each request wakes the other side up, as it does across a network. "Kept" is
+		`One goroutine takes and releases a lock that nobody else wants. The server has its own core
+and the client another, so that each request wakes the other side up, as it does across a network. "Pinned" is
 with MaxPinned: the connection that took the lock goes on watching it. "Cancellable" is with a context that can be cancelled,
 for which redigo starts a goroutine with every request. `+"`"+byHand+"`"+` is those two commands over redigo, without
 a library. A round trip is one wait for the server, whatever was sent at once. What each side computes is its processor time,
 the kernel's included, for one lock: together with the round trips that is where the time goes. Allocations are of both steps.`, d.latency)
 	d.each("The same, with a network in between", func(m *Measured) bool { return m.Distant != nil },
-		fmt.Sprintf(`As above, but every answer is seen %v later than it came, as from another machine of the same
+		fmt.Sprintf(`As above, but every answer is delivered %v late, as from another machine of the same
 data centre. What both sides compute weighs less then.`, distance), d.distant)
 	d.each("The same, on any core", func(m *Measured) bool { return m.Together != nil },
 		`Where the kernel puts the server beside the client it answers within a few microseconds, without having to
@@ -90,8 +90,8 @@ be woken up: much sooner than any network. What is measured then is how much the
 		`Everybody wants the same key, holds it for a millisecond (slept; how long it really was is measured), and
 begins anew. The ideal is a rate at which the key is never free. A hand-off is from the start of a release to the
 moment when the next one's Lock returns. "To itself" is the share of sections that went to the goroutine which had
-just released: the cheap way to a high rate. Processes are clients with connections of their own, within one process of the system.
-Commands are all that were sent, by those who wait too.`, d.oneKey)
+just released: the cheap way to a high rate. Processes are clients, each with its own connections, within one process of the system.
+Commands are all that were sent, the waiters' too.`, d.oneKey)
 	d.each("More and more waiters", func(m *Measured) bool { return m.Sweep != nil },
 		`The same with 1 to 1000 goroutines of one process.`, d.sweep)
 	d.each("One waiter in another process", func(m *Measured) bool { return m.Waiter != nil },
@@ -198,7 +198,7 @@ func (d *document) draw(name, alt string, plot interface{ SVG() ([]byte, error) 
 
 func (d *document) latency(m *Measured) {
 	if m.NotApart != "" {
-		d.say("(The server had no core of its own here: %s.)\n", m.NotApart)
+		d.say("(The server did not have its own core here: %s.)\n", m.NotApart)
 	}
 	d.pings("latency-"+m.Version+".svg", m, m.Latency)
 }
@@ -247,7 +247,7 @@ func (d *document) pings(file string, m *Measured, list []workload.Result) {
 
 func (d *document) throughput(m *Measured) {
 	if m.NotApart != "" {
-		d.say("(The server had no core of its own here: %s.)\n", m.NotApart)
+		d.say("(The server did not have its own core here: %s.)\n", m.NotApart)
 	}
 	pings, _ := result(m.Throughput, twoPings)
 	theirs, has := result(m.Throughput, redsyncName)

@@ -1,6 +1,6 @@
 // Command bench measures setnxlock's locks beside two PINGs and beside other Go
 // libraries, in turns within one run, and writes docs/performance.md. It is a
-// module of its own, so that those libraries are no dependency of the locks.
+// separate module, so that the locks don't depend on those libraries.
 //
 //	make bench                                      on a redis-server that it starts
 //	SETNXLOCK_TEST_REDIS=host:port,... make bench   on these

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/workload"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // ttl is every lock's, ours and theirs: long enough that none runs out here.
@@ -66,36 +65,32 @@ type entry struct {
 	compat.Algorithm
 }
 
-// entries are our locks. Those that a server can't have are told with its reason.
+// entries are our plain locks for use, the best last. Those that a server can't
+// have are told with its reason.
 func entries(s *server) []entry {
-	tx := txlock.Options{Millis: s.atLeast(2, 6, 0)}
-	listed := tx
-	listed.Listed = true
-	return []entry{
-		{"getset:classic", getsetlock.Classic{}},
-		{"getset:listed", getsetlock.Listed{}},
-		{"getset:guarded", getsetlock.Guarded{}},
-		{"tx:classic", txlock.Classic{Options: tx}},
-		{"tx:guarded", txlock.Guarded{Options: tx}},
-		{"tx:renamed", txlock.Renamed{Options: tx}},
-		{"tx:renamed, listed", txlock.Renamed{Options: listed}},
-		{"set:watch", setlock.Watched{}},
-		{"set:script", setlock.Script{}},
-		{"set:lua", setlock.Lua{}},
+	var list []entry
+	for _, l := range locks.All() {
+		if l.New == nil || l.Comparison || l.Instead != "" || l.Family() == "rw" {
+			continue
+		}
+		a := l.New(locks.Options{Millis: s.atLeast(2, 6, 0)})
+		list = append(list, entry{strings.Replace(l.Name, "/", ", ", 1), a})
 	}
+	slices.Reverse(list)
+	return list
 }
 
-// kept is what a lock is called that keeps its connection.
-const kept = ", kept"
+// pinned ends the name of a lock whose connection is pinned.
+const pinned = ", pinned"
 
-// single are all of ours, without and, where there is one to keep, with a kept
+// single are all of ours, without and, where the lock can use it, with a pinned
 // connection for each held lock.
 func single(s *server) []workload.Subject {
 	var list []workload.Subject
 	for _, e := range entries(s) {
 		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
 		if _, keeps := e.Algorithm.(compat.Keeper); keeps && !strings.HasSuffix(e.name, "listed") {
-			list = append(list, locker(e.name+kept, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
+			list = append(list, locker(e.name+pinned, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
 		}
 	}
 	return list
@@ -103,8 +98,8 @@ func single(s *server) []workload.Subject {
 
 // What our waiting is made of.
 const (
-	handSignal = "ours: hand-over, signal"
-	handPoll   = "ours: hand-over"
+	handSignal = "ours: hand-off, signal"
+	handPoll   = "ours: hand-off"
 	soloSignal = "ours: signal"
 	soloPoll   = "ours: neither"
 )

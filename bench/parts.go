@@ -10,7 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/workload"
 )
 
-// A part is one that can be measured by itself.
+// A part can be measured by itself.
 type part struct {
 	name  string
 	what  string
@@ -45,7 +45,7 @@ var parts = []part{
 // prefix begins all keys.
 var prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
 
-// alone is one goroutine that takes a lock and gives it back, in turns so
+// alone is one goroutine that takes and releases a lock, in turns so
 // short that whatever else the machine does meets all alike.
 func alone(ctx context.Context, b *bench, s *server, d time.Duration, dial dialer) ([]workload.Result, error) {
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
@@ -55,7 +55,7 @@ func alone(ctx context.Context, b *bench, s *server, d time.Duration, dial diale
 	return w.Run(ctx, subjects, b.progress)
 }
 
-// latency is that with the server on a core of its own.
+// latency is that with the server on its own core.
 func latency(ctx context.Context, b *bench, s *server, m *Measured) error {
 	defer b.separate(s, m)()
 	var err error
@@ -80,7 +80,7 @@ func together(ctx context.Context, b *bench, s *server, m *Measured) (err error)
 	return err
 }
 
-// throughput is 64 goroutines who don't meet.
+// throughput is 64 goroutines that don't meet.
 func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
 	defer b.separate(s, m)()
 	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
@@ -90,7 +90,7 @@ func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err erro
 	return err
 }
 
-// separate gives the server a core of its own for a while, if that can be done.
+// separate gives the server its own core for a while, if that is possible.
 func (b *bench) separate(s *server, m *Measured) (back func()) {
 	back, err := s.apart()
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *bench) separate(s *server, m *Measured) (back func()) {
 // section is how long a contended key is held.
 const section = time.Millisecond
 
-// oneKey is 64 goroutines who all want the same key, in one process and in eight.
+// oneKey is 64 goroutines that all want the same key, in one process and in eight.
 func oneKey(ctx context.Context, b *bench, s *server, m *Measured) error {
 	var all []Contest
 	for n, c := range []Contest{{Processes: 1, Goroutines: 64}, {Processes: 8, Goroutines: 8}} {
@@ -121,24 +121,24 @@ func oneKey(ctx context.Context, b *bench, s *server, m *Measured) error {
 	return nil
 }
 
-// crowds are the numbers of goroutines in the sweep.
-var crowds = []int{1, 4, 16, 64, 256, 1000}
+// sizes are the numbers of goroutines in the sweep.
+var sizes = []int{1, 4, 16, 64, 256, 1000}
 
 // sweep is more and more goroutines of one process at one key.
 func sweep(ctx context.Context, b *bench, s *server, m *Measured) error {
 	var all []Contest
-	crowds := crowds
+	sizes := sizes
 	if b.quick {
-		crowds = []int{1, 8, 100}
+		sizes = []int{1, 8, 100}
 	}
-	for n, crowd := range crowds {
-		w := workload.Workload{Goroutines: crowd, Keys: 1, Section: section,
+	for n, size := range sizes {
+		w := workload.Workload{Goroutines: size, Keys: 1, Section: section,
 			Duration: b.scale(time.Second), WarmUp: b.scale(200 * time.Millisecond), Prefix: prefix}
-		results, err := w.Run(ctx, append(waiting(s), waitingPeers(s)...), b.within(n, len(crowds)))
+		results, err := w.Run(ctx, append(waiting(s), waitingPeers(s)...), b.within(n, len(sizes)))
 		if err != nil {
 			return err
 		}
-		all = append(all, Contest{Processes: 1, Goroutines: crowd, Results: results})
+		all = append(all, Contest{Processes: 1, Goroutines: size, Results: results})
 	}
 	m.Sweep = all
 	return nil

@@ -45,7 +45,7 @@ type Measured struct {
 	Version string `json:"version"`
 	Best    string `json:"best"` // what auto chooses there, and what waits in the contended parts
 
-	NotApart string `json:"not_apart,omitempty"` // why it could not have a core of its own
+	NotApart string `json:"not_apart,omitempty"` // why it could not have its own core
 
 	Latency    []workload.Result    `json:"latency,omitempty"`
 	Distant    []workload.Result    `json:"distant,omitempty"`

@@ -33,7 +33,7 @@ func meet(ctx context.Context, address string) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	c, err := auto.Choose(r, auto.Options{})
+	c, err := auto.Choose(ctx, pool, r, auto.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}

@@ -20,12 +20,12 @@ type verdict struct {
 
 // The locks that the targets are about.
 const (
-	renamedKept = "tx:renamed" + kept
-	guardedKept = "tx:guarded" + kept
-	getsetKept  = "getset:guarded" + kept
-	setLua      = "set:lua"
-	twoPings    = "two PINGs"
-	redsyncName = "redsync"
+	renamedPinned = "tx:renamed" + pinned
+	guardedPinned = "tx:guarded" + pinned
+	getsetPinned  = "getset:guarded" + pinned
+	setLua        = "set:lua"
+	twoPings      = "two PINGs"
+	redsyncName   = "redsync"
 )
 
 // verdicts are all targets that the results say something about. What was not
@@ -34,7 +34,7 @@ func verdicts(r *Report) []verdict {
 	var all []verdict
 	for _, m := range r.Servers {
 		j := &judge{m: m}
-		for i, judge := range []func(){j.trips, j.times, j.allocs, func() { j.many(r) }, j.memory, j.oneKey, j.lone, j.crowd} {
+		for i, judge := range []func(){j.trips, j.times, j.allocs, func() { j.many(r) }, j.memory, j.oneKey, j.lone, j.waiters} {
 			j.group = i
 			judge()
 		}
@@ -72,16 +72,16 @@ func result(list []workload.Result, name string) (workload.Result, bool) {
 // targeted are the locks that have to be as fast as can be on this server.
 func (j *judge) targeted() []string {
 	if j.atLeast(2, 4, 0) {
-		return []string{renamedKept, getsetKept, setLua}
+		return []string{renamedPinned, getsetPinned, setLua}
 	}
-	return []string{guardedKept, getsetKept}
+	return []string{guardedPinned, getsetPinned}
 }
 
 // trips judges round trips: on 2.2 a token lock needs two to be taken.
 func (j *judge) trips() {
 	for _, name := range j.targeted() {
 		target, most := "acquire in one round trip, release in one", 2.0
-		if name == guardedKept {
+		if name == guardedPinned {
 			target, most = "acquire in two round trips, release in one (txlock on 2.2)", 3
 		}
 		if r, ok := result(j.m.Latency, name); ok {
@@ -90,7 +90,7 @@ func (j *judge) trips() {
 	}
 }
 
-// times judges medians: the server has a core of its own for them.
+// times judges medians: the server has its own core for them.
 func (j *judge) times() {
 	j.medians(j.m.Latency, "")
 	j.medians(j.m.Distant, fmt.Sprintf(", %v away", distance))
@@ -143,7 +143,7 @@ func ours(name string) bool {
 	return false
 }
 
-// many judges 64 goroutines with keys of their own.
+// many judges 64 goroutines with one key each.
 func (j *judge) many(r *Report) {
 	fastest := best(j.m.Throughput)
 	if fastest.Rate == 0 {
@@ -151,7 +151,7 @@ func (j *judge) many(r *Report) {
 	}
 	if theirs, ok := result(j.m.Throughput, redsyncName); ok {
 		share := fastest.Rate / theirs.Rate
-		j.says(share >= 0.9, "64 goroutines with keys of their own: at least 0.9 × redsync's rate", "%s: %.2f ×", fastest.Name, share)
+		j.says(share >= 0.9, "64 goroutines with one key each: at least 0.9 × redsync's rate", "%s: %.2f ×", fastest.Name, share)
 		return
 	}
 	// Where redsync does not run it is compared with where it does, by what the servers do in PINGs.
@@ -164,7 +164,7 @@ func (j *judge) many(r *Report) {
 		ourPings, ok3 := result(j.m.Throughput, twoPings)
 		if ok && ok2 && ok3 {
 			share := fastest.Rate / ourPings.Rate / (theirs.Rate / theirPings.Rate)
-			j.says(share >= 0.9*0.95, "64 goroutines with keys of their own, where redsync does not run: at most 5 % below 0.9 × its rate elsewhere, each as a share of two PINGs' rate there", "%s: %.2f × that on %s", fastest.Name, share, m.Version)
+			j.says(share >= 0.9*0.95, "64 goroutines with one key each, where redsync does not run: at most 5 % below 0.9 × its rate elsewhere, each as a share of two PINGs' rate there", "%s: %.2f × that on %s", fastest.Name, share, m.Version)
 			return
 		}
 	}
@@ -230,9 +230,9 @@ func (j *judge) oneKey() {
 			continue
 		}
 		if peer, ok := bestPeer(c.Results, func(r workload.Result) float64 { return r.Ideal }); ok {
-			j.says(off.Ideal >= peer.Ideal, where+", hand-over off: rate at least the best peer's", "%.1f %% of the ideal; %s %.1f %%", 100*off.Ideal, peer.Name, 100*peer.Ideal)
+			j.says(off.Ideal >= peer.Ideal, where+", hand-off off: rate at least the best peer's", "%.1f %% of the ideal; %s %.1f %%", 100*off.Ideal, peer.Name, 100*peer.Ideal)
 		}
-		j.says(off.Commands <= 3.5, where+", hand-over off: at most 3.5 commands a section", "%.2f", off.Commands)
+		j.says(off.Commands <= 3.5, where+", hand-off off: at most 3.5 commands a section", "%.2f", off.Commands)
 	}
 }
 
@@ -245,8 +245,8 @@ func (j *judge) lone() {
 	}
 }
 
-// crowd judges a thousand waiters.
-func (j *judge) crowd() {
+// waiters judges a thousand waiters.
+func (j *judge) waiters() {
 	for _, c := range j.m.Sweep {
 		if c.Goroutines != 1000 {
 			continue

@@ -16,22 +16,24 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
 )
 
 const benchHelp = `Measures locks on a server: how many a second, how long each takes, how many round
-trips and commands; all beside two PINGs over the same connections, since a ratio
+trips and commands; all beside two PINGs over the same connections, because a ratio
 says more than microseconds. With --keys 1 all goroutines want the same key: then
-also how soon it is handed on, how much of the ideal rate is reached, and how
-evenly everybody is served. Several algorithms, with commas between, take turns.
+also how soon it passes to the next, how much of the ideal rate is reached, and how
+evenly the goroutines are served. Several algorithms, with commas between, take
+turns.
 
-It works the server as hard as it can, on keys with a random prefix, all of which
-it deletes. It refuses where others are at work on the server, unless --anyway is
-given. If no server is named, by a flag or by $SETNXLOCK_REDIS, it runs on an
-embedded one, in this process, with the manners of --embedded: what is sent there
-is real, but how long it takes is not a server's.`
+It loads the server as much as it can, on keys with a random prefix, and deletes
+them. It refuses a server that other clients are using, unless --anyway is given.
+If no server is named, by a flag or by $SETNXLOCK_REDIS, it runs on an embedded one,
+in this process, that behaves as --embedded says: the commands there are real, but
+their times are not a server's.`
 
 const benchStatus = `  0      All algorithms were measured.
   1      One was not, or two clients were in one section; the output says which.
@@ -47,14 +49,14 @@ const benchExamples = `  setnxlock bench --redis 127.0.0.1:6379 --algorithm tx:r
 // benchFlags are bench's own.
 type benchFlags struct {
 	workload.Workload
-	ttl       time.Duration
-	pinned    int
-	handOvers int
-	signal    bool
-	embedded  string
-	anyway    bool
-	asJSON    bool
-	html      string
+	ttl      time.Duration
+	pinned   int
+	handOffs int
+	signal   bool
+	embedded string
+	anyway   bool
+	asJSON   bool
+	html     string
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -70,16 +72,16 @@ func (a *app) benchCommand() *cobra.Command {
 		RunE:              func(*cobra.Command, []string) error { return a.bench(f) },
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.Goroutines, "goroutines", 1, "how many take locks at the same time, in each process")
-	flags.IntVar(&f.Processes, "processes", 1, "how many clients with connections of their own, as if each were a process")
+	flags.IntVar(&f.Goroutines, "goroutines", 1, "how many goroutines take locks at the same time, in each process")
+	flags.IntVar(&f.Processes, "processes", 1, "how many clients, each with its own connections, as if it were a process")
 	flags.IntVar(&f.Keys, "keys", 0, "how many keys: 1 is contended by all; 0 is one for each goroutine")
 	flags.DurationVar(&f.Section, "section", 0, "how long each lock is held")
 	flags.DurationVar(&f.Duration, "duration", 3*time.Second, "how long each algorithm is measured")
 	flags.DurationVar(&f.ttl, "ttl", 30*time.Second, "how long a lock lasts if nobody releases it")
-	flags.IntVar(&f.pinned, "pinned", 0, "how many held locks of a process may keep their connection, to be released in one round trip")
-	flags.IntVar(&f.handOvers, "hand-overs", 16, "how often in a row a lock may be handed to the next goroutine of its process; 0: never")
+	flags.IntVar(&f.pinned, "pinned", 0, "how many held locks of a process may pin their connection, so that a release is one round trip")
+	flags.IntVar(&f.handOffs, "hand-offs", 16, "how many hand-offs in a row to the next goroutine of the same process; 0: none")
 	flags.BoolVar(&f.signal, "signal", false, "wake waiters by a signal on release; needs Redis 2.0 and no proxy")
-	flags.StringVar(&f.embedded, "embedded", "", "use an embedded server in this process, with the manners of Redis `VERSION` ("+strings.Join(oldredis.Versions(), ", ")+"); 2.6 if neither this nor a server is given")
+	flags.StringVar(&f.embedded, "embedded", "", "use an embedded server in this process, that behaves as Redis `VERSION` ("+strings.Join(oldredis.Versions(), ", ")+"); 2.6 if neither this nor a server is given")
 	flags.BoolVar(&f.anyway, "anyway", false, "go on although others are at work on the server")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON; times are in nanoseconds")
 	flags.StringVar(&f.html, "html", "", "write a page with plots to `FILE`, too")
@@ -115,7 +117,7 @@ func (a *app) bench(f benchFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &benchmark{Workload: benchWorkload{f.Processes, f.Goroutines, f.Keys, f.Section, f.Duration, f.pinned, f.handOvers, f.signal}}
+	b := &benchmark{Workload: benchWorkload{f.Processes, f.Goroutines, f.Keys, f.Section, f.Duration, f.pinned, f.handOffs, f.signal}}
 	if f.embedded != "" {
 		b.Embedded = true
 		end, err := a.embed(f.embedded)
@@ -158,7 +160,7 @@ func (a *app) bench(f benchFlags) error {
 	return b.tell(a, f)
 }
 
-// interrupted is err, without words if it only says that the user has had enough.
+// interrupted is err, without words if the user interrupted.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return exit(statusSignal + int(syscall.SIGINT))
@@ -170,19 +172,19 @@ func interrupted(ctx context.Context, err error) error {
 func (f *benchFlags) valid(a *app) error {
 	named := a.redis.given || a.sentinel != "" || os.Getenv("SETNXLOCK_REDIS") != ""
 	for _, name := range strings.Split(a.algorithm, ",") {
-		if strings.HasPrefix(name, "rw:read") {
+		if l, _ := locks.Get(name); l.Shared {
 			return &failure{statusUsage, fmt.Errorf("%s keeps no other reader out: there is nothing to wait for", name), ""}
 		}
 	}
 	switch {
 	case f.Goroutines < 1 || f.Processes < 1:
-		return &failure{statusUsage, errors.New("--goroutines and --processes are 1 at least"), ""}
-	case f.Keys < 0 || f.Section < 0 || f.pinned < 0 || f.handOvers < 0:
-		return &failure{statusUsage, errors.New("--keys, --section, --pinned and --hand-overs are not below 0"), ""}
+		return &failure{statusUsage, errors.New("--goroutines and --processes must be 1 or more"), ""}
+	case f.Keys < 0 || f.Section < 0 || f.pinned < 0 || f.handOffs < 0:
+		return &failure{statusUsage, errors.New("--keys, --section, --pinned and --hand-offs must not be below 0"), ""}
 	case f.Duration < 10*time.Millisecond:
-		return &failure{statusUsage, errors.New("--duration is 10ms at least"), ""}
+		return &failure{statusUsage, errors.New("--duration must be 10ms or more"), ""}
 	case f.ttl < time.Second || f.ttl < 2*f.Section:
-		return &failure{statusUsage, errors.New("--ttl is a second at least, and twice --section"), ""}
+		return &failure{statusUsage, errors.New("--ttl must be a second or more, and twice --section"), ""}
 	case f.embedded != "" && named:
 		return &failure{statusUsage, errors.New("--embedded excludes a server that is named"), "unset SETNXLOCK_REDIS, or leave out --redis"}
 	case !named && f.embedded == "":
@@ -191,8 +193,8 @@ func (f *benchFlags) valid(a *app) error {
 	if f.Keys == 0 {
 		f.Keys = f.Processes * f.Goroutines
 	}
-	// Turns are short where nobody waits, so that what else the machine does meets all alike,
-	// and long where somebody does, since it takes a while until all wait.
+	// Turns are short where no goroutine waits, so that other load on the machine meets all
+	// algorithms alike, and long where they wait, because it takes a while until all do.
 	turn := 50 * time.Millisecond
 	if f.Keys < f.Processes*f.Goroutines {
 		turn = time.Second
@@ -216,15 +218,15 @@ func (a *app) embed(version string) (end func(), err error) {
 	return func() { s.Close() }, nil
 }
 
-// How long others are looked at, and how many commands of theirs are let pass: those of a
-// monitoring system.
+// How long bench looks for other clients, and how many commands of theirs it tolerates:
+// those of a monitoring system.
 const (
 	lookingFor  = 300 * time.Millisecond
 	othersAllow = 5
 )
 
-// undisturbed asks each server what it is, and refuses if others are at work on it.
-func (a *app) undisturbed(ctx context.Context, p *place, b *benchmark, anyway bool) error {
+// undisturbed asks each server what it is, and refuses if other clients are using it.
+func (a *app) undisturbed(ctx context.Context, p *deployment, b *benchmark, anyway bool) error {
 	for _, n := range p.nodes {
 		first, ok := a.info(ctx, n)
 		if v := first["redis_version"]; !strings.Contains(b.Version, v) {
@@ -246,7 +248,7 @@ func (a *app) undisturbed(ctx context.Context, p *place, b *benchmark, anyway bo
 		others := number(second["total_commands_processed"]) - number(first["total_commands_processed"]) - 1 // our own INFO
 		if others > othersAllow && !anyway {
 			return &failure{statusBusy, fmt.Errorf("others are at work on %s: %d commands in %v", n.name, others, lookingFor),
-				"a benchmark would disturb them, and they it; --anyway goes on all the same"}
+				"a benchmark would disturb them, and they would disturb it; --anyway goes on nevertheless"}
 		}
 		if role := first["role"]; role == "slave" {
 			return &failure{statusUnavailable, fmt.Errorf("%s is a replica", n.name), "name its master"}
@@ -287,9 +289,9 @@ func number(s string) (n int) {
 }
 
 // subjects are the locks that --algorithm names.
-func (a *app) subjects(ctx context.Context, p *place, f benchFlags) ([]workload.Subject, error) {
-	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandOvers: f.handOvers, Signal: f.signal}
-	if f.handOvers == 0 {
+func (a *app) subjects(ctx context.Context, p *deployment, f benchFlags) ([]workload.Subject, error) {
+	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandOvers: f.handOffs, Signal: f.signal}
+	if f.handOffs == 0 {
 		o.MaxHandOvers = -1
 	}
 	var list []workload.Subject
@@ -341,7 +343,7 @@ func (a app) benchClient(ctx context.Context, m *workload.Meter, f benchFlags, o
 // announce says what is going to happen to the server.
 func (a *app) announce(b *benchmark, f benchFlags, algorithms int) {
 	if b.Embedded {
-		a.say("on an embedded server with the manners of Redis %s: what is sent is real, how long it takes is not a server's", f.embedded)
+		a.say("on an embedded server that behaves as Redis %s: the commands are real, their times are not a server's", f.embedded)
 		return
 	}
 	a.say("taking and releasing locks on %s as fast as it answers, for %v, on keys that begin with %s and are deleted at the end",

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that the command gets in our place.
+// passedOn are the signals that the command gets instead of us.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
@@ -80,7 +80,7 @@ func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(done); <-stopped }
 }
 
-// A child is the command, in a process group of its own.
+// A child is the command, in its own process group.
 type child struct {
 	group   int // its process group, and its leader's id
 	changes chan syscall.WaitStatus
@@ -253,5 +253,11 @@ func (l *lease) overslept() (lost bool) {
 	return l.Context().Err() != nil
 }
 
-// clockTime is a time of this day for people.
-func clockTime(t time.Time) string { return t.Format("15:04:05 MST") }
+// clockTime is a time for people, with its date unless that is today.
+func clockTime(t time.Time) string {
+	const day = "2006-01-02"
+	if t.Format(day) != time.Now().In(t.Location()).Format(day) {
+		return t.Format(day + " 15:04:05 MST")
+	}
+	return t.Format("15:04:05 MST")
+}

@@ -14,43 +14,35 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A place is where the keys live: one server, the master that Sentinels name, or
+// A deployment is where the keys live: one server, the master that Sentinels name, or
 // a cluster; for a quorum, several servers that know nothing of each other.
-type place struct {
+type deployment struct {
 	nodes   []node
 	cluster bool
 }
 
-// A node is one part of a place.
+// A node is one server, or one cluster, of a deployment.
 type node struct {
 	name   string // as messages call it: without the password
 	source compat.Source
 	close  func() error
 }
 
-// connection is one to the server that has key.
-func (n node) connection(ctx context.Context, key string) (redis.Conn, error) {
-	if s, ok := n.source.(compat.KeySource); ok {
-		return s.GetFor(ctx, key)
-	}
-	return n.source.GetContext(ctx)
-}
-
-// one is the place's only node. A quorum has none.
-func (p *place) one() node { return p.nodes[0] }
+// one is the deployment's only node. A quorum has none.
+func (p *deployment) one() node { return p.nodes[0] }
 
 // Close gives up all connections.
-func (p *place) Close() {
+func (p *deployment) Close() {
 	for _, n := range p.nodes {
 		n.close() //nolint:errcheck // nothing is asked of it any more
 	}
 }
 
-// connect opens the place that the flags name, and makes the first connection,
-// so that a server that is not there is told at once, before anything waits. Of
-// a quorum a majority must be there.
-func (a *app) connect(ctx context.Context) (*place, error) {
-	p, err := a.place()
+// connect opens the deployment that the flags name and makes the first connection,
+// so that the user learns at once that a server is not there. Of a quorum a
+// majority must be there.
+func (a *app) connect(ctx context.Context) (*deployment, error) {
+	p, err := a.deployment()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +64,7 @@ func (a *app) connect(ctx context.Context) (*place, error) {
 
 // session is one connection to the only server there is. Close both, the
 // connection first.
-func (a *app) session(ctx context.Context) (*place, redis.Conn, error) {
+func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 	p, err := a.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -85,8 +77,8 @@ func (a *app) session(ctx context.Context) (*place, redis.Conn, error) {
 	return p, c, nil
 }
 
-// place makes the place that the flags name.
-func (a *app) place() (*place, error) {
+// deployment makes the one that the flags name.
+func (a *app) deployment() (*deployment, error) {
 	var urls []string
 	for _, arg := range a.redis.list {
 		u, err := redisURL(arg)
@@ -99,14 +91,14 @@ func (a *app) place() (*place, error) {
 	case a.sentinel != "" && a.cluster:
 		return nil, &failure{statusUsage, errors.New("--sentinel and --cluster exclude each other"), ""}
 	case a.sentinel != "":
-		return a.sentinelPlace(urls[0])
+		return a.sentinelDeployment(urls[0])
 	case a.cluster:
-		return a.clusterPlace(urls)
+		return a.clusterDeployment(urls)
 	case len(urls) > 1 && a.algorithm != "redlock":
 		return nil, &failure{statusUsage, errors.New("--redis names several servers"),
 			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster"}
 	}
-	p := &place{}
+	p := &deployment{}
 	for i, u := range urls {
 		pool := a.pool(u)
 		p.nodes = append(p.nodes, node{serverName(a.redis.list[i]), pool, pool.Close})
@@ -176,14 +168,14 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	switch {
 	case errors.As(err, &refused):
 		return explain(err)
-	case noRedis(err):
-		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is no Redis: %w", n.name, err), hint}
+	case notRedis(err):
+		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), hint}
 	}
 	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), hint}
 }
 
-// noRedis reports that an answer was not in Redis's protocol.
-func noRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ") }
+// notRedis reports that an answer was not in Redis's protocol.
+func notRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ") }
 
 // silent reports that a server took longer to answer than --timeout.
 func silent(err error) bool {

@@ -14,21 +14,21 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
 )
 
-const demoHelp = `Shows what a lock is for and how these behave, in a few seconds. It needs nothing:
-it brings an embedded Redis with the manners of old versions, and what it shows
-happens while you watch.
+const demoHelp = `Shows in a few seconds what a lock is for and how these behave. It needs no server:
+an embedded Redis behaves as old versions did, and what you see happens while you
+watch.
 
   1. Eight workers add to one counter: without a lock, then under each algorithm.
   2. A holder crashes, and the next client takes its lock over.
   3. An old server on which one of the locks would exclude nobody: it is refused.`
 
-const demoStatus = `  0      Everything went as promised: updates were lost without a lock, with one none.
+const demoStatus = `  0      Everything went as promised: updates were lost without a lock, with one, none.
   1      Something did not; it is marked.`
 
 func (a *app) demoCommand() *cobra.Command {
@@ -75,15 +75,12 @@ type entry struct {
 }
 
 func entries() []entry {
-	getset, tx := getsetlock.Options{Fence: true}, txlock.Options{Fence: true}
-	return []entry{
-		{"getset:classic", "1.2", getsetlock.Classic{Options: getset}},
-		{"getset:listed", "2.0", getsetlock.Listed{Options: getset}},
-		{"getset:guarded", "2.2", getsetlock.Guarded{Options: getset}},
-		{"tx:classic", "2.2", txlock.Classic{Options: tx}},
-		{"tx:guarded", "2.2", txlock.Guarded{Options: tx}},
-		{"tx:renamed", "2.4", txlock.Renamed{Options: tx}},
+	var list []entry
+	for _, name := range []string{"getset:classic", "getset:listed", "getset:guarded", "tx:classic", "tx:guarded", "tx:renamed"} {
+		l, _ := locks.Get(name)
+		list = append(list, entry{name, l.Since, l.New(locks.Options{Fence: true})})
 	}
+	return list
 }
 
 const (
@@ -204,7 +201,9 @@ func (r *contest) sum() (int, error) {
 func (d *demo) crash() error {
 	d.title("2. A holder crashes: its lease ends by itself, and the next client takes over")
 	e := entries()
-	for _, e := range []entry{e[0], {"tx:renamed", "2.6", txlock.Renamed{Options: txlock.Options{Millis: true, Fence: true}}}} {
+	renamed, _ := locks.Get("tx:renamed")
+	millis := renamed.New(locks.Options{Millis: true, Fence: true})
+	for _, e := range []entry{e[0], {renamed.Name, "2.6", millis}} {
 		if err := d.takeover(e); err != nil {
 			return err
 		}
@@ -260,7 +259,7 @@ func (d *demo) takeover(e entry) error {
 	if err := bob.Release(ctx); err != nil {
 		return err
 	}
-	tell("bob gives it back")
+	tell("bob releases it")
 	return nil
 }
 

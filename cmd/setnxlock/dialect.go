@@ -53,9 +53,9 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if f.Kind == dialect.TwoKeys {
 		if family != "auto" && family != "getset" {
-			return nil, &failure{statusUsage, fmt.Errorf("%s is a lock of its own kind", f.Name), "leave --algorithm out"}
+			return nil, &failure{statusUsage, fmt.Errorf("%s is not like any other lock", f.Name), "leave --algorithm out"}
 		}
-		return []candidate{{f.Name, getsetlock.TwoKeys{Fence: fence}}}, nil
+		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: fence}}}, nil
 	}
 	switch family {
 	case "set":
@@ -69,10 +69,10 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 		return nil, err
 	}
 	lock.Fence = fence
-	list := []candidate{{f.Name, lock}}
+	list := []candidate{{name: f.Name, Algorithm: lock}}
 	if lock.Millis { // and on servers that don't count in them
 		lock.Millis = false
-		list = append(list, candidate{f.Name, lock})
+		list = append(list, candidate{name: f.Name, Algorithm: lock})
 	}
 	return list, nil
 }

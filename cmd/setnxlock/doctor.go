@@ -12,6 +12,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/spf13/cobra"
 )
@@ -128,7 +129,7 @@ type quorumDiagnosis struct {
 
 // doctorQuorum looks at each server of a quorum. The lock is safe if it is on
 // every server that answers, and a majority does: redlock refuses one that is not.
-func (a *app) doctorQuorum(ctx context.Context, p *place, asJSON bool) error {
+func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) error {
 	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
 	safe, unsafe := 0, 0
 	for _, n := range p.nodes {
@@ -206,21 +207,11 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 }
 
 func abilities(r server.Report) []ability {
-	return []ability{
-		{"SETNX", r.Setnx, "a held key refuses it", "1.0"},
-		{"GETSET", r.Getset, "returns the old value", "1.0"},
-		{"MULTI", r.Multi, "several commands as one: fences", "1.2"},
-		{"SETEX", r.Setex, "value and TTL in one", "2.0"},
-		{"SORT, LREM in MULTI", r.Lists, "lists compare and delete", "2.0"},
-		{"SETNX on a key with a TTL", r.SetnxRespectsTTL, "a held key refuses it", "2.2"},
-		{"EXPIRE again", r.ExpireAgain, "a lease can be renewed", "2.2"},
-		{"WATCH", r.Watch, "a touched key aborts EXEC", "2.2"},
-		{"RENAMENX", r.RenamenxKeepsTTL && r.RenamenxRefuses, "the TTL travels with the name", "2.4"},
-		{"PSETEX, PEXPIRE, PTTL", r.Millis, "milliseconds", "2.6"},
-		{"TIME", r.Time, "its clock can be read", "2.6"},
-		{"EVAL", r.Eval, "compare and delete in one", "2.6"},
-		{"SET NX PX", r.SetNXPX, "value and TTL on a free key", "2.6.12"},
+	var list []ability
+	for _, can := range server.Abilities() {
+		list = append(list, ability{string(can), r.Can(can), can.What(), can.Since()})
 	}
+	return list
 }
 
 // print is the diagnosis for people.
@@ -344,30 +335,27 @@ func wrap(text string, width int) []string {
 
 // recommend fills in the algorithm, and what makes it unsafe here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Report) error {
-	choice, err := a.chooseFor(r, true)
+	choice, err := a.chooseFor(ctx, n, r, true)
 	fleet, _ := a.fleet(true) // its error is pick's, too
 	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
 		err = a.judge(ctx, n, r, &choice)
 	}
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
-		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(inCommandWords(unsafe), "setnxlock: "))
+		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(unsafe.Error()), "setnxlock: "))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
-	for _, v := range variants {
-		if v.name == choice.Name && v.unsafe != "" {
-			d.Unsafe = append(d.Unsafe, v.name+" is there to be compared with: "+v.unsafe)
-		}
-		if v.name == choice.Name && v.risk != "" {
-			d.Risks = append(d.Risks, v.risk)
-		}
-	}
-	if choice.Name == "getset:classic" {
-		d.Unsafe = append(d.Unsafe, "getset:classic excludes others only as long as no client pauses in its release or comes second to a takeover")
+	switch l, _ := locks.Get(choice.Name); {
+	case l.TwoHolders && l.Comparison:
+		d.Unsafe = append(d.Unsafe, l.Name+" is kept for comparison only: "+l.Flaw)
+	case l.TwoHolders:
+		d.Unsafe = append(d.Unsafe, l.Name+": "+l.Flaw)
+	case l.Flaw != "":
+		d.Risks = append(d.Risks, l.Flaw)
 	}
 	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && !strings.HasPrefix(choice.Name, "getset:") {
 		d.Unsafe = append(d.Unsafe, "it may drop held locks when its memory is full: set maxmemory-policy noeviction")
@@ -375,7 +363,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	return nil
 }
 
-// judge puts the algorithm that was asked for in the place of the best one.
+// judge replaces the best algorithm by the one that was asked for.
 func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Choice) error {
 	c, err := a.pick(ctx, n, a.prefix+"doctor", true)
 	if err != nil || c.name == best.Name {
@@ -384,7 +372,7 @@ func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Cho
 	why := "it was asked for, and what it needs is there; the safest here is " + best.Name
 	best.Risks = nil
 	if d, err := a.dialectValue(); err == nil && strings.HasPrefix(c.name, "getset:") {
-		if timestamps, err := auto.Choose(r, auto.Options{Fence: r.Multi, Dialect: d}); err == nil {
+		if timestamps, err := auto.Choose(ctx, n.source, r, auto.Options{Fence: r.Multi, Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
 			best.Risks = timestamps.Risks
 		}
 	}

@@ -18,15 +18,15 @@ import (
 
 const inspectHelp = `Reads KEY and tells what an attempt to lock it would meet. It changes nothing.
 
-  free      there is no such key
-  held      another client holds the lock
-  dead      the key is there, but its lease has run out: the next client takes it
-            over
-  endless   held, and nothing will ever end it: the client that took it may have
-            died before it set a TTL; setnxlock release --force removes it
-  foreign   it can't be read as a lock of this kind: it counts as held
+  free        there is no such key
+  held        another client holds the lock
+  dead        the key is there, but its lease has run out: the next client takes
+              it over
+  persistent  held, and nothing will ever end it: the client that took it may
+              have died before it set a TTL; setnxlock release --force removes it
+  foreign     it can't be read as a lock of this kind: it counts as held
 
-With --algorithm auto the format is told from the value: a token whose TTL is the
+With --algorithm auto the value tells the format: a token whose TTL is the
 lease (tx), or a timestamp in one of the dialects (getset). With another algorithm
 the value is read as that lock would read it.
 
@@ -115,7 +115,7 @@ func changed(last, s compat.State) bool {
 
 // A view is what can be seen of keys, and removed from them.
 type view struct {
-	*place
+	*deployment
 	*target
 }
 
@@ -135,7 +135,7 @@ func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, er
 	if err != nil {
 		return nil, err
 	}
-	v := &view{place: p, target: &target{key: key}}
+	v := &view{deployment: p, target: &target{key: key}}
 	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
 		v.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
 	} else if v.target, err = a.named(ctx, p, key, false, a.lockOptions()); err != nil {
@@ -183,7 +183,7 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 func (a *app) printState(s compat.State) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", s.Key)
-	fmt.Fprintf(w, "status\t%s%s\n", s.Status, meaning(s))
+	fmt.Fprintf(w, "status\t%s%s\n", word(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
 		if s.Format != "" {
 			fmt.Fprintf(w, "format\t%s\n", s.Format)
@@ -263,7 +263,7 @@ func (a *app) printChange(last, s compat.State, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(stateJSON(s, false))
 	}
-	line := fmt.Sprintf("%s  %-8s", time.Now().Format("15:04:05.000"), s.Status)
+	line := fmt.Sprintf("%s  %-10s", time.Now().Format("15:04:05.000"), word(s.Status))
 	if s.Status != compat.StatusFree {
 		line += fmt.Sprintf("  %s %s", s.Format, printable(s.Value))
 		if !s.Until.IsZero() {
@@ -301,7 +301,7 @@ type jsonHolder struct {
 
 func stateJSON(s compat.State, indent bool) jsonState {
 	j := jsonState{
-		Key: s.Key, Status: string(s.Status), Format: s.Format, Token: s.Value, Clock: s.Clock,
+		Key: s.Key, Status: word(s.Status), Format: s.Format, Token: s.Value, Clock: s.Clock,
 		At: time.Now().UTC().Round(time.Millisecond), indent: indent,
 	}
 	if !s.Until.IsZero() {

@@ -170,7 +170,7 @@ func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
 // json FILE demands that it is JSON.
 func scriptJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if !json.Valid([]byte(ts.ReadFile(args[0]))) {
-		ts.Fatalf("%s is no JSON", args[0])
+		ts.Fatalf("%s is not JSON", args[0])
 	}
 }
 

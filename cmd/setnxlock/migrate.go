@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
 )
@@ -18,8 +19,8 @@ const migrateHelp = `Moves a fleet from one lock to another while it runs, witho
 holders.
 
 While a fleet is rolled over, old and new clients lock the same keys at once. Where
-that is not safe there is a bridge, a lock that both honour: the whole fleet goes
-to the bridge first, and from there on.`
+that is not safe there is a bridge, a lock that both respect: the whole fleet moves
+to the bridge first, and then from the bridge to the new lock.`
 
 const migrateExamples = `  setnxlock migrate plan --from redis-py-2.9 --to set
   setnxlock migrate plan --from setnx-expire --to set --json`
@@ -46,14 +47,26 @@ func (a *app) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-const migratePlanHelp = `Prints the stages by which a fleet moves: what its clients run in each, what runs
-at once while a stage is rolled out, why a stage can't be left out, by the name of
-the race that would follow, how to know that it is finished, and how to go back.
+// migratePlanHelp is the command's, with the versions that the targets need.
+func migratePlanHelp() string {
+	return `Prints the stages by which a fleet moves: what its clients run in each, what runs
+at once while a stage is rolled out, why a stage can't be left out (the name of
+the race that would follow), how to know that it is finished, and how to go back.
 
 --from is a client in the field (setnxlock survey names those it finds), or
 setnx-expire, which is what most articles have; or getset, tx or set, for a lock of
-this module. --to is a family or a variant of --algorithm: set needs Redis 2.6 or
-2.6.12, tx 2.2.`
+this module. --to is a family or a lock of --algorithm: set needs Redis ` + since("set") + `,
+tx ` + since("tx") + `.`
+}
+
+// since is the oldest Redis that has a lock of the family.
+func since(family string) string {
+	oldest := ""
+	for _, l := range locks.Named(family) {
+		oldest = l.Since // the table has the newest first
+	}
+	return oldest
+}
 
 func (a *app) migratePlanCommand() *cobra.Command {
 	var from, to string
@@ -61,7 +74,7 @@ func (a *app) migratePlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "plan --from CLIENT --to LOCK",
 		Short:       "Print the stages, and why none can be left out",
-		Long:        migratePlanHelp,
+		Long:        migratePlanHelp(),
 		Example:     migrateExamples,
 		Annotations: alone(migrateStatus),
 		Args:        usageErrors(cobra.NoArgs),
@@ -151,7 +164,7 @@ func item(b *strings.Builder, name, text string, width int) {
 // names and clients of tokens on the same key.
 func bridges(d getsetlock.Dialect, fence bool) []compat.Algorithm {
 	b, err := bridge.Named(d.Name)
-	if err != nil { // no client's: one of our own; or its Check refuses it
+	if err != nil { // no client's: one of ours; or its Check refuses it
 		b.Dialect = d
 	}
 	b.Fence = fence

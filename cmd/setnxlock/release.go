@@ -10,24 +10,23 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
-const releaseHelp = `Removes the lock KEY if, and only if, it holds the token given: nobody else's lock
-is removed by mistake.
+const releaseHelp = `Removes the lock KEY if, and only if, it holds the given token, so that no other
+client's lock is removed by mistake.
 
 --token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run)
 or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
 
 --force is for a lock whose holder is known to be dead. It shows what is on KEY,
-asks, and removes that: if another client has taken the lock in the meantime, it
-stays. Whoever held it is not told, and goes on until it next renews.
+asks, and removes it, unless another client has taken the lock in the meantime. The holder learns of it only when it next renews, and goes on until then.
 
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
-are two steps: a lock that changes hands in between is removed all the same.`
+are two steps: a lock that changes hands in between is removed nevertheless.`
 
 const releaseStatus = `  0      The lock was removed; with --force, also if there was none.
   1      --force was answered with no.
@@ -175,12 +174,9 @@ func (a *app) remove(ctx context.Context, v *view, value string) error {
 // WATCH or where lists compare, whatever the format, and otherwise as
 // getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
-	locks := []candidate{
-		{name: "tx:guarded", Algorithm: txlock.Guarded{}},
-		{name: "getset:guarded", Algorithm: getsetlock.Guarded{}},
-		{name: "getset:listed", Algorithm: getsetlock.Listed{}},
-	}
-	for _, c := range locks {
+	for _, name := range []string{"tx:guarded", "getset:guarded", "getset:listed"} {
+		l, _ := locks.Get(name)
+		c := candidate{name: name, Algorithm: l.New(locks.Options{})}
 		err := a.check(ctx, n, c, key)
 		if err == nil {
 			return compat.New(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)

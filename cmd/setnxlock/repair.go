@@ -19,20 +19,20 @@ import (
 
 const repairHelp = `Heals the locks whose holders are provably dead, and touches no others:
 
-  a time that has gone by     is removed
-  two keys, their time gone   are removed together
-  a token without a TTL       is given one, of --lease; its client would have set
-                              one in its next breath
+  an expired timestamp        is removed
+  two keys, both expired      are removed together
+  a token without a TTL       gets one, of --lease; its client died before it could
+                              set one
 
-Each is looked at twice, a --lease apart, and healed only if its value has not
-changed in between and does not change meanwhile (WATCH): a holder that lives has
-renewed or released it by then. --lease must be the longest that any client takes
+repair looks at each twice, a --lease apart, and heals it only if its value has not
+changed in between and does not change meanwhile (WATCH): a live holder has renewed
+or released it by then. --lease must be the longest that any client takes
 its locks for.
 
 Flags ("1", "true", nothing), values that any text could be, and tokens of clients
 that never set a TTL are left alone, and so is what setnxlock can't read: survey
-tells of them. Every client would heal a time that has gone by itself, when it next
-wants the lock; to remove it is for whoever looks at the keys.
+lists them. A client takes over an expired timestamp itself when it next wants the
+lock; repair only tidies it away.
 
 It needs WATCH: Redis 2.2.`
 
@@ -58,7 +58,7 @@ func (a *app) repairCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`; --prefix is put before it")
 	cmd.Flags().DurationVar(&f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long it is watched")
-	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, and tell what would be healed, but change nothing")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, and say what would be healed, but change nothing")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -83,7 +83,7 @@ const (
 	outcomeRemoved = "removed"
 	outcomeTTL     = "given a TTL"
 	outcomeWould   = "would be " // with --dry-run: what it would be
-	outcomeChanged = "left: it has changed, so somebody lives"
+	outcomeChanged = "left: it has changed, so its holder lives"
 )
 
 // repair watches what looks dead for a lease, and heals what has not moved.

@@ -30,7 +30,7 @@ func TestRepair(t *testing.T) {
 			for k, v := range dead {
 				ask(t, address, "SET", k, v)
 			}
-			ask(t, address, "SET", "endless", token)
+			ask(t, address, "SET", "persistent", token)
 			ask(t, address, "SET", "renewed", fmt.Sprint(now.Unix()-1))
 
 			out, status := command(t, address, "repair", "--dry-run", "--lease", "1s")
@@ -64,8 +64,8 @@ func TestRepair(t *testing.T) {
 					t.Errorf("%s was given a TTL of %v", k, ttl)
 				}
 			}
-			if v, ttl := ask(t, address, "GET", "endless"), ask(t, address, "TTL", "endless"); fmt.Sprintf("%s", v) != token || ttl == int64(-1) {
-				t.Errorf("endless: %s, TTL %v", v, ttl)
+			if v, ttl := ask(t, address, "GET", "persistent"), ask(t, address, "TTL", "persistent"); fmt.Sprintf("%s", v) != token || ttl == int64(-1) {
+				t.Errorf("persistent: %s, TTL %v", v, ttl)
 			}
 			out, status = command(t, address, "repair", "--lease", "1s")
 			if status != 0 || !strings.Contains(out, "nothing is dead") {

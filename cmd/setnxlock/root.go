@@ -9,17 +9,18 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `setnxlock runs a command while it holds a lock in Redis, so that of all machines
-that run it under the same key only one does at a time. It works on any Redis
+const rootHelp = `setnxlock runs a command while it holds a lock in Redis: of all machines that use
+the same key, one at a time runs its command. It works on any Redis
 since 1.2, on proxies without transactions, and where Lua is forbidden: it asks
 the server what it can do and uses the safest lock that works there.
 
-A lock is a lease: it ends by itself after its TTL unless it is renewed, so that
-a machine that dies holds nobody up for longer. A lease can be lost, to a server
-that forgets or a network that breaks: setnxlock then stops the command.`
+A lock is a lease: it ends by itself after its TTL unless it is renewed, so a
+machine that dies blocks the others no longer than that. A lease can be lost, if
+the server forgets it or the network breaks: setnxlock then stops the command.`
 
 const rootExamples = `  setnxlock run nightly-report -- ./report.sh
   setnxlock run --try --redis redis://:secret@10.0.0.5:6379/2 nightly-report -- ./report.sh
@@ -27,7 +28,7 @@ const rootExamples = `  setnxlock run nightly-report -- ./report.sh
   setnxlock doctor
   setnxlock demo`
 
-// options are the flags that every command which speaks to a server has.
+// options are the flags of every command that connects to a server.
 type options struct {
 	redis     addresses
 	sentinel  string
@@ -41,7 +42,7 @@ type options struct {
 
 const defaultRedis = "127.0.0.1:6379"
 
-// helpTemplate puts everything a manual page has in a manual page's order.
+// helpTemplate has the parts of a manual page, in its order.
 const helpTemplate = `{{trimTrailingWhitespaces (or .Long .Short)}}
 
 USAGE
@@ -96,15 +97,17 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.sentinel, "sentinel", "",
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
+	use, comparison := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family (set, tx, getset), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(names()[5:], ", "))
+		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", ")+
+			"; or, for comparison only, in run behind --unsafe: "+strings.Join(comparison, ", "))
 	f.StringVar(&a.dialect, "dialect", "",
-		"how the clients that share the keys write their locks, which all must do alike: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
+		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
-	complete(root, "algorithm", names())
+	complete(root, "algorithm", use)
 	complete(root, "dialect", append(dialects(), clients()...))
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
@@ -130,6 +133,17 @@ func hideDefault(cmd *cobra.Command, name string) {
 // offer, not even the names of files.
 func complete(cmd *cobra.Command, flag string, values []string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+}
+
+// variants are those of the names that stand for one plain lock.
+func variants(names []string) []string {
+	var list []string
+	for _, name := range names {
+		if l, ok := locks.Get(name); ok && l.New != nil && l.Family() != "rw" {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // onServer is a key as it stands on the server.

@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and gives
-the lock back when COMMAND has ended. Nothing is written on stdout but what
-COMMAND writes.
+const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and
+releases the lock when COMMAND has ended. On stdout there is only what COMMAND
+writes.
 
-COMMAND runs in a process group of its own, which gets the terminal if there is
-one. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on
-to that group; while setnxlock still waits, the first four end it. Ctrl-Z stops
-both: the lease is not renewed meanwhile, and if it has run out by the time they
+COMMAND runs in its own process group, which gets the terminal if there is one.
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
+that group; while setnxlock still waits, the first four end it. Ctrl-Z stops both:
+the lease is not renewed meanwhile, and if it has run out by the time they
 continue, COMMAND is ended before it can go on.
 
 COMMAND finds in its environment
@@ -36,14 +36,14 @@ COMMAND finds in its environment
                    empty with --no-fence and where the server has no MULTI.
 
 A lease can be lost: to a server that forgets or can't be reached for a whole TTL,
-or to somebody who removes the key. COMMAND's group then gets SIGTERM, and
+or to a client that removes the key. COMMAND's group then gets SIGTERM, and
 SIGKILL after the grace period. Until then another client may already hold the
 lock; --grace 0s kills at once. If setnxlock itself is killed (kill -9), nobody
 renews the lock and nobody stops COMMAND: the lock is free after the TTL.
 
 What COMMAND leaves running in the background when it ends is not under the lock,
-unless it goes on under --adopt: --hand-over leaves the lock held when COMMAND has
-succeeded, for another process to adopt before the TTL is over.`
+unless it goes on under --adopt: with --detach the lock stays held when COMMAND
+has succeeded, and another process can adopt it before the TTL ends.`
 
 const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is passed on as it is.
 ` + statusHelp + `
@@ -56,7 +56,7 @@ const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is pa
 const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
   setnxlock run --wait 1m --ttl 10s deploy -- make deploy
-  setnxlock run --hand-over deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
+  setnxlock run --detach deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
   setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
   setnxlock run deploy -- sh -c 'psql -v fence="$SETNXLOCK_FENCE" -f deploy.sql'`
 
@@ -69,8 +69,9 @@ type runFlags struct {
 	noFence    bool
 	adopt      string
 	handle     compat.Handle // what adopt says
-	handOver   bool
+	detach     bool
 	signal     bool
+	unsafe     bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -104,9 +105,10 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
 	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
-	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has handed over as `HANDLE` instead of taking it; KEY may be left out")
-	cmd.Flags().BoolVar(&f.handOver, "hand-over", false, "when COMMAND has succeeded, leave the lock held for whoever adopts $SETNXLOCK_HANDLE within the TTL")
-	cmd.Flags().BoolVar(&f.signal, "signal", false, "when the lock is given back, wake one that waits for it with --signal, which then begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
+	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
 
@@ -150,13 +152,15 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	return err
 }
 
-// run obtains the lock, runs the command and gives the lock back.
+// run obtains the lock, runs the command and releases the lock.
 func (a *app) run(keys []string, command []string, f runFlags) error {
 	path, err := lookUp(command[0])
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	a.warn()
+	if err := a.permit(f.unsafe); err != nil {
+		return err
+	}
 	signals := catch()
 
 	lock, p, err := a.obtain(keys, f, signals)
@@ -167,15 +171,15 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 
 	child, err := start(path, command, environment(lock), a.in, a.out, a.errs)
 	if err != nil {
-		a.giveBack(lock, signals, false) //nolint:errcheck // it has said so itself
+		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
 		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
-	if f.handOver && status == 0 && !lost {
-		return a.leave(lock)
+	if f.detach && status == 0 && !lost {
+		return a.detach(lock)
 	}
-	err = a.giveBack(lock, signals, lost)
-	if lost || errors.Is(err, compat.ErrLost) && status == 0 {
+	err = a.release(lock, signals, lost)
+	if lost || errors.Is(err, compat.ErrLost) {
 		return exit(statusLost)
 	}
 	return exit(status)
@@ -212,7 +216,7 @@ func plain(err error) error {
 }
 
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
-func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.Lock, p *place, err error) {
+func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.Lock, p *deployment, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
@@ -225,7 +229,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.
 	var asked *failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
-			a.giveBack(lock, signals, false) //nolint:errcheck // it has said so itself
+			a.release(lock, signals, false) //nolint:errcheck // it has said so itself
 		}
 		err = asked
 	}
@@ -235,7 +239,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.
 	return lock, p, err
 }
 
-func (a *app) waitFor(ctx context.Context, p *place, keys []string, f runFlags) (*compat.Lock, error) {
+func (a *app) waitFor(ctx context.Context, p *deployment, keys []string, f runFlags) (*compat.Lock, error) {
 	o := a.lockOptions()
 	o.Renew, o.Signal = true, f.signal
 	if f.adopt != "" {
@@ -264,8 +268,8 @@ func (a *app) waitFor(ctx context.Context, p *place, keys []string, f runFlags) 
 	return lock, err
 }
 
-// adopt goes on with a lock that another process has handed over.
-func (a *app) adopt(ctx context.Context, p *place, f runFlags, o compat.Options) (*compat.Lock, error) {
+// adopt goes on with a lock that another process has detached.
+func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*compat.Lock, error) {
 	t, err := a.named(ctx, p, f.handle.Key, !f.noFence, o)
 	if err != nil {
 		return nil, err
@@ -282,11 +286,11 @@ func handle(s string) (compat.Handle, error) {
 	return h, nil
 }
 
-// leave leaves the lock held, for whoever adopts it.
-func (a *app) leave(lock *compat.Lock) error {
+// detach leaves the lock held, for another process to adopt.
+func (a *app) detach(lock *compat.Lock) error {
 	h, err := lock.HandOver(context.Background())
 	if err == nil {
-		a.log().Info("lock handed over", "key", h.Key, "handle", h.String(), "until", lock.Until())
+		a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", lock.Until())
 	}
 	return err
 }
@@ -304,9 +308,9 @@ func environment(lock *compat.Lock) []string {
 		"SETNXLOCK_FENCE="+fence)
 }
 
-// giveBack releases the lock, whatever became of the command, and says so if
-// it can't. said: that the lock is lost has been told. A signal cuts it short.
-func (a *app) giveBack(lock *compat.Lock, signals *signals, said bool) error {
+// release releases the lock, and says so if it can't. said: the user knows that the
+// lock is lost. A signal cuts it short.
+func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
@@ -320,7 +324,7 @@ func (a *app) giveBack(lock *compat.Lock, signals *signals, said bool) error {
 			a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
 		}
 	default:
-		a.say("the lock on %q could not be given back (it ends by itself at %s): %v",
+		a.say("the lock on %q could not be released (it ends by itself at %s): %v",
 			lock.Key(), clockTime(lock.Until()), sentence(err))
 	}
 	return err

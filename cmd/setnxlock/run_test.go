@@ -183,7 +183,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	s.signal(syscall.SIGTERM) // which ends a puppet
 	s.want(128+15, "")
 	if v := ask(t, address, "GET", "job"); v != nil {
-		t.Errorf("the lock was not given back: %s", v)
+		t.Errorf("the lock was not released: %s", v)
 	}
 }
 
@@ -236,7 +236,7 @@ func startOldWithDoor(t *testing.T) string {
 	return address
 }
 
-func TestLossIsToldThoughTheCommandEndedWell(t *testing.T) {
+func TestLossAtReleaseIsReported(t *testing.T) {
 	address := startOld(t, "2.6")
 	s := puppets(t, address)
 	ask(t, address, "DEL", "job")
@@ -246,7 +246,7 @@ func TestLossIsToldThoughTheCommandEndedWell(t *testing.T) {
 	s = puppets(t, address)
 	ask(t, address, "DEL", "job")
 	fmt.Fprintln(s.in, "exit 3")
-	s.want(3, "was lost while the command ran")
+	s.want(statusLost, "was lost while the command ran")
 }
 
 func TestStoppedCommandIsEndedToo(t *testing.T) {
@@ -312,7 +312,7 @@ func TestWaitsForTheHolder(t *testing.T) {
 	second.want(0, "")
 }
 
-// A killed setnxlock can't give back: its lease ends by itself.
+// A killed setnxlock can't release: its lease ends by itself.
 func TestKilledHolderIsTakenOver(t *testing.T) {
 	for version, algorithm := range map[string]string{"1.2": "getset", "2.6": "tx"} {
 		address := startOld(t, version)
@@ -338,13 +338,13 @@ func TestWatchFollows(t *testing.T) {
 	}
 	next("free")
 	ask(t, address, "SETEX", "job", 100, "mine")
-	next("held      token mine  until")
+	next("held        token mine  until")
 	ask(t, address, "EXPIRE", "job", 200)
 	next("(extended)")
 	ask(t, address, "PERSIST", "job")
-	next("endless")
+	next("persistent")
 	ask(t, address, "SET", "job", "1200000000")
-	next("dead      integer seconds 1200000000")
+	next("dead        integer seconds 1200000000")
 	ask(t, address, "DEL", "job")
 	next("free")
 	s.signal(syscall.SIGTERM)

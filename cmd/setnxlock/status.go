@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
 // The exit statuses, from sysexits.h where it has one that fits and from the
@@ -25,13 +26,13 @@ const (
 )
 
 const statusHelp = `  64     Wrong usage.
-  65     The key holds something that is no lock at all (a list, a set, ...).
+  65     The key holds something that is not a lock (a list, a set, ...).
   69     The server can't be reached, or this algorithm is not safe on it; the
          message says why and what to use instead.
   70     Something else went wrong.`
 
 // A failure is an error with the exit status it ends the program with. With a
-// nil err it is a status that needs no words, such as the child's.
+// nil err it is a status that needs no words: the child's.
 type failure struct {
 	status int
 	err    error
@@ -69,7 +70,7 @@ func explain(err error) *failure {
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
-		return &failure{statusUnavailable, errors.New(inCommandWords(unsafe)),
+		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
 			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
 	case errors.Is(err, compat.ErrLost):
 		return &failure{statusLost, err, ""}
@@ -113,18 +114,11 @@ func hintFor(reply string) string {
 	return ""
 }
 
-// inCommandWords says an UnsafeServerError with the command's flags in place of
-// the library's types.
-func inCommandWords(e *compat.UnsafeServerError) string {
-	return strings.NewReplacer(
-		"getsetlock.Classic", "--algorithm getset:classic",
-		"getsetlock.Listed", "--algorithm getset:listed",
-		"getsetlock.Guarded", "--algorithm getset:guarded",
-		"txlock.Classic", "--algorithm tx:classic",
-		"txlock.Guarded", "--algorithm tx:guarded",
-		"txlock.Renamed", "--algorithm tx:renamed",
-		"setlock.Lua", "--algorithm set:lua",
-		"setlock.Watched", "--algorithm set:watch",
-		"setlock.Script", "--algorithm set:script",
-	).Replace(e.Error())
+// word is a status as the command prints it, in Redis's own word for a key
+// without a TTL.
+func word[S ~string](status S) string {
+	if status == S(compat.StatusEndless) {
+		return "persistent"
+	}
+	return string(status)
 }

@@ -18,22 +18,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const surveyHelp = `Looks at all keys, and tells of each that can be a lock: in which format it is and
-whose client writes so, who holds it, until when, and whether it is dead or alive;
-and of keys whose names begin alike, what can't be mixed there safely. It changes
+const surveyHelp = `Looks at all keys and lists those that can be locks: their format, which clients
+write it, who holds the lock, until when, and whether it is dead or alive. Where the
+names of keys begin alike it says which formats can't be mixed safely. It changes
 nothing.
 
-The keys are listed by SCAN. A server before 2.8 has none: KEYS is used there,
-which holds up all other clients for as long as it takes, half a second for a
-million keys.
+SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
+blocks all other clients meanwhile, half a second for a million keys.
 
-A value that could be any text is told of only with --match, or --all: "hello" can
-be a lock too.
+A value that could be any text is listed only with --match or --all: "hello" can be
+a lock too.
 
-  alive    its deadline is to come
-  dead     its deadline has gone by: its clients take it over
-  endless  nothing will end it: its holder may have died (setnxlock repair)
-  two-key  its deadline is on another key, lock:expire:NAME`
+  alive       its deadline has not passed
+  dead        its deadline has passed: its clients take it over
+  persistent  nothing will end it: its holder may have died (setnxlock repair)
+  two-key     its deadline is on another key, lock:expire:NAME`
 
 const surveyExamples = `  setnxlock survey
   setnxlock survey --match 'lock:*'
@@ -62,7 +61,7 @@ func (a *app) surveyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
-	cmd.Flags().BoolVar(&all, "all", false, "tell of every text, too")
+	cmd.Flags().BoolVar(&all, "all", false, "list every text, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -104,7 +103,7 @@ type mixture struct {
 // survey looks at all keys of one server.
 func (a *app) survey(ctx context.Context, match string, all bool) (*survey, error) {
 	if len(a.redis.list) > 1 || a.cluster {
-		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of each master in turn"}
+		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other"}
 	}
 	p, c, err := a.session(ctx)
 	if err != nil {
@@ -160,7 +159,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, f func([]string) erro
 			return nil
 		}
 	}
-	a.say("this server has no SCAN (it came with 2.8): KEYS holds it up while it lists them all")
+	a.say("this server has no SCAN (it came with 2.8): KEYS blocks it while it lists all keys")
 	reply, err := c.Do("KEYS", pattern)
 	if err != nil {
 		return err
@@ -230,7 +229,7 @@ func recognized(key, value string, ttl time.Duration, now time.Time, anyText boo
 	}
 	l := surveyed{
 		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats, Owner: f.Owner, Value: value,
-		Status: string(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
+		Status: word(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
 	}
 	if l.Owner == value {
 		l.Owner = ""
@@ -298,7 +297,7 @@ func unmixable(kinds []dialect.Kind) string {
 	}
 	switch {
 	case len(units) > 1:
-		return "times in different units: whoever counts in the smaller one takes every live lock of the other at once, and the other never recovers a dead one"
+		return "times in different units: clients that count in the smaller one take every live lock of the others at once, and the others never recover a dead one"
 	case timed > 0 && tokens > 0:
 		return "times and tokens: clients of times steal tokens or throw at them, and clients of tokens never recover a dead time"
 	}

@@ -26,7 +26,7 @@ func TestSurvey(t *testing.T) {
 			set("dead", fmt.Sprint(now.Unix()-60), 0)
 			set("repaired", fmt.Sprint(now.Unix()+60), 30)
 			set("token", token, 30)
-			set("endless", token, 0)
+			set("persistent", token, 0)
 			set("mix.a", fmt.Sprint(now.Unix()+60), 0)
 			set("mix.b", token, 30)
 			set("user:1", `{"name": "Ada"}`, 0)
@@ -53,13 +53,13 @@ func TestSurvey(t *testing.T) {
 			}
 			for key, want := range map[string]string{
 				"jobs:a": "T-s alive", "jobs:b": "T-ms alive", "dead": "T-s dead", "repaired": "T-s alive",
-				"token": "K-py alive", "endless": "K-py endless", "mix.a": "T-s alive", "mix.b": "K-py alive",
+				"token": "K-py alive", "persistent": "K-py persistent", "mix.a": "T-s alive", "mix.b": "K-py alive",
 			} {
 				l := found[key]
 				if got := l.Kind + " " + l.Status; got != want {
 					t.Errorf("%s: %s, want %s", key, got, want)
 				}
-				if wrong := key == "repaired" || key == "endless"; wrong != (len(l.Wrong) > 0) {
+				if wrong := key == "repaired" || key == "persistent"; wrong != (len(l.Wrong) > 0) {
 					t.Errorf("%s: wrong: %q", key, l.Wrong)
 				}
 			}
@@ -80,7 +80,7 @@ func TestSurvey(t *testing.T) {
 			}
 			out, status = command(t, address, "survey")
 			if status != 0 || !strings.Contains(out, "jobs:* holds T-ms and T-s: times in different units") ||
-				!strings.Contains(out, "8 of 2511 keys can be locks") || !strings.Contains(out, "endless: a token without a TTL") {
+				!strings.Contains(out, "8 of 2511 keys can be locks") || !strings.Contains(out, "persistent: a token without a TTL") {
 				t.Errorf("in words: %d, %s", status, out)
 			}
 		})

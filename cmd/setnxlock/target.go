@@ -11,9 +11,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
-	"github.com/setnxlock/setnxlock/compat/setlock"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // A target is what is locked, and by which lock.
@@ -26,7 +23,7 @@ type target struct {
 }
 
 // target chooses the lock for keys, by what the servers can do.
-func (a *app) target(ctx context.Context, p *place, keys []string, fence bool, o compat.Options) (*target, error) {
+func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool, o compat.Options) (*target, error) {
 	key, err := a.all(keys)
 	if err != nil {
 		return nil, err
@@ -70,7 +67,7 @@ func split(key string) []string {
 
 // named is the target of a key, or of several that were joined, with their
 // prefixes: what a handle has.
-func (a *app) named(ctx context.Context, p *place, key string, fence bool, o compat.Options) (*target, error) {
+func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
 	keys := split(key)
 	t := &target{key: key, asked: keys}
 	for _, k := range keys {
@@ -97,8 +94,8 @@ func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
 
-// lock is the lock that --algorithm means, on all servers of the place.
-func (a *app) lock(ctx context.Context, p *place, keys []string, fence bool) (compat.Backend, error) {
+// lock is the lock that --algorithm means, on all servers of the deployment.
+func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
 	if a.algorithm != "redlock" {
 		return a.lockOn(ctx, p.one(), p.cluster, keys, fence)
 	}
@@ -130,34 +127,14 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if err != nil || len(keys) == 1 {
 		return compat.NewBackend(n.source, c.Algorithm), err
 	}
-	if set := together(c.Algorithm); set != nil && !cluster {
-		if err := a.check(ctx, n, candidate{c.name, set}, joined(keys)); err == nil {
-			return compat.NewBackend(n.source, set), nil
+	if c.several != nil && !cluster {
+		if err := a.check(ctx, n, candidate{name: c.name, Algorithm: c.several}, joined(keys)); err == nil {
+			return compat.NewBackend(n.source, c.several), nil
 		} else if !errors.Is(err, compat.ErrUnsafeServer) {
 			return nil, err
 		}
 	}
 	return multilock.New(n.source, c.Algorithm, multilock.Options{}), nil
-}
-
-// together is the lock that takes several keys in one transaction and writes
-// what a would; nil if there is none.
-func together(a compat.Algorithm) compat.Algorithm {
-	switch a := a.(type) {
-	case txlock.Renamed:
-		return multilock.Tx{Options: a.Options}
-	case txlock.Guarded:
-		return multilock.Tx{Options: a.Options}
-	case setlock.Lua: // the same bytes
-		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
-	case setlock.Watched:
-		return multilock.Tx{Options: txlock.Options{Millis: true, Fence: a.Fence}}
-	case getsetlock.Guarded:
-		return multilock.GetSet{Options: a.Options}
-	case getsetlock.Classic:
-		return multilock.GetSetClassic{Options: a.Options}
-	}
-	return nil
 }
 
 // later is the lock on a server of a quorum that may be away when the lock for
@@ -223,8 +200,8 @@ func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State
 }
 
 // busy is the failure of a wait that is over. It looks once more at the key, for
-// the user to learn how long it would have taken; and a key that is no lock at
-// all is told as that, since no wait would ever end.
+// the user to learn how long it would have taken; and a key that is not
+// a lock is reported as that, since no wait would ever end.
 func (t *target) busy(ctx context.Context, f runFlags) error {
 	text := t.says + " is held by another client"
 	s, err := t.look(ctx)
@@ -233,7 +210,7 @@ func (t *target) busy(ctx context.Context, f runFlags) error {
 		return err
 	case err != nil:
 	case s.Status == compat.StatusEndless:
-		text += ", without an end"
+		text += ", and nothing ends it"
 	case s.Status == compat.StatusForeign:
 		text += ", in another format"
 	case !s.Until.IsZero():

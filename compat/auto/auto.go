@@ -1,17 +1,18 @@
 // Package auto chooses the safest lock of this module that a server supports,
-// and says why in a sentence.
+// and says why in a sentence. It asks each lock whether it is safe there, in the
+// order of locks.Preferred:
 //
-//	SET NX PX, scripts                         setlock.Lua           Redis 2.6.12
-//	SET NX PX, WATCH                           setlock.Watched       2.6.12 that forbids scripts
-//	TTLs hold, WATCH, RENAMENX keeps the TTL   txlock.Renamed        2.4
-//	TTLs hold, WATCH, SETEX                    txlock.Guarded        2.2
-//	scripts, no transactions                   setlock.Script        twemproxy 0.2
-//	WATCH                                      getsetlock.Guarded    to join a fleet of timestamp locks
-//	MULTI, and lists compare in it             getsetlock.Listed     2.0
-//	SETNX and GETSET                           getsetlock.Classic    1.2, other proxies
+//	set:lua          SET NX PX, scripts                         Redis 2.6.12
+//	set:watch        SET NX PX, WATCH                           2.6.12 that forbids scripts
+//	tx:renamed       TTLs hold, WATCH, RENAMENX keeps the TTL   2.4
+//	tx:guarded       TTLs hold, WATCH                           2.2
+//	set:script       scripts, no transactions                   twemproxy 0.2
+//	getset:guarded   WATCH                                      to join a fleet of timestamp locks
+//	getset:listed    MULTI, and lists compare in it             2.0
+//	getset:classic   SETNX and GETSET                           1.2, other proxies
 //
 // Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
-// txlock.Renamed and not setlock.Script. It needs no more round trips to acquire, and
+// tx:renamed and not set:script. It needs no more round trips to acquire, and
 // its ends are in the AOF as moments; a script is logged as it was sent, so that after a
 // restart each lease would begin anew.
 //
@@ -24,13 +25,16 @@ package auto
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
-	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // Options are what the lock must be able to do. The zero value asks for the
@@ -43,6 +47,12 @@ type Options struct {
 	// Dialect, if it is not the zero value, is how a fleet writes its
 	// timestamps, with which keys are shared: then only getsetlock is chosen.
 	Dialect getsetlock.Dialect
+
+	// Prefix begins the name of every scratch key, as it begins the locks' own.
+	Prefix string
+
+	// Timeout bounds each question to the server. Default: 2 s.
+	Timeout time.Duration
 }
 
 // A Choice is a lock for a server.
@@ -51,6 +61,10 @@ type Choice struct {
 	Name      string   // as the command's --algorithm has it: "tx:renamed"
 	Why       string   // one sentence
 	Risks     []string // what the lock can't promise here, a sentence each
+
+	// Several is the lock of several keys at once that excludes this one's. nil:
+	// multilock.New takes them one by one.
+	Several compat.Algorithm
 
 	// Safe says that clients of this lock exclude each other here: always for
 	// tokens; for timestamps as long as the clients' clocks agree. It is false
@@ -61,42 +75,50 @@ type Choice struct {
 	_ struct{} // no positional literals
 }
 
-// Choose returns the safest lock for the server that r reports on. It returns
-// ErrUnsafeServer (a *compat.UnsafeServerError that says what to use) for a
-// replica, for a server that refuses writes or lacks what every lock needs,
-// and for one that can't do what o asks for.
-func Choose(r server.Report, o Options) (Choice, error) {
+// Choose returns the first lock of locks.Preferred that says it is safe on the
+// server behind source, which r reports on. It returns ErrUnsafeServer (a
+// *compat.UnsafeServerError that says what to use) for a replica, for a server that
+// refuses writes or lacks what every lock needs, for one that can't do what o asks
+// for, and where an ACL forbids the best lock its keys.
+func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
 	if err := usable(r, o); err != nil {
 		return Choice{}, err
 	}
 	joins := o.Dialect != getsetlock.Dialect{}
-	set := r.SetNXPX && r.Millis && !joins
-	scripts := r.Eval && r.Millis && !joins
-	tokens := r.SetnxRespectsTTL && r.ExpireAgain && r.Watch && r.Multi && r.Setex && !joins
-
-	var c Choice
-	switch {
-	case set && scripts:
-		c = setLua(r, o)
-	case set && r.Watch && r.Multi:
-		c = setWatched(r, o)
-	case tokens && r.RenamenxKeepsTTL && r.RenamenxRefuses:
-		c = renamed(r, o)
-	case tokens:
-		c = guarded(r, o)
-	case scripts:
-		c = setScript(r, o)
-	case !r.Setnx || !r.Getset:
-		return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
-	case r.Watch && r.Multi:
-		c = getsetGuarded(r, o)
-	case r.Lists:
-		c = getsetListed(r, o)
-	default:
-		c = getsetClassic(r, o)
+	key := o.Prefix + "setnxlock-choice-" + compat.NewToken()
+	for _, l := range locks.Preferred() {
+		times := l.Family() == "getset"
+		if joins && !times {
+			continue
+		}
+		if times && (!r.Setnx || !r.Getset) {
+			return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
+		}
+		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect}
+		a := l.New(with)
+		err := locks.Check(ctx, source, a, key, server.Options{Timeout: o.Timeout})
+		var refused redis.Error // of a command that the lock sends: not this one
+		switch lacking := !able(r, l); {
+		case lacking && (errors.Is(err, compat.ErrUnsafeServer) || errors.As(err, &refused)):
+			continue
+		case err != nil:
+			return Choice{}, err
+		}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o), Risks: risks(l, r, o), Safe: !l.TwoHolders}
+		if l.Several != nil {
+			c.Several = l.Several(with)
+		}
+		c.Risks = append(c.Risks, serverRisks(r, &c)...)
+		return c, nil
 	}
-	c.Risks = append(c.Risks, serverRisks(r, &c)...)
-	return c, nil
+	return Choice{}, refuse(r, "no lock is safe here", "another server")
+}
+
+// able reports whether the server has all that a lock needs. If it has, and refuses
+// the lock nevertheless, something forbids the lock's own keys: an ACL. Other clients
+// of the fleet take that lock, so a weaker one is not the answer.
+func able(r server.Report, l locks.Lock) bool {
+	return !slices.ContainsFunc(l.Needs, func(n server.Ability) bool { return !r.Can(n) })
 }
 
 // New probes the server behind source, chooses, and returns the Locker with
@@ -112,7 +134,10 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	if err != nil {
 		return nil, Choice{}, err
 	}
-	c, err := Choose(r, want)
+	if want.Prefix == "" {
+		want.Prefix = o.Prefix
+	}
+	c, err := Choose(ctx, source, r, want)
 	if err != nil {
 		return nil, Choice{}, err
 	}
@@ -139,77 +164,30 @@ func refuse(r server.Report, why, use string) error {
 	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
-// token is the choice of a lock whose key holds a token.
-func token(a compat.Algorithm, name, why string, risks []string) Choice {
-	return Choice{Algorithm: a, Name: name, Why: why, Safe: true, Risks: risks}
-}
-
-func setOptions(o Options) setlock.Options { return setlock.Options{Fence: o.Fence} }
-
-func setLua(r server.Report, o Options) Choice {
-	return token(setlock.Lua{Options: setOptions(o)}, "set:lua",
-		"SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each", tokenRisks(r))
-}
-
-func setWatched(r server.Report, o Options) Choice {
-	return token(setlock.Watched{Options: setOptions(o)}, "set:watch",
-		"SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it", watchRisks(r))
-}
-
-func setScript(r server.Report, o Options) Choice {
-	return token(setlock.Script{Options: setOptions(o)}, "set:script",
-		"scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs", tokenRisks(r))
-}
-
-func txOptions(r server.Report, o Options) txlock.Options {
-	return txlock.Options{Millis: r.Millis, Fence: o.Fence}
-}
-
-func renamed(r server.Report, o Options) Choice {
-	return token(txlock.Renamed{Options: txOptions(r, o)}, "tx:renamed",
-		"RENAMENX carries the TTL and is refused by a held key, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it", watchRisks(r))
-}
-
-func guarded(r server.Report, o Options) Choice {
-	return token(txlock.Guarded{Options: txOptions(r, o)}, "tx:guarded",
-		"a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end", watchRisks(r))
-}
-
-func getsetGuarded(r server.Report, o Options) Choice {
-	why := "there is WATCH, so that a client that is too late changes nothing, but " + lacks(r)
-	if o.Dialect != (getsetlock.Dialect{}) {
-		why = fmt.Sprintf("the keys are shared with a fleet that writes %s, and there is WATCH, so that a client that is too late changes nothing", o.Dialect.Name)
+// why says why a lock is the safest here.
+func why(l locks.Lock, r server.Report, o Options) string {
+	switch l.Name {
+	case "set:lua":
+		return "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each"
+	case "set:watch":
+		return "SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it"
+	case "set:script":
+		return "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs"
+	case "tx:renamed":
+		return "RENAMENX carries the TTL and a held key refuses it, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it"
+	case "tx:guarded":
+		return "a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end"
+	case "getset:guarded":
+		if o.Dialect != (getsetlock.Dialect{}) {
+			return fmt.Sprintf("the keys are shared with a fleet that writes %s, and there is WATCH, so that a client that is too late changes nothing", o.Dialect.Name)
+		}
+		return "there is WATCH, so that a client that is too late changes nothing, but " + lacks(r)
+	case "getset:listed":
+		return "a transaction of list commands compares, so that a client that is too late changes nothing, and " + lacks(r)
+	case "getset:classic":
+		return "a lock that needs SETNX, GET, GETSET and DEL alone is all that is left, because " + lacks(r)
 	}
-	return Choice{
-		Algorithm: getsetlock.Guarded{Options: getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence}},
-		Name:      "getset:guarded",
-		Why:       why,
-		Safe:      true,
-		Risks:     timestampRisks(r, o),
-	}
-}
-
-func getsetListed(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: getsetlock.Listed{Options: getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence}},
-		Name:      "getset:listed",
-		Why:       "a transaction of list commands compares, so that a client that is too late changes nothing, and " + lacks(r),
-		Safe:      true,
-		Risks: append(timestampRisks(r, o),
-			"over its maxmemory the server refuses what makes lists, and a lock can then neither be extended nor given back before its end",
-			"beside clients of the published lock, which overwrite and delete without comparing, it is only as safe as they are"),
-	}
-}
-
-func getsetClassic(r server.Report, o Options) Choice {
-	return Choice{
-		Algorithm: getsetlock.Classic{Options: getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence}},
-		Name:      "getset:classic",
-		Why:       "a lock that needs SETNX, GET, GETSET and DEL alone is all that is left, because " + lacks(r),
-		Risks: append(timestampRisks(r, o),
-			"a client that pauses between the GET and the DEL of its release, past the end of its lease, deletes the lock of the next one",
-			"a client that comes second to a takeover writes its own time over the winner's, who then can't extend or release"),
-	}
+	return l.About
 }
 
 // lacks says why no token lock can be had.

@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 			if o.Dialect != (getsetlock.Dialect{}) {
 				want = joining
 			}
-			c, err := auto.Choose(r, o)
+			c, err := auto.Choose(t.Context(), s, r, o)
 			if o.Fence && v == "twemproxy" {
 				if !errors.Is(err, compat.ErrUnsafeServer) {
 					t.Errorf("%s %+v: %v", v, o, err)
@@ -181,7 +181,7 @@ func TestRefusedCommands(t *testing.T) {
 		{"2.6", []string{"RENAMENX"}, "tx:guarded"},
 		{"2.6", []string{"PTTL"}, "tx:renamed"},
 		{"2.6", []string{"WATCH"}, "set:script"},
-		{"2.6", []string{"SETEX"}, "set:script"},
+		{"2.6", []string{"SETEX"}, "tx:guarded"},
 		{"2.6", []string{"GETSET"}, "tx:renamed"},
 		{"2.4", []string{"WATCH"}, "getset:listed"},
 		{"2.4", []string{"WATCH", "RPOPLPUSH"}, "getset:classic"},
@@ -208,23 +208,25 @@ func TestRefusedCommands(t *testing.T) {
 }
 
 func TestUnsafe(t *testing.T) {
-	good, err := server.Probe(t.Context(), oldredis.Run(t, "7.0"), server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
-		change func(*server.Report)
-		use    string
+		refused []string
+		change  func(*server.Report)
+		use     string
 	}{
-		{func(r *server.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
-		{func(r *server.Report) { r.Role = "replica" }, "its master"},
-		{func(r *server.Report) { r.Writable = false }, "it again when it accepts them"},
-		{func(r *server.Report) { r.Eval, r.Watch, r.Getset = false, false, false }, "another server"},
-		{func(r *server.Report) { r.Millis, r.SetnxRespectsTTL, r.Setnx = false, false, false }, "another server"},
+		{nil, func(r *server.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
+		{nil, func(r *server.Report) { r.Role = "replica" }, "its master"},
+		{nil, func(r *server.Report) { r.Writable = false }, "it again when it accepts them"},
+		{[]string{"EVAL", "WATCH", "GETSET"}, func(*server.Report) {}, "another server"},
+		{[]string{"EVAL", "WATCH", "SETNX"}, func(*server.Report) {}, "another server"},
 	} {
-		r := good
+		s := oldredis.MustNew("7.0", oldredis.Options{Refuse: test.refused})
+		defer s.Close()
+		r, err := server.Probe(t.Context(), s, server.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		test.change(&r)
-		_, err := auto.Choose(r, auto.Options{})
+		_, err = auto.Choose(t.Context(), s, r, auto.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || unsafe.Use != test.use {
 			t.Errorf("%v; wanted %q", err, test.use)
@@ -239,10 +241,10 @@ func TestEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := auto.Choose(r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
+	if c, err := auto.Choose(t.Context(), source, r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
-	if c, err := auto.Choose(r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
+	if c, err := auto.Choose(t.Context(), source, r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
 }
@@ -251,6 +253,28 @@ func TestRealReplica(t *testing.T) {
 	source := pool(t, realredis.Start(t, "--replicaof", "127.0.0.1 1"))
 	if _, _, err := auto.New(t.Context(), source, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Error(err)
+	}
+}
+
+// An ACL that forbids some of a lock's keys never leads to a weaker lock than the
+// rest of the fleet has.
+func TestACL(t *testing.T) {
+	addr := realredis.Start(t)
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("ACL", "SETUSER", "fenced", "on", ">secret", "~lock:*", "+@all"); err != nil {
+		t.Skip("no ACLs:", err) // before 6.0
+	}
+	source := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
+		return redis.Dial("tcp", addr, redis.DialUsername("fenced"), redis.DialPassword("secret"))
+	}}
+	defer source.Close()
+	_, choice, err := auto.New(t.Context(), source, compat.Options{Prefix: "lock:"})
+	if err == nil && choice.Name != "set:lua" {
+		t.Errorf("%s, although the server has what set:lua needs", choice.Name)
 	}
 }
 

@@ -41,7 +41,7 @@ func ExampleChoose() {
 			fmt.Println(err)
 			return
 		}
-		choice, err := auto.Choose(report, auto.Options{Fence: true})
+		choice, err := auto.Choose(context.Background(), redis, report, auto.Options{Fence: true})
 		fmt.Println(version, choice.Name, err)
 		redis.Close()
 	}

@@ -1,11 +1,37 @@
 package auto
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
+
+// risks are those of a lock on this server.
+func risks(l locks.Lock, r server.Report, o Options) []string {
+	var list []string
+	switch {
+	case l.Family() == "getset":
+		list = timestampRisks(r, o)
+	case slices.Contains(l.Needs, server.Watch):
+		list = watchRisks(r)
+	default:
+		list = tokenRisks(r)
+	}
+	switch l.Name {
+	case "getset:listed":
+		list = append(list,
+			"over its maxmemory the server refuses what makes lists, and a lock can then neither be extended nor released before its end",
+			"beside clients of the published lock, which overwrite and delete without comparing, it is only as safe as they are")
+	case "getset:classic":
+		list = append(list,
+			"a client that pauses between the GET and the DEL of its release, past the end of its lease, deletes the lock of the next one",
+			"a client that comes second to a takeover writes its own time over the winner's, who then can't extend or release")
+	}
+	return list
+}
 
 // late is the risk of every lock that has a lease.
 const late = "a holder that pauses past the end of its lease and writes on is not stopped by the lock, only by a fence that is looked at where it writes"
@@ -20,11 +46,11 @@ func tokenRisks(r server.Report) []string {
 
 // watchRisks are those of tokens that are compared under WATCH.
 func watchRisks(r server.Report) []string {
-	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor given back before its end")
+	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor released before its end")
 }
 
 func timestampRisks(r server.Report, o Options) []string {
-	agree := "the clients' clocks must agree to less than a lease has left when it is given back or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
+	agree := "the clients' clocks must agree to less than a lease has left when it is released or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
 	if o.Dialect.Margin > 0 {
 		agree = "the clients' clocks must agree to within " + o.Dialect.Margin.String() + " and what a lease has left: one that is fast by more takes a lock that is held"
 	}
@@ -33,16 +59,16 @@ func timestampRisks(r server.Report, o Options) []string {
 		risks = append(risks, "two clients can write the same time, so a reply that was lost can't be resolved by reading the key")
 	}
 	if !r.SetnxRespectsTTL {
-		risks = append(risks, "a key that gets a TTL, from whomever, is deleted by the next SETNX")
+		risks = append(risks, "if a client gives a key a TTL, the next SETNX deletes the key")
 	}
 	if !r.GetsetClearsTTL {
-		risks = append(risks, "a key that gets a TTL, from whomever, keeps it through a takeover and ends early")
+		risks = append(risks, "if a client gives a key a TTL, the key keeps it through a takeover and ends early")
 	}
 	return risks
 }
 
-// serverRisks are those that do not come from the lock. They take c's Safe
-// back where the server may drop its key.
+// serverRisks are those that do not come from the lock. They clear c.Safe where
+// the server may drop its key.
 func serverRisks(r server.Report, c *Choice) []string {
 	var risks []string
 	for _, w := range r.Warnings {

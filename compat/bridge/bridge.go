@@ -11,8 +11,8 @@
 //	           clients of times read the one, clients of tokens only see that
 //	           there is a key, and the server ends it
 //	TwoNames   the old name and the new one, each in its fleet's format, taken
-//	           and given back in one transaction
-//	(none)     fleets of tokens need no bridge: whoever makes the key with SETNX,
+//	           and released in one transaction
+//	(none)     fleets of tokens need no bridge: a client that makes the key with SETNX,
 //	           SET NX or under WATCH, and reads no others' values, excludes the rest.
 //	           redis-py's and setlock's locks are the same bytes
 //
@@ -23,7 +23,7 @@
 //	p, err := bridge.NewPlan("redis-py-2.9", "set")
 //
 // What a bridge promises is what the guarded lock of the old fleet's dialect
-// promises (getsetlock.Guarded): it takes over and gives back under WATCH. What
+// promises (getsetlock.Guarded): it takes over and releases under WATCH. What
 // the old clients do to each other by themselves, bare DELs and lost
 // GETSETs, they can do to the bridge as well for as long as they are there. Redis 2.2
 // and later: before it no client of tokens is safe either.
@@ -45,7 +45,7 @@ var ErrDrain = errors.New("setnxlock: no bridge: stop the old clients, wait for 
 // Named returns the bridge between the fleet of a client in the field
 // ("redis-py-2.9", "jedis-lock", …) and clients of tokens on the same key. What
 // it writes is what getsetlock.Named's locks write; where those are fractions,
-// with a nonce of our own behind them.
+// followed by a nonce of ours.
 //
 // The error is ErrDrain if no lock is safe beside these clients; ErrInvalid if
 // they need no bridge or another one (TwoNames), or nobody has that name.
@@ -81,9 +81,9 @@ func lawless(f dialect.Format) string {
 	case f.Win != dialect.WinAlways:
 		return ""
 	case f.TTL == dialect.TTLAtomic:
-		return "looks whether the key is free and then sets it, whoever has taken it in between"
+		return "looks whether the key is free and then sets it, even if another client has taken it in between"
 	}
-	return "sets a key that it has read as dead, whoever has taken it over in between"
+	return "sets a key that it has read as dead, even if another client has taken it over in between"
 }
 
 // drain is ErrDrain if no lock is safe beside f's clients.
@@ -94,8 +94,8 @@ func drain(f dialect.Format) error {
 	return nil
 }
 
-// A drainError is ErrDrain; from a Check it is ErrUnsafeServer as well, which is
-// what a Locker takes for its last word.
+// A drainError is ErrDrain, and ErrUnsafeServer as well, after which a Locker does
+// not try again.
 type drainError struct{ why string }
 
 func (e drainError) Error() string { return ErrDrain.Error() + ": " + e.why }

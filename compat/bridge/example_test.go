@@ -44,7 +44,7 @@ func Example() {
 }
 
 // redis-py's lock since 2.10 and setlock's are the same bytes: no bridge is
-// needed, and one can even give back what the other took.
+// needed, and one can even release what the other took.
 func Example_sameBytes() {
 	pool := oldredis.MustNew("7.0", oldredis.Options{}).Pool()
 	python, err := txlock.Named("redis-py-2.10")
@@ -61,10 +61,10 @@ func Example_sameBytes() {
 	locks := compat.New(pool, setlock.Lua{}, compat.Options{})
 	_, err = locks.TryLock(ctx, "report", 30*time.Second)
 	fmt.Println("held:", errors.Is(err, compat.ErrHeld))
-	fmt.Println("given back:", locks.ReleaseToken(ctx, "report", lock.Token()))
+	fmt.Println("released:", locks.ReleaseToken(ctx, "report", lock.Token()))
 	// Output:
 	// held: true
-	// given back: <nil>
+	// released: <nil>
 }
 
 // A plan names the stages, and what may run at once.

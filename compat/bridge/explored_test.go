@@ -163,7 +163,7 @@ func TestExplored(t *testing.T) {
 					c.Invariants = []string{"exclusion", "progress"} // the others follow one key
 				case strings.Contains(m.mix, "guarded/"):
 					// Two clients that both stop for longer than a lease can write the
-					// same time: the first then gives back a lock that is as dead as
+					// same time: the first then releases a lock that is as dead as
 					// its own (getset/same-stamp), or makes it as if it had come to life.
 					c.Invariants = []string{"exclusion", "ownership"}
 				}

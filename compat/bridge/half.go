@@ -97,7 +97,7 @@ func (h half) gets() []compat.Cmd {
 }
 
 // judge says of what was found whether the name can be taken: nothing is there,
-// or a time gone by, with its owner if there is one.
+// or an expired time, with its owner if there is one.
 func (h half) judge(found []any, now time.Time) (free, dead bool) {
 	there := 0
 	for _, v := range found {

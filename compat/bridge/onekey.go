@@ -18,8 +18,8 @@ import (
 // new ones see that there is a key, and if we die both have it back. Two round
 // trips, one more to forget the WATCH of a refusal. Redis 2.2 and later.
 //
-//	WATCH key; GET key           nothing, or a time gone by: take it
-//	                             a time to come, a token, anything else: UNWATCH, held
+//	WATCH key; GET key           nothing, or an expired time: take it
+//	                             an unexpired time, a token, anything else: UNWATCH, held
 //	MULTI; SETEX key ttl T; EXEC nil: another was faster, and nothing was written
 //
 // An extension writes both anew, and a release deletes the key, under WATCH too.
@@ -116,7 +116,7 @@ func (b OneKey) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Dur
 }
 
 // Release deletes the key if it still has our time on it. It may come late:
-// whoever took over has changed the value. Not so in a dialect in which two
+// a client that took over has changed the value. Not so in a dialect in which two
 // clients can write the same time: when ours has ended by its TTL, one that asked
 // long ago may make it anew (getset/same-stamp), and the key then is left to end by itself.
 func (b OneKey) Release(c redis.Conn, now time.Time, l compat.Lease) error {
@@ -186,11 +186,14 @@ func (b OneKey) Check(c redis.Conn, key string) error {
 	return check(c, key, b.Millis)
 }
 
+// check is txlock's. Where tokens are not safe even with whole seconds, no other
+// lock of tokens helps.
 func check(c redis.Conn, key string, millis bool) error {
 	err := txlock.Options{Millis: millis}.Check(c, key)
 	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) && unsafe.Use == "getsetlock.Classic" {
-		unsafe.Use = "the old fleet's lock, getsetlock.Classic, and no tokens beside it"
+	if !errors.As(err, &unsafe) || millis && (txlock.Options{}).Check(c, key) == nil {
+		return err
 	}
+	unsafe.Use = "the old fleet's lock (getsetlock.Listed or getsetlock.Classic, in its dialect), and no tokens beside it"
 	return err
 }

@@ -2,12 +2,13 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
-	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -30,8 +31,8 @@ type Plan struct {
 	// Direct says why no bridge is needed. "" if there is one.
 	Direct string `json:"direct,omitempty"`
 
-	// Risks are what the old clients can do to whoever locks beside them, as to
-	// each other, until the last of them has gone.
+	// Risks are what the old clients can do to clients beside them, as to each
+	// other, until the last old one has gone.
 	Risks []string `json:"risks,omitempty"`
 }
 
@@ -55,9 +56,19 @@ type Stage struct {
 // are ours in its dialect, which look the same to it.
 func (s Stage) Locks() []compat.Algorithm { return s.locks }
 
-// Targets are what NewPlan can lead to.
+// Targets are what NewPlan can lead to: the families of tokens, and of each the
+// locks that are for use.
 func Targets() []string {
-	return []string{"set", "set:lua", "set:watch", "set:script", "tx", "tx:renamed", "tx:guarded", "tx:classic"}
+	var list []string
+	for _, family := range []string{"set", "tx"} {
+		list = append(list, family)
+		for _, l := range locks.All() {
+			if l.Family() == family && !l.Comparison && !strings.Contains(l.Name, "/") {
+				list = append(list, l.Name)
+			}
+		}
+	}
+	return list
 }
 
 // Ours are what NewPlan takes for an old lock besides the clients in the field.
@@ -66,7 +77,7 @@ func Ours() []string { return []string{"setnx-expire", "getset", "tx", "set"} }
 // NewPlan returns the plan that leads from a lock (the name of a client in the
 // field, or one of Ours; "setnx-expire" is what most articles have) to one of
 // Targets. The error is ErrInvalid if there is no such name. That there is no
-// safe way is no error: see Plan.Drain.
+// safe way is not an error: see Plan.Drain.
 func NewPlan(from, to string) (Plan, error) {
 	news, ok := target(to)
 	if !ok {
@@ -123,15 +134,15 @@ func (p *Plan) link(f dialect.Format) {
 func looks(f dialect.Format, direct bool) string {
 	switch {
 	case f.Kind.Timed():
-		return "setnxlock survey shows no key with a time and without a TTL: such a one is an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own)"
+		return "setnxlock survey shows no key with a time and without a TTL: that would be an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own)"
 	case f.Kind == dialect.TwoKeys:
 		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
 	case f.TTL == dialect.TTLAtomic:
-		return "setnxlock survey shows no lock that nothing ends (status endless)"
+		return "setnxlock survey shows no lock that nothing ends (status persistent)"
 	case direct:
-		return "setnxlock survey shows no lock that nothing ends (status endless): such a one is an old client's that died before it set a TTL; setnxlock repair gives it its end"
+		return "setnxlock survey shows no lock that nothing ends (status persistent): that would be an old client's that died before it set a TTL; setnxlock repair gives it its end"
 	}
-	return "setnxlock survey shows no lock that nothing ends (status endless)"
+	return "setnxlock survey shows no lock that nothing ends (status persistent)"
 }
 
 // oneKey is the stage between times and tokens.
@@ -194,7 +205,7 @@ func form(f dialect.Format) Stage {
 	return Stage{
 		Name: "form", Lock: "tx in the form of " + f.Name, Go: fmt.Sprintf("txlock.Named(%q)", f.Name),
 		Command: "setnxlock run --algorithm tx --dialect " + f.Name + " NAME -- ...",
-		Why:     "an old client takes apart the value of a lock that it finds, whoever's it is: one in another form may make it throw",
+		Why:     "an old client takes apart the value of any lock that it finds: one in another form may make it throw",
 		locks:   olds(f),
 	}
 }
@@ -223,7 +234,7 @@ func risks(f dialect.Format) []string {
 	var list []string
 	switch f.Release {
 	case dialect.ReleaseBare:
-		list = append(list, "a client that outlives its lease deletes whoever's lock is there (any/release-after-expiry): its leases must be longer than its work")
+		list = append(list, "a client that outlives its lease deletes another's lock (any/release-after-expiry): its leases must be longer than its work")
 	case dialect.ReleaseLive, dialect.ReleaseNotEarly, dialect.ReleaseCompare:
 		list = append(list, "a client that stops for the rest of its lease between looking and DEL deletes its successor's lock (getset/paused-release)")
 	}
@@ -291,29 +302,17 @@ func olds(f dialect.Format) []compat.Algorithm {
 
 // target are the locks of a name in Targets, the one that needs the newest server first.
 func target(name string) ([]compat.Algorithm, bool) {
-	millis := txlock.Options{Millis: true}
-	all := map[string][]compat.Algorithm{
-		"set:lua":    {setlock.Lua{}},
-		"set:watch":  {setlock.Watched{}},
-		"set:script": {setlock.Script{}},
-		"tx:renamed": {txlock.Renamed{Options: millis}, txlock.Renamed{}},
-		"tx:guarded": {txlock.Guarded{Options: millis}, txlock.Guarded{}},
-		"tx:classic": {txlock.Classic{Options: millis}, txlock.Classic{}},
+	if !slices.Contains(Targets(), name) {
+		return nil, false
 	}
 	var list []compat.Algorithm
-	for _, t := range Targets() {
-		family, _, _ := strings.Cut(t, ":")
-		if t == name || family == name && t != "tx:classic" {
-			list = append(list, all[t]...)
+	for _, l := range locks.Named(name) {
+		for _, o := range l.Fallbacks(locks.Options{Millis: true}) {
+			list = append(list, l.New(o))
 		}
 	}
-	return list, list != nil
+	return list, true
 }
 
 // goOf is the Go of a target; of a family its first.
-func goOf(to string) string {
-	return map[string]string{
-		"set": "setlock.Lua{}", "set:lua": "setlock.Lua{}", "set:watch": "setlock.Watched{}", "set:script": "setlock.Script{}",
-		"tx": "txlock.Renamed{}", "tx:renamed": "txlock.Renamed{}", "tx:guarded": "txlock.Guarded{}", "tx:classic": "txlock.Classic{}",
-	}[to]
-}
+func goOf(to string) string { return locks.Named(to)[0].Go + "{}" }

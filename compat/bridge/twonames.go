@@ -15,16 +15,16 @@ import (
 
 // TwoNames is the bridge between two fleets that call the same lock by different
 // names: one that moves its keys under a prefix, or from two keys to one. It holds
-// both names, each in its fleet's format, and takes and gives back both in one
-// EXEC: there is no moment at which a part is held, so a crash leaves both, to
-// be ended as each fleet ends the dead's, and there is no order in which to wait for
-// each other. Two round trips each. Redis 2.2 and later.
+// both names, each in its fleet's format, and takes and releases both in one EXEC.
+// There is no moment at which a part is held: a crash leaves both, each fleet ends
+// its dead lock as always, and two clients can't wait for each other. Two round
+// trips each. Redis 2.2 and later.
 //
 //	acquire   WATCH old new; GET old; GET new     one is held: UNWATCH, held
 //	          MULTI; SETEX old …; SETEX new …; EXEC
-//	extend    WATCH old new; GET old; GET new     both ours? else give back the one that is
+//	extend    WATCH old new; GET old; GET new     both ours? else release the one that is
 //	          MULTI; EXPIRE old …; EXPIRE new …; EXEC
-//	release   WATCH old new; GET old; GET new     both ours? else give back the one that is
+//	release   WATCH old new; GET old; GET new     both ours? else release the one that is
 //	          MULTI; DEL old new; EXEC
 //
 // Times are written as OneKey writes them, with a TTL; the two keys of
@@ -140,7 +140,7 @@ func (b TwoNames) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.D
 	return next, nil
 }
 
-// Release gives both names back. It may come late: it compares.
+// Release releases both names. It may come late: it compares.
 func (b TwoNames) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 	both, err := b.halves(l.Key)
 	if err != nil {
@@ -163,8 +163,8 @@ func del(keys []string) compat.Cmd {
 }
 
 // ifOurs runs cmds in one EXEC on the condition that both names hold what l says
-// when they run. If only one does, the lease is lost, and that one is given
-// back: nobody would renew it. An EXEC that aborts did not run, and is tried
+// when they run. If only one does, the lease is lost, and ifOurs releases that
+// one: nobody would renew it. An EXEC that aborts did not run, and is tried
 // again, a few times, for a renewal of ours may have aborted it
 // (tx/renewal-aborts-release).
 func (b TwoNames) ifOurs(c redis.Conn, both [2]half, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
@@ -247,7 +247,7 @@ func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State
 	return s, nil
 }
 
-// An endless half comes first, so that a waiter sees it and repairs it.
+// A persistent half comes first, so that a waiter sees it and repairs it.
 var rank = map[compat.Status]int{
 	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusEndless: 4,
 }

@@ -120,8 +120,8 @@ EXEC → [2]
 	}
 }
 
-// What stands on the key: whoever holds it, by a time, a token or anything else,
-// keeps the bridge out and is left as it is; a time gone by is taken over, and
+// What stands on the key: a holder, by a time, a token or anything else, keeps the
+// bridge out and is left as it is; an expired time is taken over, and
 // then has a TTL.
 func TestOneKeyMeets(t *testing.T) {
 	b, err := bridge.Named("redis-py-2.9")
@@ -173,7 +173,7 @@ func TestOneKeyMeets(t *testing.T) {
 	}
 }
 
-// A lock of two names of which one is lost is lost, and the other is given back:
+// A lock of two names of which one is lost is lost, and the other is released:
 // when it is extended, and when it is released.
 func TestTwoNamesLoseOne(t *testing.T) {
 	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {

@@ -15,13 +15,13 @@
 //	                           apart: an error; the Locker waits and asks again
 //	CLUSTERDOWN                nobody serves the slot now: likewise
 //
-// A command that was answered so did not run, and is followed without harm.
-// One write of several commands is followed only if they then still run in the
-// order in which they were given; otherwise the answer stands as an error.
+// A command with one of these answers did not run, so following it does no harm.
+// One write of several commands is followed only if they then still run in their
+// order; otherwise the answer stands as an error.
 //
 // A transaction under a WATCH is never followed: the WATCH stands on the old
-// server, and what it guarded has gone. It is answered as one that a touched
-// key has aborted, with a nil, and the algorithm looks again (cluster/watch-left-behind). A
+// server, and what it guarded has gone. Its answer is nil, as if a touched key had
+// aborted it, and the algorithm looks again (cluster/watch-left-behind). A
 // transaction of several keys is not followed into a slot that is being moved:
 // Redis 3.0 would run it there although one of them has stayed behind, and a
 // fence would begin again at 1 (cluster/keys-apart); it is answered TRYAGAIN, as later
@@ -36,10 +36,10 @@
 // All commands go to masters, reads too: a replica may not yet know of a lock,
 // or not yet know that it ended (any/read-from-replica). A master that dies
 // takes with it what it had not yet sent to its replica: a lock can be lost
-// without a word, and taken by another (any/failover). Its holder learns of it at
+// silently, and taken by another (any/failover). Its holder learns of it at
 // its next extension, or when the lease ends, whichever comes first. The map
-// tells that a master was replaced ([Source.Era]), and the Locker then takes a key
-// that is gone for lost, not for released.
+// tells that a master was replaced ([Source.Era]), and a Locker whose key has gone
+// then reports it lost, not released.
 //
 // Source: the Redis Cluster specification, "Redirection and resharding"; what
 // servers of 3.0.7, 5.0.14 and 7.0.15 answered.
@@ -78,8 +78,8 @@ type Options struct {
 }
 
 // A Source hands out connections to the masters of a cluster, and follows them
-// where they go. It is safe for concurrent use. It starts no goroutine: whoever
-// finds the map of the cluster wrong learns it anew, one at a time.
+// where they go. It is safe for concurrent use. It starts no goroutine: a user
+// that finds the map of the cluster wrong learns it anew, one user at a time.
 type Source struct {
 	seeds []string
 	o     Options
@@ -91,7 +91,7 @@ type Source struct {
 	tries    uint64   // grows with each attempt to learn one
 	failure  error    // what the last of them ended with
 	stale    bool     // somebody found the map wrong
-	era      uint64
+	epoch    uint64
 	moving   map[int]bool    // slots for which a server has said ASK
 	suspects map[string]bool // servers that did not answer, or not well, since the map was learnt
 	pools    map[string]*redis.Pool
@@ -192,15 +192,16 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	return s.slots.master(c.slot), nil
 }
 
-// Era grows with each map in which a server that had slots has none any more:
-// its replica was promoted, and lacks what had not reached it.
+// Era is the source's epoch. It grows with each map in which a server that had
+// slots has none any more: its replica was promoted, and lacks what had not
+// reached it.
 func (s *Source) Era() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.era
+	return s.epoch
 }
 
-// Close closes all idle connections, and those in use when they are given back.
+// Close closes all idle connections, and those in use when they are returned.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,9 +240,9 @@ func (s *Source) pool(addr string) (*redis.Pool, error) {
 	return p, nil
 }
 
-// suspect has the map learnt anew, from somebody else if possible: addr did not
-// answer, or said that it can't serve. number is that of the map which led there:
-// the many who find the same map wrong have it learnt once.
+// suspect asks for a new map, from another server if possible: addr did not answer,
+// or said that it can't serve. number is that of the map which led there, so that
+// many users who find the same map wrong learn it once.
 func (s *Source) suspect(addr string, number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +252,8 @@ func (s *Source) suspect(addr string, number uint64) {
 	}
 }
 
-// moved is the word of the server at from that addr has slot. When it returns,
-// the map leads elsewhere than to from, and Era knows whether from was replaced.
+// moved notes that the server at from says that addr has slot. When it returns, the
+// map no longer leads to from, and the epoch tells whether from was replaced.
 func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string) {
 	s.mu.Lock()
 	delete(s.moving, slot)
@@ -266,7 +267,7 @@ func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && s.number == c.number {
-		s.era++ // it can't be told, so it is to be feared
+		s.epoch++ // nobody knows, so we assume it
 	}
 	c.number = s.number
 	if s.slots != nil && s.slots.owner(slot) == from {
@@ -366,7 +367,7 @@ func (s *Source) install(m *slotMap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slots != nil && s.slots.replaced(m) {
-		s.era++
+		s.epoch++
 	}
 	s.slots, s.stale = m, false
 	s.number++
@@ -376,7 +377,7 @@ func (s *Source) install(m *slotMap) {
 	clear(s.suspects)
 	for addr, p := range s.pools {
 		if !slices.Contains(m.masters, addr) {
-			p.Close() //nolint:errcheck // idle connections to a server that is no master
+			p.Close() //nolint:errcheck // idle connections to a server that is not a master
 			delete(s.pools, addr)
 		}
 	}

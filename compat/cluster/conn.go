@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A conn is one connection to a user, and has one to each server that a key of
-// its took it to. Commands are kept until their replies are asked for, so that
+// A conn is one connection to its user, and has one to each server that one of its
+// keys took it to. Commands are kept until their replies are asked for, so that
 // those of one write can be followed together.
 type conn struct {
 	s      *Source
@@ -55,7 +55,7 @@ func (c *conn) leg(ctx context.Context, addr string) (*leg, error) {
 	return l, nil
 }
 
-// Close gives the connections back.
+// Close returns the connections.
 func (c *conn) Close() error {
 	for _, l := range c.legs {
 		if l.Err() != nil {
@@ -65,7 +65,7 @@ func (c *conn) Close() error {
 	}
 	c.legs, c.home, c.open = nil, nil, nil
 	if c.err == nil {
-		c.err = errGivenBack
+		c.err = errReturned
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func (c *conn) flush(v via) error {
 	return nil
 }
 
-// fail ends the connection for a context that has ended before it was used:
-// that is how compat kills one which it must not give back alive.
+// fail ends the connection for a context that ended before its use: that is how
+// compat kills one which must not return to a pool.
 func (c *conn) fail(v via) error {
 	c.err = context.Cause(v.ctx)
 	for _, l := range c.legs {

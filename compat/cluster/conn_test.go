@@ -337,7 +337,7 @@ func TestReceive(t *testing.T) {
 	}
 	c.Close()
 	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil || c.Send("GET", "k") == nil {
-		t.Error("a connection that was given back still works")
+		t.Error("a returned connection still works")
 	}
 }
 
@@ -364,14 +364,14 @@ func TestWithoutKey(t *testing.T) {
 }
 
 // A master that died is replaced in the map as soon as another server says so;
-// the era tells. A slot that was only moved does not begin one.
+// the epoch tells. A slot that was only moved does not begin one.
 func TestReplaced(t *testing.T) {
 	f := newFake(t, false)
 	s := f.source()
 	ctx := context.Background()
 	c := f.conn(s, "k")
 	if _, err := c.Do("SET", "k", "v"); err != nil || s.Era() != 0 {
-		t.Fatalf("%v, era %d", err, s.Era())
+		t.Fatalf("%v, epoch %d", err, s.Era())
 	}
 	f.silent[a] = true
 	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil {
@@ -387,7 +387,7 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("GET on the replica: %v, %v", v, err)
 	}
 	if s.Era() != 1 {
-		t.Errorf("era %d, want 1", s.Era())
+		t.Errorf("epoch %d, want 1", s.Era())
 	}
 }
 

@@ -33,7 +33,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	var waiters []*waiter
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
 	defer source.Close()
-	era := source.Era()
+	epoch := source.Era()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
 		lock, err := compat.New(source, algo.new(true), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
@@ -61,8 +61,8 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 			return err
 		})
 	}
-	if got := source.Era(); got != era+1 {
-		t.Errorf("era %d after the failover, want %d", got, era+1)
+	if got := source.Era(); got != epoch+1 {
+		t.Errorf("epoch %d after the failover, want %d", got, epoch+1)
 	}
 	for i, lock := range held {
 		if waiters[i].got() {
@@ -86,7 +86,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 
 // notReplicated: locks that only the master knew are lost with it. Their
 // holders' contexts end by themselves, with the leases, whatever they do;
-// whoever waited gets them, and a holder that comes too late harms nobody.
+// the waiters get them, and a holder that comes too late harms nobody.
 func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
@@ -208,6 +208,6 @@ func (w *waiter) wait(ctx context.Context) *compat.Lock {
 		}
 	case <-ctx.Done():
 	}
-	w.t.Errorf("%q: whoever waited for it never got it", w.key)
+	w.t.Errorf("%q: its waiter never got it", w.key)
 	return nil
 }

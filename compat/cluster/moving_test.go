@@ -62,7 +62,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 				c.goesOn(nodes)
 			case 2:
 				c.stands(nodes)
-			} // of more, one may hold the lock that can't give it back, and the other wait for that
+			} // of more, one may hold the lock and be unable to release it, while the other waits
 		}
 		nodes.MoveKeys(slot, from, to)
 		extend()
@@ -96,7 +96,7 @@ type counter struct {
 	wg       sync.WaitGroup
 }
 
-// contend has two clients, each with a map of its own, count under a lock of key.
+// contend has two clients, each with its own map, count under a lock of key.
 func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string, fence bool) *counter {
 	c := &counter{t: t, keys: 1}
 	if fence || strings.HasPrefix(algo.name, "tx:renamed") {

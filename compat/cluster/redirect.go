@@ -18,11 +18,11 @@ const unsupported = "redis: connection does not support ConnWith"
 
 var (
 	errUnsupported = errors.New(unsupported)
-	errGivenBack   = errors.New("setnxlock: the connection was given back")
+	errReturned    = errors.New("setnxlock: the connection was returned")
 	errNothingSent = errors.New("setnxlock: Receive, but nothing was sent")
 )
 
-// A redirection is a server's word that another is to be asked.
+// A redirection says that another server is to be asked.
 type redirection struct {
 	ask  bool
 	slot int
@@ -44,9 +44,9 @@ func read(reply any, from string) (redirection, bool) {
 	return redirection{fields[0] == "ASK", slot, addr}, true
 }
 
-// redirected returns the redirection of a unit by its replies. One of a
-// transaction stands in the place of a command that was not queued, or in that of
-// EXEC; in both cases none of its commands ran.
+// redirected returns the redirection of a unit by its replies. A transaction's
+// replaces the reply of a command that was not queued, or of EXEC; in both cases
+// none of its commands ran.
 func redirected(replies []any, from string) (redirection, bool) {
 	if len(replies) > 1 {
 		if _, refused := replies[len(replies)-1].(redis.Error); !refused {

@@ -70,7 +70,7 @@ func (m *slotMap) replaced(next *slotMap) bool {
 
 var errEmpty = errors.New("it knows of no server that has slots")
 
-// slotMap asks the server at addr, over a connection of its own: one that lay in
+// slotMap asks the server at addr, over a new connection: one that lay in
 // a pool may be as dead as the server that it was to.
 func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	c, err := s.o.Dial(ctx, addr)

@@ -116,7 +116,7 @@ func TestReadRedirection(t *testing.T) {
 		}
 	}
 	if _, ok := read([]byte("MOVED 3999 127.0.0.1:6381"), ""); ok {
-		t.Error("a value is no redirection")
+		t.Error("a value is not a redirection")
 	}
 }
 

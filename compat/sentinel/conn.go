@@ -161,8 +161,8 @@ func (c *conn) Err() error {
 	return c.Conn.Err()
 }
 
-// refusal finds the word of a server that is no master in a reply, or in those
-// of a pipeline or an EXEC: the command was not run.
+// refusal finds, in a reply or in those of a pipeline or an EXEC, that the server
+// is not a master: the command was not run.
 func refusal(reply any, err error) (redis.Error, bool) {
 	if e, ok := err.(redis.Error); ok && passing(e) {
 		return e, true

@@ -44,7 +44,7 @@ type hold struct {
 	brief            bool
 	server           string    // the master that gave it, or extended it last
 	asked, extended  time.Time // when it was asked for, first and last
-	start, end       time.Time // end: its lease's, or when it was given back
+	start, end       time.Time // end: its lease's, or when it was released
 	err              error     // how it ended
 }
 
@@ -118,8 +118,8 @@ func begin(t *testing.T) *failover {
 }
 
 // clients adds clients that take turns at one key, and some that want to hold
-// another for good, for each kind of lock. Each has a Source of its own, as a
-// process of its own has.
+// another for good, for each kind of lock. Each has its own Source, as its own
+// process would.
 func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
@@ -138,7 +138,7 @@ func (f *failover) clients(inTurns, forGood int) {
 	}
 }
 
-// client takes and gives back a lock, again and again.
+// client takes and releases a lock, again and again.
 func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
 	if kind == "kept" {
@@ -301,7 +301,7 @@ func (f *failover) judge(now string) {
 		case h.extended.Sub(first) > recheck:
 			f.wrong(fmt.Sprintf("given by the old master %v after the new one gave its first", h.extended.Sub(first)), h)
 		case h.err == nil && h.end.Sub(first) > recheck:
-			f.wrong(fmt.Sprintf("given back to the old master %v after the new one gave its first: it was lost", h.end.Sub(first)), h)
+			f.wrong(fmt.Sprintf("released on the old master %v after the new one gave its first: it was lost", h.end.Sub(first)), h)
 		}
 	}
 	together, longest := 0, time.Duration(0)

@@ -14,7 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A fakeSentinel answers what it is told to, on a port of its own.
+// A fakeSentinel answers what it is told to, on its own port.
 type fakeSentinel struct {
 	addr string
 	s    *server.Server

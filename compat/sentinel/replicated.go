@@ -14,8 +14,8 @@ import (
 //
 //	WAIT replicas timeout      how many replicas have what this connection wrote
 //
-// If fewer have it the outcome is unknown to the Locker, which asks once more,
-// and then gives the lock back. It needs Redis 3.0. A lock that all replicas
+// If fewer have it the outcome is unknown to the Locker, which asks once more
+// and then releases the lock. It needs Redis 3.0. A lock that all replicas
 // have survives the promotion of any of them; one that some have, that of
 // those: Sentinel chooses by replica-priority before it looks who has the
 // most. What a replica has in memory it forgets when it restarts.

@@ -12,7 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A lock that too few replicas have is given back; one that they have is
+// A lock that too few replicas have is released; one that they have is
 // extended as long as they have that too.
 func TestReplicated(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")

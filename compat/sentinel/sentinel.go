@@ -23,7 +23,7 @@
 // connection, and the Locker asks again on the next. Nothing is read from a
 // replica (any/read-from-replica).
 //
-// What this can't mend (any/failover): Redis acknowledges a write before its
+// What this can't prevent (any/failover): Redis acknowledges a write before its
 // replicas have it. A lock that a master gave in its last moments, or after it
 // was cut off, is missing on its successor, which gives it to another while
 // the first holder's lease still runs. That holder learns it at its next
@@ -40,8 +40,7 @@
 // (any/restart-forgets): start it with its data, or late.
 //
 // While fewer than Agree Sentinels answer, no lock is given, extended or
-// released: that they are dead can't be told from our being cut off together
-// with the old master.
+// released: they may be dead, or we may be cut off together with the old master.
 //
 // Tried with the Sentinels of 2.6.11, 2.8.24 and 7.0.15. 2.6's answers
 // IDONTKNOW until it has seen the master, waits up to fifteen seconds before
@@ -162,7 +161,7 @@ type Source struct {
 	mu     sync.Mutex
 	now    *master   // nil: none was ever named
 	named  time.Time // when the question was sent by whose answers it is; zero: it is in doubt
-	era    uint64
+	epoch  uint64
 	closed bool
 }
 
@@ -232,17 +231,17 @@ func (s *Source) Master(ctx context.Context) (string, error) {
 	return s.now.addr, nil
 }
 
-// Era is how many times the Sentinels were found to name another server than
-// before, the first included. A key that was written in one era and is not
-// there in the next may never have got there.
+// Era is the source's epoch: how many times the Sentinels were found to name
+// another server than before, the first included. A key that was written in one
+// epoch and is not there in the next may never have got there.
 func (s *Source) Era() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.era
+	return s.epoch
 }
 
-// Close closes the idle connections and those to the Sentinels. Connections
-// that are lent close when they are given back.
+// Close closes the idle connections and those to the Sentinels. Borrowed
+// connections close when they are returned.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -254,7 +253,7 @@ func (s *Source) Close() error {
 	}
 	s.cancel()
 	s.asked.Wait()
-	s.asking <- struct{}{} // for good: who waits for it sees that s.ctx is done
+	s.asking <- struct{}{} // for good: a waiter sees that s.ctx is done
 	for _, w := range s.watchers() {
 		w.hangUp()
 	}
@@ -300,7 +299,7 @@ func (s *Source) master(ctx context.Context) (*master, error) {
 		return nil, context.Cause(ctx)
 	}
 	if m := s.trusted(); m != nil {
-		return m, nil // by whoever asked while we waited
+		return m, nil // another goroutine asked while we waited
 	}
 	start := s.o.Clock.Now()
 	addr, err := s.ask(ctx)
@@ -323,7 +322,7 @@ func (s *Source) appoint(addr string, asked time.Time) (*master, error) {
 		return s.now, nil
 	}
 	if s.now != nil {
-		s.now.pool.Close() // those that are lent close when they are given back
+		s.now.pool.Close() // borrowed connections close when they are returned
 	}
 	m := &master{addr: addr}
 	m.pool = &redis.Pool{
@@ -332,7 +331,7 @@ func (s *Source) appoint(addr string, asked time.Time) (*master, error) {
 		TestOnBorrowContext: func(ctx context.Context, c redis.Conn, _ time.Time) error { return c.(*conn).fit(ctx) },
 	}
 	s.now = m
-	s.era++
+	s.epoch++
 	return m, nil
 }
 

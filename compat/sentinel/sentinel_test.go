@@ -51,7 +51,7 @@ func TestWire(t *testing.T) {
 		t.Errorf("asked %q, want %q once", got, want)
 	}
 	if s.Era() != 1 {
-		t.Errorf("era %d after the first master", s.Era())
+		t.Errorf("epoch %d after the first master", s.Era())
 	}
 }
 
@@ -72,7 +72,7 @@ func TestVotes(t *testing.T) {
 		{"one says nothing", []string{nothing, a, a}, 0, a, "", true},
 		{"one knows nothing yet", []string{dontKnow, a, a}, 0, a, "", true},
 		{"one watches others", []string{nobody, a, a}, 0, a, "", true},
-		{"one is no Sentinel", []string{aNumber, a, a}, 0, a, "", true},
+		{"one is not a Sentinel", []string{aNumber, a, a}, 0, a, "", true},
 		{"a stale one, and one dead", []string{b, a, ""}, 0, "", "takes 2 sentinels", false},
 		{"one alone, of three", []string{a, "", ""}, 0, "", "takes 2 sentinels", false},
 		{"one alone, and one is enough", []string{a, "", ""}, 1, a, "", true},
@@ -307,7 +307,7 @@ func TestOneAsks(t *testing.T) {
 }
 
 // A switch closes the connections to the old master: idle ones at once, lent
-// ones when they are given back.
+// ones when they are returned.
 func TestSwitch(t *testing.T) {
 	n, servers := newNetwork(t, "2.6", "2.6")
 	all, addrs := sentinels(t, addr(0))
@@ -341,7 +341,7 @@ func TestSwitch(t *testing.T) {
 		t.Errorf("%d connections to the old master are left", open)
 	}
 	if s.Era() != 2 {
-		t.Errorf("era %d, want 2", s.Era())
+		t.Errorf("epoch %d, want 2", s.Era())
 	}
 }
 
@@ -405,7 +405,7 @@ func moving(m *clock.Mock, done chan error) chan error {
 	}
 }
 
-// A lock's step on a server that is no master any more goes on at the new one,
+// A lock's step on a server that is not the master any more goes on at the new one,
 // and tells the truth.
 func TestStepOnOldMaster(t *testing.T) {
 	readOnly := redis.Error("READONLY You can't write against a read only slave.")

@@ -203,7 +203,7 @@ func (w *watcher) hangUp() {
 }
 
 // others reads the reply of SENTINEL sentinels: a list of fields and values
-// for each. A user who is not let to ask that learns of none.
+// for each. A user without the permission to ask that learns of none.
 func others(reply any) []string {
 	var addrs []string
 	list, _ := redis.Values(reply, nil)
@@ -226,8 +226,8 @@ func field(info, name string) string {
 	return ""
 }
 
-// bounded is a connection whose every Do ends with a context, if it lets
-// itself be.
+// bounded is a connection whose every Do ends with a context, if the connection
+// supports contexts.
 type bounded struct {
 	redis.Conn
 	ctx context.Context

@@ -40,7 +40,7 @@ var checks = []struct {
 	{"EVAL", true, (*probe).eval},
 }
 
-// get tells whether we are let in, and by whom. It sends the same GET five times
+// get finds out whether the server lets us in, and what kind of server it is. It sends the same GET five times
 // in one write, which every server that reads the request protocol answers
 // alike. Redis 1.0 takes each of a request's five lines for a command and
 // answers them all, so that among five replies in a row, wherever they begin,
@@ -86,7 +86,7 @@ func (p *probe) time() bool {
 	return p.r.Time
 }
 
-// set is the first write, and tells a replica or a full server.
+// set is the first write, and finds out whether this is a replica or a full server.
 func (p *probe) set() bool {
 	p.wrote, p.tidy = true, p.dels()
 	r := p.ask(compat.Cmd{"SET", p.a, "x"}, compat.Cmd{"EXPIRE", p.a, life}, compat.Cmd{"DEL", p.a})
@@ -176,7 +176,7 @@ func (p *probe) lists() bool {
 	var err error
 	for try, lost := 0, -1; try < 3 && lost != p.lost; try++ { // what broke was tidied up in the middle
 		lost = p.lost
-		err = compat.CheckListed(&asker{p: p}, p.a, "")
+		err = compat.CheckListed(&conn{ask: p.asks, failed: func() error { return p.err }}, p.a, "")
 	}
 	p.r.Lists = err == nil && p.err == nil
 	p.asked = []string{"RPUSH; SORT; LREM; RENAMENX; RPOPLPUSH; RENAME; MSETNX; DEL in MULTI, on a value that is equal, another, and none"}
@@ -189,31 +189,6 @@ func (p *probe) lists() bool {
 		p.answers = []string{err.Error()}
 	}
 	return p.r.Lists
-}
-
-// An asker is a connection that asks the probe's questions. Nothing is received from it.
-type asker struct {
-	redis.Conn
-	p    *probe
-	sent []compat.Cmd
-}
-
-func (a *asker) Send(name string, args ...any) error {
-	a.sent = append(a.sent, append(compat.Cmd{name}, args...))
-	return nil
-}
-
-func (a *asker) Do(name string, args ...any) (any, error) {
-	cmds := a.sent
-	a.sent = nil
-	if name == "" {
-		return a.p.ask(cmds...), a.p.err
-	}
-	reply := a.p.ask(append(compat.Cmd{name}, args...))[0]
-	if refused, ok := reply.(redis.Error); ok && a.p.err == nil {
-		return nil, refused
-	}
-	return reply, a.p.err
 }
 
 func (p *probe) millis() bool {

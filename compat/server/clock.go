@@ -10,8 +10,8 @@ import (
 )
 
 // A Clock shows a server's time: the computer's, corrected by the server's
-// Offset. With it as a Locker's clock, getsetlock goes by the server's time, and
-// clients that all do need no clocks that agree:
+// Offset. With it as a Locker's clock, getsetlock goes by the server's time: clients that
+// all use one need not have clocks that agree:
 //
 //	clk, err := server.NewClock(ctx, pool, nil, server.Options{})
 //	go clk.Keep(ctx, time.Minute, nil)
@@ -20,8 +20,8 @@ import (
 //
 // Two such clocks differ by at most the sum of their uncertainties: a Margin of
 // that keeps a client from taking a lock that is held (getset/skewed-takeover).
-// Foreign clients go by their own clocks all the same. A server whose clock is
-// set takes all of them along (any/server-clock-jump).
+// Foreign clients still go by their own clocks. If the server's clock is set, all
+// these clients follow it (any/server-clock-jump).
 //
 // Its timers and tickers are the computer's: they count the same seconds, and a
 // correction does not move one that runs.

@@ -33,7 +33,7 @@ func (p *probe) askInfo() bool {
 	return true
 }
 
-// role asks again where INFO did not tell (ROLE: 2.8.12).
+// role asks again where INFO does not have it (ROLE: 2.8.12).
 func (p *probe) role() bool {
 	if p.r.Role != "" {
 		p.asked, p.answers = []string{"–"}, []string{"INFO says " + p.r.Role}
@@ -57,8 +57,8 @@ func (p *probe) setRole(s string) {
 	}
 }
 
-// config asks for what can end a lock or a connection. INFO of later
-// versions tells some of it.
+// config asks for what can end a lock or a connection. INFO of later versions has
+// some of it.
 func (p *probe) config() bool {
 	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
 	cmds := make([]compat.Cmd, len(names))
@@ -83,7 +83,7 @@ func (p *probe) config() bool {
 	return p.r.Config
 }
 
-// kind says what answers, and what tells so.
+// kind says what answers, and why we think so.
 func kind(p *probe) (name, why string) {
 	r := p.r
 	for _, field := range []string{"valkey_version", "dragonfly_version", "garnet_version", "pika_version", "kvrocks_version"} {
@@ -101,11 +101,11 @@ func kind(p *probe) (name, why string) {
 	case len(p.closers) > 0:
 		return "proxy", "it closes the connection on " + strings.Join(p.closers, ", ")
 	case r.SetnxRespectsTTL && !r.Multi:
-		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or a server that is no Redis"
+		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
 	case r.Version != "":
 		return "redis", "INFO says redis_version:" + r.Version
 	case r.Multi:
 		return "redis", "it behaves like one"
 	}
-	return "", "nothing tells"
+	return "", "nothing says so"
 }

@@ -21,7 +21,7 @@ var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 
 // Offset returns how far the server's clock is ahead of clk (nil: the
 // computer's), and how much that may be wrong by, on either side. It takes the
-// best way that the server lets us:
+// best way that the server allows:
 //
 //	TIME             Redis 2.6: half a round trip
 //	EXPIREAT, PTTL   2.6 with TIME refused: half a round trip and a millisecond
@@ -29,8 +29,8 @@ var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 //
 // The third way waits, on clk, for the server's second to change: one to
 // two seconds and a dozen to twenty round trips, or four seconds on a slow
-// network. If a round trip takes over 150 ms it can't tell whether TTL rounds,
-// and half a second more is uncertain. It writes two
+// network. If a round trip takes over 150 ms nobody knows whether TTL rounds, and
+// half a second more is uncertain. It writes two
 // scratch keys, and removes them. The errors are Probe's, ErrNoClock, and the
 // server's refusal of a write.
 func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {

@@ -7,7 +7,9 @@
 //	r, err := server.Probe(ctx, pool, server.Options{})
 //	offset, uncertainty, err := server.Offset(ctx, pool, nil, server.Options{})
 //
-// Package auto chooses the algorithm for a Report.
+// An Ability is what a lock may need, Report.Can says whether the server has it, and
+// Try runs a lock's own check there. Package locks has what each lock needs, and
+// package auto chooses one.
 package server
 
 import (
@@ -56,13 +58,13 @@ func (o Options) timeout() time.Duration {
 	return 2 * time.Second
 }
 
-// A Report is what was found out about a server. The comments on the
+// A Report is what Probe found out about a server. The comments on the
 // capabilities say from which Redis on a server has them.
 type Report struct {
 	Version string // as INFO says; "" if it does not
-	Kind    string // "redis", "proxy", the name of another server, or "" if it can't be told
-	Why     string // what Kind was told by
-	Role    string // "master", "replica" or "" if it can't be told
+	Kind    string // "redis", "proxy", the name of another server, or "" if unknown
+	Why     string // how Kind is known
+	Role    string // "master", "replica" or "" if unknown
 	Master  string // host:port of a replica's master, as INFO says; "" if it does not
 
 	Writable bool // it lets us write: no replica, memory left
@@ -173,7 +175,13 @@ func (p *probe) run() {
 
 // ask is session.ask for the record.
 func (p *probe) ask(cmds ...compat.Cmd) []any {
-	replies, lost := p.session.ask(cmds...)
+	replies, _ := p.asks(cmds...)
+	return replies
+}
+
+// asks is ask, and reports whether the server closed the connection.
+func (p *probe) asks(cmds ...compat.Cmd) (replies []any, lost bool) {
+	replies, lost = p.session.ask(cmds...)
 	if lost && replies[0] == errClosed {
 		p.closers = append(p.closers, p.check)
 		p.r.ClosesConnections = true
@@ -184,7 +192,7 @@ func (p *probe) ask(cmds ...compat.Cmd) []any {
 			p.answers = append(p.answers, text(replies[i]))
 		}
 	}
-	return replies
+	return replies, lost
 }
 
 func (p *probe) dels() []compat.Cmd { return []compat.Cmd{{"DEL", p.a}, {"DEL", p.b}} }

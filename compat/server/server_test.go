@@ -96,7 +96,7 @@ func TestProbeRefused(t *testing.T) {
 	for _, h := range hints {
 		sets = append(sets, []string{h})
 	}
-	manners := map[string]func(*testing.T, []string) *oldredis.Server{
+	quirks := map[string]func(*testing.T, []string) *oldredis.Server{
 		"unknown": func(t *testing.T, names []string) *oldredis.Server {
 			return oldredis.MustNew("7.0", oldredis.Options{Refuse: names})
 		},
@@ -109,7 +109,7 @@ func TestProbeRefused(t *testing.T) {
 			return s
 		},
 	}
-	for name, start := range manners {
+	for name, start := range quirks {
 		for _, names := range sets {
 			t.Run(name+" "+strings.Join(names, "+"), func(t *testing.T) {
 				s := start(t, names)

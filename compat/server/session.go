@@ -20,10 +20,11 @@ type session struct {
 	key     string       // what a plain GET asks for
 	tidy    []compat.Cmd // what is sent along with it, so that what ran before a breakage does not tell
 
-	c    redis.Conn // nil: none borrowed
-	sure bool       // c has answered before
-	lost int        // connections that broke
-	err  error      // once set, nothing more is asked
+	c     redis.Conn // nil: none borrowed
+	sure  bool       // c has answered before
+	lost  int        // connections that broke
+	broke error      // why the last of them did
+	err   error      // once set, nothing more is asked
 }
 
 func newSession(ctx context.Context, source compat.Source, timeout time.Duration, key string) *session {
@@ -57,6 +58,7 @@ func (s *session) ask(cmds ...compat.Cmd) (replies []any, lost bool) {
 			s.sure = true
 			return replies, false
 		}
+		s.broke = err
 		s.drop()
 		if s.ctx.Err() != nil {
 			s.fail(err)
@@ -94,6 +96,7 @@ func (s *session) connect() bool {
 			s.sure = true
 			return true
 		}
+		s.broke = err
 		s.drop()
 	}
 	s.fail(err)
@@ -110,7 +113,11 @@ func (s *session) borrow() error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	c, err := s.source.GetContext(ctx)
+	get := s.source.GetContext
+	if k, ok := s.source.(compat.KeySource); ok {
+		get = func(ctx context.Context) (redis.Conn, error) { return k.GetFor(ctx, s.key) }
+	}
+	c, err := get(ctx)
 	if err != nil {
 		if c != nil {
 			c.Close()
@@ -141,7 +148,7 @@ func (s *session) fail(err error) {
 	s.err = fmt.Errorf("setnxlock: probing the server: %w", err)
 }
 
-// close gives the connection back.
+// close returns the connection.
 func (s *session) close() {
 	if s.c != nil {
 		s.c.Close()
@@ -149,8 +156,8 @@ func (s *session) close() {
 	s.c, s.sure = nil, false
 }
 
-// drop makes the connection unusable, so that no pool keeps it, and gives it
-// back: it may be in MULTI, under WATCH or owe replies.
+// drop makes the connection unusable, so that no pool keeps it, and returns it: it
+// may be in MULTI, under WATCH or owe replies.
 func (s *session) drop() {
 	if s.c == nil {
 		return

@@ -21,7 +21,7 @@ const (
 	WarnGetsetKeepsTTL   = "getset-keeps-ttl"    // a timestamp lock that ever got a TTL keeps it
 	WarnClosesConnection = "closes-connection"   // on commands that it doesn't know
 	WarnSetnxDeletes     = "setnx-on-volatile"   // SETNX deletes a key that has a TTL
-	WarnNoInfo           = "version-not-learned" // INFO is refused or does not tell
+	WarnNoInfo           = "version-not-learned" // INFO is refused or lacks it
 )
 
 // warnings draws the conclusions.
@@ -48,10 +48,10 @@ func warnings(p *probe) []Warning {
 		warn(WarnGetsetKeepsTTL, "GETSET keeps the TTL: a timestamp lock whose key ever got one ends early")
 	}
 	if r.Kind == "proxy" {
-		warn(WarnProxy, "it seems to be a proxy (%s): a request may be sent twice or to a server that has just come up empty, which it does not tell", r.Why)
+		warn(WarnProxy, "it seems to be a proxy (%s): it may send a request twice, or to a server that has just come up empty, without saying so", r.Why)
 	}
 	if r.ClosesConnections {
-		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections with what is refused", strings.Join(p.closers, ", "))
+		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections by a command that the server refuses", strings.Join(p.closers, ", "))
 	}
 	if p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster" {
 		warn(WarnCluster, "it is a node of a cluster: each key lives on one of several, and a failover may lose the newest locks")
@@ -60,7 +60,7 @@ func warnings(p *probe) []Warning {
 		warn(WarnFailover, "%s replicas follow it at a distance: a failover may lose the newest locks", n)
 	}
 	if !r.Info || r.Version == "" {
-		warn(WarnNoInfo, "INFO does not tell the version")
+		warn(WarnNoInfo, "INFO does not say the version")
 	}
 	p.configured(warn)
 	return list
@@ -86,7 +86,7 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 	switch {
 	case aof == "yes", knowsSave && save != "":
 	case aof == "no" && knowsSave:
-		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, whoever holds them")
+		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, although their holders go on")
 	default:
 		unknown = append(unknown, "whether locks outlive a restart")
 	}
@@ -98,7 +98,7 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 		warn(WarnIdleTimeout, "it closes connections that are idle for %s s: a pool's IdleTimeout should be shorter", idle)
 	}
 	if len(unknown) > 0 {
-		warn(WarnConfigUnknown, "CONFIG GET does not tell %s", strings.Join(unknown, ", nor "))
+		warn(WarnConfigUnknown, "CONFIG GET does not say %s", strings.Join(unknown, ", nor "))
 	}
 }
 

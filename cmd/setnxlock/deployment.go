@@ -12,9 +12,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// sentinelPlace is the master that --sentinel names. like is the URL of --redis,
+// sentinelDeployment is the master that --sentinel names. like is the URL of --redis,
 // of which all but the host counts.
-func (a *app) sentinelPlace(like string) (*place, error) {
+func (a *app) sentinelDeployment(like string) (*deployment, error) {
 	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
 	name, list, ok := strings.Cut(a.sentinel, "@")
 	if !ok || name == "" || list == "" {
@@ -53,17 +53,17 @@ func (a *app) sentinelPlace(like string) (*place, error) {
 		},
 		Patience: a.timeout,
 	})
-	return &place{nodes: []node{{name + ", as " + strings.Join(hosts, ", ") + " say", s, s.Close}}}, nil
+	return &deployment{nodes: []node{{name + ", as " + strings.Join(hosts, ", ") + " say", s, s.Close}}}, nil
 }
 
-// clusterPlace is the cluster to which the servers belong.
-func (a *app) clusterPlace(urls []string) (*place, error) {
+// clusterDeployment is the cluster to which the servers belong.
+func (a *app) clusterDeployment(urls []string) (*deployment, error) {
 	var hosts []string
 	for _, arg := range a.redis.list {
 		hosts = append(hosts, serverName(arg))
 	}
 	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(urls[0]), MaxIdle: a.idle()})
-	return &place{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s, s.Close}}}, nil
+	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s, s.Close}}}, nil
 }
 
 // dialLike dials any address with the user, the password, the database and the

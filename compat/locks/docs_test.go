@@ -1,0 +1,91 @@
+package locks_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/server"
+)
+
+var update = flag.Bool("update", false, "write the lists in README.md and docs/algorithms.md")
+
+// The pages that list the locks list these, and no others.
+func TestDocs(t *testing.T) {
+	for page, list := range map[string]string{"../../docs/algorithms.md": table(), "../../README.md": names()} {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const begin, end = "<!-- locks: go test ./compat/locks -update -->\n", "<!-- end of locks -->"
+		before, rest, ok := strings.Cut(string(b), begin)
+		says, after, ends := strings.Cut(rest, end)
+		if !ok || !ends {
+			t.Errorf("%s has no list of the locks", page)
+			continue
+		}
+		if says == list {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s says\n%s\nwant\n%s", page, says, list)
+		} else if err := os.WriteFile(page, []byte(before+begin+list+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// table is every lock, for docs/algorithms.md.
+func table() string {
+	var b strings.Builder
+	b.WriteString("\n| lock | Go | since | needs | what it is |\n|---|---|---|---|---|\n")
+	for _, l := range locks.All() {
+		about := l.About
+		if l.Flaw != "" {
+			about += ". **" + strings.ToUpper(l.Flaw[:1]) + l.Flaw[1:] + "**"
+		}
+		if l.Comparison {
+			about += "; for comparison, behind `run --unsafe`"
+		}
+		if l.Instead != "" {
+			about += "; the command: " + strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)
+		}
+		fmt.Fprintf(&b, "| `%s` | [`%s`](../%s) | %s | %s | %s |\n", l.Name, l.Go, l.Page, l.Since, needs(l), about)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func needs(l locks.Lock) string {
+	var list []string
+	for _, n := range l.Needs {
+		switch n {
+		case server.SetnxOnTTL, server.ExpireAgain, server.Setnx, server.Setex:
+			continue // every server from Since on has them
+		}
+		list = append(list, string(n))
+	}
+	if len(list) == 0 {
+		return "–"
+	}
+	return strings.Join(list, "; ")
+}
+
+// names is the same in short, for the README.
+func names() string {
+	var use, comparison []string
+	for _, l := range locks.All() {
+		switch name := "`" + l.Name + "`"; {
+		case l.Comparison:
+			comparison = append(comparison, name)
+		case l.Instead == "":
+			use = append(use, name)
+		default:
+			use = append(use, name+" ("+strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)+")")
+		}
+	}
+	return "The locks: " + strings.Join(use, ", ") + ".\nFor comparison, behind `run --unsafe`: " + strings.Join(comparison, ", ") + ".\n"
+}

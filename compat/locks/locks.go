@@ -1,0 +1,316 @@
+// Package locks is the table of every lock of this module: its name, how it is
+// made, what it needs of a server, what breaks it, and which file describes it.
+// The command, package auto, the plans of package bridge, the benchmarks and
+// the documentation read it.
+//
+//	l, ok := locks.Get("tx:renamed")
+//	a := l.New(locks.Options{Fence: true})
+//
+// The name before the colon is the lock's family: "set", "tx" and "getset"
+// stand for the best of theirs.
+package locks
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// Options are what a lock can be told when it is made. A lock ignores those
+// that mean nothing to it. The zero value works on the oldest server that has the lock.
+type Options struct {
+	Fence       bool               // draw a fence; see Lock.Fences
+	Millis      bool               // count TTLs in milliseconds (2.6), where the lock has the choice
+	ServerClock bool               // rw: count the readers' leases by the server's TIME (2.6)
+	Dialect     getsetlock.Dialect // getset: how the fleet writes its times
+	Lease       time.Duration      // getset:patient, which needs it: the fleet's longest lease
+
+	// Token returns what makes a value its client's own: a token, a nonce of
+	// 12 digits for getset, an owner for getset:two-keys. nil: random.
+	Token func() string
+}
+
+// A Lock is a row of the table.
+type Lock struct {
+	Name  string // "tx:renamed"
+	About string // one line, without a full stop
+	Go    string // its type: "txlock.Renamed"
+	Page  string // the file that describes it: "txlock/renamed.go"
+
+	Since string           // the first Redis on which it is safe, or works if nothing makes it so
+	Needs []server.Ability // what it needs of a server, fences aside
+
+	Shared bool // several clients hold it at once: it is the readers'
+	Fences bool // it can draw them
+
+	// Preferred says that its family stands for it, and that package auto takes
+	// it where nothing above it in the table is safe.
+	Preferred bool
+
+	// Flaw says what breaks it, with the race's name in the catalogue, beyond what
+	// no lock with a lease can promise. "" if nothing does.
+	Flaw string
+
+	// TwoHolders says that the flaw lets two clients hold the lock at once.
+	TwoHolders bool
+
+	// Comparison says that the lock is kept to be compared with: wherever it works
+	// another one without the flaw works too.
+	Comparison bool
+
+	// Instead says how to get the lock if its name alone does not make it: the
+	// command has another flag for it, or none. "" if the name makes it.
+	Instead string
+
+	// New makes the lock. nil: it is more than one algorithm, see About.
+	New func(Options) compat.Algorithm
+
+	// Several makes the lock of several keys that excludes this one's, all keys
+	// in one transaction. nil: multilock.New takes them one by one.
+	Several func(Options) compat.Algorithm
+}
+
+// Family is the name before the colon.
+func (l Lock) Family() string {
+	family, _, _ := strings.Cut(l.Name, ":")
+	return family
+}
+
+// Fallbacks returns o, and after it what the lock falls back on where a server
+// does not count in milliseconds, tell the time, or draw fences.
+func (l Lock) Fallbacks(o Options) []Options {
+	all := []Options{o}
+	switch {
+	case l.Family() == "tx" && o.Millis:
+		o.Millis = false
+	case l.Family() == "rw" && (o.Millis || o.ServerClock):
+		o.Millis, o.ServerClock = false, false
+	case l.Family() == "getset" && o.Fence: // proxies have no transactions
+		o.Fence = false
+	default:
+		return all
+	}
+	return append(all, o)
+}
+
+// All returns the table. The order is that of preference: what is preferred
+// comes first, the safest at the top; what is kept for comparison comes last.
+func All() []Lock { return slices.Clone(table) }
+
+// Get returns the lock of a name.
+func Get(name string) (Lock, bool) {
+	i := slices.IndexFunc(table, func(l Lock) bool { return l.Name == name })
+	if i < 0 {
+		return Lock{}, false
+	}
+	return table[i], true
+}
+
+// Families are the names that stand for several locks.
+func Families() []string { return []string{"set", "tx", "getset"} }
+
+// Named returns the locks that a name stands for, the best first: of a family
+// those that are preferred. It is empty for any other name.
+func Named(name string) []Lock {
+	if l, ok := Get(name); ok {
+		return []Lock{l}
+	}
+	var list []Lock
+	for _, l := range table {
+		if l.Preferred && l.Family() == name {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Preferred are the locks that package auto chooses from, the safest first.
+func Preferred() []Lock {
+	var list []Lock
+	for _, l := range table {
+		if l.Preferred {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// InCommandWords replaces the Go types in an error's text by what names the lock
+// to the command.
+func InCommandWords(text string) string {
+	var pairs []string
+	for _, l := range table {
+		if !strings.ContainsAny(l.Go, "{,") && l.Instead == "" {
+			pairs = append(pairs, l.Go, "--algorithm "+l.Name)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+var table = []Lock{
+	{Name: "set:lua", Go: "setlock.Lua", Page: "compat/setlock/lua.go",
+		About: "SET NX PX; a script extends and releases",
+		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Scripts},
+		Fences: true, Preferred: true,
+		New:     func(o Options) compat.Algorithm { return setlock.Lua{Options: set(o)} },
+		Several: tokens},
+	{Name: "set:watch", Go: "setlock.Watched", Page: "compat/setlock/watched.go",
+		About: "SET NX PX; extended and released under WATCH, where scripts are forbidden",
+		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Multi, server.Watch},
+		Fences: true, Preferred: true,
+		New:     func(o Options) compat.Algorithm { return setlock.Watched{Options: set(o)} },
+		Several: tokens},
+	{Name: "tx:renamed", Go: "txlock.Renamed", Page: "txlock/renamed.go",
+		About: "SETEX to another name, RENAMENX; extended and released under WATCH",
+		Since: "2.4", Needs: append(slices.Clone(ttls), server.Renamenx),
+		Fences: true, Preferred: true,
+		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: tx(o)} },
+		Several: several},
+	{Name: "tx:guarded", Go: "txlock.Guarded", Page: "txlock/guarded.go",
+		About: "SETEX under WATCH; extended and released under WATCH",
+		Since: "2.2", Needs: ttls,
+		Fences: true, Preferred: true,
+		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: tx(o)} },
+		Several: several},
+	{Name: "set:script", Go: "setlock.Script", Page: "compat/setlock/script.go",
+		About: "a script acquires, too: 2.6.0 to 2.6.11, and proxies that have no transactions",
+		Since: "2.6", Needs: []server.Ability{server.Milliseconds, server.Scripts},
+		Fences: true, Preferred: true,
+		New: func(o Options) compat.Algorithm { return setlock.Script{Options: set(o)} }},
+	{Name: "getset:guarded", Go: "getsetlock.Guarded", Page: "getsetlock/guarded.go",
+		About: "SETNX and a timestamp, taken over and released under WATCH",
+		Since: "2.2", Needs: []server.Ability{server.Setnx, server.Getset, server.Multi, server.Watch},
+		Fences: true, Preferred: true,
+		New:     func(o Options) compat.Algorithm { return getsetlock.Guarded{Options: times(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.GetSet{Options: times(o)} }},
+	{Name: "getset:listed", Go: "getsetlock.Listed", Page: "getsetlock/listed.go",
+		About: "SETNX and a timestamp, taken over and released by lists in one transaction",
+		Since: "2.0", Needs: []server.Ability{server.Setnx, server.Multi, server.Lists},
+		Fences: true, Preferred: true,
+		New: func(o Options) compat.Algorithm { return getsetlock.Listed{Options: times(o)} }},
+	{Name: "getset:classic", Go: "getsetlock.Classic", Page: "getsetlock/classic.go",
+		About: "SETNX and a timestamp, taken over by GETSET, as published",
+		Since: "1.2", Needs: []server.Ability{server.Setnx, server.Getset},
+		Fences: true, Preferred: true,
+		Flaw: "it excludes others only as long as no client pauses in its release (getset/paused-release) or comes second to a takeover (getset/loser-overwrites)", TwoHolders: true,
+		New:     func(o Options) compat.Algorithm { return getsetlock.Classic{Options: times(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.GetSetClassic{Options: times(o)} }},
+
+	{Name: "tx:renamed/listed", Go: "txlock.Renamed{Options: {Listed: true}}", Page: "txlock/txlock.go",
+		About: "tx:renamed, released by lists in one transaction",
+		Since: "2.4", Needs: append(slices.Clone(ttls), server.Renamenx, server.Lists),
+		Fences:  true,
+		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: listed(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listed(o)} }},
+	{Name: "tx:guarded/listed", Go: "txlock.Guarded{Options: {Listed: true}}", Page: "txlock/txlock.go",
+		About: "tx:guarded, released by lists in one transaction",
+		Since: "2.2", Needs: append(slices.Clone(ttls), server.Lists),
+		Fences:  true,
+		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: listed(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listed(o)} }},
+	{Name: "tx:classic", Go: "txlock.Classic", Page: "txlock/classic.go",
+		About: "SETNX, then EXPIRE; waiters give a key that a crash left without a TTL its end",
+		Since: "2.2", Needs: ttls,
+		Fences: true,
+		New:    func(o Options) compat.Algorithm { return txlock.Classic{Options: tx(o)} }},
+	{Name: "getset:patient", Go: "getsetlock.Patient", Page: "getsetlock/patient.go",
+		About: "getset:guarded for clocks that disagree: it takes over what has stood unchanged for a whole lease",
+		Since: "2.2", Needs: []server.Ability{server.Setnx, server.Getset, server.Multi, server.Watch},
+		Fences: true, Instead: "in a Go program only: it must know the fleet's longest lease",
+		New: func(o Options) compat.Algorithm { return getsetlock.Patient{Options: times(o), Lease: o.Lease} }},
+	{Name: "getset:two-keys", Go: "getsetlock.TwoKeys", Page: "getsetlock/twokeys.go",
+		About: "the owner on one key, the deadline on another, as mlanett's redis-lock has them",
+		Since: "2.2", Needs: []server.Ability{server.Multi, server.Watch},
+		Fences: true, Instead: "--dialect mlanett-redis-lock",
+		New: func(o Options) compat.Algorithm {
+			return getsetlock.TwoKeys{Fence: o.Fence, Margin: o.Dialect.Margin, Owner: o.Token}
+		}},
+	{Name: "rw:read", Go: "rwlock.Read", Page: "compat/rwlock/rwlock.go",
+		About: "readers hold it together; neither they nor writers starve",
+		Since: "2.2", Needs: ttls,
+		Shared: true, Fences: true,
+		New: func(o Options) compat.Algorithm { return rwlock.Read{Options: rw(o)} }},
+	{Name: "rw:write", Go: "rwlock.Write", Page: "compat/rwlock/rwlock.go",
+		About: "a writer holds it alone; neither it nor readers starve",
+		Since: "2.2", Needs: ttls,
+		Fences: true,
+		New:    func(o Options) compat.Algorithm { return rwlock.Write{Options: rw(o)} }},
+	{Name: "redlock", Go: "redlock.New", Page: "compat/redlock/redlock.go",
+		About: "a majority of several servers, each with the lock that is best there",
+		Since: "1.2"},
+	{Name: "bridge", Go: "bridge.OneKey", Page: "compat/bridge/onekey.go",
+		About: "a time on a key with a TTL, which clients of times and of tokens respect, while a fleet moves",
+		Since: "2.2", Needs: ttls, Fences: true},
+
+	{Name: "set:published", Go: "setlock.Published", Page: "compat/setlock/published.go",
+		About: "SET NX PX; released by GET and DEL, as is widely copied",
+		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds},
+		Fences: true, Comparison: true,
+		Flaw: "it compares and deletes in two steps (set/compare-then-del)", TwoHolders: true,
+		New: func(o Options) compat.Algorithm { return setlock.Published{Options: set(o)} }},
+	{Name: "set:redis-py", Go: "setlock.Added", Page: "compat/setlock/added.go",
+		About: "SET NX PX; a script releases, and extends by adding to what is left, as redis-py's does",
+		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Scripts},
+		Fences: true, Comparison: true,
+		Flaw: "its renewals add up, so that a dead holder's lock lasts longer than its ttl (set/extend-adds)",
+		New:  func(o Options) compat.Algorithm { return setlock.Added{Options: set(o)} }},
+	{Name: "tx:classic/published", Go: "txlock.Classic{TTLRepair: txlock.RepairPublished}", Page: "txlock/classic.go",
+		About: "tx:classic with the TTL repair of Redis in Action",
+		Since: "2.2", Needs: ttls,
+		Fences: true, Comparison: true,
+		Flaw: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
+		New: func(o Options) compat.Algorithm {
+			return txlock.Classic{Options: tx(o), TTLRepair: txlock.RepairPublished}
+		}},
+	{Name: "rw:read/published", Go: "rwlock.PublishedRead", Page: "compat/rwlock/published.go",
+		About: "a reader as in the articles: a mutex around GET and ZADD",
+		Since: "2.2", Needs: ttls,
+		Shared: true, Comparison: true,
+		Flaw: "its mutex ends before a slow client leaves it (rw/mutex-outrun)", TwoHolders: true,
+		New: func(o Options) compat.Algorithm { return rwlock.PublishedRead{Options: rw(o)} }},
+	{Name: "rw:write/published", Go: "rwlock.PublishedWrite", Page: "compat/rwlock/published.go",
+		About: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX",
+		Since: "2.2", Needs: ttls,
+		Comparison: true,
+		Flaw:       "its mutex ends before a slow client leaves it (rw/mutex-outrun)", TwoHolders: true,
+		New: func(o Options) compat.Algorithm { return rwlock.PublishedWrite{Options: rw(o)} }},
+}
+
+// ttls is what a token with a TTL needs where SET NX PX is not there.
+var ttls = []server.Ability{server.Setex, server.SetnxOnTTL, server.ExpireAgain, server.Multi, server.Watch}
+
+func set(o Options) setlock.Options { return setlock.Options{Fence: o.Fence, Token: o.Token} }
+
+func tx(o Options) txlock.Options {
+	return txlock.Options{Millis: o.Millis, Fence: o.Fence, Token: o.Token}
+}
+
+func listed(o Options) txlock.Options {
+	t := tx(o)
+	t.Listed = true
+	return t
+}
+
+func times(o Options) getsetlock.Options {
+	return getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence, Nonce: o.Token}
+}
+
+func rw(o Options) rwlock.Options {
+	return rwlock.Options{Fence: o.Fence, Millis: o.Millis, ServerClock: o.ServerClock, Token: o.Token}
+}
+
+func several(o Options) compat.Algorithm { return multilock.Tx{Options: tx(o)} }
+
+// tokens is the same for SET NX PX, which counts in milliseconds: the bytes are the same.
+func tokens(o Options) compat.Algorithm {
+	o.Millis = true
+	return several(o)
+}

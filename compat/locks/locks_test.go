@@ -1,0 +1,149 @@
+package locks_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/server"
+)
+
+// Each row is complete, and what it says of itself agrees.
+func TestRows(t *testing.T) {
+	races := map[string]bool{}
+	for _, s := range catalogue.All() {
+		races[s.Name] = true
+	}
+	named := regexp.MustCompile(`[a-z]+/[a-z-]+`)
+	seen := map[string]bool{}
+	comparison := false
+	for _, l := range locks.All() {
+		if seen[l.Name] {
+			t.Errorf("%s is there twice", l.Name)
+		}
+		seen[l.Name] = true
+		if l.Name == "" || l.About == "" || l.Go == "" || l.Since == "" || strings.HasSuffix(l.About, ".") {
+			t.Errorf("%s lacks something: %+v", l.Name, l)
+		}
+		if _, err := os.Stat(filepath.Join("../..", l.Page)); err != nil {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+		for _, race := range named.FindAllString(l.Flaw, -1) {
+			if !races[race] {
+				t.Errorf("%s names %s, which is not in the catalogue", l.Name, race)
+			}
+		}
+		if l.TwoHolders && l.Flaw == "" || l.Comparison && (l.Flaw == "" || l.Preferred) {
+			t.Errorf("%s: a flaw without a reason, or preferred", l.Name)
+		}
+		if comparison && !l.Comparison {
+			t.Errorf("%s stands below what is for comparison", l.Name)
+		}
+		comparison = l.Comparison
+		for _, need := range l.Needs {
+			if since := need.Since(); since == "" || newer(since, l.Since) {
+				t.Errorf("%s works since %s and needs %s, which came with %q", l.Name, l.Since, need, since)
+			}
+		}
+		if l.New == nil {
+			continue
+		}
+		o := locks.Options{Lease: time.Minute}
+		made := l.New(o)
+		if name := strings.TrimPrefix(reflect.TypeOf(made).String(), "*"); name != strings.Split(l.Go, "{")[0] {
+			t.Errorf("%s makes a %s, not a %s", l.Name, name, l.Go)
+		}
+		shared, ok := made.(compat.Shared)
+		if (ok && shared.Shared()) != l.Shared {
+			t.Errorf("%s: shared %v", l.Name, l.Shared)
+		}
+	}
+}
+
+func newer(a, b string) bool {
+	order := []string{"1.0", "1.2", "2.0", "2.2", "2.4", "2.6", "2.6.12"}
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
+// A lock's own check and what the table says that it needs are one knowledge:
+// on every server they agree, and there the lock works, with and without a fence.
+func TestNeeds(t *testing.T) {
+	for _, version := range append(oldredis.Versions(), oldredis.Profiles()...) {
+		s := oldredis.Run(t, version)
+		r, err := server.Probe(t.Context(), s, server.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range locks.All() {
+			if l.New == nil {
+				continue
+			}
+			for _, fence := range []bool{false, true} {
+				can := !fence || r.Multi || !l.Fences
+				for _, need := range l.Needs {
+					can = can && r.Can(need)
+				}
+				o := locks.Options{Fence: fence, Millis: r.Millis, ServerClock: r.Time, Lease: time.Minute}
+				a := l.New(o)
+				err := locks.Check(t.Context(), s, a, "k", server.Options{})
+				if err != nil && !errors.Is(err, compat.ErrUnsafeServer) {
+					t.Errorf("%s on %s, fence %v: %v", l.Name, version, fence, err)
+				}
+				if (err == nil) != can {
+					t.Errorf("%s on %s, fence %v: its check says %v, its needs %v", l.Name, version, fence, err, can)
+				}
+				if err == nil {
+					works(t, s, l, a, fence)
+				}
+			}
+		}
+	}
+}
+
+func works(t *testing.T, s compat.Source, l locks.Lock, a compat.Algorithm, fence bool) {
+	t.Helper()
+	locks := compat.New(s, a, compat.Options{Prefix: "{" + compat.NewToken() + "}"})
+	lock, err := locks.TryLock(t.Context(), "k", 10*time.Second)
+	if err != nil {
+		t.Errorf("%s: %v", l.Name, err)
+		return
+	}
+	if want := fence && l.Fences; (lock.Fence() > 0) != want {
+		t.Errorf("%s: fence %d, wanted one: %v", l.Name, lock.Fence(), want)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Errorf("%s: %v", l.Name, err)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for name, want := range map[string]string{
+		"set": "set:lua set:watch set:script", "tx": "tx:renamed tx:guarded",
+		"getset": "getset:guarded getset:listed getset:classic", "tx:classic": "tx:classic", "no": "", "rw": "",
+	} {
+		var got []string
+		for _, l := range locks.Named(name) {
+			got = append(got, l.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestInCommandWords(t *testing.T) {
+	const says = "use getsetlock.Listed, or where that is refused too getsetlock.Classic"
+	if got := locks.InCommandWords(says); got != "use --algorithm getset:listed, or where that is refused too --algorithm getset:classic" {
+		t.Error(got)
+	}
+}

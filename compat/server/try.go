@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Try runs check, an algorithm's own, on the server that has key. A connection
+// that breaks says nothing about the server: the check runs anew on another one. Only if the
+// same command breaks two connections in a row, while a GET works before and
+// after it, the server refuses that command, as proxies do: Try then returns a
+// *compat.UnsafeServerError without a remedy. Other errors are check's, or the
+// connection's.
+func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c redis.Conn, key string) error) error {
+	s := newSession(ctx, source, o.timeout(), key)
+	defer s.close()
+	const tries = 4
+	blamed := ""
+	for try := 1; ; try++ {
+		lost := s.lost
+		c := &conn{ask: s.ask, failed: func() error { return s.err }}
+		err := check(c, key)
+		switch {
+		case s.err != nil:
+			return s.err
+		case err == nil:
+			return nil
+		case c.refused != "" && !errors.Is(err, compat.ErrUnsafeServer):
+			if c.blamed != blamed && try < tries {
+				blamed = c.blamed
+				continue
+			}
+			why := "it closes the connection on a command that this lock needs, as a proxy does"
+			if c.refused == errSilent {
+				why = "it does not answer a command that this lock needs"
+			}
+			return &compat.UnsafeServerError{Why: why}
+		case s.lost == lost || c.refused != "":
+			return err
+		case try == tries:
+			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
+		}
+	}
+}
+
+// A conn puts a check's commands to a session. Nothing is received from it.
+type conn struct {
+	redis.Conn // none
+	ask        func(...compat.Cmd) (replies []any, lost bool)
+	failed     func() error
+
+	sent    []compat.Cmd
+	refused redis.Error // errClosed or errSilent, once a command broke the connection
+	blamed  string      // that command, or the names of those in one write
+}
+
+func (c *conn) Err() error   { return c.failed() }
+func (c *conn) Close() error { return nil }
+func (c *conn) Flush() error { return nil }
+
+func (c *conn) Send(name string, args ...any) error {
+	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	cmds := c.sent
+	c.sent = nil
+	if name != "" {
+		cmds = append(cmds, append(compat.Cmd{name}, args...))
+	}
+	replies, lost := c.ask(cmds...)
+	if lost {
+		c.refused, _ = replies[0].(redis.Error)
+		c.blamed = ""
+		for _, cmd := range cmds {
+			c.blamed += fmt.Sprint(cmd[0], " ")
+		}
+		return nil, errors.New("setnxlock: the server " + string(c.refused)) // no redis.Error: the server did not reply
+	}
+	if name == "" {
+		return replies, c.failed()
+	}
+	reply := replies[len(replies)-1]
+	if refused, ok := reply.(redis.Error); ok && c.failed() == nil {
+		return nil, refused
+	}
+	return reply, c.failed()
+}

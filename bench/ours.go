@@ -19,7 +19,7 @@ const ttl = 30 * time.Second
 func locker(name, address string, a compat.Algorithm, o compat.Options) workload.Subject {
 	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
-		c := workload.Locks(compat.New(pool, a, o), pool, ttl)
+		c := workload.Locks(compat.New(pool, a, o), compat.Pooled(pool), ttl)
 		c.Close = pool.Close
 		return c, nil
 	}}
@@ -30,11 +30,11 @@ func renewing(name, address string, a compat.Algorithm, ttl time.Duration) workl
 	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
 		var renewals atomic.Int64
-		c := workload.Locks(compat.New(pool, a, compat.Options{Renew: true, Observer: compat.ObserverFunc(func(e compat.Event) {
+		c := workload.Locks(compat.New(pool, a, compat.Options{Renew: true, Observer: compat.Observer(func(e compat.Event) {
 			if e.Kind == compat.EventExtended {
 				renewals.Add(1)
 			}
-		})}), pool, ttl)
+		})}), compat.Pooled(pool), ttl)
 		c.Renewals, c.Close = renewals.Load, pool.Close
 		return c, nil
 	}}
@@ -89,7 +89,7 @@ func single(s *server) []workload.Subject {
 	var list []workload.Subject
 	for _, e := range entries(s) {
 		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
-		if _, keeps := e.Algorithm.(compat.Keeper); keeps && !strings.HasSuffix(e.name, "listed") {
+		if ch := e.Release(compat.Lease{Key: "k", Value: "v"}); ch.By == nil && ch.If == compat.Watch {
 			list = append(list, locker(e.name+pinned, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
 		}
 	}
@@ -109,7 +109,7 @@ func waiting(s *server) []workload.Subject {
 	return []workload.Subject{
 		locker(handSignal, s.Address, s.best, compat.Options{Signal: true, MaxPinned: 4096}),
 		locker(handPoll, s.Address, s.best, compat.Options{MaxPinned: 4096}),
-		locker(soloSignal, s.Address, s.best, compat.Options{Signal: true, MaxHandOvers: -1, MaxPinned: 4096}),
-		locker(soloPoll, s.Address, s.best, compat.Options{MaxHandOvers: -1, MaxPinned: 4096}),
+		locker(soloSignal, s.Address, s.best, compat.Options{Signal: true, MaxHandoffs: -1, MaxPinned: 4096}),
+		locker(soloPoll, s.Address, s.best, compat.Options{MaxHandoffs: -1, MaxPinned: 4096}),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/workload"
 )
 
@@ -44,8 +45,8 @@ func bsm(s *server, name string, retry func() redislock.RetryStrategy) workload.
 				}
 				return l, nil
 			},
-			Ping:   workload.Ping(beside),
-			Remove: workload.Remove(beside),
+			Ping:   workload.Ping(compat.Pooled(beside)),
+			Remove: workload.Remove(compat.Pooled(beside)),
 			Close:  func() error { return errors.Join(client.Close(), beside.Close()) },
 		}, nil
 	}}
@@ -79,8 +80,8 @@ func rsync(s *server, name string, options ...redsync.Option) workload.Subject {
 				}
 				return redsyncHeld{l}, nil
 			},
-			Ping:   workload.Ping(pool),
-			Remove: workload.Remove(pool),
+			Ping:   workload.Ping(compat.Pooled(pool)),
+			Remove: workload.Remove(compat.Pooled(pool)),
 			Close:  pool.Close,
 		}, nil
 	}}
@@ -137,12 +138,12 @@ func rueidisLock(s *server, name string, tracking bool, next time.Duration) work
 				}
 				return rueidisHeld(cancel), nil
 			},
-			Ping: workload.Ping(beside),
+			Ping: workload.Ping(compat.Pooled(beside)),
 			Remove: func(ctx context.Context, keys ...string) error {
 				for i, key := range keys {
 					keys[i] = rueidisPrefix + ":0:" + key
 				}
-				return workload.Remove(beside)(ctx, keys...)
+				return workload.Remove(compat.Pooled(beside))(ctx, keys...)
 			},
 			Close: func() error { locks.Close(); return beside.Close() },
 		}, nil
@@ -190,8 +191,8 @@ func modern(s *server) workload.Subject {
 				}
 				return &modernHeld{pool, key, token}, nil
 			},
-			Ping:   workload.Ping(pool),
-			Remove: workload.Remove(pool),
+			Ping:   workload.Ping(compat.Pooled(pool)),
+			Remove: workload.Remove(compat.Pooled(pool)),
 			Close:  pool.Close,
 		}, nil
 	}}

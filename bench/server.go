@@ -29,11 +29,11 @@ type server struct {
 func meet(ctx context.Context, address string) (*server, error) {
 	pool := workload.Pool(workload.NewMeter(nil), address, redis.DialConnectTimeout(5*time.Second))
 	defer pool.Close()
-	r, err := probing.Probe(ctx, pool, probing.Options{})
+	r, err := probing.Probe(ctx, compat.Pooled(pool), probing.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	c, err := auto.Choose(ctx, pool, r, auto.Options{})
+	c, err := auto.Choose(ctx, compat.Pooled(pool), r, auto.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -26,11 +27,11 @@ func TestRounding(t *testing.T) {
 		{999 * time.Millisecond, 0, 999}, {time.Second, 1, 1000}, {time.Second + 1, 2, 1001},
 		{1500 * time.Millisecond, 2, 1500}, {time.Minute, 60, 60000},
 	} {
-		s, err := compat.WholeSeconds(c.ttl)
+		s, err := compat.Whole(c.ttl, time.Second)
 		if s != c.seconds || (c.seconds == 0) != errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%v in seconds: %d, %v; want %d", c.ttl, s, err, c.seconds)
 		}
-		ms, err := compat.WholeMillis(c.ttl)
+		ms, err := compat.Whole(c.ttl, time.Millisecond)
 		if ms != c.msec || (c.msec == 0) != errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%v in milliseconds: %d, %v; want %d", c.ttl, ms, err, c.msec)
 		}
@@ -82,15 +83,18 @@ func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 		return n
 	}
 	for key, want := range map[string]string{
-		"k": "{k}:fence", "a b": "{a b}:fence", "{tag}k": "{tag}k:fence", "x{tag}y": "x{tag}y:fence",
-		"a}b": "", "{": "", "}": "", "{}": "", "{}k": "", "a{b": "", "{a": "", "}{": "", "{{a}}": "{{a}}:fence", "ключ": "{ключ}:fence",
+		"k": "k:fence:{k}", "a b": "a b:fence:{a b}", "{tag}k": "{tag}k:fence", "x{tag}y": "x{tag}y:fence",
+		"a}b": "", "{": "", "}": "", "{}": "", "{}k": "", "a{b": "", "{a": "", "}{": "", "{{a}}": "{{a}}:fence", "ключ": "ключ:fence:{ключ}",
 	} {
-		if got, want := compat.Slot(key), slot(key); got != want {
+		if got, want := slots.Of(key), slot(key); got != want {
 			t.Errorf("Slot(%q) is %d, the server says %d", key, got, want)
 		}
-		aux := compat.FenceKey(key)
+		aux := compat.Aux(key, "fence")
 		if slot(aux) != slot(key) {
 			t.Errorf("%q and its fence %q are in slots %d and %d", key, aux, slot(key), slot(aux))
+		}
+		if !strings.HasPrefix(aux, key+":") {
+			t.Errorf("the fence of %q is %q, which does not begin with it: an ACL for a prefix forbids it", key, aux)
 		}
 		if want != "" && aux != want {
 			t.Errorf("the fence of %q is %q, want %q", key, aux, want)
@@ -108,7 +112,7 @@ func TestObserver(t *testing.T) {
 	var seen []string
 	var events []compat.Event
 	a := txlock.Renamed{Options: txlock.Options{Fence: true}}
-	k := compat.New(w.server, a, compat.Options{Clock: w.clock, Observer: compat.ObserverFunc(func(e compat.Event) {
+	k := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, string(e.Kind))
@@ -150,7 +154,7 @@ func TestSlog(t *testing.T) {
 		}
 		return a
 	}}))
-	k := compat.New(w.server, txlock.Guarded{}, compat.Options{Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
+	k := compat.NewOn(w.source(), txlock.Guarded{}, compat.Options{Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
 	l := try(t, k, "k")
 	if err := l.Release(background); err != nil {
 		t.Fatal(err)
@@ -167,9 +171,11 @@ level=INFO msg="lock released" key=p:k took=0s
 func TestNoRenewalAfterRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		net := new(network)
-		k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Renew: true})
+		k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Renew: true})
 		l := try(t, k, "k")
-		w.clock.Add(ttl) // three renewals
+		for range 50 { // three renewals, each with time to be made
+			w.clock.Add(ttl / 50)
+		}
 		if err := l.Release(background); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +190,7 @@ func TestNoRenewalAfterRelease(t *testing.T) {
 	})
 }
 
-// A panic in the critical section gives the lock back.
+// A panic in the critical section releases the lock.
 func TestPanicReleases(t *testing.T) {
 	w := newWorld(t, "2.4")
 	k, _ := w.client(txlock.Renamed{})
@@ -206,7 +212,7 @@ func TestFailedRenewalIsTriedSooner(t *testing.T) {
 	w := newWorld(t, "2.4")
 	net := new(network)
 	seen := make(chan compat.Kind, 100)
-	k := compat.New(net.Over(w.server), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.ObserverFunc(func(e compat.Event) {
+	k := compat.NewOn(net.Over(w.source()), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
 		if e.Kind == compat.EventFailed || e.Kind == compat.EventExtended {
 			seen <- e.Kind
 		}
@@ -246,8 +252,8 @@ func TestExtendSetsDoesNotAdd(t *testing.T) {
 			if err := l.Extend(background, d); err != nil {
 				t.Fatal(err)
 			}
-			if got := l.Until().Sub(w.clock.Now()); got != d-compat.Drift(d) {
-				t.Errorf("extended to %v: %v left", d, got)
+			if got := l.Until(); !got.Equal(compat.Until(w.clock.Now(), d)) {
+				t.Errorf("extended to %v: until %v", d, got)
 			}
 		}
 		w.clock.Add(19 * time.Second)
@@ -264,13 +270,13 @@ func TestExtendSetsDoesNotAdd(t *testing.T) {
 // A prefix is part of the key on the server, and of nothing else.
 func TestPrefix(t *testing.T) {
 	w := newWorld(t, "2.4")
-	k := compat.New(w.server, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Clock: w.clock, Prefix: "app:"})
+	k := compat.NewOn(w.source(), txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Clock: w.clock, Prefix: "app:"})
 	l := try(t, k, "k")
 	if w.value("app:k") != l.Token() || l.Key() != "app:k" {
 		t.Errorf("app:k holds %q, Key is %q", w.value("app:k"), l.Key())
 	}
-	if w.value("{app:k}:fence") != "1" {
-		t.Errorf("the fence is at %q", w.value("{app:k}:fence"))
+	if w.value("app:k:fence:{app:k}") != "1" {
+		t.Errorf("the fence is at %q", w.value("app:k:fence:{app:k}"))
 	}
 	if err := k.ReleaseToken(background, "k", l.Token()); err != nil {
 		t.Error(err)
@@ -291,6 +297,6 @@ func TestDoReturnsTheSectionsError(t *testing.T) {
 	}
 	err = k.Do(background, "k", ttl, func(context.Context) error { w.do("DEL", "k"); return compat.ErrLost })
 	if err != compat.ErrLost {
-		t.Errorf("a loss that the section has told: %v, want it once", err)
+		t.Errorf("a loss that the section has reported: %v, want it once", err)
 	}
 }

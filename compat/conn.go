@@ -2,31 +2,38 @@ package compat
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// A guard is a borrowed connection for the length of one step. It brings the
-// step's context and time limit to an algorithm that knows of neither, and it
-// keeps a connection that was left in MULTI or under WATCH away from the pool's
-// next user: redigo's own pool only remembers what was sent, not what the
-// server made of it.
-type guard struct {
+// A Conn is a borrowed connection for the length of one step: what an Algorithm sends with.
+// It is a redis.Conn too. It brings the step's context and time limit to an algorithm that
+// knows of neither, and keeps a connection that was left in MULTI or under WATCH away from
+// the pool's next user: redigo's own pool only remembers what was sent, not what the server
+// made of it.
+type Conn struct {
 	redis.Conn
 	ctx   context.Context // nil: the step can't be cancelled
-	limit time.Duration   // for each command, when ctx is nil; 0: the connection's own
+	limit time.Duration   // for the step, when ctx is nil; 0: the connection's own
+	until time.Time       // when that ends
 
-	within  time.Duration // how long the step may take, by whichever; 0: not known
-	kept    bool          // a lease keeps the connection when the step has ended
-	refused bool          // nobody waits for it to be given back
+	within  time.Duration // how long the step may take, by either; 0: not known
+	pins    bool          // the last write is to end with WATCH
+	seen    reading       // what that WATCH saw
+	pinned  bool          // a lease holds on to the connection when the step has ended
+	refused bool          // nobody waits for the connection to be returned
 	asked   bool          // something was sent in this step
-	clean   bool          // its connection was given back alive
+	clean   bool          // its connection was returned alive
 
-	rider *rider // goes with the release
+	wake *wakeup // goes with the release
 
-	sent     []string // commands whose replies are still to come, for Receive and Do("")
+	sent     []string // commands whose replies are still to come
 	room     [8]string
 	args     [16]any // room for the arguments of one write
 	multi    bool    // the server may be in MULTI
@@ -36,83 +43,98 @@ type guard struct {
 	ran    bool        // one that can change something ran, or may have
 }
 
+// NewConn is c for an Algorithm that is run without a Locker.
+func NewConn(c redis.Conn) *Conn { return &Conn{Conn: c} }
+
 // begin begins a step.
-func (g *guard) begin(ctx context.Context) {
-	g.ctx, g.limit, g.within = nil, 0, 0
+func (c *Conn) begin(ctx context.Context) {
+	c.ctx, c.limit, c.within = nil, 0, 0
 	if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
-		g.within = l.limit
+		c.within = l.limit
 	}
-	if ctx.Done() != nil {
-		g.ctx = ctx
-	} else {
-		g.limit = g.within
+	if cancels(ctx) {
+		c.ctx = ctx
+	} else if c.limit = c.within; c.limit > 0 {
+		c.until = time.Now().Add(c.limit)
 	}
-	g.kept, g.refused, g.asked, g.ran, g.notNow, g.rider = false, false, false, false, "", nil
+	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
 }
 
-func (g *guard) Send(name string, args ...any) error {
-	g.asked = true
-	if g.sent == nil {
-		g.sent = g.room[:0]
+// Send is redis.Conn's.
+func (c *Conn) Send(name string, args ...any) error {
+	c.asked = true
+	if c.sent == nil {
+		c.sent = c.room[:0]
 	}
-	g.sent = append(g.sent, name)
-	return g.Conn.Send(name, args...)
+	c.sent = append(c.sent, name)
+	return c.Conn.Send(name, args...)
 }
 
-func (g *guard) Do(name string, args ...any) (any, error) {
-	g.asked = true
-	if g.rider != nil {
-		if at := carries(g.sent, name); at >= 0 {
-			return g.ride(at, name, args)
-		}
-	}
-	reply, err := g.exchange(name, args...)
-	g.note(name, reply, err)
+// Do is redis.Conn's, within the step's limits.
+func (c *Conn) Do(name string, args ...any) (any, error) {
+	c.asked = true
+	reply, err := c.exchange(name, args...)
+	c.note(name, reply, err)
 	return reply, err
 }
 
-// exchange sends one command, and what was sent before, within the step's limits.
-func (g *guard) exchange(name string, args ...any) (reply any, err error) {
+// exchange sends one command, and what was sent before.
+func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 	switch {
-	case g.ctx != nil:
-		reply, err = redis.DoContext(g.Conn, g.ctx, name, args...)
+	case c.ctx != nil:
+		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
 		if unsupported(err) {
-			reply, err = g.Conn.Do(name, args...)
-		} else if err != nil && g.ctx.Err() != nil {
-			err = context.Cause(g.ctx)
+			reply, err = c.Conn.Do(name, args...)
+		} else if err != nil && c.ctx.Err() != nil {
+			err = cause(c.ctx)
 		}
-	case g.limit > 0:
-		reply, err = redis.DoWithTimeout(g.Conn, g.limit, name, args...)
+	case c.limit > 0:
+		left := max(time.Until(c.until), time.Millisecond) // of a step of several round trips
+		reply, err = redis.DoWithTimeout(c.Conn, left, name, args...)
 		if unsupported(err) {
-			reply, err = g.Conn.Do(name, args...)
+			reply, err = c.Conn.Do(name, args...)
 		}
 	default:
-		reply, err = g.Conn.Do(name, args...)
+		reply, err = c.Conn.Do(name, args...)
+	}
+	if err != nil {
+		err = slow(err)
 	}
 	return reply, err
 }
 
-func (g *guard) Receive() (any, error) {
+// slow is ErrTimeout for a read or write that a time limit ended.
+func slow(err error) error {
+	var n net.Error
+	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrTimeout) || errors.As(err, &n) && n.Timeout() &&
+		!errors.Is(err, ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	return err
+}
+
+// Receive is redis.Conn's, within the step's context.
+func (c *Conn) Receive() (any, error) {
 	var reply any
 	var err error
-	if g.ctx != nil {
-		reply, err = redis.ReceiveContext(g.Conn, g.ctx)
+	if c.ctx != nil {
+		reply, err = redis.ReceiveContext(c.Conn, c.ctx)
 	}
-	if g.ctx == nil || unsupported(err) {
-		reply, err = g.Conn.Receive()
+	if c.ctx == nil || unsupported(err) {
+		reply, err = c.Conn.Receive()
 	}
-	if len(g.sent) > 0 {
-		g.track(g.sent[0], reply, err)
-		g.sent = g.sent[1:]
+	if len(c.sent) > 0 {
+		c.track(c.sent[0], reply, err)
+		c.sent = c.sent[1:]
 	}
 	return reply, err
 }
 
-// note follows the replies that one Do brought in: its own, and before it
-// those of the commands that were sent.
-func (g *guard) note(name string, reply any, err error) {
-	sent := g.sent
-	g.sent = g.sent[:0]
+// note follows the replies that one Do brought in: its own, and before it those of the
+// commands that were sent.
+func (c *Conn) note(name string, reply any, err error) {
+	sent := c.sent
+	c.sent = c.sent[:0]
 	if name == "" {
 		replies, _ := reply.([]any)
 		for i, s := range sent {
@@ -120,48 +142,48 @@ func (g *guard) note(name string, reply any, err error) {
 			if i < len(replies) {
 				r = replies[i]
 			}
-			g.track(s, r, err)
+			c.track(s, r, err)
 		}
 		return
 	}
 	for _, s := range sent {
-		g.track(s, nil, redis.Error("not seen")) // Do returns the last reply only
+		c.track(s, nil, redis.Error("not seen")) // Do returns the last reply only
 	}
-	g.track(name, reply, err)
+	c.track(name, reply, err)
 }
 
-func (g *guard) track(name string, reply any, err error) {
+func (c *Conn) track(name string, reply any, err error) {
 	e, refused := reply.(redis.Error)
 	ok := err == nil && !refused
 	if err == nil && refused {
 		err = e
 	}
-	g.judge(name, reply, err)
+	c.judge(name, reply, err)
 	switch strings.ToUpper(name) {
 	case "WATCH":
-		g.watching = true
+		c.watching = true
 	case "UNWATCH":
-		g.watching = g.watching && !ok
+		c.watching = c.watching && !ok
 	case "MULTI":
-		g.multi = true
+		c.multi = true
 	case "EXEC":
 		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
-		g.multi = g.multi && !ok
-		g.watching = g.watching && !ok
+		c.multi = c.multi && !ok
+		c.watching = c.watching && !ok
 	case "DISCARD":
 		// "DISCARD without MULTI" is as good an answer as OK.
 		if ok || strings.Contains(err.Error(), "without MULTI") {
-			g.multi = false
-			g.watching = g.watching && !ok
+			c.multi = false
+			c.watching = c.watching && !ok
 		}
 	}
 }
 
-// judge notes whether the command can have changed anything: a step of which
-// a cluster refused every command that writes did not run.
-func (g *guard) judge(name string, reply any, err error) {
+// judge notes whether the command can have changed anything: a step of which a cluster
+// refused every command that writes did not run.
+func (c *Conn) judge(name string, reply any, err error) {
 	if e, refused := notNow(err); refused {
-		g.notNow = e
+		c.notNow = e
 		return
 	}
 	switch strings.ToUpper(name) {
@@ -173,37 +195,99 @@ func (g *guard) judge(name string, reply any, err error) {
 			return
 		}
 	}
-	if !g.multi || reply != "QUEUED" {
-		g.ran = true
+	if !c.multi || reply != "QUEUED" {
+		c.ran = true
 	}
 }
 
 // giveBack returns the connection to where it was borrowed, clean or dead.
-func (g *guard) giveBack() {
-	if g.Err() == nil && g.multi {
-		g.Do("DISCARD") //nolint:errcheck // looked at below, through track
+func (c *Conn) giveBack() {
+	if c.Err() == nil && c.multi {
+		c.Do("DISCARD") //nolint:errcheck // looked at below, through track
 	}
-	if g.Err() == nil && g.watching {
-		g.Do("UNWATCH") //nolint:errcheck
+	if c.Err() == nil && c.watching {
+		c.Do("UNWATCH") //nolint:errcheck
 	}
-	if g.Err() == nil && (g.multi || g.watching) {
-		kill(g.Conn)
+	if c.Err() == nil && (c.multi || c.watching) {
+		kill(c.Conn)
 	}
-	g.clean = g.Err() == nil
-	g.Close()
+	c.clean = c.Err() == nil
+	c.Close()
 }
 
-// kill makes a connection unusable, so that a pool drops it. A context that is
-// done before the call does that to a healthy redigo connection, which is the
-// reason why do asks the context before it borrows one.
+// kill makes a connection unusable, so that a pool drops it. A context that is done before
+// the call does that to a healthy redigo connection, which is the reason why a step asks
+// the context before it borrows one.
 func kill(c redis.Conn) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	redis.DoContext(c, done, "PING") //nolint:errcheck
 }
 
-// unsupported reports that a connection has no way to do what was asked: it is
-// not redigo's own. Nothing was sent then.
+// unsupported reports that a connection has no way to do what was asked: it is not redigo's
+// own. Nothing was sent then.
 func unsupported(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith")
+}
+
+// Lacks makes *UnsafeServerError of err if it is the server's answer that it does not have a
+// command, and returns any other error as it is: a refusal by an ACL or a broken connection
+// proves nothing about the server.
+func (c *Conn) Lacks(err error, why, use string) error {
+	if lacks(err) {
+		return c.Unsafe(why, use)
+	}
+	return err
+}
+
+// Unsafe returns the *UnsafeServerError of a server on which an algorithm is unsafe, as an
+// answer of it has proven. It asks INFO for the version; a server that does not say goes
+// without.
+func (c *Conn) Unsafe(why, use string) error {
+	return &UnsafeServerError{Version: version(c), Why: why, Use: use}
+}
+
+func version(c redis.Conn) string {
+	info, err := redis.String(c.Do("INFO"))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// InspectToken reads a key that holds a token and has its lease for a TTL: one round trip.
+// unit is what the TTL is asked for in, a second or, since Redis 2.6, a millisecond.
+func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (State, error) {
+	s := State{Key: key, Status: StatusFree, TTL: NoTTL}
+	ttl := "TTL"
+	if unit == time.Millisecond {
+		ttl = "PTTL"
+	}
+	replies, err := c.Pipe(Cmd{"GET", key}, Cmd{ttl, key})
+	if err != nil {
+		return s, err
+	}
+	s.Value, err = redis.String(replies[0], nil)
+	if errors.Is(err, redis.ErrNil) {
+		return s, nil
+	}
+	if err != nil {
+		return s, foreign(key, err)
+	}
+	s.TTL, err = c.ReadTTL(replies[1], unit)
+	s.Status, s.Format, s.Clock = StatusHeld, "token", "server"
+	switch {
+	case err != nil:
+		return s, err
+	case s.TTL == NoTTL:
+		s.Status = StatusPersistent
+	default:
+		s.Until = now.Add(s.TTL)
+	}
+	return s, nil
 }

@@ -13,15 +13,15 @@ import (
 )
 
 // BenchmarkOneKey is one section of many goroutines that all want the same key:
-// handed on in this process, or released and taken anew each time.
+// handed off in this process, or released and taken anew each time.
 func BenchmarkOneKey(b *testing.B) {
 	for _, m := range []struct {
 		name string
 		o    compat.Options
 	}{
-		{"hand-over", compat.Options{}},
-		{"no-hand-over", compat.Options{MaxHandOvers: -1}},
-		{"no-hand-over/kept", compat.Options{MaxHandOvers: -1, MaxPinned: 1}},
+		{"hand-off", compat.Options{}},
+		{"no-hand-off", compat.Options{MaxHandoffs: -1}},
+		{"no-hand-off/pinned", compat.Options{MaxHandoffs: -1, MaxPinned: 1}},
 	} {
 		b.Run(m.name, func(b *testing.B) {
 			s := oldredis.MustNew("2.6.12", oldredis.Options{Clock: clock.New()})
@@ -46,7 +46,7 @@ func BenchmarkOneKey(b *testing.B) {
 	}
 }
 
-// BenchmarkExtend is a renewal, over a kept connection and over any.
+// BenchmarkExtend is a renewal, over a pinned connection and over any.
 func BenchmarkExtend(b *testing.B) {
 	for _, m := range benchmarked {
 		b.Run(m.name, func(b *testing.B) {

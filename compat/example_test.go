@@ -164,9 +164,9 @@ func ExampleSlog() {
 }
 
 // An Observer is a function over events.
-func ExampleObserverFunc() {
+func ExampleObserver() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: compat.ObserverFunc(func(e compat.Event) {
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: compat.Observer(func(e compat.Event) {
 		fmt.Println(e.Kind, e.Key)
 	})})
 	locks.Do(context.Background(), "report", 30*time.Second, func(context.Context) error { return nil })

@@ -19,10 +19,10 @@ func TestCrashWhileHolding(t *testing.T) {
 		dead, _ := w.client(a)
 		try(t, dead, "k")
 
-		heir, net := w.client(a)
+		next, net := w.client(a)
 		var l *compat.Lock
 		var err error
-		took := w.until(inBackground(func() { l, err = heir.Lock(background, "k", ttl) }))
+		took := w.until(inBackground(func() { l, err = next.Lock(background, "k", ttl) }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestCrashWhileHolding(t *testing.T) {
 			t.Errorf("taken over after %v, the lease was %v", took, ttl)
 		}
 		if w.value("k") != l.Token() {
-			t.Errorf("the key holds %q, the heir's token is %q", w.value("k"), l.Token())
+			t.Errorf("the key holds %q, the next client's token is %q", w.value("k"), l.Token())
 		}
 		if n := net.Count(); n > 180 { // 80 of them to try lists
 			t.Errorf("waiting for %v took %d commands", ttl, n)
@@ -48,9 +48,9 @@ func TestWaiterWakesWhenTheLeaseEnds(t *testing.T) {
 	if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	heir := compat.New(w.server, a, compat.Options{Clock: w.clock, MinPoll: 400 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return 0 }})
+	next := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, MinPoll: 400 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return 0 }})
 	var err error
-	took := w.until(inBackground(func() { _, err = heir.Lock(background, "k", ttl) }))
+	took := w.until(inBackground(func() { _, err = next.Lock(background, "k", ttl) }))
 	if err != nil || took < 1234*time.Millisecond || took > 1750*time.Millisecond {
 		t.Errorf("obtained after %v, %v; want just after 1.234 s", took, err)
 	}
@@ -86,7 +86,7 @@ func TestTwoTakersOfOneDeadLease(t *testing.T) {
 				}
 				for _, err := range []error{firstErr, secondErr} {
 					if err != nil && !errors.Is(err, compat.ErrHeld) {
-						t.Errorf("the loser was told %v, want ErrHeld", err)
+						t.Errorf("the loser got %v, want ErrHeld", err)
 					}
 				}
 				winner := first
@@ -102,7 +102,7 @@ func TestTwoTakersOfOneDeadLease(t *testing.T) {
 }
 
 // In the published protocol the loser's GETSET stays on the key, and the winner
-// can't tell its own lock from another's: it is told ErrLost, and removes
+// can't tell its own lock from another's: it gets ErrLost, and removes
 // nothing. Under WATCH the loser writes nothing (getset/loser-overwrites).
 func TestLoserOverwrites(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
@@ -120,7 +120,7 @@ func TestLoserOverwrites(t *testing.T) {
 			}
 		}
 		if _, err := loser.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
-			t.Fatalf("%s: the loser was told %v", name, err)
+			t.Fatalf("%s: the loser got %v", name, err)
 		}
 		overwritten := w.value("k") != won.Token()
 		err := won.Release(background)
@@ -293,7 +293,7 @@ func TestCrashSafeVariants(t *testing.T) {
 				}
 				return none
 			})
-			k.TryLock(background, "k", ttl) //nolint:errcheck // the dead are told nothing
+			k.TryLock(background, "k", ttl) //nolint:errcheck // the dead get no answer
 			if w.value("k") != "" {
 				if left, err := redis.Int(w.do("TTL", "k"), nil); err != nil || left < 0 {
 					t.Errorf("%s, dead after command %d: the key has TTL %d", name, n-1, left)
@@ -349,8 +349,8 @@ func TestTimestampsAreNeverRepaired(t *testing.T) {
 	w := newWorld(t, "2.4")
 	for _, v := range []string{"1330837567", "1330837567.123456", "1330837567123", "1330837567123456789", "1330837567-123-456", "9e107d9d-372b-b682-6bd8-1d3542a419d6:1330837567123"} {
 		w.do("SET", "k", v)
-		st := compat.State{Key: "k", Value: v, Status: compat.StatusEndless}
-		if err := (txlock.Classic{}).Repair(w.server.Dial(), w.clock.Now(), st, ttl); !errors.Is(err, compat.ErrHeld) {
+		st := compat.State{Key: "k", Value: v, Status: compat.StatusPersistent}
+		if _, err := (txlock.Classic{}).Repair(w.clock.Now(), st, ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("Repair of %s: %v, want ErrHeld", v, err)
 		}
 		if left, _ := redis.Int(w.do("TTL", "k"), nil); left != -1 {
@@ -502,7 +502,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	}
 }
 
-// A key that is no string is no lock: waiting does not help.
+// A key that is not a string is not a lock: waiting does not help.
 func TestWrongType(t *testing.T) {
 	for _, v := range []string{"2.2", "7.0"} {
 		for name, a := range safe {
@@ -545,13 +545,13 @@ func TestFenceOfAResolvedAcquire(t *testing.T) {
 		if l.Lease().How != compat.Resolved || l.Fence() <= before.Fence() {
 			t.Errorf("%T: %s with fence %d after %d; want resolved, and greater", a, l.Lease().How, l.Fence(), before.Fence())
 		}
-		if n, _ := redis.Int64(w.do("GET", compat.FenceKey("k")), nil); n != l.Fence() {
+		if n, _ := redis.Int64(w.do("GET", compat.Aux("k", "fence")), nil); n != l.Fence() {
 			t.Errorf("%T: the counter is at %d, the fence is %d", a, n, l.Fence())
 		}
 	}
 }
 
-// A lost GETSET of the published protocol can't be told from a lost race: the
+// A lost GETSET of the published protocol can't be distinguished from a lost race: the
 // outcome stays unknown, the key is left alone, and frees itself.
 func TestUnknownTakeover(t *testing.T) {
 	w := newWorld(t, "1.2")
@@ -571,8 +571,8 @@ func TestUnknownTakeover(t *testing.T) {
 		t.Fatalf("%v, key %q; want ErrUnknown with the lease", err, w.value("k"))
 	}
 	w.clock.Add(ttl + time.Second)
-	heir, _ := w.client(getsetlock.Classic{})
-	if l := try(t, heir, "k"); l.Lease().How != compat.TakenOver {
+	next, _ := w.client(getsetlock.Classic{})
+	if l := try(t, next, "k"); l.Lease().How != compat.TakenOver {
 		t.Errorf("obtained %s after the unknown one's time", l.Lease().How)
 	}
 }

@@ -1,21 +1,21 @@
 package compat
 
-// Waiting is how many stand in line for key, its head not among them.
+// Waiting is how many entries wait for key, the head not among them.
 func (k *Locker) Waiting(key string) int {
-	k.lines.mu.Lock()
-	defer k.lines.mu.Unlock()
+	k.queues.mu.Lock()
+	defer k.queues.mu.Unlock()
 	n := 0
-	if ln := k.lines.of[key]; ln != nil {
-		for w := ln.first; w != nil; w = w.next {
+	if q := k.queues.of[key]; q != nil {
+		for e := q.first; e != nil; e = e.next {
 			n++
 		}
 	}
 	return n
 }
 
-// Lines is how many keys are waited for or held here.
-func (k *Locker) Lines() int {
-	k.lines.mu.Lock()
-	defer k.lines.mu.Unlock()
-	return len(k.lines.of)
+// Queues is how many keys are waited for or held here.
+func (k *Locker) Queues() int {
+	k.queues.mu.Lock()
+	defer k.queues.mu.Unlock()
+	return len(k.queues.of)
 }

@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"strings"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
 // A Handle names a lock to another process: the key as it stands on the
@@ -18,15 +20,11 @@ type Handle struct {
 	Token string
 }
 
-// ErrHandedOver is the cause with which a lock's context ends when the lock
-// was given to somebody else.
-var ErrHandedOver = errors.New("setnxlock: handed over")
-
 // The first letters of every handle, with the number of its form.
 const handlePrefix = "snx1."
 
 // String is the handle in letters, digits, '.', '-' and '_': an argument or a
-// variable in any shell. ParseHandle reads it.
+// variable in any shell. UnmarshalText reads it.
 func (h Handle) String() string {
 	b := binary.AppendUvarint(nil, uint64(len(h.Key)))
 	b = append(append(b, h.Key...), h.Token...)
@@ -34,60 +32,66 @@ func (h Handle) String() string {
 	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// IsHandle tells a handle, or what is left of one, from a token.
-func IsHandle(s string) bool { return strings.HasPrefix(s, handlePrefix) }
+// MarshalText is String.
+func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// ParseHandle reads what Handle.String wrote. It returns ErrInvalid for
-// anything else, one that was cut or mistyped included.
-func ParseHandle(s string) (Handle, error) {
-	bad := fmt.Errorf("%w: %.20q is no handle of a lock, or not all of one", ErrInvalid, s)
-	text, ok := strings.CutPrefix(s, handlePrefix)
+// UnmarshalText reads what String wrote. It returns ErrInvalid for anything else, a handle that
+// was cut or mistyped included.
+func (h *Handle) UnmarshalText(s []byte) error {
+	bad := fmt.Errorf("%w: %.20q is not a handle of a lock, or not all of one", ErrInvalid, s)
+	text, ok := strings.CutPrefix(string(s), handlePrefix)
 	if !ok {
-		return Handle{}, bad
+		return bad
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) < 4 {
-		return Handle{}, bad
+		return bad
 	}
 	b, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
 	n, size := binary.Uvarint(b)
 	if crc32.ChecksumIEEE(b) != sum || size <= 0 || n == 0 || n >= uint64(len(b)-size) {
-		return Handle{}, bad
+		return bad
 	}
-	return Handle{Key: string(b[size:][:n]), Token: string(b[size:][n:])}, nil
+	*h = Handle{Key: string(b[size:][:n]), Token: string(b[size:][n:])}
+	return nil
 }
 
-// Handle names the lock to somebody who may release it (Locker.ReleaseHandle),
-// or take it over when its holder is gone (Locker.AdoptHandle). With getsetlock
-// each extension makes a new one. To give a lock away while it is held, use
-// HandOver.
-func (l *Lock) Handle() Handle {
-	lease := l.current()
-	return Handle{Key: lease.Key, Token: lease.Value}
-}
+// Handle names the lock to somebody who may release it (Locker.ReleaseHandle), or take it
+// over when its holder is gone (Locker.AdoptHandle). With getsetlock each extension makes a
+// new one. To give a lock away while it is held, use Detach.
+func (l *Lock) Handle() Handle { return Handle{Key: l.key, Token: l.Token()} }
 
-// HandOver gives the lock away without releasing it: nothing renews or
-// releases it here any more, and its context ends with cause ErrHandedOver.
-// Whoever adopts the handle has until Until to do so. It returns ErrLost if the
-// lock is held no more, and any other error if it is not known what the key holds.
-func (l *Lock) HandOver(ctx context.Context) (Handle, error) {
-	l.leave()
-	l.op.Lock()
-	defer l.op.Unlock()
-	if l.over() {
-		return Handle{}, l.gone()
-	}
-	if err := l.learn(ctx); err != nil {
+// Detach gives the lock away without releasing it: nothing renews or releases it here any
+// more, and its context ends with cause ErrDetached. The handle can be adopted until Until.
+// It returns ErrLost, ErrReleased, ErrHandedOff or ErrDetached if the lock is not held any more,
+// and any other error if it is not known what the key holds: it is then held on, and ends as
+// it would have. After an extension of unknown outcome that may still arrive it is to be extended
+// once more first.
+func (l *Lock) Detach(ctx context.Context) (Handle, error) {
+	if err := l.begin(ctx); err != nil {
 		return Handle{}, err
 	}
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
-	l.finish(ErrHandedOver)
-	l.k.unkeep(l.current())
-	l.k.gone(l)
-	return l.Handle(), nil
+	defer l.end()
+	for try := 1; ; try++ {
+		le := l.current()
+		switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
+		case lease.OK:
+			l.k.unpin(le)
+			l.k.gone(l)
+			return Handle{Key: l.key, Token: l.current().Value}, nil
+		case lease.Over:
+			return Handle{}, l.over()
+		}
+		if try == 2 {
+			return Handle{}, &UnknownError{Lease: le, Err: errLate}
+		}
+		if _, err := l.k.read(ctx, l); err != nil {
+			return Handle{}, err
+		}
+	}
 }
+
+var errLate = errors.New("setnxlock: an extension that was sent may still arrive; extend once more")
 
 // AdoptHandle is Adopt of the lock that h names.
 func (k *Locker) AdoptHandle(ctx context.Context, h Handle, ttl time.Duration) (*Lock, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // A handle survives its way through a string, whatever the key and the token are,
-// and one that was cut or changed anywhere is no handle.
+// and one that was cut or changed anywhere is not a handle.
 func FuzzHandle(f *testing.F) {
 	f.Add("nightly-report", "94213c24deadbeef94213c24deadbeef")
 	f.Add("a}b\x00 ü", "1795238718.058123456789")
@@ -24,11 +24,12 @@ func FuzzHandle(f *testing.F) {
 		}
 		h := compat.Handle{Key: key, Token: token}
 		s := h.String()
-		if got, err := compat.ParseHandle(s); err != nil || got != h {
+		var got, cut compat.Handle
+		if err := got.UnmarshalText([]byte(s)); err != nil || got != h {
 			t.Fatalf("%q came back as %+v, %v", s, got, err)
 		}
 		for i := range s {
-			if _, err := compat.ParseHandle(s[:i]); !errors.Is(err, compat.ErrInvalid) {
+			if err := cut.UnmarshalText([]byte(s[:i])); !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("%q, cut after %d: %v", s, i, err)
 			}
 		}
@@ -39,7 +40,7 @@ func FuzzHandle(f *testing.F) {
 			if was == 'A' {
 				b[i] = 'B'
 			}
-			if _, err := compat.ParseHandle(string(b)); !errors.Is(err, compat.ErrInvalid) {
+			if err := cut.UnmarshalText(b); !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("%q, changed at %d: %v", b, i, err)
 			}
 			b[i] = was
@@ -47,9 +48,9 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// A lock that is handed over stays held, is renewed by nobody until it is
+// A lock that is detached stays held, is renewed by nobody until it is
 // adopted, and then is its new holder's alone.
-func TestHandOver(t *testing.T) {
+func TestDetach(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{
 		"tx:renamed": txlock.Renamed{Options: txlock.Options{Fence: true}}, "getset:guarded": getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
 	} {
@@ -62,23 +63,23 @@ func TestHandOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := lock.HandOver(ctx)
+			h, err := lock.Detach(ctx)
 			if err != nil || h.Key != "p:k" {
 				t.Fatalf("%+v, %v", h, err)
 			}
-			if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrHandedOver) {
+			if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrDetached) {
 				t.Errorf("the context ended with %v", cause)
 			}
-			if err := lock.Release(ctx); !errors.Is(err, compat.ErrLost) {
-				t.Errorf("Release of a lock that was handed over: %v", err)
+			if err := lock.Release(ctx); !errors.Is(err, compat.ErrDetached) {
+				t.Errorf("Release of a lock that was detached: %v", err)
 			}
-			if _, err := lock.HandOver(ctx); !errors.Is(err, compat.ErrLost) {
-				t.Errorf("a second HandOver: %v", err)
+			if _, err := lock.Detach(ctx); !errors.Is(err, compat.ErrDetached) {
+				t.Errorf("a second Detach: %v", err)
 			}
 			if _, err := to.TryLock(ctx, "k", 10*time.Second); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("between the two holders: %v, want ErrHeld", err)
 			}
-			h, err = compat.ParseHandle(h.String())
+			err = h.UnmarshalText([]byte(h.String()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,74 +2,104 @@ package compat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
 //
-// It can be lost at any time, to a pause of this process, to a server that
-// forgets, to an operator: what it protects must stop when Context ends, and
-// should check the fence if it can. It is safe for concurrent use.
+// It can be lost at any time, to a pause of this process, to a server that forgets, to an
+// operator: what it protects must stop when Context ends, and should check the fence if it
+// can. It is safe for concurrent use.
 type Lock struct {
 	k     *Locker
+	key   string
 	since time.Time
 
-	parent context.Context // that of Do, or of whoever took the lock
+	parent context.Context // that of Do, or of the caller that took the lock
 	bound  bool            // the lock's context ends with parent
 
-	op sync.Mutex // held for the length of a step: one at a time
+	mu     sync.Mutex
+	state  lease.State // what is believed; on alone changes it
+	lease  Lease       // what a lease carries beside that
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
 
-	mu       sync.Mutex
-	ttl      time.Duration
-	lease    Lease
-	maybe    *Lease // an extension whose outcome is unknown: the key holds lease.Value or maybe.Value
-	renewed  bool   // it is renewed until it ends
-	ended    bool   // it is held no more, or on its way there
-	cause    error  // why, if it was not released: ErrLost, ErrHandedOver
-	released bool
-	left     bool            // it is being released or handed over: nothing is done for it by itself any more
-	ctx      context.Context // nil until somebody asks for it
-	cancel   context.CancelCauseFunc
-	stop     context.CancelFunc // ends the renewal under way, if it is one lock's alone
+	busy  bool          // a step is under way: one at a time
+	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	place place
-	line  *line // the key's in this process, guarded by the lines' mutex; nil: others may hold the key beside us
+	item  item
+	queue *queue // the key's in this process, guarded by the queues' mutex; nil: others may hold the key beside us
 }
 
-// hold makes a Lock of a lease that has just been obtained. Its context ends
-// with parent if it is bound to it.
-func (k *Locker) hold(parent context.Context, bound bool, l Lease, ttl time.Duration, renew bool, start time.Time, tries int) *Lock {
-	lock := &Lock{k: k, ttl: ttl, since: k.now(), lease: l, parent: parent, bound: bound, renewed: renew}
-	if !k.shared {
-		k.lines.took(lock)
+// hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
+// it is bound to it.
+func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
+	l := &Lock{k: k, key: le.Key, since: k.now(), parent: parent, bound: bound, lease: le}
+	l.state = lease.New(claimOf(le, ttl), renew, l.since)
+	if le.How == Adopted {
+		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
-	k.see(Event{Kind: EventAcquired, Key: l.Key, Lease: l, Took: lock.since.Sub(start), Tries: tries})
-	k.agenda.add(lock, end(l, ttl), lock.every())
-	return lock
+	if !k.abilities.Shared {
+		k.queues.took(l.key, l)
+	}
+	if !k.scheduler.add(l, l.state.End(), l.state.RenewAt(), ttl/30) {
+		l.Release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
+		return nil, ErrClosed
+	}
+	if k.o.Observer != nil {
+		k.see(Event{Kind: EventAcquired, Key: l.key, Lease: l.current(), Took: l.since.Sub(start), Tries: tries}, func() {
+			l.Release(context.Background()) //nolint:errcheck // a panic is on its way
+		})
+	}
+	return l, nil
 }
 
 // Key is the key as it stands on the server, prefix included.
-func (l *Lock) Key() string { return l.current().Key }
+func (l *Lock) Key() string { return l.key }
 
-// Token is what the key holds: the proof that the lock is ours. With
-// getsetlock it changes with every extension.
-func (l *Lock) Token() string { return l.current().Value }
+// Token is what the key holds: the proof that the lock is ours. With getsetlock it changes
+// with every extension, with the others after one of unknown outcome. "" if the lock was
+// handed off: it is its next holder's. A lock whose token was asked for is extended when it
+// is handed off, so that its next holder has its own token.
+func (l *Lock) Token() string { return l.Lease().Value }
 
-// Fence is a number that grows with every acquisition of the key, for the
-// protected resource to refuse writes with an older one. 0 if the algorithm was not told to draw one.
+// Fence is a number that grows with every acquisition of the key, for the protected resource
+// to refuse writes with an older one. 0 if the algorithm does not draw one.
 func (l *Lock) Fence() int64 { return l.current().Fence }
 
-// Until is the end of the lease by the Locker's clock, drift taken off.
+// Until is the end of the lease by the Locker's clock, drift taken off. It is never later
+// than what the server is known to grant: while the outcome of an extension to a shorter ttl
+// is unknown it is the shorter one's.
 func (l *Lock) Until() time.Time { return l.current().Until }
 
 // Lease is the lease as it is now.
-func (l *Lock) Lease() Lease { return l.current() }
+func (l *Lock) Lease() Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.On(lease.Event{Kind: lease.Disclose}) // this value, and not one that comes in between
+	return believed(l.lease, &l.state)
+}
 
-// Context ends with cause ErrLost before the lease does, and without one when
-// the lock is released. Work under the lock should run in it.
+func (l *Lock) current() Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return believed(l.lease, &l.state)
+}
+
+func (l *Lock) value(i int) (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Value(i)
+}
+
+// Context ends with cause ErrLost before the lease does, with ErrHandedOff or ErrDetached when
+// the lock goes to another holder, and without a cause when it is released. Work under the
+// lock should run in it.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,224 +109,205 @@ func (l *Lock) Context() context.Context {
 			parent = context.WithoutCancel(parent)
 		}
 		l.ctx, l.cancel = context.WithCancelCause(parent)
-		if l.ended {
-			l.cancel(l.cause)
+		if l.bound {
+			l.ctx = context.WithValue(l.ctx, ofLock{}, l)
 		}
+		l.endContext()
 	}
 	return l.ctx
 }
 
-// over reports whether the lock is held no more, or must not be relied on.
-func (l *Lock) over() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended || l.bound && l.parent.Err() != nil
+type ofLock struct{}
+
+// FromContext returns the lock under which Locker.Do runs a function: for its fence, or to
+// extend it. nil if ctx is not, and does not come from, the function's.
+func FromContext(ctx context.Context) *Lock {
+	l, _ := ctx.Value(ofLock{}).(*Lock)
+	return l
 }
 
-// finish ends the lock's context with a cause, nil when it is released. It
-// reports whether it was the first to do so.
-func (l *Lock) finish(cause error) bool {
+// on tells the state machine what happened, and brings in line with it what hangs on it: the
+// scheduler, the context, and what watches for a loss.
+func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 	l.mu.Lock()
-	first := !l.ended
-	if first {
-		l.ended, l.cause = true, cause
-		if l.cancel != nil {
-			l.cancel(cause)
-		}
+	was, end, renew := l.state.Cause(), l.state.End(), l.state.RenewAt()
+	if was == lease.None {
+		follow(&l.lease, e.Kind, le)
+	}
+	v := l.state.On(e)
+	now := l.state.Cause()
+	if now == lease.None && (e.Kind == lease.Tick || end != l.state.End() || renew != l.state.RenewAt()) {
+		l.k.scheduler.set(l, l.state.End(), l.state.RenewAt(), l.state.Claim().TTL/30)
+	} else if now != lease.None && was == lease.None {
+		l.k.scheduler.remove(l)
+		l.endContext()
 	}
 	l.mu.Unlock()
-	return first
+	if was == lease.None && now == lease.Lost && (e.Kind < lease.Release || e.Kind > lease.ReleaseNotSent) {
+		l.wasLost(e.Kind)
+	}
+	return v
 }
 
-func (l *Lock) current() Lease {
+// endContext ends the context, if there is one and it is to end. l.mu is held.
+func (l *Lock) endContext() {
+	if l.cancel == nil {
+		return
+	}
+	switch c := l.state.Cause(); c {
+	case lease.None:
+	case lease.Released:
+		l.cancel(nil)
+	default:
+		l.cancel(causeError(c))
+	}
+}
+
+// wasLost is what a loss comes to that was noticed by itself, and not by a release.
+func (l *Lock) wasLost(by lease.Kind) {
+	defer l.k.gone(l)
+	le := l.current()
+	l.k.unpin(le)
+	err := fmt.Errorf("%w: %q", ErrLost, l.key)
+	if by == lease.Tick || by == lease.Ask || by == lease.Detach {
+		err = fmt.Errorf("%w: %q: its time is running out", ErrLost, l.key)
+	}
+	if !l.bound || l.parent.Err() == nil {
+		l.k.see(Event{Kind: EventLost, Key: l.key, Lease: le, Took: l.k.elapsed(l.since), Err: err}, nil)
+	}
+}
+
+// over is why the lock has ended.
+func (l *Lock) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lease
+	return overError(l.key, l.state.Cause())
 }
 
-// Extend moves the end of the lease to ttl from now: it sets, it does not add.
-// It returns ErrLost if the lock is not ours any more, and any other error if
-// it is not known to have been extended; then the old end stands. A renewed
-// lock is renewed by the new ttl from then on.
-func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if ttl <= 0 {
-		return fmt.Errorf("%w: a ttl of %v", ErrInvalid, ttl)
+func (l *Lock) lost(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return lostToo(l.key, &l.state, err)
+}
+
+// begin waits for its turn to do a step, as long as ctx lets it. tryBegin does not wait.
+func (l *Lock) begin(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		if !l.busy {
+			l.busy = true
+			l.mu.Unlock()
+			return nil
+		}
+		if l.freed == nil {
+			l.freed = make(chan struct{})
+		}
+		freed := l.freed
+		l.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, cause(ctx)))
+		}
 	}
-	l.op.Lock()
-	defer l.op.Unlock()
+}
+
+func (l *Lock) tryBegin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := !l.busy
+	l.busy = true
+	return free
+}
+
+func (l *Lock) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy = false
+	if l.freed != nil {
+		close(l.freed)
+		l.freed = nil
+	}
+}
+
+// Extend moves the end of the lease to ttl from now: it sets, it does not add. A renewed lock
+// is renewed by the new ttl from then on. It returns ErrLost if the lock is not ours any
+// more; ErrReleased, ErrHandedOff or ErrDetached if it was given away; and any other error if
+// it is not known to have been extended: the earlier of the two ends is then believed, and it
+// may be called again.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := l.k.validTTL(l.key, ttl); err != nil {
+		return err
+	}
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.end()
 	return l.extend(ctx, ttl)
 }
 
-// extend is one extension. l.op is held.
+// extend is one extension. The lock is busy.
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
-	if l.over() {
-		return l.gone()
-	}
 	start := l.k.now()
-	if err := l.learn(ctx); err != nil {
-		return l.failed(err)
+	if _, err := l.k.extend(ctx, l, ttl, false, false, lease.Done); err != nil {
+		return err
 	}
-	old := l.current()
-	if !start.Before(old.Until) {
-		return l.lose(fmt.Errorf("%w: %q: its time has run out", ErrLost, old.Key))
-	}
-	next, err := l.k.extend(ctx, old, ttl)
-	return l.extended(old, next, ttl, err, start)
-}
-
-// extended notes how an extension of old to ttl, asked for at start, has ended.
-func (l *Lock) extended(old, next Lease, ttl time.Duration, err error, start time.Time) error {
-	l.mu.Lock()
-	if err == nil {
-		l.lease, l.ttl = next, ttl
-	} else if !definite(err) && next.Value != old.Value {
-		l.maybe = &next
-	}
-	every := l.every()
-	l.mu.Unlock()
-	if err != nil {
-		return l.failed(err)
-	}
-	if !l.k.now().Before(next.Until) { // any/lease-counted-from-reply
-		return l.lose(fmt.Errorf("%w: %q: the reply came after the lease had run out", ErrLost, next.Key))
-	}
-	l.k.agenda.set(l, end(next, ttl), every)
-	l.k.see(Event{Kind: EventExtended, Key: next.Key, Lease: next, Took: l.k.since(start)})
+	l.k.see(Event{Kind: EventExtended, Key: l.key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
 	return nil
 }
 
-// learn finds out which of two values the key holds after an extension of
-// unknown outcome. l.op is held.
-func (l *Lock) learn(ctx context.Context) error {
-	l.mu.Lock()
-	maybe, lease := l.maybe, l.lease
-	l.mu.Unlock()
-	if maybe == nil {
-		return nil
-	}
-	st, err := l.k.inspect(ctx, lease.Key, l.k.o.Timeout)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.maybe = nil
-	if st.Holds(maybe.Value) {
-		l.lease = *maybe
-		l.k.agenda.set(l, end(*maybe, l.ttl), l.every())
-	}
-	return nil // a third value is for the step that follows to refuse
-}
-
-// failed tells what an extension's error means for the lock.
-func (l *Lock) failed(err error) error {
-	if errors.Is(err, ErrLost) || errors.Is(err, ErrForeign) {
-		return l.lose(fmt.Errorf("%w: %q", ErrLost, l.Key()))
-	}
-	return err
-}
-
-// lose ends the lock's context. It returns err.
-func (l *Lock) lose(err error) error {
-	noticed := l.over() // with the context that it was bound to
-	if !l.finish(ErrLost) {
-		return err
-	}
-	l.k.agenda.remove(l)
-	l.k.unkeep(l.current())
-	if !noticed {
-		l.k.see(Event{Kind: EventLost, Key: l.Key(), Lease: l.current(), Took: l.k.since(l.since), Err: err})
-	}
-	l.k.gone(l)
-	return err
-}
-
-// gone is the error of an operation on a lock that is held no more.
-func (l *Lock) gone() error {
-	return fmt.Errorf("%w: %q", ErrLost, l.Key())
-}
-
-// Release gives the lock back: to the next who waits for it in this process
-// (see Options.MaxHandOvers), else to the server. It works when ctx has already ended: it then
-// takes a context of its own, bounded by Options.Cleanup. It returns ErrLost if
-// the lock was not ours any more, and removes nothing then; ErrUnknown if that
-// could not be learned, or ErrAborted, and then it may be called again: it
-// compares, and never removes another client's lock. After it nothing renews the lock.
+// Release releases the lock: to the next entry that waits for it in this process (see
+// Options.MaxHandoffs), else on the server. It works when ctx has already ended: it then takes
+// a context bounded by Options.Cleanup. It returns ErrLost if the lock was not ours any more,
+// and removes nothing then; ErrReleased if it was released before; ErrUnknown if the outcome
+// could not be learned, ErrAborted, or an error of ctx if an extension was still under way: it
+// may then be called again, for it compares, and never removes another client's lock. After
+// it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
-	l.leave()
-	l.op.Lock() // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
-	defer l.op.Unlock()
-
-	l.mu.Lock()
-	if l.released {
-		l.mu.Unlock()
-		return l.gone()
-	}
-	lease, maybe := l.lease, l.maybe
-	start := l.k.now()
-	able, ttl := l.able(start), l.ttl
-	l.mu.Unlock()
-
-	heir, signal := l.k.heir(l, able, ttl, start)
-	if heir != nil {
-		l.handOn(heir, lease, start)
-		return nil
-	}
-	woken, err := l.k.release(ctx, lease, signal)
-	if maybe != nil && errors.Is(err, ErrLost) {
-		woken, err = l.k.release(ctx, *maybe, signal)
-	}
-	if errors.Is(err, ErrLost) {
-		l.finish(ErrLost)
-	} else {
-		l.finish(nil)
+	if l.on(lease.Event{Kind: lease.Release, At: l.k.now()}, Lease{}) == lease.Over {
+		return l.over()
 	}
 	l.mu.Lock()
-	l.released = !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrAborted)
-	l.mu.Unlock()
-	l.k.see(Event{Kind: EventReleased, Key: lease.Key, Lease: lease, Took: start.Sub(l.since), Err: err})
-	if err != nil {
-		l.k.gone(l)
-	} else {
-		l.k.gaveBack(l, woken, ttl)
-	}
-	return err
-}
-
-// leave takes the lock off the agenda, and stops the renewal under way if it can.
-func (l *Lock) leave() {
-	l.k.agenda.remove(l)
-	l.mu.Lock()
-	l.left = true
 	if l.stop != nil {
 		l.stop()
 	}
 	l.mu.Unlock()
-}
-
-// end is when the context of a lease does: shortly before it.
-func end(l Lease, ttl time.Duration) time.Time {
-	return l.Until.Add(-min(max(time.Millisecond, ttl/50), 250*time.Millisecond))
-}
-
-// every is how often the lock is renewed: three times in its ttl; 0: never. l.mu is held.
-func (l *Lock) every() time.Duration {
-	if !l.renewed {
-		return 0
+	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
+		wait, done := l.k.orCleanup(ctx)
+		err := l.begin(wait)
+		if done(); err != nil {
+			return err
+		}
 	}
-	return l.ttl / 3
+	defer l.end()
+
+	start, ttl := l.k.now(), l.ttl()
+	next, signal := l.k.successor(l, l.passable(start, ttl), ttl, start)
+	if next != nil {
+		p, le := new(passed), l.current()
+		if !p.take(l, ttl, start) {
+			next.granted <- grant{}
+			return l.over()
+		}
+		defer func() { next.granted <- grant{passed: p} }() // that it is over here comes before it begins there
+		l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: le, Took: start.Sub(l.since)}, nil)
+		return nil
+	}
+	woken, err := l.k.release(ctx, l, signal)
+	defer func() {
+		if err != nil {
+			l.k.gone(l)
+		} else {
+			l.k.released(l, woken, ttl)
+		}
+	}()
+	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)
+	return err
 }
 
-// expire ends a lock whose end has come, unless it was extended at that moment.
-func (l *Lock) expire() {
+// ttl is that of the last extension.
+func (l *Lock) ttl() time.Duration {
 	l.mu.Lock()
-	until := end(l.lease, l.ttl)
-	again := until.After(l.k.now()) && !l.ended && !l.left
-	if again {
-		l.k.agenda.add(l, until, l.every())
-	}
-	l.mu.Unlock()
-	if !again {
-		l.lose(fmt.Errorf("%w: %q: its time is running out", ErrLost, l.Key())) //nolint:errcheck
-	}
+	defer l.mu.Unlock()
+	return l.state.Claim().TTL
 }

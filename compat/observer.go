@@ -6,18 +6,15 @@ import (
 	"time"
 )
 
-// An Observer sees what a Locker does. Observe is called on the goroutine that
-// does it, between two steps: it must not block, and may be called by several
-// goroutines at once.
-type Observer interface {
-	Observe(Event)
-}
+// An Observer sees what a Locker does. It is called on the goroutine that does it, between two
+// steps: it must not block, and may be called by several goroutines at once.
+type Observer func(Event)
 
 // An Event is one thing that happened to a lock.
 type Event struct {
 	Kind  Kind
 	Key   string
-	Lease Lease         // as it is after the event; for EventRefused and EventAttempt, what was asked for
+	Lease Lease         // as it is after the event, without its Value; for EventRefused and EventAttempt, what was asked for
 	Took  time.Duration // how long the step took; for EventAcquired, since Lock was called; for EventReleased, how long it was held
 	Tries int           // attempts so far, this one included
 	Err   error         // why, for refusals, losses and failures
@@ -28,25 +25,19 @@ type Kind string
 
 const (
 	EventAttempt  Kind = "attempt"  // one attempt to acquire has ended, Err says how
-	EventAcquired Kind = "acquired" // Lease.How says how: free, taken over, resolved, adopted, handed on
+	EventAcquired Kind = "acquired" // Lease.How says how: free, taken over, resolved, adopted, handed off
 	EventRefused  Kind = "refused"  // another client holds it
 	EventExtended Kind = "extended" // by Extend or by a renewal
 	EventFailed   Kind = "failed"   // a renewal failed and will be tried again
 	EventLost     Kind = "lost"     // the lease is not ours any more, or its end is too near
-	EventReleased Kind = "released" // given back; Err if it was not ours any more or the outcome is unknown
-	EventRepaired Kind = "repaired" // a key that nothing would ever have ended was given a TTL
+	EventReleased Kind = "released" // released, or handed off; Err if it was not ours any more or the outcome is unknown
+	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
 )
-
-// ObserverFunc is a function as an Observer.
-type ObserverFunc func(Event)
-
-// Observe calls f.
-func (f ObserverFunc) Observe(e Event) { f(e) }
 
 // Slog returns an Observer that logs to l: losses and failures as warnings,
 // acquisitions, releases and repairs as information, the rest for debugging.
 func Slog(l *slog.Logger) Observer {
-	return ObserverFunc(func(e Event) {
+	return func(e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
 		case EventLost, EventFailed:
@@ -71,5 +62,5 @@ func Slog(l *slog.Logger) Observer {
 			attrs = append(attrs, slog.Any("error", e.Err))
 		}
 		l.LogAttrs(context.Background(), level, "lock "+string(e.Kind), attrs...)
-	})
+	}
 }

@@ -1,34 +1,51 @@
 package compat_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"os"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A Backend that is made of others reads their errors as the engine does.
-func TestSettled(t *testing.T) {
+// What an error leaves open is judged in one place.
+func TestOutcomeOf(t *testing.T) {
 	for _, test := range []struct {
-		err   error
-		known bool
+		err  error
+		want compat.Outcome
 	}{
-		{nil, false},
-		{io.EOF, false},
-		{compat.ErrUnknown, false},
-		{compat.ErrHeld, true},
-		{&compat.HeldError{Key: "k"}, true},
-		{compat.ErrLost, true},
-		{compat.ErrAborted, true},
+		{nil, compat.Done},
+		{io.EOF, compat.Unknown},
+		{os.ErrDeadlineExceeded, compat.Unknown},
+		{context.Canceled, compat.Unknown},
+		{net.ErrClosed, compat.Unknown},
+		{redis.Error("NOPERM this user has no permissions"), compat.Unknown}, // of several commands another may have run
+		{compat.ErrTimeout, compat.Unknown},
+		{compat.ErrUnknown, compat.Unknown},
+		{&compat.UnknownError{Err: compat.ErrHeld}, compat.Unknown},
+		{compat.ErrHeld, compat.Refused},
+		{&compat.HeldError{Key: "k"}, compat.Refused},
+		{compat.ErrLost, compat.Refused},
+		{compat.ErrForeign, compat.Refused},
+		{compat.ErrAborted, compat.Refused},
+		{compat.ErrInvalid, compat.Refused},
+		{errors.ErrUnsupported, compat.Refused},
+		{&compat.UnsafeServerError{}, compat.Refused},
+		{fmt.Errorf("in between: %w", compat.ErrLost), compat.Refused},
+		{compat.NotSent.Mark(io.EOF), compat.NotSent},
+		{compat.NotSent.Mark(compat.NotSent.Mark(compat.ErrHeld)), compat.NotSent},
+		{fmt.Errorf("in between: %w", compat.NotSent.Mark(io.EOF)), compat.NotSent},
 	} {
-		why, known := compat.Settled(test.err)
-		if why != test.err || known != test.known {
-			t.Errorf("Settled(%v): %v, %v; want it and %v", test.err, why, known, test.known)
+		if got := compat.OutcomeOf(test.err); got != test.want {
+			t.Errorf("OutcomeOf(%v) is %v, want %v", test.err, got, test.want)
 		}
 	}
-	marked := compat.NotDone(compat.NotDone(io.EOF))
-	if why, known := compat.Settled(marked); why != io.EOF || !known || !errors.Is(marked, io.EOF) { //nolint:errorlint // the very one
-		t.Errorf("Settled of what is marked as not done: %v, %v; want EOF, and that it is known", why, known)
+	if err := compat.NotSent.Mark(io.EOF); !errors.Is(err, io.EOF) {
+		t.Errorf("%v hides what it marks", err)
 	}
 }

@@ -2,100 +2,71 @@ package compat
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gomodule/redigo/redis"
 )
 
-// A pin is the connection that a lease keeps: it watches key since that held
-// value. One step at a time uses it; it goes back to where it was borrowed when a step
-// ends without such a WATCH, or when nobody needs it any more.
+// A pin is the connection that a lease has pinned: it watches key since that held value. As
+// long as it lives and EXEC does not abort, nobody has touched the key since, and there is
+// nothing left to compare. One step at a time uses it; it goes back to where it was borrowed
+// when a step ends without such a WATCH, or when nobody needs it any more.
 type pin struct {
-	guard
-	s   *single
-	key string
-	era uint64 // in which it was borrowed
+	Conn
+	s     *server
+	key   string
+	epoch uint64 // in which it was borrowed
 
 	mu    sync.Mutex
 	value string
 	busy  bool // a step has it
-	left  bool // it was given back; or is to be, by the step that has it
+	left  bool // it was returned; or is to be, by the step that has it
 }
 
-// keeping is a Backend whose leases can keep connections.
-type keeping interface {
-	// keep says how many may, and whose clock does what is not waited for.
-	keep(most int, c clock.Clock)
-
-	// unkeep parts a lease that will neither be extended nor released from its
-	// connection. It does not block.
-	unkeep(l Lease)
-}
-
-func (s *single) keep(most int, c clock.Clock) {
-	if k, ok := s.algo.(Keeper); ok && most > 0 {
-		s.keeper, s.clock = k, c
+// pinAtMost says how many leases may pin, and whose clock does what is not waited for.
+func (s *server) pinAtMost(most int, c clock.Clock) {
+	s.clock = c
+	if most > 0 {
+		s.pins = true
 		s.free.Store(int64(most))
 	}
 }
 
-// acquireKept is Acquire over a connection that the lease then keeps. One of
-// s.free has been taken for it.
-func (s *single) acquireKept(ctx context.Context, now func() time.Time, key string, ttl time.Duration, safe uint64) (Lease, error) {
-	p, l := &pin{s: s, key: key}, Lease{Key: key}
-	err := s.over(ctx, key, &p.guard, func(c redis.Conn) (err error) {
-		if p.era, err = s.still(safe); err != nil {
-			return err
-		}
-		l, p.kept, err = s.keeper.AcquireKept(c, now(), key, ttl)
-		p.kept, p.refused = p.kept && err == nil, errors.Is(err, ErrHeld)
-		l.era = p.era
-		return err
-	})
-	if p.kept {
-		p.value, l.pin = l.Value, p
-	} else {
-		s.free.Add(1)
-	}
-	return l, err
-}
+// pinnable reports that ch can be carried out over a connection that watches.
+func (ch *Change) pinnable() bool { return ch.By == nil && ch.If == Watch && !ch.Persistent }
 
-// overKept runs a step over the connection that l keeps. It reports whether the
-// step is settled: done or refused. If it is not, it has to be done the other way,
-// and broke is why its outcome is not known, or nil if it did not run at all.
-func (s *single) overKept(ctx context.Context, l Lease, step func(c redis.Conn) (next Lease, kept bool, err error)) (next Lease, settled bool, broke error) {
+// overPinned runs a step over the connection that l has pinned, if it can: ran. next is what
+// l becomes in it, and pins the connection again if the step ended under such a WATCH. A step
+// that could not send anything is to be done the other way.
+func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func(c *Conn, pinned bool) error) (err error, ran bool) {
 	p := l.pin
 	if p == nil || ctx.Err() != nil || !p.take(l) {
-		return l, false, nil
+		return nil, false
 	}
 	p.begin(ctx)
 	p.hurry()
-	if s.era() != p.era { // a server that was replaced watches nothing
+	if s.epoch() != p.epoch || p.Err() != nil { // a server that was replaced watches nothing
 		p.put(l)
-		return l, false, nil
+		return nil, false
 	}
-	next, p.kept, broke = step(&p.guard)
-	if !p.asked && !errors.Is(broke, ErrLost) { // refused before anything was sent
-		next, p.kept = l, true
+	err = p.verdict(step(&p.Conn, true))
+	switch {
+	case !p.asked && OutcomeOf(err) != Done && err != ErrLost: // refused before anything was sent
+		p.pinned = true
+	default:
+		p.pinned = p.seen.watches(next.Value) && OutcomeOf(err) == Done
 	}
-	p.kept = p.kept && p.Err() == nil
+	p.pinned = p.pinned && p.Err() == nil
 	next.pin = nil
-	if p.kept {
+	if p.pinned {
 		next.pin = p
 	}
-	broke = p.verdict(broke)
-	p.put(next)
-	if broke != nil && errors.As(broke, new(unsent)) {
-		return l, false, nil
-	}
-	return next, broke == nil || definite(broke), broke
+	p.put(*next)
+	return err, OutcomeOf(err) != NotSent
 }
 
-// take begins a step. A lease is not the one whose value is watched if it was
-// extended since.
+// take begins a step. A lease is not the one whose value is watched if it was extended since.
 func (p *pin) take(l Lease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,49 +82,45 @@ func (p *pin) put(next Lease) {
 	p.mu.Lock()
 	p.busy = false
 	p.value = next.Value
-	stays := p.kept && !p.left
+	stays := p.pinned && !p.left
 	p.left = !stays
 	p.mu.Unlock()
 	if !stays {
 		p.s.free.Add(1)
-		p.s.giveBack(&p.guard)
+		p.s.giveBack(&p.Conn)
 	}
 }
 
-// leave gives the connection back, without waiting for it. p.mu is held, and nobody has p.
-func (p *pin) leave() {
-	p.left = true
-	p.s.free.Add(1)
-	p.s.giveBackLater(&p.guard)
-}
-
-func (s *single) unkeep(l Lease) {
+// unpin parts a lease that will neither be extended nor released from its connection. It does
+// not block.
+func (s *server) unpin(l Lease) {
 	p := l.pin
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.left:
-	case p.busy:
-		p.left = true
-	default:
-		p.leave()
+	if p.left {
+		return
+	}
+	p.left = true
+	if !p.busy {
+		p.s.free.Add(1)
+		p.s.returnLater(&p.Conn)
 	}
 }
 
-// hurry leaves half of the step's time for another connection: one that was kept
-// may have died without a word.
-func (g *guard) hurry() {
-	g.limit = g.limit / 2
-	if g.ctx != nil && g.within > 0 {
-		g.ctx = sooner{g.ctx, time.Now().Add(g.within / 2)}
+// hurry leaves half of the step's time for another connection: one that was pinned may have
+// died without a word.
+func (c *Conn) hurry() {
+	c.until = c.until.Add(-c.limit / 2)
+	if c.ctx != nil && c.within > 0 {
+		c.ctx = sooner{c.ctx, time.Now().Add(c.within / 2)}
 	}
 }
 
-// sooner is a context with an earlier deadline, which redigo makes its read
-// timeout: in real time, and without ending.
+// sooner is a context with an earlier deadline, which redigo makes its read timeout: in real
+// time, and without ending.
 type sooner struct {
 	context.Context
 	at time.Time

@@ -40,7 +40,7 @@ func (w watcher) next(t *testing.T) compat.Event {
 // renewing is a client that renews what it holds, and n locks of its.
 func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Lock, *network, watcher) {
 	net, seen := new(network), make(watcher, 10000)
-	k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen})
+	k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen.Observe})
 	var locks []*compat.Lock
 	for i := range n {
 		locks = append(locks, try(t, k, fmt.Sprint("k", i)))
@@ -64,7 +64,7 @@ func batched(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
 }
 
 // A hundred locks are renewed with hardly more commands than there are locks;
-// one that was lost, or that is no lock any more, does not keep the others from it.
+// one that was lost, or that is not a lock any more, does not keep the others from it.
 func TestRenewedTogether(t *testing.T) {
 	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		const n = 100
@@ -88,7 +88,7 @@ func TestRenewedTogether(t *testing.T) {
 		if len(lost) != 3 || !lost["k3"] || !lost["k5"] || !lost["k7"] {
 			t.Errorf("lost are %v, want k3, k5 and k7", lost)
 		}
-		if _, lists := a.(getsetlock.Listed); lists {
+		if _, lists := a.(getsetlock.ListCAS); lists {
 			if writes := net.Writes(); writes > 1 {
 				t.Errorf("%d writes for %d renewals: they were not made together", writes, n)
 			}
@@ -163,7 +163,7 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 	}
 	defer s.Close()
 	lost := make(chan string, 2000)
-	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: compat.ObserverFunc(func(e compat.Event) {
+	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: compat.Observer(func(e compat.Event) {
 		if e.Kind == compat.EventLost {
 			lost <- e.Key
 		}

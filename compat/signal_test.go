@@ -21,7 +21,7 @@ import (
 
 // signalled is a process that signals and, so that nothing else can wake it,
 // hardly ever polls.
-func signalled(source compat.Source, a compat.Algorithm, o compat.Options) *compat.Locker {
+func signalled(source compat.Pool, a compat.Algorithm, o compat.Options) *compat.Locker {
 	o.Signal, o.MinPoll = true, time.Hour
 	return compat.New(source, a, o)
 }
@@ -77,7 +77,7 @@ var signalling = map[string]struct {
 }{
 	"getset:classic": {getsetlock.Classic{}, "2.0", compat.Options{}},
 	"getset:guarded": {getsetlock.Guarded{}, "2.2.5", compat.Options{}},
-	"getset:listed":  {getsetlock.Listed{}, "2.0", compat.Options{}},
+	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{}},
 	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{}},
 	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{}},
 	"kept":           {txlock.Renamed{}, "2.4", compat.Options{MaxPinned: 8}},
@@ -196,8 +196,8 @@ func TestTurnsAlternate(t *testing.T) {
 		{-1, strings.Repeat("A", 33) + strings.Repeat("B", 33)}, // the first, and 32 after it
 	} {
 		s := still(t, "2.4")
-		a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
-		b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
+		a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
+		b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
 		l, err := a.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestTurnsAlternate(t *testing.T) {
 				wg.Go(func() {
 					if err := k.Do(background, "k", time.Minute, func(context.Context) error {
 						order += name
-						if other.Lines() > 0 {
+						if other.Queues() > 0 {
 							listening(t, s, "k", 1)
 						}
 						return nil
@@ -276,7 +276,7 @@ func TestWokenAndCancelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(background)
-			hook := &hooked{Source: s}
+			hook := &hooked{Pool: s}
 			gone := inBackground(func() {
 				if _, err := signalled(hook, txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want context.Canceled", err)
@@ -303,7 +303,7 @@ func TestWokenAndCancelled(t *testing.T) {
 
 // hooked is a Source that does something before it hands out its next connection.
 type hooked struct {
-	compat.Source
+	compat.Pool
 	mu sync.Mutex
 	do func() error
 }
@@ -324,7 +324,7 @@ func (h *hooked) GetContext(ctx context.Context) (redis.Conn, error) {
 			return nil, err
 		}
 	}
-	return h.Source.GetContext(ctx)
+	return h.Pool.GetContext(ctx)
 }
 
 // Signals do not keep a thousand waiters from using two connections.
@@ -355,8 +355,8 @@ func TestManyListenAsOne(t *testing.T) {
 	wg.Wait()
 	release(t, l)
 	empty(t, s)
-	if k.Lines() != 0 {
-		t.Errorf("%d lines are left", k.Lines())
+	if k.Queues() != 0 {
+		t.Errorf("%d lines are left", k.Queues())
 	}
 }
 
@@ -364,14 +364,14 @@ func TestManyListenAsOne(t *testing.T) {
 func TestListsExpire(t *testing.T) {
 	for v, want := range map[string]bool{"2.0": false, "2.2.5": true, "2.4": true, "7.0": true} {
 		s := still(t, v)
-		l, err := signalled(s, getsetlock.Listed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+		l, err := signalled(s, getsetlock.ListCAS{}, compat.Options{}).TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(background)
 		var waiting []<-chan struct{}
 		for i := range 2 { // the second finds the list of the first
-			k := signalled(s, getsetlock.Listed{}, compat.Options{})
+			k := signalled(s, getsetlock.ListCAS{}, compat.Options{})
 			waiting = append(waiting, inBackground(func() { k.Lock(ctx, "k", time.Minute) })) //nolint:errcheck // it is cancelled
 			listening(t, s, "k", i+1)
 		}
@@ -407,7 +407,7 @@ func TestSignalsThatAreRefused(t *testing.T) {
 			}
 			var next *compat.Lock
 			waiting := inBackground(func() { next, err = two.Lock(background, "k", time.Minute) })
-			eventually(t, "two waits", func() bool { return two.Lines() == 1 })
+			eventually(t, "two waits", func() bool { return two.Queues() == 1 })
 			if err := l.Release(background); err != nil {
 				t.Errorf("%s: %v", v, err)
 			}
@@ -427,7 +427,7 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 		for _, f := range []fault{lostRequest, lostReply} {
 			for n := 1; ; n++ {
 				net := new(network)
-				k := compat.New(net.Over(w.server), a, compat.Options{Clock: w.clock, Signal: true})
+				k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Signal: true})
 				l := try(t, k, "k")
 				w.do("LPUSH", compat.Aux("k", "waiters"), "somebody")
 				net.Lose(func(i int, _ string) fault {
@@ -454,7 +454,7 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 func TestSignalRidesAlong(t *testing.T) {
 	for name, c := range signalling {
 		s := still(t, "7.0")
-		w := &writes{Source: s}
+		w := &writes{Pool: s}
 		k := compat.New(w, c.a, c.o)
 		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
@@ -481,12 +481,12 @@ func TestSignalRidesAlong(t *testing.T) {
 
 // writes counts what is written at once.
 type writes struct {
-	compat.Source
+	compat.Pool
 	n int
 }
 
 func (w *writes) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := w.Source.GetContext(ctx)
+	c, err := w.Pool.GetContext(ctx)
 	return &written{c, w}, err
 }
 

@@ -53,8 +53,8 @@ func TestExecRefusedOverMaxmemory(t *testing.T) {
 			t.Errorf("%s: TryLock over maxmemory: %v, want the server's words", v, err)
 		}
 		answersItself(t, p)
-		if err := held.Release(background); !errors.Is(err, compat.ErrUnknown) || !errors.As(err, &refused) {
-			t.Errorf("%s: Release over maxmemory: %v, want the server's words, and that the key may stand", v, err)
+		if err := held.Release(background); !errors.Is(err, compat.ErrDenied) || errors.Is(err, compat.ErrLost) || !errors.As(err, &refused) {
+			t.Errorf("%s: Release over maxmemory: %v, want the server's answer, and no loss", v, err)
 		}
 		answersItself(t, p)
 
@@ -70,7 +70,7 @@ func TestExecDiscards(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	c := s.Dial()
 	s.SetMaxMemoryReached(true)
-	if _, err := compat.Exec(c, compat.Cmd{"SET", "k", "v"}); err == nil {
+	if _, err := compat.NewConn(c).Exec(compat.Cmd{"SET", "k", "v"}); err == nil {
 		t.Fatal("EXEC ran over maxmemory")
 	}
 	if got, err := redis.String(c.Do("ECHO", "me")); got != "me" || err != nil {
@@ -84,7 +84,7 @@ type sloppy struct {
 	leave []string
 }
 
-func (s sloppy) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (s sloppy) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	for _, cmd := range s.leave {
 		if cmd == "WATCH" {
 			c.Do(cmd, key) //nolint:errcheck
@@ -158,7 +158,7 @@ func TestDoneContextKillsNoConnection(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // Errors inside an EXEC are values: a fence that can't be drawn is an error, and
-// the key that the same EXEC took is given back.
+// the key that the same EXEC took is released.
 func TestRepliesInsideExec(t *testing.T) {
 	for _, v := range []string{"2.2", "2.4", "2.6", "7.0"} {
 		for _, a := range []compat.Algorithm{
@@ -167,7 +167,7 @@ func TestRepliesInsideExec(t *testing.T) {
 			getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
 		} {
 			s := oldredis.Run(t, v)
-			s.Dial().Do("RPUSH", compat.FenceKey("k"), "no number") //nolint:errcheck
+			s.Dial().Do("RPUSH", compat.Aux("k", "fence"), "no number") //nolint:errcheck
 			k := compat.New(s, a, compat.Options{})
 			_, err := k.TryLock(background, "k", ttl)
 			var refused redis.Error
@@ -257,7 +257,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	}
 }
 
-// plainConn has no context and no time limit of its own, as somebody else's
+// plainConn has neither context nor time limit, as somebody else's
 // connection may be.
 type plainConn struct{ redis.Conn }
 
@@ -292,13 +292,13 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A proxy closes the connection on what it does not know: that is a reason, not
-// a broken network.
-func TestProxyIsRefusedByReason(t *testing.T) {
+// A proxy closes the connection on what it does not know. A broken network does that too, so
+// what is said is what was seen.
+func TestProxyIsRefusedAsItWasSeen(t *testing.T) {
 	s := oldredis.Run(t, "twemproxy")
 	for _, a := range []compat.Algorithm{txlock.Renamed{}, getsetlock.Guarded{}, getsetlock.Classic{Options: getsetlock.Options{Fence: true}}} {
 		_, err := compat.New(s, a, compat.Options{}).TryLock(background, "k", ttl)
-		if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "proxy") {
+		if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || compat.OutcomeOf(err) != compat.NotSent {
 			t.Errorf("%T behind twemproxy: %v", a, err)
 		}
 	}

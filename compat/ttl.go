@@ -2,34 +2,47 @@ package compat
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
-// WholeSeconds returns ttl in seconds, rounded up: a key must not end before
-// the lease does. A ttl below a second is ErrInvalid: rounded down it would be
-// EXPIRE key 0, which deletes the key under its holder (tx/zero-ttl), and
-// servers before 2.6 know nothing shorter.
-func WholeSeconds(ttl time.Duration) (int64, error) {
-	return roundUp(ttl, time.Second)
-}
-
-// WholeMillis returns ttl in milliseconds, rounded up, for Redis 2.6 and later.
-// A ttl below a millisecond is ErrInvalid.
-func WholeMillis(ttl time.Duration) (int64, error) {
-	return roundUp(ttl, time.Millisecond)
-}
-
-func roundUp(ttl, unit time.Duration) (int64, error) {
+// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later,
+// rounded up: a key must not end before the lease does. A ttl below a unit is ErrInvalid:
+// rounded down it would be EXPIRE key 0, which deletes the key under its holder
+// (tx/zero-ttl), and servers before 2.6 know nothing shorter than a second.
+func Whole(ttl, unit time.Duration) (int64, error) {
 	if ttl < unit {
 		return 0, fmt.Errorf("%w: a ttl of %v is shorter than the %v that this lock counts in", ErrInvalid, ttl, unit)
 	}
-	return int64((ttl + unit - 1) / unit), nil
+	n := int64(ttl / unit)
+	if ttl%unit > 0 { // ttl+unit-1 would overflow into a negative EXPIRE, which deletes the key
+		n++
+	}
+	return n, nil
+}
+
+// longest is the longest ttl of a lock, a hundred years: what ends later has more digits than
+// the clients of timestamp locks read.
+const longest = 100 * 365 * 24 * time.Hour
+
+// validTTL returns ErrInvalid for a ttl that no lock can have: one that drift and the time
+// it takes to stop leave nothing of, or one that no server and no client counts.
+func validTTL(ttl time.Duration) error {
+	now := time.Unix(0, 0)
+	if s := lease.New(lease.Claim{Until: Until(now, max(ttl, 0)), TTL: ttl}, false, now); ttl <= 0 || !s.End().After(now) {
+		return fmt.Errorf("%w: a ttl of %v leaves no time to work: the least is 4 ms", ErrInvalid, ttl)
+	}
+	if ttl > longest {
+		return fmt.Errorf("%w: a ttl of %v is longer than %v", ErrInvalid, ttl, longest)
+	}
+	return nil
 }
 
 // SetEx is the command that makes key with value and a TTL, in milliseconds
-// (PSETEX: Redis 2.6) or in whole seconds. Errors are WholeMillis' and WholeSeconds'.
+// (PSETEX: Redis 2.6) or in whole seconds. Errors are Whole's.
 func SetEx(millis bool, key, value any, ttl time.Duration) (Cmd, error) {
 	m := Cmd{"SETEX", key, nil, value}
 	return m, m.count(millis, "PSETEX", ttl)
@@ -47,9 +60,9 @@ func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
 	var err error
 	if millis {
 		m[0] = name
-		n, err = WholeMillis(ttl)
+		n, err = Whole(ttl, time.Millisecond)
 	} else {
-		n, err = WholeSeconds(ttl)
+		n, err = Whole(ttl, time.Second)
 	}
 	m[2] = n
 	return err
@@ -58,13 +71,16 @@ func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
 // ReadTTL returns the time that reply, TTL's or PTTL's, gives in unit, or NoTTL.
 // Before 2.8 a missing key answers as one without a TTL does: read the value in
 // the same write to tell them apart.
-func ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
+func (*Conn) ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
 	n, err := redis.Int64(reply, nil)
 	if err != nil {
 		return NoTTL, err
 	}
 	if n < 0 {
 		return NoTTL, nil
+	}
+	if n > int64(math.MaxInt64/unit) { // some clients mean "for ever"
+		return math.MaxInt64, nil
 	}
 	return time.Duration(n) * unit, nil
 }

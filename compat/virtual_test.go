@@ -35,7 +35,14 @@ func newWorld(t *testing.T, version string) *world {
 	return &world{t, m, s}
 }
 
-// client returns a client with a network of its own.
+// source is the server, which answers at once: no goroutine comes between a step and its clock.
+func (w *world) source() compat.Source {
+	s := compat.Pooled(w.server)
+	s.Prompt = true
+	return s
+}
+
+// client returns a client with its own network.
 func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
 	return w.skewed(a, 0)
 }
@@ -43,7 +50,7 @@ func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
 // skewed returns a client whose clock is ahead by skew.
 func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *network) {
 	net := new(network)
-	return compat.New(net.Over(w.server), a, compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}), net
+	return compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}), net
 }
 
 // ahead is a clock that runs with the mock but shows another time.
@@ -67,7 +74,7 @@ func (w *world) until(done <-chan struct{}) time.Duration {
 			return w.clock.Since(start)
 		default:
 			w.clock.Add(50 * time.Millisecond)
-			for range 100 { // whoever was woken has its turn before time goes on
+			for range 100 { // a client that was woken has its turn before time goes on
 				runtime.Gosched()
 			}
 		}
@@ -110,12 +117,12 @@ const ttl = 10 * time.Second
 // the oldest version of each.
 var safe = map[string]compat.Algorithm{
 	"getset:guarded": getsetlock.Guarded{},
-	"getset:listed":  getsetlock.Listed{},
+	"getset:listed":  getsetlock.ListCAS{},
 	"tx:classic":     txlock.Classic{},
 	"tx:guarded":     txlock.Guarded{},
 	"tx:renamed":     txlock.Renamed{},
 
-	"tx:renamed/listed": txlock.Renamed{Options: txlock.Options{Listed: true}},
+	"tx:renamed/listed": txlock.Renamed{Options: txlock.Options{ListCAS: true}},
 
 	"set:lua":    setlock.Lua{},
 	"set:watch":  setlock.Watched{},

@@ -10,24 +10,22 @@ import (
 // A wait is what one waiter knows: how long to pause, what it last saw on the
 // key and since when, and since when the server has not answered.
 type wait struct {
-	k     *Locker
-	key   string
-	ttl   time.Duration
-	line  *line
-	pause time.Duration
-	due   bool // the end that was known has come
-	shy   bool // another has the first go: look after a pause, not before
+	k         *Locker
+	key       string
+	ttl       time.Duration
+	queue     *queue
+	pause     time.Duration
+	due       bool // the end that was known has come
+	deferring bool // another has the first go: look after a pause, not before
 
-	held   *HeldError // who was in the way, when it was last looked
-	seen   State      // the last state that was read
-	since  time.Time  // since when seen.Value has stood unchanged without an end
+	held   *HeldError // what was in the way, when it was last looked
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
 }
 
 // after returns when another attempt is worth making after the n-th ended with
-// err; or, if a lock of ours has the key now, a place in line; or the error that
+// err; or, if a lock of ours has the key now, an entry in the queue; or the error that
 // ends the wait.
-func (w *wait) after(ctx context.Context, err error, n int) (*waiter, error) {
+func (w *wait) after(ctx context.Context, err error, n int) (*entry, error) {
 	var held *HeldError
 	_, passes := notNow(err)
 	switch {
@@ -39,23 +37,24 @@ func (w *wait) after(ctx context.Context, err error, n int) (*waiter, error) {
 		if errors.As(err, &held) {
 			w.held, until = held, held.Until
 		}
-		w.k.lines.elsewhere(w.line)
+		w.k.queues.elsewhere(w.queue)
 		return w.untilFree(ctx, until)
-	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown):
+	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
+		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
 	case n == 1 && !passes || w.failing(err):
 		return nil, err
 	}
-	seat, _, err := w.sleep(ctx, time.Time{})
-	return seat, err
+	e, _, err := w.sleep(ctx, time.Time{})
+	return e, err
 }
 
-// yield lets others go first, if it is their turn.
-func (w *wait) yield(ctx context.Context, t turn) (*waiter, error) {
+// yieldTo lets others go first, if it is their turn.
+func (w *wait) yieldTo(ctx context.Context, g grant) (*entry, error) {
 	switch {
-	case t.polite:
+	case g.yield:
 		timer := w.k.o.Clock.Timer(w.jittered(w.k.o.MinPoll))
 		defer timer.Stop()
 		select {
@@ -63,8 +62,8 @@ func (w *wait) yield(ctx context.Context, t turn) (*waiter, error) {
 		case <-ctx.Done():
 			return nil, w.gaveUp(ctx, nil)
 		}
-	case t.woken:
-		w.shy, w.pause = true, w.k.o.MinPoll
+	case g.woken:
+		w.deferring, w.pause = true, w.k.o.MinPoll
 		return w.untilFree(ctx, time.Time{})
 	}
 	return nil, nil
@@ -76,11 +75,11 @@ const often = 2
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
-func (w *wait) untilFree(ctx context.Context, until time.Time) (*waiter, error) {
+func (w *wait) untilFree(ctx context.Context, until time.Time) (*entry, error) {
 	for {
-		seat, try, err := w.sleep(ctx, until)
-		if seat != nil || try || err != nil {
-			return seat, err
+		e, try, err := w.sleep(ctx, until)
+		if e != nil || try || err != nil {
+			return e, err
 		}
 		st, err := w.k.inspect(ctx, w.key, w.ttl)
 		switch {
@@ -99,44 +98,41 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*waiter, error) 
 			return nil, nil
 		}
 		if w.held != nil && w.held.Value != "" && w.held.Value != st.Value {
-			// It changes hands, and will again: whoever looks seldom never comes in between.
+			// It changes hands, and will again: a waiter that looks seldom never comes in between.
 			w.pause = min(w.pause, often*w.k.o.MinPoll)
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
-		w.k.lines.elsewhere(w.line)
+		w.k.queues.elsewhere(w.queue)
 		w.repair(ctx, st)
 		until = st.Until
 	}
 }
 
 // repair gives an end to a key that has stood unchanged without one for a
-// whole ttl: its holder died before it set one (tx/crash-before-expire). The
+// ttl: its holder died before it set one (tx/crash-before-expire). The
 // wait is what tells it from a holder that is about to (tx/ttl-repair), or from
 // one whose clock shows another time than ours (getset/skewed-takeover).
 func (w *wait) repair(ctx context.Context, st State) {
-	now := w.k.o.Clock.Now()
-	if !st.watched() || !w.seen.watched() || st.Value != w.seen.Value {
-		w.seen, w.since = st, now
-		return
-	}
-	if now.Sub(w.since) < max(w.ttl, st.Watch) {
+	now := w.k.now()
+	stood := w.k.queues.unchanged(w.queue, st, now)
+	if !st.watched() || stood < max(w.ttl, st.Watch) {
 		return
 	}
 	step, done := w.k.step(ctx, w.ttl)
 	defer done()
-	err := w.k.backend.Repair(step, w.k.o.Clock.Now, st, w.ttl)
-	w.since = now
+	err := w.k.backend.Repair(step, w.k.now, st, w.ttl)
+	w.k.queues.repaired(w.queue, now)
 	if err == nil {
-		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key, Value: st.Value}})
+		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key}}, nil)
 	}
 }
 
 // watched reports whether s is to be repaired if it does not change.
-func (s State) watched() bool { return s.Status == StatusEndless || s.Watch > 0 }
+func (s State) watched() bool { return s.Status == StatusPersistent || s.Watch > 0 }
 
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
-	now := w.k.o.Clock.Now()
+	now := w.k.now()
 	if w.failed.IsZero() {
 		w.failed = now
 	}
@@ -147,13 +143,16 @@ func (w *wait) failing(err error) bool {
 // waiters spread out, and not past until but for a little, which is as random: those who
 // wait for one end would else all come at the same moment, and with
 // getset:classic overwrite each other's lease. What happens in between wakes it:
-// a lock of ours takes the key (then it returns a place in line), or something
+// a lock of ours takes the key (then it returns an entry in the queue), or something
 // makes it worth while to try, or to look.
-func (w *wait) sleep(ctx context.Context, until time.Time) (seat *waiter, try bool, err error) {
+func (w *wait) sleep(ctx context.Context, until time.Time) (e *entry, try bool, err error) {
 	k := w.k
-	seat, listening := k.wakeable(w.key, w.line)
-	if seat != nil {
-		return seat, false, nil
+	e, listening, err := k.wakeable(w.key, w.queue)
+	if err != nil {
+		return nil, false, err
+	}
+	if e != nil {
+		return e, false, nil
 	}
 	left := k.o.Clock.Until(until)
 	due := !until.IsZero() && left <= 0
@@ -163,7 +162,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (seat *waiter, try bo
 		w.pause = k.o.MinPoll
 	}
 	w.due = due
-	if listening && !due && !w.shy {
+	if listening && !due && !w.deferring {
 		w.pause = k.o.MaxPoll
 	}
 	d := w.jittered(w.pause)
@@ -176,11 +175,15 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (seat *waiter, try bo
 	for {
 		select {
 		case <-t.C:
-			w.shy = false
+			w.deferring = false
 			return nil, false, nil
-		case <-w.line.crowd.news:
-			if try := k.lines.heard(w.line); try || !w.shy {
-				w.shy = false
+		case <-w.queue.contention.news:
+			try, err := k.queues.heard(w.queue)
+			if err != nil {
+				return nil, false, err
+			}
+			if try || !w.deferring {
+				w.deferring = false
 				return nil, try, nil
 			}
 		case <-ctx.Done():

@@ -14,9 +14,8 @@ import (
 func TestMain(m *testing.M) { conformance.Main(m) }
 
 // TestConformance runs the suite over each client's dialect, once for those that
-// are alike but for the key's name: Guarded where there is WATCH, Listed on 2.0, Classic
-// before; and
-// over TwoKeys.
+// are alike but for the key's name: Guarded where there is WATCH, ListCAS on 2.0, Classic before;
+// and over TwoKeys.
 func TestConformance(t *testing.T) {
 	for _, s := range conformance.Servers(t) {
 		if !strings.HasPrefix(s.Name, "at-") && !slices.Contains([]string{"oldredis-1.2", "oldredis-2.0", "oldredis-2.2", "oldredis-2.4", "oldredis-2.6", "oldredis-7.0", "real-redis-server"}, s.Name) {
@@ -35,7 +34,7 @@ func TestConformance(t *testing.T) {
 							case s.Older("2.0"):
 								return getsetlock.Classic{Options: o}
 							case s.Older("2.2"):
-								return getsetlock.Listed{Options: o}
+								return getsetlock.ListCAS{Options: o}
 							}
 							return getsetlock.Guarded{Options: o}
 						},
@@ -49,7 +48,7 @@ func TestConformance(t *testing.T) {
 			}.On(s)
 			two.Keys = func(prefix, key string) []string {
 				owner, deadline := dialect.Pair(prefix + key)
-				return []string{owner, deadline, compat.FenceKey(prefix + key)}
+				return []string{owner, deadline, compat.Aux(prefix+key, "fence")}
 			}
 			t.Run("mlanett-redis-lock", func(t *testing.T) { t.Parallel(); conformance.Run(t, two) })
 		})

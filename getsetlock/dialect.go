@@ -9,7 +9,7 @@ import (
 )
 
 // A Dialect is how a fleet writes the time until which a lock is held, and when
-// it takes that time for gone by. Named has those of the clients in the field.
+// it takes that time for expired. Named has those of the clients in the field.
 type Dialect struct {
 	Name  string        // as errors and Inspect say it
 	Unit  time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
@@ -34,7 +34,7 @@ type Dialect struct {
 	// page does (now + timeout + 1).
 	Plus time.Duration
 
-	// Inclusive takes a time that is just now for gone by (<=) instead of to
+	// Inclusive takes a time that is just now for expired (<=) instead of to
 	// come (<).
 	Inclusive bool
 
@@ -48,14 +48,14 @@ type Dialect struct {
 	Margin time.Duration
 
 	// Equal makes Classic's GETSET win only if it replaced the very value that was
-	// read; otherwise any that has gone by will do. Guarded needs neither.
+	// read; otherwise any that has expired will do. Guarded needs neither.
 	Equal bool
 }
 
 // The dialects in the field. What is written is rounded up to the dialect's
 // unit: a lease is never shorter on the key than in its holder's belief.
 var (
-	// Seconds is the SETNX page's: now + timeout + 1, gone by when < now. Two
+	// Seconds is the SETNX page's: now + timeout + 1, expired when < now. Two
 	// clients can write the same value, so a lost reply can't be resolved by
 	// reading (getset/same-stamp).
 	Seconds = Dialect{Name: "integer seconds", Unit: time.Second, Plus: time.Second}
@@ -171,7 +171,7 @@ func (d Dialect) past(until, now time.Time) bool {
 	return until.Before(now)
 }
 
-// Dead reports whether value is a time of this dialect that has gone by at now,
+// Dead reports whether value is a time of this dialect that has expired at now,
 // as the dialect's clients compare, Margin and all.
 func (d Dialect) Dead(value string, now time.Time) bool {
 	until, ok := d.Parse(value)

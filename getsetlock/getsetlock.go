@@ -1,17 +1,17 @@
 // Package getsetlock is the lock of the SETNX page: the key's value is the time
-// until which it is held. Whoever reads a time gone by takes the lock over
+// until which it is held. A client that reads an expired timestamp takes the lock over
 // with GETSET, and the old value tells it whether it was the first. The key
 // has no TTL.
 //
 //	SETNX key T     1: ours
-//	GET key         a time to come: held; no key any more: ask again
-//	GETSET key T    a time gone by, or nothing: ours; else another was faster
+//	GET key         an unexpired timestamp: held; no key any more: ask again
+//	GETSET key T    an expired one, or nothing: ours; else another was faster
 //
 // Four variants write the same bytes: Classic is the published one, for any
 // Redis since 1.2 and for proxies without transactions; Guarded takes over and
-// releases under WATCH (2.2), so that a loser changes nothing; Listed does so
+// releases under WATCH (2.2), so that a loser changes nothing; ListCAS does so
 // with lists, in one round trip less (2.0); Patient takes over what it has seen
-// unchanged for a whole lease, whatever the time. TwoKeys is another protocol: the
+// unchanged for a lease, whatever the time. TwoKeys is another protocol: the
 // owner on one key, the deadline on a second.
 //
 // It needs clocks that agree: a client whose clock is fast by more than the
@@ -78,23 +78,31 @@ func (o Options) nonce(b []byte) []byte {
 	return randomDigits(b)
 }
 
-// setnx tries to make the key.
-func (o Options) setnx(c redis.Conn, l *compat.Lease) (bool, error) {
-	if !o.Fence {
-		return redis.Bool(c.Do("SETNX", l.Key, l.Value))
-	}
-	replies, err := compat.Exec(c, compat.Cmd{"SETNX", l.Key, l.Value}, o.incr(l.Key))
+// setnx tries to make the key. The number of an attempt that was refused is older than that
+// of the client that is next: only a winner keeps it.
+func (o Options) setnx(c *compat.Conn, l *compat.Lease) (won bool, err error) {
+	w, err := c.Write(l.Key, compat.Write{Do: []compat.Cmd{{"SETNX", l.Key, l.Value}}, Draw: o.Fence})
 	if err != nil {
 		return false, err
 	}
-	won := replies[0] == int64(1)
-	if won { // the number of an attempt that was refused is older than that of whoever is next
-		l.Fence = replies[1].(int64)
+	if won = w.Done[0] == int64(1); won {
+		l.Fence = w.Fence
 	}
 	return won, nil
 }
 
-func (o Options) incr(key string) compat.Cmd { return compat.Cmd{"INCR", compat.FenceKey(key)} }
+// extend is the change that puts the time of a longer lease on the key, and that lease. A lease
+// without a fence draws one: it was adopted, or its number was lost with the reply.
+func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	next, err := o.Lease(l.Key, now, ttl)
+	next.Fence, next.How = l.Fence, l.How
+	return next, compat.Change{If: by, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"GETSET", l.Key, next.Value}}, Draw: o.Fence && l.Fence == 0}, err
+}
+
+// release is the change that removes the key.
+func release(by compat.Condition, l compat.Lease) compat.Change {
+	return compat.Change{If: by, Key: l.Key, Value: l.Value}
+}
 
 // held is the refusal by a value that is not ours.
 func (o Options) held(key, value string) error {
@@ -103,9 +111,9 @@ func (o Options) held(key, value string) error {
 }
 
 // Inspect reads the value, and the TTL that should not be there: one round trip.
-func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
-	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{"TTL", key})
+	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"TTL", key})
 	if err != nil {
 		return s, err
 	}
@@ -114,9 +122,9 @@ func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 		return s, nil
 	}
 	if err != nil {
-		return s, compat.Foreign(key, err)
+		return s, c.Foreign(key, err)
 	}
-	if s.TTL, err = compat.ReadTTL(replies[1], time.Second); err != nil {
+	if s.TTL, err = c.ReadTTL(replies[1], time.Second); err != nil {
 		return s, err
 	}
 	d := o.Dialect.orFloat()
@@ -130,16 +138,4 @@ func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 		s.Status, s.Format, s.Until, s.Clock = compat.StatusHeld, d.Name, until, "clients"
 	}
 	return s, nil
-}
-
-// Check returns ErrUnsafeServer if the fence can't be drawn here.
-func (o Options) Check(c redis.Conn, key string) error {
-	if !o.Fence {
-		return nil
-	}
-	_, err := compat.Exec(c, compat.Cmd{"EXISTS", key})
-	if compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
-	}
-	return err
 }

@@ -21,6 +21,24 @@ func options(fence bool) getsetlock.Options {
 	return getsetlock.Options{Fence: fence, Nonce: func() string { return "000000000042" }}
 }
 
+// dial returns a connection for algorithms that are run without a Locker.
+func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+
+// extend carries out an extension of l over c.
+func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, ch, err := a.Extend(now, l, ttl)
+	if err == nil {
+		_, err = c.Run(ch)
+	}
+	return next, err
+}
+
+// release carries out a release of l over c.
+func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+	_, err := c.Run(a.Release(l))
+	return err
+}
+
 // Each protocol, as it goes over the wire: a takeover of a lease that ended a
 // minute ago, an extension, a release.
 func TestProtocols(t *testing.T) {
@@ -40,12 +58,12 @@ DEL k → 1
 `}, {"classic with a fence", getsetlock.Classic{Options: options(true)}, `
 MULTI → OK
 SETNX k 1330862410.000000000000042 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [0 1]
 GET k → 1330862340.5
 MULTI → OK
 GETSET k 1330862410.000000000000042 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [1330862340.5 2]
 GET k → 1330862410.000000000000042
 GETSET k 1330862420.000000000000042 → 1330862410.000000000000042
@@ -70,17 +88,17 @@ DEL k → QUEUED
 EXEC → [1]
 `}} {
 		s := oldredis.Run(t, "2.2")
-		conn := s.Dial()
+		conn := dial(s)
 		conn.Do("SET", "k", "1330862340.5") //nolint:errcheck
 		b := s.Record()
 		l, err := c.a.Acquire(conn, noon, "k", ttl)
 		if err != nil || l.How != compat.TakenOver {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
-		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+		if l, err = extend(c.a, conn, noon, l, 2*ttl); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if err := c.a.Release(conn, noon, l); err != nil {
+		if err := release(c.a, conn, l); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if b.String() != c.want[1:] {
@@ -96,7 +114,7 @@ func TestVanishedKey(t *testing.T) {
 		s := oldredis.Run(t, "2.2")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862499.0") //nolint:errcheck
-		c := afterSetnx{s.Dial(), func() { other.Do("DEL", "k") }}
+		c := compat.NewConn(&afterSetnx{Conn: s.Dial(), other: func() { other.Do("DEL", "k") }})
 		l, err := a.Acquire(c, noon, "k", ttl)
 		if err != nil || l.How != compat.Free {
 			t.Errorf("%T: %s, %v; want it free", a, l.How, err)
@@ -108,11 +126,18 @@ func TestVanishedKey(t *testing.T) {
 type afterSetnx struct {
 	redis.Conn
 	other func()
+	sent  bool
 }
 
-func (c afterSetnx) Do(name string, args ...any) (any, error) {
+func (c *afterSetnx) Send(name string, args ...any) error {
+	c.sent = c.sent || name == "SETNX"
+	return c.Conn.Send(name, args...)
+}
+
+func (c *afterSetnx) Do(name string, args ...any) (any, error) {
 	reply, err := c.Conn.Do(name, args...)
-	if name == "SETNX" {
+	if name == "SETNX" || c.sent {
+		c.sent = false
 		c.other()
 	}
 	return reply, err
@@ -161,7 +186,7 @@ func TestEqualOrPast(t *testing.T) {
 		{inclusive, noon.Add(-1), false}, {inclusive, noon, true}, {inclusive, noon.Add(1), true},
 	} {
 		s := oldredis.Run(t, "2.2")
-		conn := s.Dial()
+		conn := dial(s)
 		conn.Do("SET", "k", "1330862400") //nolint:errcheck
 		a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: c.d}}
 		_, err := a.Acquire(conn, c.now, "k", ttl)
@@ -197,14 +222,14 @@ func TestSameStamp(t *testing.T) {
 	s := oldredis.Run(t, "2.2")
 	seen := map[string]bool{}
 	for i := range 100 {
-		l, err := getsetlock.Classic{}.Acquire(s.Dial(), noon, fmt.Sprint(i), ttl)
+		l, err := getsetlock.Classic{}.Acquire(dial(s), noon, fmt.Sprint(i), ttl)
 		if err != nil || l.Ambiguous || seen[l.Value] {
 			t.Fatalf("%q seen %v, ambiguous %v, %v", l.Value, seen[l.Value], l.Ambiguous, err)
 		}
 		seen[l.Value] = true
 	}
 	for name, d := range getsetlock.Dialects() {
-		l, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}.Acquire(s.Dial(), noon, name, ttl)
+		l, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}.Acquire(dial(s), noon, name, ttl)
 		if err != nil || l.Ambiguous == d.Nonce {
 			t.Errorf("%s: ambiguous %v, %v", name, l.Ambiguous, err)
 		}
@@ -218,14 +243,14 @@ func TestFenceNeedsMulti(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = getsetlock.Classic{Options: options(true)}.Check(s.Dial(), "k")
+	err = getsetlock.Classic{Options: options(true)}.Traits().Check(dial(s), "k")
 	if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "MULTI") {
 		t.Errorf("a fence without MULTI: %v", err)
 	}
-	if err := (getsetlock.Classic{}).Check(s.Dial(), "k"); err != nil {
+	if err := (getsetlock.Classic{}).Traits().Check(dial(s), "k"); err != nil {
 		t.Errorf("no fence: %v", err)
 	}
-	if err := (getsetlock.Guarded{}).Check(oldredis.Run(t, "2.0").Dial(), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+	if err := (getsetlock.Guarded{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("guarded on 2.0: %v", err)
 	}
 }

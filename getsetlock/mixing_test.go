@@ -18,7 +18,7 @@ import (
 var mixtures = []struct {
 	what, value string
 	ttl         bool   // the key has a TTL
-	dead        string // kinds in which it is a time gone by: they take it, and nobody else
+	dead        string // kinds in which it is an expired timestamp: they take it, and nobody else
 	took        string // real clients that did
 }{
 	{"T-s live", "1330862460", false, "", "jedis-lock jedis-lock-1.0.1 npm-redis-lock-0.0"},
@@ -49,7 +49,7 @@ var mixtures = []struct {
 }
 
 // TestMixing: whatever stands on the key, each of our dialects leaves it and its
-// TTL alone unless it is a time of its own that has gone by: it never takes what is
+// TTL alone unless it is its own time that has expired: it never takes what is
 // held, as the real clients do. Where one of them took something that was
 // dead in its own grammar, so does our dialect of it.
 func TestMixing(t *testing.T) {
@@ -60,7 +60,7 @@ func TestMixing(t *testing.T) {
 				_, reads := o.Dialect.Parse(m.value)
 				_, patient := a.(getsetlock.Patient)
 				s := oldredis.Run(t, "7.0")
-				conn := s.Dial()
+				conn := dial(s)
 				conn.Do("SET", "k", m.value) //nolint:errcheck
 				if m.ttl {
 					conn.Do("EXPIRE", "k", 60) //nolint:errcheck
@@ -93,7 +93,7 @@ func TestMixing(t *testing.T) {
 // says so, and Inspect too.
 func TestForeignDialects(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := s.Dial()
+	conn := dial(s)
 	conn.Do("SET", "k", "1330862340058") //nolint:errcheck // milliseconds, dead
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.9")}}
 	_, err := a.Acquire(conn, noon, "k", ttl)

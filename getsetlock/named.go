@@ -11,7 +11,7 @@ import (
 // "jedis-lock", "redis-mutex", … With it Classic and Guarded write and read what
 // that client does, and take over when it does; they release by comparing, where
 // most clients simply delete, which looks the same to them. The error is
-// ErrInvalid: no client has that name (the near ones are told), or it writes no
+// ErrInvalid: no client has that name (it names the near ones), or it writes no
 // time.
 //
 // The client's own name for the key is dialect.Format.Key's:

@@ -83,7 +83,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		o.Dialect = named(t, c.name)
 		for _, a := range []compat.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}} {
 			s := oldredis.Run(t, "2.2")
-			conn := s.Dial()
+			conn := dial(s)
 			got := s.Record()
 			key := f.Key("k")
 			l, err := a.Acquire(conn, half, key, ttl)
@@ -108,7 +108,7 @@ func TestNamedOnTheWire(t *testing.T) {
 	}
 }
 
-// firstDead is the first nanosecond at which f's client takes value for gone by.
+// firstDead is the first nanosecond at which f's client takes value for expired.
 func firstDead(f dialect.Format, value string) time.Time {
 	end, _, _ := f.Stamp.Parse(value)
 	end = end.Add(f.Grace)
@@ -126,7 +126,7 @@ func firstDead(f dialect.Format, value string) time.Time {
 // don't take it over.
 func TestWholeSeconds(t *testing.T) {
 	s := oldredis.Run(t, "2.2")
-	conn := s.Dial()
+	conn := dial(s)
 	conn.Do("SET", "k", "1330862400") //nolint:errcheck // written at 11:59:50.9 for 10 s, without a +1: held until 12:00:00.9
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.2.3")}}
 	if _, err := a.Acquire(conn, noon.Add(900*time.Millisecond), "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -145,7 +145,7 @@ func TestWins(t *testing.T) {
 		s := oldredis.Run(t, "2.0")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862300.5") //nolint:errcheck
-		c := beforeGetset{s.Dial(), func() { other.Do("SET", "k", "1330862301.5") }}
+		c := compat.NewConn(beforeGetset{s.Dial(), func() { other.Do("SET", "k", "1330862301.5") }})
 		_, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: named(t, name)}}.Acquire(c, noon, "k", ttl)
 		if (err == nil) != won || err != nil && !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s: %v, want it won: %v", name, err, won)
@@ -158,11 +158,11 @@ type beforeGetset struct {
 	other func()
 }
 
-func (c beforeGetset) Do(name string, args ...any) (any, error) {
+func (c beforeGetset) Send(name string, args ...any) error {
 	if name == "GETSET" {
 		c.other()
 	}
-	return c.Conn.Do(name, args...)
+	return c.Conn.Send(name, args...)
 }
 
 // A name that is nobody's, or whose lock is of another kind: the error says
@@ -185,7 +185,7 @@ func TestNamedWithNonce(t *testing.T) {
 	o := options(false)
 	o.Dialect = d
 	s := oldredis.Run(t, "2.2")
-	l, err := getsetlock.Guarded{Options: o}.Acquire(s.Dial(), half, "k", ttl)
+	l, err := getsetlock.Guarded{Options: o}.Acquire(dial(s), half, "k", ttl)
 	if err != nil || l.Ambiguous || l.Value != "1330862411.500000000000042" {
 		t.Errorf("wrote %q, ambiguous %v, %v", l.Value, l.Ambiguous, err)
 	}

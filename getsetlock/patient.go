@@ -1,11 +1,9 @@
 package getsetlock
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -39,7 +37,7 @@ type Patient struct {
 }
 
 // Acquire makes one attempt to hold key until now+ttl, and takes nothing over.
-func (p Patient) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (p Patient) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := p.Options.Lease(key, now, ttl)
 	if err == nil && ttl > p.Lease {
 		err = fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v: others would take it over too soon", compat.ErrInvalid, ttl, p.Lease)
@@ -54,38 +52,34 @@ func (p Patient) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	return l, err
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl.
-func (p Patient) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+// Extend moves the end of l to now+ttl.
+func (p Patient) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	if ttl > p.Lease {
-		return l, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", compat.ErrInvalid, ttl, p.Lease)
+		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", compat.ErrInvalid, ttl, p.Lease)
 	}
-	return Guarded{p.Options}.Extend(c, now, l, ttl)
+	return p.extend(compat.Watch, now, l, ttl)
 }
 
 // Release deletes the key if it still has our time on it.
-func (p Patient) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	return Guarded{p.Options}.Release(c, now, l)
-}
+func (p Patient) Release(l compat.Lease) compat.Change { return release(compat.Watch, l) }
 
-// Inspect reads the value. A time of the dialect is held, come or gone by, and
+// Inspect reads the value. A time of the dialect is held, expired or not, and
 // to be watched: for Lease and what clocks may drift in it.
-func (p Patient) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (p Patient) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s, err := p.Options.Inspect(c, now, key)
 	if err == nil && (s.Status == compat.StatusHeld || s.Status == compat.StatusDead) {
 		s.Status = compat.StatusHeld
-		s.Watch = p.Lease + compat.Drift(p.Lease)
+		s.Watch = 2*p.Lease - compat.Until(now, p.Lease).Sub(now) // a lease and its drift
 	}
 	return s, err
 }
 
-// Repair removes the key if it still holds s.Value.
-func (p Patient) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	replies, err := compat.IfHolds(c, compat.Lease{Key: s.Key, Value: s.Value}, compat.Cmd{"DEL", s.Key})
-	if errors.Is(err, compat.ErrLost) || err == nil && replies[0] == int64(0) {
-		return compat.ErrHeld
-	}
-	return err
+// Traits say that it checks the server, and removes what has stood unchanged.
+func (p Patient) Traits() compat.Traits {
+	return compat.Traits{Rotates: true, Check: Guarded{p.Options}.check, Repair: p.repair}
 }
 
-// Check is Guarded's.
-func (p Patient) Check(c redis.Conn, key string) error { return Guarded{p.Options}.Check(c, key) }
+// repair removes the key if it still holds s.Value.
+func (p Patient) repair(_ time.Time, s compat.State, _ time.Duration) (compat.Change, error) {
+	return release(compat.Watch, compat.Lease{Key: s.Key, Value: s.Value}), nil
+}

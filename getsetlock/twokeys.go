@@ -16,7 +16,7 @@ import (
 // free, three for a takeover, two for a refusal, an extension or a release.
 //
 //	MSETNX lock:owner:K O lock:expire:K T       1: ours
-//	WATCH both; GET both                        a time to come: UNWATCH, held
+//	WATCH both; GET both                        an unexpired timestamp: UNWATCH, held
 //	MULTI; MSET both; EXEC                      nil: another was faster, and nothing was written
 //
 // The gem deletes both keys and asks again, between which a third may step in;
@@ -39,7 +39,7 @@ type TwoKeys struct {
 	Owner func() string
 }
 
-// deadline is how the second key is written: whole seconds, gone by when the
+// deadline is how the second key is written: whole seconds, expired when the
 // next has begun.
 func (t TwoKeys) deadline() Dialect {
 	return Dialect{Name: "mlanett-redis-lock", Unit: time.Second, Whole: true, Margin: t.Margin}
@@ -56,22 +56,22 @@ func (p pair) is(owner string) bool {
 }
 
 // read reads both keys, under WATCH if asked to.
-func (t TwoKeys) read(c redis.Conn, key string, watch bool) (pair, error) {
+func (t TwoKeys) read(c *compat.Conn, key string, watch bool) (pair, error) {
 	owner, deadline := dialect.Pair(key)
 	cmds := []compat.Cmd{{"GET", owner}, {"GET", deadline}}
 	if watch {
 		cmds = append([]compat.Cmd{{"WATCH", owner, deadline}}, cmds...)
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := c.Pipe(cmds...)
 	if err != nil {
 		return pair{}, err
 	}
 	for _, r := range replies {
 		if refused, ok := r.(redis.Error); ok {
 			if watch {
-				compat.Unwatch(c)
+				c.Unwatch()
 			}
-			return pair{}, compat.Foreign(key, refused)
+			return pair{}, c.Foreign(key, refused)
 		}
 	}
 	replies = replies[len(replies)-2:]
@@ -80,7 +80,7 @@ func (t TwoKeys) read(c redis.Conn, key string, watch bool) (pair, error) {
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
 // lease gets shorter, and fewer leases of others look expired.
-func (t TwoKeys) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t TwoKeys) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, until, err := t.lease(key, now, ttl)
 	if err != nil {
 		return l, err
@@ -96,14 +96,14 @@ func (t TwoKeys) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 			return l, err
 		}
 		if held.free() {
-			compat.Unwatch(c)
+			c.Unwatch()
 			continue // released since the MSETNX: ask again, once (getset/vanished-key)
 		}
 		if !t.dead(held, now) {
-			compat.Unwatch(c)
+			c.Unwatch()
 			return l, t.held(key, held)
 		}
-		replies, err := compat.Exec(c, t.fenced(key, compat.Cmd{"MSET", owner, l.Value, deadline, until})...)
+		replies, err := c.Exec(t.fenced(key, compat.Cmd{"MSET", owner, l.Value, deadline, until})...)
 		if err == nil && replies == nil {
 			return l, t.held(key, pair{})
 		}
@@ -117,15 +117,15 @@ func (t TwoKeys) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 }
 
 // set runs a command that makes both keys, with the fence's if there is one.
-func (t TwoKeys) set(c redis.Conn, name string, l *compat.Lease, args ...any) (any, error) {
+func (t TwoKeys) set(c *compat.Conn, name string, l *compat.Lease, args ...any) (any, error) {
 	if !t.Fence {
 		return c.Do(name, args...)
 	}
-	replies, err := compat.Exec(c, t.fenced(l.Key, append(compat.Cmd{name}, args...))...)
+	replies, err := c.Exec(t.fenced(l.Key, append(compat.Cmd{name}, args...))...)
 	if err != nil {
 		return nil, err
 	}
-	if replies[0] != int64(0) { // the number of an attempt that was refused is older than that of whoever is next
+	if replies[0] != int64(0) { // the number of an attempt that was refused is older than that of the next client
 		l.Fence = replies[1].(int64)
 	}
 	return replies[0], nil
@@ -135,7 +135,7 @@ func (t TwoKeys) fenced(key string, cmd compat.Cmd) []compat.Cmd {
 	if !t.Fence {
 		return []compat.Cmd{cmd}
 	}
-	return []compat.Cmd{cmd, {"INCR", compat.FenceKey(key)}}
+	return []compat.Cmd{cmd, {"INCR", compat.Aux(key, "fence")}}
 }
 
 // lease is what we write and believe when we ask for ttl at now.
@@ -152,7 +152,7 @@ func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l compat.L
 	return l, t.deadline().Format(now.Add(ttl), nil), nil
 }
 
-// dead reports whether the pair is whole, and its deadline has gone by.
+// dead reports whether the pair is whole, and its deadline has expired.
 func (t TwoKeys) dead(held pair, now time.Time) bool {
 	until, _ := redis.String(held.deadline, nil)
 	return held.owner != nil && held.deadline != nil && t.deadline().Dead(until, now)
@@ -165,63 +165,56 @@ func (t TwoKeys) held(key string, held pair) error {
 	return &compat.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl.
-func (t TwoKeys) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+// Extend moves the end of l to now+ttl.
+func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	_, until, err := t.lease(l.Key, now, ttl)
 	if err != nil {
-		return l, err
-	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
+		return l, compat.Change{}, err
 	}
 	_, deadline := dialect.Pair(l.Key)
 	cmds := []compat.Cmd{{"SET", deadline, until}}
-	if t.Fence && l.Fence == 0 { // adopted, or its number was lost with the reply
+	draw := t.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	if draw {
 		cmds = t.fenced(l.Key, cmds[0])
 	}
-	replies, err := t.ifOurs(c, l, cmds...)
-	if err != nil {
-		return l, err
-	}
-	if len(replies) > 1 {
-		l.Fence = replies[1].(int64)
-	}
+	old := l
 	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return l, compat.Change{Key: l.Key, Value: l.Value, Draw: draw, By: t.ifOurs(old, cmds...)}, nil
 }
 
-// Release deletes both keys if the owner is still ours. It may come late:
-// whoever took over has changed the owner.
-func (t TwoKeys) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+// Release deletes both keys if the owner is still ours. It may come late: a client that took
+// over has changed the owner.
+func (t TwoKeys) Release(l compat.Lease) compat.Change {
 	owner, deadline := dialect.Pair(l.Key)
-	_, err := t.ifOurs(c, l, compat.Cmd{"DEL", owner, deadline})
-	return err
+	return compat.Change{Key: l.Key, Value: l.Value, By: t.ifOurs(l, compat.Cmd{"DEL", owner, deadline})}
 }
 
 // ifOurs runs cmds in one EXEC on the condition that we are the owner when they
 // run. The keys have no TTL, so that an EXEC which aborts means that another
 // wrote one of them: it did not run, and is tried once more, for it may have
 // been an extension of our own (tx/renewal-aborts-release).
-func (t TwoKeys) ifOurs(c redis.Conn, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
-	for try := 0; try < 2; try++ {
-		held, err := t.read(c, l.Key, true)
-		if err != nil {
-			return nil, err
+func (t TwoKeys) ifOurs(l compat.Lease, cmds ...compat.Cmd) func(c *compat.Conn) ([]any, error) {
+	return func(c *compat.Conn) ([]any, error) {
+		for try := 0; try < 2; try++ {
+			held, err := t.read(c, l.Key, true)
+			if err != nil {
+				return nil, err
+			}
+			if !held.is(l.Value) {
+				c.Unwatch()
+				return nil, compat.ErrLost
+			}
+			replies, err := c.Exec(cmds...)
+			if err != nil || replies != nil {
+				return replies, err
+			}
 		}
-		if !held.is(l.Value) {
-			compat.Unwatch(c)
-			return nil, compat.ErrLost
-		}
-		replies, err := compat.Exec(c, cmds...)
-		if err != nil || replies != nil {
-			return replies, err
-		}
+		return nil, compat.ErrAborted
 	}
-	return nil, compat.ErrAborted
 }
 
 // Inspect reads both keys: one round trip. State.Value is the owner.
-func (t TwoKeys) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (t TwoKeys) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	held, err := t.read(c, key, false)
 	if err != nil || held.free() {
@@ -241,10 +234,13 @@ func (t TwoKeys) Inspect(c redis.Conn, now time.Time, key string) (compat.State,
 	return s, nil
 }
 
-// Check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock
-// excludes this fleet: its own clients can't do without them either.
-func (t TwoKeys) Check(c redis.Conn, key string) error {
-	err := Guarded{}.Check(c, key)
+// Traits say that it checks the server.
+func (t TwoKeys) Traits() compat.Traits { return compat.Traits{Check: t.check} }
+
+// check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock excludes this
+// fleet: its own clients can't do without them either.
+func (t TwoKeys) check(c *compat.Conn, key string) error {
+	err := Guarded{}.check(c, key)
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
 		unsafe.Use = "a server that has both, as the other clients of these keys do"

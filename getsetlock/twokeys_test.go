@@ -1,6 +1,7 @@
 package getsetlock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → 1
 `}, {true, `
 MULTI → OK
 MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [0 1]
 WATCH lock:owner:k lock:expire:k → OK
 GET lock:owner:k → other:2
@@ -60,14 +61,14 @@ GET lock:expire:k → 1330862460
 UNWATCH → OK
 MULTI → OK
 MSETNX lock:owner:k me:1 lock:expire:k 1330862531 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [0 2]
 WATCH lock:owner:k lock:expire:k → OK
 GET lock:owner:k → other:2
 GET lock:expire:k → 1330862460
 MULTI → OK
 MSET lock:owner:k me:1 lock:expire:k 1330862531 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [OK 3]
 WATCH lock:owner:k lock:expire:k → OK
 GET lock:owner:k → me:1
@@ -83,11 +84,11 @@ DEL lock:owner:k lock:expire:k → QUEUED
 EXEC → [2]
 MULTI → OK
 MSETNX lock:owner:k me:1 lock:expire:k 1330862411 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [1 4]
 `}} {
 		s := oldredis.Run(t, "2.2")
-		conn := s.Dial()
+		conn := dial(s)
 		conn.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
 		got, a := s.Record(), twoKeys(c.fence)
 
@@ -101,10 +102,10 @@ EXEC → [1 4]
 		if err != nil || l.How != compat.TakenOver || l.Value != "me:1" || l.Ambiguous {
 			t.Fatalf("%+v, %v", l, err)
 		}
-		if l, err = a.Extend(conn, later, l, 2*ttl); err != nil || !l.Until.Equal(compat.Until(later, 2*ttl)) {
+		if l, err = extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(compat.Until(later, 2*ttl)) {
 			t.Fatalf("Extend: %+v, %v", l, err)
 		}
-		if err := a.Release(conn, later, l); err != nil {
+		if err := release(a, conn, l); err != nil {
 			t.Fatal(err)
 		}
 		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != compat.Free || (l.Fence != 0) != c.fence {
@@ -135,7 +136,7 @@ func TestTwoKeysStates(t *testing.T) {
 		{"a token for a deadline", "other:2", "me", compat.StatusForeign, false, true},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := s.Dial()
+		conn := dial(s)
 		if c.owner != "" {
 			conn.Do("SET", "lock:owner:k", c.owner) //nolint:errcheck
 		}
@@ -158,10 +159,10 @@ func TestTwoKeysStates(t *testing.T) {
 	}
 }
 
-// A key that is no string is refused, by name, and left as it is.
+// A key that is not a string is refused, by name, and left as it is.
 func TestTwoKeysForeignType(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := s.Dial()
+	conn := dial(s)
 	conn.Do("RPUSH", "lock:expire:k", "x") //nolint:errcheck
 	if _, err := twoKeys(false).Acquire(conn, half, "k", ttl); !errors.Is(err, compat.ErrForeign) {
 		t.Errorf("Acquire: %v, want ErrForeign", err)
@@ -175,12 +176,12 @@ func TestTwoKeysForeignType(t *testing.T) {
 // nothing; our own extension in between is no reason to give up.
 func TestTwoKeysOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn, other := s.Dial(), s.Dial()
+	conn, other := dial(s), s.Dial()
 	conn.Do("MSET", "lock:owner:k", "dead:2", "lock:expire:k", "1330862300") //nolint:errcheck
-	slow := beforeMulti{conn, func() {
+	slow := &beforeMulti{s.Dial(), func() {
 		other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
 	}}
-	if _, err := twoKeys(false).Acquire(slow, half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+	if _, err := twoKeys(false).Acquire(compat.NewConn(slow), half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("Acquire: %v, want ErrHeld", err)
 	}
 	if owner, _ := redis.String(other.Do("GET", "lock:owner:k")); owner != "other:2" {
@@ -194,16 +195,17 @@ func TestTwoKeysOvertaken(t *testing.T) {
 			other.Do("SET", "lock:expire:k", "1330862412") //nolint:errcheck
 		}
 	}
-	if err := twoKeys(false).Release(slow, half, l); err != nil || n != 2 {
+	if err := release(twoKeys(false), compat.NewConn(slow), l); err != nil || n != 2 {
 		t.Errorf("Release beside an extension: %v after %d transactions, want success at the second", err, n)
 	}
-	if err := twoKeys(false).Release(conn, half, l); !errors.Is(err, compat.ErrLost) {
+	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("second Release: %v, want ErrLost", err)
 	}
-	if _, err := twoKeys(false).Extend(conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
+	if _, err := extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend of what is gone: %v, want ErrLost", err)
 	}
-	if _, err := twoKeys(false).Extend(conn, half.Add(ttl), l, ttl); !errors.Is(err, compat.ErrLost) {
+	late := func() time.Time { return half.Add(ttl) } // the engine looks at the clock
+	if _, err := compat.NewBackend(compat.Pooled(s), twoKeys(false)).Extend(context.Background(), late, l, ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend after Until: %v, want ErrLost", err)
 	}
 	if _, err := twoKeys(false).Acquire(conn, half, "k", time.Second-1); !errors.Is(err, compat.ErrInvalid) {
@@ -229,7 +231,7 @@ func TestTwoKeysOwner(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	seen := map[string]bool{}
 	for _, key := range []string{"a", "b", "c"} {
-		l, err := getsetlock.TwoKeys{}.Acquire(s.Dial(), half, key, ttl)
+		l, err := getsetlock.TwoKeys{}.Acquire(dial(s), half, key, ttl)
 		if err != nil || seen[l.Value] {
 			t.Fatalf("%q, %v", l.Value, err)
 		}
@@ -238,7 +240,7 @@ func TestTwoKeysOwner(t *testing.T) {
 			t.Errorf("%q is no host:pid", l.Value)
 		}
 	}
-	if err := (getsetlock.TwoKeys{}).Check(oldredis.Run(t, "2.0").Dial(), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+	if err := (getsetlock.TwoKeys{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("on 2.0: %v, want ErrUnsafeServer", err)
 	}
 }

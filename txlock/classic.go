@@ -14,7 +14,7 @@ import (
 //
 //	SETNX key token           1: ours; 0: held
 //	EXPIRE key ttl; GET key   not ours any more: it was repaired, and ran out, in between
-//	                          (if the connection is kept: EXPIRE; WATCH; GET)
+//	                          (if the connection is pinned: EXPIRE; WATCH; GET)
 //
 // A client that dies between the two leaves a key that nothing ends
 // (tx/crash-before-expire). What is done about that is Repair.
@@ -27,7 +27,7 @@ type Classic struct {
 type TTLRepair string
 
 const (
-	// RepairSeen gives it a TTL after it was seen unchanged for a whole ttl of
+	// RepairSeen gives it a TTL after it was seen unchanged for a ttl of
 	// the waiter's, under WATCH, and never if its value is a timestamp: such a
 	// key belongs to getsetlock, whose keys have no TTL. The Locker does it
 	// while it waits. It is the default.
@@ -45,67 +45,34 @@ const (
 )
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Classic) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, _, err := k.acquire(c, now, key, ttl, compat.Cmd{"GET", key})
-	return l, err
-}
-
-// AcquireKept is Acquire, and goes on watching the key.
-func (k Classic) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
-	l, s, err := k.acquire(c, now, key, ttl, compat.Cmd{"WATCH", key}, compat.Cmd{"GET", key})
-	return l, s.Keeps(l), err
-}
-
-func (k Classic) acquire(c redis.Conn, now time.Time, key string, ttl time.Duration, last ...compat.Cmd) (l compat.Lease, s compat.Sight, err error) {
-	l = compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
+func (k Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
 	expire, err := compat.Expire(k.Millis, key, ttl)
 	if err != nil {
-		return l, s, err
+		return l, err
 	}
-	won, err := k.setnx(c, &l)
+	// The EXPIRE must not stand in the same MULTI: it would run for a refused attempt too and
+	// move the holder's end.
+	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"SETNX", key, l.Value}}, Draw: k.Fence})
 	if err != nil {
-		return l, s, err
+		return l, err
 	}
-	if !won {
-		return l, s, k.refused(c, key, expire)
+	if w.Done[0] != int64(1) {
+		return l, k.refused(c, key, expire)
 	}
+	l.Fence = w.Fence
 
-	replies, err := compat.Pipe(c, append([]compat.Cmd{expire}, last...)...)
-	if err != nil {
-		return l, s, err
+	if w, err = c.Write(key, compat.Write{Do: []compat.Cmd{expire}, Read: true, Last: true}); err != nil {
+		return l, err // ours, without a TTL: the Locker extends it or releases it
 	}
-	set, err := redis.Bool(replies[0], nil)
-	if err != nil {
-		return l, s, err // ours, without a TTL: the Locker extends it or gives it back
+	if w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {
+		return l, compat.ErrLost
 	}
-	s = compat.Seen(replies)
-	if !set || s.Denies(l.Value) {
-		return l, s, compat.ErrLost
-	}
-	_, _, err = s.Value(key)
-	return l, s, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
+	_, _, err = w.Seen.Value(key)
+	return l, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
 }
 
-// ExtendAll extends many leases in two round trips.
-func (k Classic) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
-	return k.extendAll(c, now, leases, ttls)
-}
-
-// setnx tries to make the key. The EXPIRE must not stand in the same MULTI: it
-// would run for a refused attempt too and move the holder's end.
-func (k Classic) setnx(c redis.Conn, l *compat.Lease) (bool, error) {
-	if !k.Fence {
-		return redis.Bool(c.Do("SETNX", l.Key, l.Value))
-	}
-	replies, err := compat.Exec(c, compat.Cmd{"SETNX", l.Key, l.Value}, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-	if err != nil {
-		return false, err
-	}
-	l.Fence = replies[1].(int64)
-	return replies[0] == int64(1), nil
-}
-
-func (k Classic) refused(c redis.Conn, key string, expire compat.Cmd) error {
+func (k Classic) refused(c *compat.Conn, key string, expire compat.Cmd) error {
 	if k.TTLRepair != RepairPublished {
 		return &compat.HeldError{Key: key}
 	}
@@ -123,36 +90,22 @@ func (k Classic) refused(c redis.Conn, key string, expire compat.Cmd) error {
 	return &compat.HeldError{Key: key}
 }
 
-// Repair gives the key an end if it still holds s.Value and has no TTL.
-func (k Classic) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	return k.TTLRepair.repair(c, k.Options, s, ttl)
+// Traits say that it checks the server, and repairs a key without a TTL.
+func (k Classic) Traits() compat.Traits {
+	return compat.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
 }
 
-func (r TTLRepair) repair(c redis.Conn, o Options, s compat.State, ttl time.Duration) error {
+// Repair is the change that gives the key an end if it still holds s.Value and has no TTL.
+func (k Classic) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+	return k.TTLRepair.repair(k.Options, s, ttl)
+}
+
+func (r TTLRepair) repair(o Options, s compat.State, ttl time.Duration) (compat.Change, error) {
 	if r != RepairSeen || isTime(s.Value) {
-		return compat.ErrHeld
+		return compat.Change{}, compat.ErrHeld
 	}
 	expire, err := compat.Expire(o.Millis, s.Key, ttl)
-	if err != nil {
-		return err
-	}
-	held, exists, err := compat.Watch(c, s.Key)
-	if err != nil {
-		return err
-	}
-	left, err := redis.Int64(c.Do("TTL", s.Key))
-	if err != nil || !exists || held != s.Value || left != -1 {
-		compat.Unwatch(c)
-		if err == nil {
-			err = compat.ErrHeld
-		}
-		return err
-	}
-	replies, err := compat.Exec(c, expire)
-	if err == nil && (replies == nil || replies[0] != int64(1)) {
-		return compat.ErrHeld
-	}
-	return err
+	return compat.Change{Key: s.Key, Value: s.Value, Do: []compat.Cmd{expire}, Persistent: true, Once: true}, err
 }
 
 // isTime reports whether a timestamp lock wrote value. A TTL on it would end a

@@ -34,12 +34,12 @@ func Example() {
 
 // On Redis 2.0 a SETNX deletes a key with a TTL and takes it: the lock says so
 // instead of excluding nobody.
-func ExampleOptions_Check() {
+func ExampleOptions_check() {
 	pool := oldredis.MustNew("2.0", oldredis.Options{}).Pool()
 	_, err := compat.New(pool, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	// Output:
-	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2), so nothing can be released safely; use getsetlock.Listed, or where that is refused too getsetlock.Classic
+	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2), so nothing can be released safely; use getsetlock.ListCAS, or where that is refused too getsetlock.Classic
 }
 
 // A service in Go joins programs that lock as the book Redis in Action does. The

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
@@ -21,7 +20,7 @@ type Fleet struct {
 
 // Named returns the lock of a client in the field: "redis-py-2.10",
 // "redis-in-action", "Beaker", … The error is ErrInvalid: no client has that
-// name (the near ones are told), or it writes a time, not a token.
+// name (it names the near ones), or it writes a time, not a token.
 //
 // The client's own name for the key is dialect.Format.Key's. Where it counts in
 // milliseconds, so does the lock (Redis 2.6); set Options.Millis to false for an
@@ -49,7 +48,9 @@ func Named(name string) (Fleet, error) {
 	return fleet, nil
 }
 
-// Repair gives the key an end if it still holds s.Value and has no TTL.
-func (f Fleet) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	return f.TTLRepair.repair(c, f.Options, s, ttl)
+// Traits say that it checks the server, and repairs a key without a TTL.
+func (f Fleet) Traits() compat.Traits {
+	return compat.Traits{Rotates: true, Check: f.check, Repair: func(_ time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+		return f.TTLRepair.repair(f.Options, s, ttl)
+	}}
 }

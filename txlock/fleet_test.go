@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
@@ -37,7 +38,7 @@ func TestNamed(t *testing.T) {
 		}
 		for _, a := range []compat.Algorithm{fleet, txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}} {
 			s := oldredis.Run(t, "2.6")
-			c := s.Dial()
+			c := dial(s)
 			got := s.Record()
 			l, err := a.Acquire(c, s.Now(), "k", ttl)
 			want := "WATCH k → OK\nGET k → nil\nMULTI → OK\n" + setex + l.Value + " → QUEUED\nEXEC → [OK]\n"
@@ -50,10 +51,10 @@ func TestNamed(t *testing.T) {
 			if _, ok := f.Token.Read(l.Value); !ok && f.Token != dialect.TokenFlag && f.Token != dialect.TokenMillis || l.Ambiguous {
 				t.Errorf("%s: wrote %q, which is not %s; ambiguous %v", f.Name, l.Value, f.Token, l.Ambiguous)
 			}
-			if second, err := a.Acquire(s.Dial(), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) || second.Value == l.Value {
-				t.Errorf("%s: a second client: %q, %v; want ErrHeld and a value of its own", f.Name, second.Value, err)
+			if second, err := a.Acquire(dial(s), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) || second.Value == l.Value {
+				t.Errorf("%s: a second client: %q, %v; want ErrHeld and its own value", f.Name, second.Value, err)
 			}
-			if err := a.Release(c, s.Now(), l); err != nil {
+			if err := release(a, c, l); err != nil {
 				t.Errorf("%s: %v", f.Name, err)
 			}
 		}
@@ -69,8 +70,8 @@ func TestNamedIsPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := oldredis.Run(t, "2.6")
-		theirs, err1 := fleet.Acquire(s.Dial(), s.Now(), "theirs", ttl)
-		ours, err2 := txlock.Renamed{}.Acquire(s.Dial(), s.Now(), "ours", ttl)
+		theirs, err1 := fleet.Acquire(dial(s), s.Now(), "theirs", ttl)
+		ours, err2 := txlock.Renamed{}.Acquire(dial(s), s.Now(), "ours", ttl)
 		if err1 != nil || err2 != nil || !python(theirs.Value) || !python(ours.Value) {
 			t.Errorf("%s: %q and %q, %v, %v; want 32 hexadecimal digits", name, theirs.Value, ours.Value, err1, err2)
 		}
@@ -91,19 +92,28 @@ func TestFleetRepair(t *testing.T) {
 			}
 			fleet.Millis = false
 			s := oldredis.Run(t, "2.4")
-			c := s.Dial()
+			c := dial(s)
 			c.Do("SET", "k", value) //nolint:errcheck
 			st, err := fleet.Inspect(c, s.Now(), "k")
-			if err != nil || st.Status != compat.StatusEndless {
+			if err != nil || st.Status != compat.StatusPersistent {
 				t.Fatalf("%s: %+v, %v", name, st, err)
 			}
-			err = fleet.Repair(c, s.Now(), st, ttl)
+			err = repair(fleet, c, s.Now(), st, ttl)
 			left, _ := redis.Int(c.Do("TTL", "k"))
 			if want := repairs && len(value) == 36; (err == nil) != want || (left == 10) != want {
 				t.Errorf("%s, %q: %v, TTL %d; want it repaired: %v", name, value, err, left, want)
 			}
 		}
 	}
+}
+
+// repair carries out a repair of what st shows over c.
+func repair(a compat.Algorithm, c *compat.Conn, now time.Time, st compat.State, ttl time.Duration) error {
+	ch, err := a.Traits().Repair(now, st, ttl)
+	if err == nil {
+		_, err = c.Run(ch)
+	}
+	return err
 }
 
 func TestNamedErrors(t *testing.T) {
@@ -124,7 +134,7 @@ func TestFleetLeavesStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := oldredis.Run(t, "2.6")
-		c := s.Dial()
+		c := dial(s)
 		for _, other := range dialect.All() {
 			for _, v := range other.Examples {
 				c.Do("SET", "k", v) //nolint:errcheck

@@ -10,9 +10,9 @@
 //	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
 //	release   WATCH key; GET key        ours?
 //	          MULTI; DEL key; EXEC      nil: somebody was faster
-//	          or, with Options.Listed, in one round trip by lists (compat.ReleaseListed)
+//	          or, with Options.ListCAS, in one round trip by lists (compat.ListCAS)
 //
-// On the connection that acquired, if it went on watching (compat.Keeper), each
+// On the connection that acquired, if it is pinned (compat.Options.MaxPinned), each
 // is one round trip; nil: compare, as above.
 //
 //	extend    MULTI; EXPIRE key; EXEC; WATCH key; GET key
@@ -32,10 +32,8 @@
 package txlock
 
 import (
-	"errors"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -50,13 +48,13 @@ type Options struct {
 	// It grows with every acquisition; a refused attempt may burn one.
 	Fence bool
 
-	// Listed releases in one round trip instead of two, by a transaction of list
-	// commands that compares (compat.ReleaseListed). It costs the server the time of
-	// twelve commands, some 20 µs, so it is for servers that are farther away than that,
-	// and a kilobyte in the AOF and the replicas instead of 60 bytes. Check tries it. Keys of more than
-	// compat.MaxListedKey bytes, and values that are empty or their own key, are
-	// released as ever.
-	Listed bool
+	// ListCAS releases in one round trip instead of two, by a transaction of list commands that
+	// compares (compat.ListCAS). It costs the server the time of twelve commands, some 20 µs, so
+	// it is for servers that are farther away than that, and a kilobyte in the AOF and the
+	// replicas instead of 60 bytes. The server is checked for it. Keys of more than
+	// compat.MaxListCASKey bytes, and values that are empty or their own key, are released as
+	// without it.
+	ListCAS bool
 
 	// Token returns the value of the next acquisition, different each time and
 	// for each client. nil: compat.NewToken.
@@ -68,91 +66,60 @@ type Options struct {
 	Form func(key string, now time.Time, token string) string
 }
 
-// Extend sets the end of a lease that is still ours to now+ttl: two round trips.
-func (o Options) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	expire, err := compat.Expire(o.Millis, l.Key, ttl)
-	if err != nil {
-		return l, err
+// Extend moves the end of l to now+ttl: EXPIRE, or SETEX where the token is to be a new one.
+func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
+	cmd, err := compat.Expire(o.Millis, l.Key, ttl)
+	if l.Rotate {
+		l.Value = o.value(l.Key, now)
+		cmd, err = compat.SetEx(o.Millis, l.Key, l.Value, ttl)
 	}
-	draw := o.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
-	return compat.ExtendIfHolds(c, now, l, ttl, expire, draw)
-}
-
-// extendAll is each variant's ExtendAll: many leases in two round trips. It is not
-// Options' own, or a lock of another shape that has Options in it would have it too.
-func (o Options) extendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
-	return compat.ExtendAllIfHold(c, now, leases, ttls, func(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, []compat.Cmd, error) {
-		expire, err := compat.Expire(o.Millis, l.Key, ttl)
-		cmds := []compat.Cmd{expire}
-		if o.Fence && l.Fence == 0 {
-			cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-		}
-		l.Until = compat.Until(now, ttl)
-		return l, cmds, err
-	})
+	ch.Do = []compat.Cmd{cmd}
+	l.Until = compat.Until(now, ttl)
+	return l, ch, err
 }
 
 // Release deletes the key if it still holds our token: two round trips, or one.
-func (o Options) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	if o.Listed {
-		if err := compat.ReleaseListed(c, l); !errors.Is(err, compat.ErrInvalid) {
-			return err
-		}
+func (o Options) Release(l compat.Lease) compat.Change {
+	ch := compat.Change{Key: l.Key, Value: l.Value}
+	if o.ListCAS && compat.ListCAS.CanCompare(l.Key, l.Value) == nil {
+		ch.If = compat.ListCAS
 	}
-	return compat.ReleaseIfHolds(c, l)
-}
-
-// ExtendKept is Extend over a connection that watches: one round trip.
-func (o Options) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
-	expire, err := compat.Expire(o.Millis, l.Key, ttl)
-	if err != nil {
-		return l, false, err
-	}
-	return compat.ExtendIfKept(c, now, l, ttl, expire, o.Fence && l.Fence == 0)
-}
-
-// ReleaseKept is Release over a connection that watches: one round trip.
-func (o Options) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
-	return compat.ReleaseIfKept(c, l)
+	return ch
 }
 
 // Inspect reads the token and the TTL: one round trip.
-func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	if o.Millis {
-		return compat.InspectToken(c, now, key, time.Millisecond)
+		return c.InspectToken(now, key, time.Millisecond)
 	}
-	return compat.InspectToken(c, now, key, time.Second)
+	return c.InspectToken(now, key, time.Second)
 }
 
-// Check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX
-// here, or can't be extended or released safely. It runs what the lock runs on
-// a scratch key.
-func (o Options) Check(c redis.Conn, key string) error {
-	const use = "getsetlock.Listed, or where that is refused too getsetlock.Classic"
+// check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX here, or can't be
+// extended or released safely. It runs what the lock runs on a scratch key.
+func (o Options) check(c *compat.Conn, key string) error {
+	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
 	scratch := compat.Aux(key, "check:"+compat.NewToken())
-	if _, _, err := compat.Watch(c, scratch); compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
-	} else if err != nil {
-		return err
+	if _, _, err := c.Watch(scratch); err != nil {
+		return c.Lacks(err, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
 	}
-	compat.Unwatch(c)
+	c.Unwatch()
 
 	setex, _ := compat.SetEx(o.Millis, scratch, "held", 10*time.Second)
 	expire, _ := compat.Expire(o.Millis, scratch, 10*time.Second)
-	replies, err := compat.Exec(c, setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
+	replies, err := c.Exec(setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
 	switch {
-	case compat.UnknownCommand(err) && o.Millis:
-		return compat.Refuse(c, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
-	case compat.UnknownCommand(err):
-		return compat.Refuse(c, "it does not let us use MULTI, SETEX or EXPIRE", use)
+	case err != nil && o.Millis:
+		return c.Lacks(err, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
 	case err != nil:
-		return err
+		return c.Lacks(err, "it does not let us use MULTI, SETEX or EXPIRE", use)
 	case replies == nil || replies[1] != int64(0):
-		return compat.Refuse(c, "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
+		return c.Unsafe("SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
 	case replies[2] != int64(1):
-		return compat.Refuse(c, "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
-	case o.Listed:
-		return compat.CheckListed(c, scratch, "Options.Listed false")
+		return c.Unsafe("EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
+	case o.ListCAS:
+		return c.CheckListCAS(scratch, "Options.ListCAS false")
 	}
 	return nil
 }

@@ -18,6 +18,24 @@ func options(token string) txlock.Options {
 	return txlock.Options{Token: func() string { return token }}
 }
 
+// dial returns a connection for algorithms that are run without a Locker.
+func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+
+// extend carries out an extension of l over c.
+func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, ch, err := a.Extend(now, l, ttl)
+	if err == nil {
+		_, err = c.Run(ch)
+	}
+	return next, err
+}
+
+// release carries out a release of l over c.
+func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+	_, err := c.Run(a.Release(l))
+	return err
+}
+
 // Each way to acquire, as it goes over the wire.
 func TestAcquire(t *testing.T) {
 	fenced, millis := options("me"), options("me")
@@ -34,7 +52,7 @@ GET k → me
 `}, {"classic with a fence", txlock.Classic{Options: fenced}, `
 MULTI → OK
 SETNX k me → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [1 1]
 EXPIRE k 10 → 1
 GET k → me
@@ -51,22 +69,22 @@ MULTI → OK
 PSETEX k 10000 me → QUEUED
 EXEC → [OK]
 `}, {"renamed", txlock.Renamed{Options: options("me")}, `
-SETEX {k}:me 10 me → OK
-RENAMENX {k}:me k → 1
-DEL {k}:me → 0
+SETEX k:me:{k} 10 me → OK
+RENAMENX k:me:{k} k → 1
+DEL k:me:{k} → 0
 GET k → me
 `}, {"renamed with a fence", txlock.Renamed{Options: fenced}, `
-SETEX {k}:me 10 me → OK
+SETEX k:me:{k} 10 me → OK
 MULTI → OK
-RENAMENX {k}:me k → QUEUED
-INCR {k}:fence → QUEUED
+RENAMENX k:me:{k} k → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [1 1]
-DEL {k}:me → 0
+DEL k:me:{k} → 0
 GET k → me
 `}} {
 		s := oldredis.Run(t, "2.6")
 		got := s.Record()
-		if _, err := c.a.Acquire(s.Dial(), s.Now(), "k", ttl); err != nil {
+		if _, err := c.a.Acquire(dial(s), s.Now(), "k", ttl); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if got.String() != c.want[1:] {
@@ -83,16 +101,16 @@ func TestExtendAndRelease(t *testing.T) {
 		txlock.Classic{Options: options("me")}, txlock.Guarded{Options: options("me")}, txlock.Renamed{Options: options("me")}, txlock.Renamed{Options: millis},
 	} {
 		s := oldredis.Run(t, "2.6")
-		c := s.Dial()
+		c := dial(s)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
 		got := s.Record()
-		if l, err = a.Extend(c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
-		if err := a.Release(c, s.Now(), l); err != nil {
+		if err := release(a, c, l); err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
 		want := `WATCH k → OK
@@ -122,11 +140,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"classic", txlock.Classic{Options: options("me")}, "SETNX k me → 0\n"},
 		{"guarded", txlock.Guarded{Options: options("me")}, "WATCH k → OK\nGET k → other\nUNWATCH → OK\n"},
-		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX {k}:me 10 me → OK\nRENAMENX {k}:me k → 0\nDEL {k}:me → 1\nGET k → other\n"},
+		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX k:me:{k} 10 me → OK\nRENAMENX k:me:{k} k → 0\nDEL k:me:{k} → 1\nGET k → other\n"},
 		{"published repair", txlock.Classic{Options: options("me"), TTLRepair: txlock.RepairPublished}, "SETNX k me → 0\nTTL k → -1\nEXPIRE k 10 → 1\n"},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := s.Dial()
+		conn := dial(s)
 		conn.Do("SET", "k", "other") //nolint:errcheck
 		b := s.Record()
 		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -139,15 +157,15 @@ func TestRefusals(t *testing.T) {
 }
 
 // The EXPIRE that arrives when the key was repaired, ran out and was taken by
-// another: the first is told that it lost.
+// another: the first learns that it lost.
 func TestClassicThatWasOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	other := s.Dial()
 	a := txlock.Classic{Options: options("me")}
-	slow := overtaken{s.Dial(), func() {
+	slow := compat.NewConn(&overtaken{Conn: s.Dial(), other: func() {
 		other.Do("DEL", "k")            //nolint:errcheck
 		other.Do("SETNX", "k", "other") //nolint:errcheck
-	}}
+	}})
 	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
@@ -157,11 +175,18 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 type overtaken struct {
 	redis.Conn
 	other func()
+	sent  bool
 }
 
-func (o overtaken) Do(name string, args ...any) (any, error) {
+func (o *overtaken) Send(name string, args ...any) error {
+	o.sent = o.sent || name == "SETNX"
+	return o.Conn.Send(name, args...)
+}
+
+func (o *overtaken) Do(name string, args ...any) (any, error) {
 	reply, err := o.Conn.Do(name, args...)
-	if name == "SETNX" {
+	if name == "SETNX" || o.sent {
+		o.sent = false
 		o.other()
 	}
 	return reply, err
@@ -173,7 +198,7 @@ func TestRenewalAbortsRelease(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	a := txlock.Renamed{Options: options("me")}
 	c, renewer := s.Dial(), s.Dial()
-	l, err := a.Acquire(c, s.Now(), "k", ttl)
+	l, err := a.Acquire(compat.NewConn(c), s.Now(), "k", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +208,7 @@ func TestRenewalAbortsRelease(t *testing.T) {
 			renewer.Do("EXPIRE", "k", 10) //nolint:errcheck
 		}
 	}}
-	if err := a.Release(interfering, s.Now(), l); err != nil || aborts != 2 {
+	if err := release(a, compat.NewConn(interfering), l); err != nil || aborts != 2 {
 		t.Errorf("Release: %v after %d transactions, want success at the second", err, aborts)
 	}
 }
@@ -204,7 +229,7 @@ func (o touching) Send(name string, args ...any) error {
 // Every variant refuses a server on which it excludes nobody, and each says why.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
-		a       compat.Checker
+		a       compat.Algorithm
 		version string
 		why     string // "" : safe
 	}{
@@ -215,7 +240,7 @@ func TestCheck(t *testing.T) {
 		{txlock.Classic{}, "7.0", ""}, {txlock.Renamed{}, "noscript", ""},
 	} {
 		s := oldredis.Run(t, c.version)
-		err := c.a.Check(s.Dial(), "k")
+		err := c.a.Traits().Check(dial(s), "k")
 		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 			t.Errorf("%T on %s: %v, want %q", c.a, c.version, err, c.why)
 		}

@@ -117,18 +117,24 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 			return c, nil
 		}
-		if !errors.Is(err, compat.ErrUnsafeServer) {
+		if !unfit(err) {
 			return candidate{}, err
 		}
 	}
 	return candidate{}, err
 }
 
+// unfit reports that a lock can't be had here, so that the next one is tried: it is not safe, or
+// the connection breaks on what it needs.
+func unfit(err error) bool {
+	return errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered)
+}
+
 // check asks a lock whether it is safe here for key.
 func (a *app) check(ctx context.Context, n node, c candidate, key string) error {
 	err := locks.Check(ctx, n.source, c.Algorithm, key, server.Options{Timeout: a.timeout})
 	var refused redis.Error
-	if err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.As(err, &refused) {
+	if err == nil || unfit(err) || errors.As(err, &refused) {
 		return err
 	}
 	return a.probing(ctx, n, err)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -56,10 +55,10 @@ func TestArticlesOnTheWire(t *testing.T) {
 // wire is what a variant sends, and what it is answered.
 func wire(t *testing.T, name, server string) string {
 	s := oldredis.Run(t, server)
-	c := s.Dial()
+	c := compat.NewConn(s.Dial())
 	a, rival := fit(t, c, name), fit(t, c, strings.Replace(name, "rw:read", "rw:write", 1))
 	const ttl = 30 * time.Second
-	cycle := func(c redis.Conn, key string) (ask, refused, extended, released string) {
+	cycle := func(c *compat.Conn, key string) (ask, refused, extended, released string) {
 		step := func(f func() error) string {
 			got := s.Record()
 			if err := f(); err != nil && !errors.Is(err, compat.ErrHeld) {
@@ -70,8 +69,15 @@ func wire(t *testing.T, name, server string) string {
 		var l compat.Lease
 		ask = step(func() (err error) { l, err = a.Acquire(c, s.Now(), key, ttl); return err })
 		refused = step(func() error { _, err := rival.Acquire(c, s.Now(), key, ttl); return err })
-		extended = step(func() (err error) { l, err = a.Extend(c, s.Now(), l, ttl); return err })
-		released = step(func() error { return a.Release(c, s.Now(), l) })
+		extended = step(func() error {
+			next, ch, err := a.Extend(s.Now(), l, ttl)
+			if err == nil {
+				_, err = c.Run(ch)
+			}
+			l = next
+			return err
+		})
+		released = step(func() error { _, err := c.Run(a.Release(l)); return err })
 		return ask, refused, extended, released
 	}
 	cycle(c, "rehearsal") // the server knows the scripts from now on
@@ -80,13 +86,13 @@ func wire(t *testing.T, name, server string) string {
 }
 
 // fit is the first of a variant's locks that the server is fit for.
-func fit(t *testing.T, c redis.Conn, name string) compat.Algorithm {
+func fit(t *testing.T, c *compat.Conn, name string) compat.Algorithm {
 	list, err := candidates(name, getsetlock.Float, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range list {
-		if k, ok := a.Algorithm.(compat.Checker); !ok || k.Check(c, "k") == nil {
+		if check := a.Traits().Check; check == nil || check(c, "k") == nil {
 			return a.Algorithm
 		}
 	}

@@ -107,7 +107,7 @@ type benchWorkload struct {
 	Section    time.Duration `json:"section_ns"`
 	Duration   time.Duration `json:"duration_ns"`
 	Pinned     int           `json:"pinned"`
-	HandOvers  int           `json:"hand_overs"`
+	HandOffs   int           `json:"hand_offs"`
 	Signal     bool          `json:"signal"`
 }
 
@@ -265,7 +265,7 @@ func (a *app) undisturbed(ctx context.Context, p *deployment, b *benchmark, anyw
 
 // info is what INFO says; false if it is refused.
 func (a *app) info(ctx context.Context, n node) (map[string]string, bool) {
-	c, err := n.source.GetContext(ctx)
+	c, err := n.source.Get(ctx, "")
 	if err != nil {
 		return nil, false
 	}
@@ -290,9 +290,9 @@ func number(s string) (n int) {
 
 // subjects are the locks that --algorithm names.
 func (a *app) subjects(ctx context.Context, p *deployment, f benchFlags) ([]workload.Subject, error) {
-	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandOvers: f.handOffs, Signal: f.signal}
+	o := compat.Options{Timeout: a.timeout, MaxPinned: f.pinned, MaxHandoffs: f.handOffs, Signal: f.signal}
 	if f.handOffs == 0 {
-		o.MaxHandOvers = -1
+		o.MaxHandoffs = -1
 	}
 	var list []workload.Subject
 	for name := range strings.SplitSeq(a.algorithm, ",") {

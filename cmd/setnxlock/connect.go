@@ -48,7 +48,7 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	}
 	away := 0
 	for _, n := range p.nodes {
-		c, err := n.source.GetContext(ctx)
+		c, err := n.source.Get(ctx, "")
 		if err == nil {
 			c.Close()
 			continue
@@ -69,7 +69,7 @@ func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := p.one().source.GetContext(ctx)
+	c, err := p.one().source.Get(ctx, "")
 	if err != nil {
 		p.Close()
 		return nil, nil, a.unreachable(ctx, p.one(), err)
@@ -101,7 +101,7 @@ func (a *app) deployment() (*deployment, error) {
 	p := &deployment{}
 	for i, u := range urls {
 		pool := a.pool(u)
-		p.nodes = append(p.nodes, node{serverName(a.redis.list[i]), pool, pool.Close})
+		p.nodes = append(p.nodes, node{serverName(a.redis.list[i]), compat.Pooled(pool), pool.Close})
 	}
 	return p, nil
 }

@@ -53,7 +53,7 @@ func (a *app) sentinelDeployment(like string) (*deployment, error) {
 		},
 		Patience: a.timeout,
 	})
-	return &deployment{nodes: []node{{name + ", as " + strings.Join(hosts, ", ") + " say", s, s.Close}}}, nil
+	return &deployment{nodes: []node{{name + ", as " + strings.Join(hosts, ", ") + " say", s.Source(), s.Close}}}, nil
 }
 
 // clusterDeployment is the cluster to which the servers belong.
@@ -63,7 +63,7 @@ func (a *app) clusterDeployment(urls []string) (*deployment, error) {
 		hosts = append(hosts, serverName(arg))
 	}
 	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(urls[0]), MaxIdle: a.idle()})
-	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s, s.Close}}}, nil
+	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s.Source(), s.Close}}}, nil
 }
 
 // dialLike dials any address with the user, the password, the database and the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
@@ -93,7 +93,7 @@ func TestOnCluster(t *testing.T) {
 	}
 
 	p := puppets(t, at, "--cluster", "--ttl", "20s")
-	moved := compat.Slot("job")
+	moved := cluster.Slot("job")
 	from := moved * 3 / 16384
 	to := (from + 1) % 3
 	c.BeginMove(moved, from, to)

@@ -156,11 +156,11 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 		if err != nil {
 			return compat.State{}, err
 		}
-		return compat.New(n.source, list[len(list)-1].Algorithm, a.lockOptions()).Inspect(ctx, key)
+		return compat.NewOn(n.source, list[len(list)-1].Algorithm, a.lockOptions()).Inspect(ctx, key)
 	}
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if family == "getset" {
-		return compat.New(n.source, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
+		return compat.NewOn(n.source, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if a.algorithm != "auto" {
 		if _, err := candidates(a.algorithm, d, false); err != nil {
@@ -169,9 +169,9 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 	}
 	// In milliseconds where the server counts in them. A proxy closes the
 	// connection on a command that it does not have.
-	s, err := compat.New(n.source, txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
+	s, err := compat.NewOn(n.source, txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
 	if err != nil && !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrInvalid) {
-		s, err = compat.New(n.source, txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
+		s, err = compat.NewOn(n.source, txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
 	}
 	if err != nil || family == "tx" {
 		return s, err
@@ -183,7 +183,7 @@ func (a *app) look(ctx context.Context, n node, key string) (compat.State, error
 func (a *app) printState(s compat.State) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", s.Key)
-	fmt.Fprintf(w, "status\t%s%s\n", word(s.Status), meaning(s))
+	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
 		if s.Format != "" {
 			fmt.Fprintf(w, "format\t%s\n", s.Format)
@@ -212,7 +212,7 @@ func meaning(s compat.State) string {
 	switch s.Status {
 	case compat.StatusDead:
 		return " (its lease has run out: the next client takes it over)"
-	case compat.StatusEndless:
+	case compat.StatusPersistent:
 		return " (it has no TTL: if its holder died, nothing ends it)"
 	case compat.StatusForeign:
 		return " (it can't be read as this lock: it counts as held)"
@@ -263,7 +263,7 @@ func (a *app) printChange(last, s compat.State, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(stateJSON(s, false))
 	}
-	line := fmt.Sprintf("%s  %-10s", time.Now().Format("15:04:05.000"), word(s.Status))
+	line := fmt.Sprintf("%s  %-10s", time.Now().Format("15:04:05.000"), string(s.Status))
 	if s.Status != compat.StatusFree {
 		line += fmt.Sprintf("  %s %s", s.Format, printable(s.Value))
 		if !s.Until.IsZero() {
@@ -301,7 +301,7 @@ type jsonHolder struct {
 
 func stateJSON(s compat.State, indent bool) jsonState {
 	j := jsonState{
-		Key: s.Key, Status: word(s.Status), Format: s.Format, Token: s.Value, Clock: s.Clock,
+		Key: s.Key, Status: string(s.Status), Format: s.Format, Token: s.Value, Clock: s.Clock,
 		At: time.Now().UTC().Round(time.Millisecond), indent: indent,
 	}
 	if !s.Until.IsZero() {

@@ -55,7 +55,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			switch {
 			case force == cmd.Flags().Changed("token"):
 				return usage(cmd, errors.New("release needs either --token or --force"))
-			case compat.IsHandle(token):
+			case strings.HasPrefix(token, "snx1."): // a handle, or what is left of one
 				return a.releaseByHandle(cmd, args, token)
 			case len(args) == 0:
 				return usage(cmd, errors.New("release needs a KEY"))
@@ -171,7 +171,7 @@ func (a *app) remove(ctx context.Context, v *view, value string) error {
 }
 
 // removeKey deletes the key if it holds value: in one transaction where there is
-// WATCH or where lists compare, whatever the format, and otherwise as
+// WATCH or where list commands compare, whatever the format, and otherwise as
 // getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	for _, name := range []string{"tx:guarded", "getset:guarded", "getset:listed"} {
@@ -179,15 +179,15 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 		c := candidate{name: name, Algorithm: l.New(locks.Options{})}
 		err := a.check(ctx, n, c, key)
 		if err == nil {
-			return compat.New(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
+			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
 		}
-		if !errors.Is(err, compat.ErrUnsafeServer) {
+		if !unfit(err) {
 			return err
 		}
 	}
 	d, isTime := timed(value)
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
-	err := compat.New(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
+	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
 	}

@@ -124,7 +124,7 @@ func cure(f dialect.Finding) string {
 		return ""
 	case f.Status == dialect.Dead || f.Status == dialect.TwoPart:
 		return outcomeRemoved
-	case f.Status == dialect.Endless && setsTTL(f.Formats):
+	case f.Status == dialect.Persistent && setsTTL(f.Formats):
 		return outcomeTTL
 	}
 	return ""
@@ -169,7 +169,7 @@ func (a *app) heal(ctx context.Context, suspects []surveyed, f repairFlags) ([]r
 	defer c.Close()
 	var list []repaired
 	for _, l := range suspects {
-		outcome, err := healOne(c, l, f)
+		outcome, err := healOne(compat.NewConn(c), l, f)
 		if err != nil {
 			return list, err
 		}
@@ -182,22 +182,20 @@ func (a *app) heal(ctx context.Context, suspects []surveyed, f repairFlags) ([]r
 
 // healOne heals a lock if nothing about it has moved. "" says that it was no
 // dead lock after all: of two keys, one whose time is to come.
-func healOne(c redis.Conn, l surveyed, f repairFlags) (outcome string, err error) {
-	value, exists, err := compat.Watch(c, l.Key)
+func healOne(c *compat.Conn, l surveyed, f repairFlags) (outcome string, err error) {
+	value, exists, err := c.Watch(l.Key)
 	switch {
-	case compat.UnknownCommand(err):
-		return "", compat.Refuse(c, "it has no WATCH (it came with 2.2), so that nothing can be healed safely", "setnxlock release KEY --force, for one lock at a time")
 	case errors.Is(err, compat.ErrForeign):
 		return outcomeChanged, nil
 	case err != nil:
-		return "", err
+		return "", c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be healed safely", "setnxlock release KEY --force, for one lock at a time")
 	}
-	defer compat.Unwatch(c) // where no EXEC has ended it
+	defer c.Unwatch() // where no EXEC has ended it
 	ttl, err := redis.Int64(c.Do("TTL", l.Key))
 	if err != nil {
 		return "", err
 	}
-	if !exists || value != l.Value || l.finding.Status == dialect.Endless && ttl >= 0 {
+	if !exists || value != l.Value || l.finding.Status == dialect.Persistent && ttl >= 0 {
 		return outcomeChanged, nil
 	}
 	cmds := []compat.Cmd{{"DEL", l.Key}}
@@ -211,7 +209,7 @@ func healOne(c redis.Conn, l surveyed, f repairFlags) (outcome string, err error
 		}
 		cmds = []compat.Cmd{{"DEL", l.Key, deadline}}
 	case outcome == outcomeTTL:
-		seconds, err := compat.WholeSeconds(f.lease)
+		seconds, err := compat.Whole(f.lease, time.Second)
 		if err != nil {
 			return "", err
 		}
@@ -220,7 +218,7 @@ func healOne(c redis.Conn, l surveyed, f repairFlags) (outcome string, err error
 	if f.dryRun {
 		return outcomeWould + outcome, nil
 	}
-	replies, err := compat.Exec(c, cmds...)
+	replies, err := c.Exec(cmds...)
 	if err != nil {
 		return "", err
 	}
@@ -231,8 +229,8 @@ func healOne(c redis.Conn, l surveyed, f repairFlags) (outcome string, err error
 }
 
 // expired watches the second of two keys, and reports whether its time has gone by.
-func expired(c redis.Conn, key string) (bool, error) {
-	value, exists, err := compat.Watch(c, key)
+func expired(c *compat.Conn, key string) (bool, error) {
+	value, exists, err := c.Watch(key)
 	if err != nil || !exists {
 		return false, err
 	}

@@ -279,16 +279,16 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Opt
 
 // handle reads --adopt and --token.
 func handle(s string) (compat.Handle, error) {
-	h, err := compat.ParseHandle(s)
-	if err != nil {
-		return h, &failure{statusUsage, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.HandOver returned"}
+	var h compat.Handle
+	if err := h.UnmarshalText([]byte(s)); err != nil {
+		return h, &failure{statusUsage, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.Detach returned"}
 	}
 	return h, nil
 }
 
 // detach leaves the lock held, for another process to adopt.
 func (a *app) detach(lock *compat.Lock) error {
-	h, err := lock.HandOver(context.Background())
+	h, err := lock.Detach(context.Background())
 	if err == nil {
 		a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", lock.Until())
 	}

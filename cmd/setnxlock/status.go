@@ -67,10 +67,14 @@ func explain(err error) *failure {
 		return &failure{race.Status, race.Err, race.Hint}
 	}
 	var unsafe *compat.UnsafeServerError
+	var denied *compat.DeniedError
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
 		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
+			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
+	case errors.Is(err, compat.ErrUnanswered):
+		return &failure{statusUnavailable, errors.New(locks.InCommandWords(err.Error())),
 			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
 	case errors.Is(err, compat.ErrLost):
 		return &failure{statusLost, err, ""}
@@ -82,6 +86,12 @@ func explain(err error) *failure {
 		return &failure{statusForeign, err, "use another key, or look at this one with redis-cli"}
 	case errors.Is(err, compat.ErrInvalid):
 		return &failure{statusUsage, err, ""}
+	case errors.As(err, &denied):
+		hint := hintFor(string(denied.Reply))
+		if hint == "" || strings.HasPrefix(string(denied.Reply), "NOPERM") {
+			hint = denied.Remedy
+		}
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", denied.Reply), hint}
 	case errors.As(err, &refused):
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hintFor(string(refused))}
 	}
@@ -112,13 +122,4 @@ func hintFor(reply string) string {
 		return passwordHint
 	}
 	return ""
-}
-
-// word is a status as the command prints it, in Redis's own word for a key
-// without a TTL.
-func word[S ~string](status S) string {
-	if status == S(compat.StatusEndless) {
-		return "persistent"
-	}
-	return string(status)
 }

@@ -142,7 +142,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, f func([]string) erro
 	const batch = 1000
 	for cursor := "0"; ; {
 		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
-		if compat.UnknownCommand(err) {
+		if errors.Is(compat.NewConn(c).Lacks(err, "it has no SCAN", "KEYS"), compat.ErrUnsafeServer) {
 			break
 		}
 		if err != nil {
@@ -194,7 +194,7 @@ func (s *survey) look(c redis.Conn, keys []string, anyText bool) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := compat.NewConn(c).Pipe(cmds...)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *survey) look(c redis.Conn, keys []string, anyText bool) error {
 		if err != nil {
 			continue // gone, or no string
 		}
-		ttl, err := compat.ReadTTL(replies[2*i+1], time.Second)
+		ttl, err := compat.NewConn(c).ReadTTL(replies[2*i+1], time.Second)
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (s *survey) look(c redis.Conn, keys []string, anyText bool) error {
 
 // recognized is what a key holds, by its likeliest reading, if it can be a lock.
 func recognized(key, value string, ttl time.Duration, now time.Time, anyText bool) (surveyed, bool) {
-	if _, deadline, _ := dialect.PairOf(key); strings.HasSuffix(key, ":fence") || key == deadline {
+	if _, deadline, _ := dialect.PairOf(key); strings.HasSuffix(key, ":fence") || strings.Contains(key, ":fence:{") || key == deadline {
 		return surveyed{}, false // a counter beside a lock; the second of two keys
 	}
 	all := dialect.Recognise(key, value, ttl, now)
@@ -229,7 +229,7 @@ func recognized(key, value string, ttl time.Duration, now time.Time, anyText boo
 	}
 	l := surveyed{
 		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats, Owner: f.Owner, Value: value,
-		Status: word(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
+		Status: string(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
 	}
 	if l.Owner == value {
 		l.Owner = ""

@@ -124,13 +124,16 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 		return nil, &failure{statusUsage, fmt.Errorf("%s takes one KEY", a.algorithm), ""}
 	}
 	c, err := a.pick(ctx, n, keys[0], fence)
-	if err != nil || len(keys) == 1 {
-		return compat.NewBackend(n.source, c.Algorithm), err
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 1 {
+		return compat.NewBackend(n.source, c.Algorithm), nil
 	}
 	if c.several != nil && !cluster {
 		if err := a.check(ctx, n, candidate{name: c.name, Algorithm: c.several}, joined(keys)); err == nil {
 			return compat.NewBackend(n.source, c.several), nil
-		} else if !errors.Is(err, compat.ErrUnsafeServer) {
+		} else if !unfit(err) {
 			return nil, err
 		}
 	}
@@ -153,7 +156,7 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 	}
 	b, err := l.choose(ctx)
 	if err != nil {
-		return nil, compat.NotDone(err)
+		return nil, compat.NotSent.Mark(err)
 	}
 	l.b = b
 	return b, nil
@@ -199,6 +202,24 @@ func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State
 	return b.Repair(ctx, now, s, ttl)
 }
 
+func (l *later) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
+	b, err := l.chosen(ctx)
+	if err != nil {
+		return compat.Lease{Key: key}, err
+	}
+	return b.Find(ctx, now, key, value)
+}
+
+// Abilities are those of the lock, if it was chosen: of one that is away nothing is relied on.
+func (l *later) Abilities() compat.Abilities {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.b == nil {
+		return compat.Abilities{}
+	}
+	return l.b.Abilities()
+}
+
 // busy is the failure of a wait that is over. It looks once more at the key, for
 // the user to learn how long it would have taken; and a key that is not
 // a lock is reported as that, since no wait would ever end.
@@ -209,7 +230,7 @@ func (t *target) busy(ctx context.Context, f runFlags) error {
 	case errors.Is(err, compat.ErrForeign):
 		return err
 	case err != nil:
-	case s.Status == compat.StatusEndless:
+	case s.Status == compat.StatusPersistent:
 		text += ", and nothing ends it"
 	case s.Status == compat.StatusForeign:
 		text += ", in another format"

@@ -8,7 +8,7 @@
 //	tx:guarded       TTLs hold, WATCH                           2.2
 //	set:script       scripts, no transactions                   twemproxy 0.2
 //	getset:guarded   WATCH                                      to join a fleet of timestamp locks
-//	getset:listed    MULTI, and lists compare in it             2.0
+//	getset:listed    MULTI, in which list commands compare      2.0
 //	getset:classic   SETNX and GETSET                           1.2, other proxies
 //
 // Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -76,16 +77,19 @@ type Choice struct {
 }
 
 // Choose returns the first lock of locks.Preferred that says it is safe on the
-// server behind source, which r reports on. It returns ErrUnsafeServer (a
+// server behind source, which r reports on. It passes over one whose commands the
+// server lacks, or refuses this user, or answers by closing the connection; Why says so
+// of the last two. It returns ErrUnsafeServer (a
 // *compat.UnsafeServerError that says what to use) for a replica, for a server that
-// refuses writes or lacks what every lock needs, for one that can't do what o asks
-// for, and where an ACL forbids the best lock its keys.
+// refuses writes or lacks what every lock needs, and for one that can't do what o asks
+// for; and ErrDenied where an ACL forbids the best lock its keys.
 func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
 	if err := usable(r, o); err != nil {
 		return Choice{}, err
 	}
 	joins := o.Dialect != getsetlock.Dialect{}
 	key := o.Prefix + "setnxlock-choice-" + compat.NewToken()
+	passed := ""
 	for _, l := range locks.Preferred() {
 		times := l.Family() == "getset"
 		if joins && !times {
@@ -96,29 +100,44 @@ func Choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		}
 		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect}
 		a := l.New(with)
-		err := locks.Check(ctx, source, a, key, server.Options{Timeout: o.Timeout})
-		var refused redis.Error // of a command that the lock sends: not this one
-		switch lacking := !able(r, l); {
-		case lacking && (errors.Is(err, compat.ErrUnsafeServer) || errors.As(err, &refused)):
+		err := server.Try(ctx, source, key, server.Options{Timeout: o.Timeout}, a.Traits().Check)
+		var refused redis.Error
+		switch {
+		case err == nil:
+		case errors.Is(err, compat.ErrUnsafeServer):
 			continue
-		case err != nil:
+		case errors.Is(err, compat.ErrUnanswered), errors.As(err, &refused) && !able(r, l):
+			if passed == "" {
+				passed = fmt.Sprintf("; it is not %s, because %s", l.Name, seen(err))
+			}
+			continue
+		default:
 			return Choice{}, err
 		}
-		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o), Risks: risks(l, r, o), Safe: !l.TwoHolders}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + passed, Risks: risks(l, r, o), Safe: !l.TwoHolders}
 		if l.Several != nil {
 			c.Several = l.Several(with)
 		}
 		c.Risks = append(c.Risks, serverRisks(r, &c)...)
 		return c, nil
 	}
-	return Choice{}, refuse(r, "no lock is safe here", "another server")
+	return Choice{}, refuse(r, "no lock is safe here"+passed, "another server")
 }
 
-// able reports whether the server has all that a lock needs. If it has, and refuses
-// the lock nevertheless, something forbids the lock's own keys: an ACL. Other clients
+// able reports whether the server showed that it has, and allows this user, all that a lock
+// needs. If it refuses the lock nevertheless, an ACL forbids the lock's own keys. Other clients
 // of the fleet take that lock, so a weaker one is not the answer.
 func able(r server.Report, l locks.Lock) bool {
 	return !slices.ContainsFunc(l.Needs, func(n server.Ability) bool { return !r.Can(n) })
+}
+
+// seen is what the server did when a lock was tried out, for the middle of a sentence.
+func seen(err error) string {
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		return fmt.Sprintf("the server refuses one of its commands (%s)", strings.TrimRight(string(refused), "."))
+	}
+	return strings.TrimPrefix(err.Error(), "setnxlock: ")
 }
 
 // New probes the server behind source, chooses, and returns the Locker with
@@ -141,7 +160,7 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	if err != nil {
 		return nil, Choice{}, err
 	}
-	return compat.New(source, c.Algorithm, o), c, nil
+	return compat.NewOn(source, c.Algorithm, o), c, nil
 }
 
 func usable(r server.Report, o Options) error {

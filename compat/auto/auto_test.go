@@ -43,7 +43,7 @@ func choices(version string) (alone, joining string) {
 func TestChoose(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, v)
-		r, err := server.Probe(t.Context(), s, server.Options{})
+		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 			if o.Dialect != (getsetlock.Dialect{}) {
 				want = joining
 			}
-			c, err := auto.Choose(t.Context(), s, r, o)
+			c, err := auto.Choose(t.Context(), compat.Pooled(s), r, o)
 			if o.Fence && v == "twemproxy" {
 				if !errors.Is(err, compat.ErrUnsafeServer) {
 					t.Errorf("%s %+v: %v", v, o, err)
@@ -74,7 +74,7 @@ func TestChoose(t *testing.T) {
 }
 
 // works takes, extends and releases a lock, the algorithm's check included.
-func works(t *testing.T, source compat.Source, a compat.Algorithm, fence bool) {
+func works(t *testing.T, source compat.Pool, a compat.Algorithm, fence bool) {
 	t.Helper()
 	locks := compat.New(source, a, compat.Options{Prefix: "auto-test:" + compat.NewToken() + ":"})
 	lock, err := locks.TryLock(t.Context(), "k", 10*time.Second)
@@ -110,7 +110,7 @@ func sentences(t *testing.T, c auto.Choice) {
 
 func TestMillis(t *testing.T) {
 	for v, want := range map[string]bool{"2.4": false, "2.6": true} {
-		_, c, err := auto.New(t.Context(), oldredis.Run(t, v), compat.Options{})
+		_, c, err := auto.New(t.Context(), compat.Pooled(oldredis.Run(t, v)), compat.Options{})
 		if err != nil {
 			t.Fatal(v, err)
 		}
@@ -123,7 +123,7 @@ func TestMillis(t *testing.T) {
 // What NewWith asks for reaches the lock, or is refused.
 func TestNewWith(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), "noscript") {
-		locks, c, err := auto.NewWith(t.Context(), oldredis.Run(t, v), auto.Options{Fence: true}, compat.Options{})
+		locks, c, err := auto.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, v)), auto.Options{Fence: true}, compat.Options{})
 		if err != nil {
 			t.Fatal(v, err)
 		}
@@ -132,7 +132,7 @@ func TestNewWith(t *testing.T) {
 			t.Errorf("%s: %s: %v without a fence", v, c.Name, err)
 		}
 	}
-	if _, _, err := auto.NewWith(t.Context(), oldredis.Run(t, "twemproxy"), auto.Options{Fence: true}, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+	if _, _, err := auto.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, "twemproxy")), auto.Options{Fence: true}, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("a fence through twemproxy: %v", err)
 	}
 }
@@ -195,12 +195,15 @@ func TestRefusedCommands(t *testing.T) {
 				o = oldredis.Options{Forbid: test.refused}
 			}
 			s := oldredis.MustNew(test.version, o)
-			_, c, err := auto.New(t.Context(), s, compat.Options{})
+			_, c, err := auto.New(t.Context(), compat.Pooled(s), compat.Options{})
 			if err != nil || c.Name != test.want {
 				t.Errorf("%s without %s (forbidden: %v): %s, %v; wanted %s", test.version, test.refused, forbid, c.Name, err, test.want)
 			} else {
 				sentences(t, c)
 				works(t, s, c.Algorithm, false)
+			}
+			if alone, _ := choices(test.version); strings.Contains(c.Why, "NOPERM") != (forbid && test.want != alone) {
+				t.Errorf("%s without %s (forbidden: %v): %s", test.version, test.refused, forbid, c.Why)
 			}
 			s.Close()
 		}
@@ -221,12 +224,12 @@ func TestUnsafe(t *testing.T) {
 	} {
 		s := oldredis.MustNew("7.0", oldredis.Options{Refuse: test.refused})
 		defer s.Close()
-		r, err := server.Probe(t.Context(), s, server.Options{})
+		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		test.change(&r)
-		_, err = auto.Choose(t.Context(), s, r, auto.Options{})
+		_, err = auto.Choose(t.Context(), compat.Pooled(s), r, auto.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || unsafe.Use != test.use {
 			t.Errorf("%v; wanted %q", err, test.use)
@@ -237,27 +240,28 @@ func TestUnsafe(t *testing.T) {
 // Eviction takes the promise back from those locks whose keys may go.
 func TestEviction(t *testing.T) {
 	source := pool(t, realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"))
-	r, err := server.Probe(t.Context(), source, server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := auto.Choose(t.Context(), source, r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
+	if c, err := auto.Choose(t.Context(), compat.Pooled(source), r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
-	if c, err := auto.Choose(t.Context(), source, r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
+	if c, err := auto.Choose(t.Context(), compat.Pooled(source), r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
 }
 
 func TestRealReplica(t *testing.T) {
 	source := pool(t, realredis.Start(t, "--replicaof", "127.0.0.1 1"))
-	if _, _, err := auto.New(t.Context(), source, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+	if _, _, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Error(err)
 	}
 }
 
 // An ACL that forbids some of a lock's keys never leads to a weaker lock than the
-// rest of the fleet has.
+// rest of the fleet has; one that forbids a command leads to a lock without it, and that is
+// told.
 func TestACL(t *testing.T) {
 	addr := realredis.Start(t)
 	c, err := redis.Dial("tcp", addr)
@@ -265,16 +269,33 @@ func TestACL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Do("ACL", "SETUSER", "fenced", "on", ">secret", "~lock:*", "+@all"); err != nil {
-		t.Skip("no ACLs:", err) // before 6.0
-	}
-	source := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
-		return redis.Dial("tcp", addr, redis.DialUsername("fenced"), redis.DialPassword("secret"))
-	}}
-	defer source.Close()
-	_, choice, err := auto.New(t.Context(), source, compat.Options{Prefix: "lock:"})
-	if err == nil && choice.Name != "set:lua" {
-		t.Errorf("%s, although the server has what set:lua needs", choice.Name)
+	for name, test := range map[string]struct {
+		rules  []any
+		choice string
+		err    error
+		why    string
+	}{
+		"fenced":     {[]any{"~lock:*", "+@all"}, "set:lua", nil, ""},
+		"scriptless": {[]any{"~lock:*", "+@all", "-eval", "-evalsha"}, "set:watch", nil, "it is not set:lua"},
+		"keyless":    {[]any{"~lock:{setnxlock-probe-*", "+@all"}, "", compat.ErrDenied, ""},
+		"outside":    {[]any{"~other:*", "+@all"}, "", server.ErrAuth, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := c.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, test.rules...)...); err != nil {
+				t.Skip("no ACLs:", err) // before 6.0
+			}
+			source := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
+				return redis.Dial("tcp", addr, redis.DialUsername(name), redis.DialPassword("secret"))
+			}}
+			defer source.Close()
+			_, choice, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{Prefix: "lock:"})
+			if !errors.Is(err, test.err) || choice.Name != test.choice || !strings.Contains(choice.Why, test.why) {
+				t.Errorf("%s, %v: %s", choice.Name, err, choice.Why)
+			}
+			if errors.Is(err, compat.ErrUnsafeServer) || test.why == "" && strings.Contains(choice.Why, "it is not") {
+				t.Errorf("%v: %s", err, choice.Why)
+			}
+		})
 	}
 }
 
@@ -282,7 +303,7 @@ func TestACL(t *testing.T) {
 func TestNamedServers(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
 		source := pool(t, addr)
-		_, c, err := auto.New(t.Context(), source, compat.Options{})
+		_, c, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}

@@ -16,7 +16,7 @@ func ExampleNew() {
 	defer redis.Close()
 
 	ctx := context.Background()
-	locks, choice, err := auto.New(ctx, redis, compat.Options{})
+	locks, choice, err := auto.New(ctx, compat.Pooled(redis), compat.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -36,12 +36,12 @@ func ExampleNew() {
 func ExampleChoose() {
 	for _, version := range []string{"1.2", "2.2", "7.0", "twemproxy"} {
 		redis := oldredis.MustNew(version, oldredis.Options{})
-		report, err := server.Probe(context.Background(), redis, server.Options{})
+		report, err := server.Probe(context.Background(), compat.Pooled(redis), server.Options{})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		choice, err := auto.Choose(context.Background(), redis, report, auto.Options{Fence: true})
+		choice, err := auto.Choose(context.Background(), compat.Pooled(redis), report, auto.Options{Fence: true})
 		fmt.Println(version, choice.Name, err)
 		redis.Close()
 	}

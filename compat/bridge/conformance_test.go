@@ -104,7 +104,7 @@ func TestConformance(t *testing.T) {
 				if two, ok := x.bridge(s, false).(bridge.TwoNames); ok {
 					l.Keys = func(prefix, key string) []string {
 						owner, deadline := dialect.Pair(prefix + key)
-						return []string{prefix + key, compat.FenceKey(prefix + key), owner, deadline, two.Old.Key(prefix + key)}
+						return []string{prefix + key, compat.Aux(prefix+key, "fence"), owner, deadline, two.Old.Key(prefix + key)}
 					}
 				}
 				t.Run(x.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestBeside(t *testing.T) {
 			b := x.bridge(s, false)
 			for side, peer := range map[string]compat.Algorithm{"old": x.old(s), "new": x.new(s)} {
 				t.Run(s.Name+"/"+x.name+"/"+side, func(t *testing.T) {
-					f := &fleet{t: t, source: s.Source, key: t.Name(), lease: 20 * time.Second, quota: 100, last: time.Now()}
+					f := &fleet{t: t, source: compat.Pooled(s.Source), key: t.Name(), lease: 20 * time.Second, quota: 100, last: time.Now()}
 					prefix := ""
 					if side == "old" {
 						prefix = x.oldNames

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -85,34 +84,34 @@ func format(name string) dialect.Format {
 // renamed is a lock whose clients put "old:" before the key.
 type renamed struct{ compat.Algorithm }
 
-func (r renamed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := r.Algorithm.Acquire(c, now, "old:"+key, ttl)
 	l.Key = key
 	return l, err
 }
 
-func (r renamed) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (r renamed) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	key := l.Key
 	l.Key = "old:" + key
-	next, err := r.Algorithm.Extend(c, now, l, ttl)
+	next, ch, err := r.Algorithm.Extend(now, l, ttl)
 	next.Key = key
-	return next, err
+	return next, ch, err
 }
 
-func (r renamed) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+func (r renamed) Release(l compat.Lease) compat.Change {
 	l.Key = "old:" + l.Key
-	return r.Algorithm.Release(c, now, l)
+	return r.Algorithm.Release(l)
 }
 
-func (r renamed) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (r renamed) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s, err := r.Algorithm.Inspect(c, now, "old:"+key)
 	s.Key = key
 	return s, err
 }
 
-// accidents are what goes wrong, one at a time. (With two attempts under each, and
+// faults are what goes wrong, one at a time. (With two attempts under each, and
 // three where nobody releases, nothing else breaks, in a minute and a half.)
-var accidents = []struct {
+var faults = []struct {
 	name string
 	set  func(*race.Config)
 }{
@@ -152,7 +151,7 @@ func TestExplored(t *testing.T) {
 		{"bridge:float-moved+float-moved", "2.4", false},
 		{"bridge:float-moved+set:watch", "7.0", false},
 	} {
-		for _, x := range accidents {
+		for _, x := range faults {
 			if x.name != "crash" && x.name != "renewal" && (!m.all || underRace) {
 				continue
 			}

@@ -3,7 +3,6 @@ package bridge
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -129,7 +128,7 @@ func (h half) ttlCommand() string {
 }
 
 // state is that of this name alone.
-func (h half) state(found []any, ttl any, now time.Time) (compat.State, error) {
+func (h half) state(c *compat.Conn, found []any, ttl any, now time.Time) (compat.State, error) {
 	s := compat.State{Key: h.keys[0], Value: text(found[0]), Status: compat.StatusFree, TTL: compat.NoTTL}
 	free, dead := h.judge(found, now)
 	if free {
@@ -140,7 +139,7 @@ func (h half) state(found []any, ttl any, now time.Time) (compat.State, error) {
 		unit = time.Millisecond
 	}
 	var err error
-	s.TTL, err = compat.ReadTTL(ttl, unit)
+	s.TTL, err = c.ReadTTL(ttl, unit)
 	s.Status, s.Format, s.Until = compat.StatusHeld, h.Name, h.until(found)
 	switch {
 	case dead:
@@ -152,12 +151,12 @@ func (h half) state(found []any, ttl any, now time.Time) (compat.State, error) {
 	case h.Kind.Timed() || h.Kind == dialect.TwoKeys:
 		s.Status = compat.StatusForeign
 	default:
-		s.Status = compat.StatusEndless
+		s.Status = compat.StatusPersistent
 	}
 	return s, err
 }
 
 // repair is txlock's.
-func (h half) repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(c, now, s, ttl)
+func (h half) repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(now, s, ttl)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -41,45 +40,40 @@ type OneKey struct {
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
 // lease gets shorter, and fewer leases of others look expired.
-func (b OneKey) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b OneKey) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := b.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
 	}
-	held, exists, err := compat.Watch(c, key)
+	held, exists, err := c.Watch(key)
 	if err != nil {
 		return l, err
 	}
 	if exists && !b.Dialect.Dead(held, now) {
-		compat.Unwatch(c)
+		c.Unwatch()
 		until, _ := b.Dialect.Parse(held)
 		return l, &compat.HeldError{Key: key, Value: held, Until: until}
 	}
 	if exists {
 		l.How = compat.TakenOver
 	}
-	replies, err := compat.Exec(c, b.write(l, now)...)
+	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Last: !l.Ambiguous})
 	switch {
 	case err != nil:
 		return l, err
-	case replies == nil:
+	case w.Done == nil:
 		return l, &compat.HeldError{Key: key}
-	case b.Fence:
-		l.Fence = replies[1].(int64)
 	}
+	l.Fence = w.Fence
 	return l, nil
 }
 
 // write makes the key what l says, with a TTL that ends not before the time on
 // it: one that ended sooner would free the key under a holder in whose time the
 // others still believe.
-func (b OneKey) write(l compat.Lease, now time.Time) []compat.Cmd {
+func (b OneKey) write(l compat.Lease, now time.Time) compat.Cmd {
 	until, _ := b.Dialect.Parse(l.Value)
-	cmds := []compat.Cmd{setex(b.Millis, l.Key, l.Value, until.Sub(now))}
-	if b.Fence && l.Fence == 0 {
-		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-	}
-	return cmds
+	return setex(b.Millis, l.Key, l.Value, until.Sub(now))
 }
 
 // setex makes key with a TTL of ttl, rounded up, a second at least where the
@@ -96,69 +90,40 @@ func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
 // Extend moves the end of a lease that is still ours to now+ttl, on the key and
 // in its TTL. A key that expired unnoticed since the GET (before Redis 6.0.9) is
 // made anew: nobody else has had it, or EXEC would have failed.
-func (b OneKey) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	next, err := b.Lease(l.Key, now, ttl)
 	if err != nil {
-		return l, err
+		return l, compat.Change{}, err
 	}
 	next.Fence, next.How = l.Fence, l.How
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	replies, err := ifHolds(c, l, b.write(next, now)...)
-	if errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrAborted) {
-		return l, err
-	}
-	if err == nil && len(replies) > 1 {
-		next.Fence = replies[1].(int64)
-	}
-	return next, err
+	ch := b.change(l, b.write(next, now))
+	ch.Draw = b.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	return next, ch, nil
 }
 
 // Release deletes the key if it still has our time on it. It may come late:
 // a client that took over has changed the value. Not so in a dialect in which two
 // clients can write the same time: when ours has ended by its TTL, one that asked
-// long ago may make it anew (getset/same-stamp), and the key then is left to end by itself.
-func (b OneKey) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	if l.Ambiguous && !now.Before(l.Until) {
-		return compat.ErrLost
-	}
-	replies, err := ifHolds(c, l, compat.Cmd{"DEL", l.Key})
-	if err == nil && replies[0] == int64(0) {
-		return compat.ErrLost // had expired: [0] is not "released"
-	}
-	return err
+// long ago may make it anew (getset/same-stamp), and the key then is to be left to
+// end by itself: the Locker releases no Ambiguous lease that has run out.
+func (b OneKey) Release(l compat.Lease) compat.Change {
+	return b.change(l, compat.Cmd{"DEL", l.Key})
 }
 
-// ifHolds is compat.IfHolds; but an EXEC that was aborted is not tried again if
-// another client can have made the same value since.
-func ifHolds(c redis.Conn, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
-	if !l.Ambiguous {
-		return compat.IfHolds(c, l, cmds...)
-	}
-	value, exists, err := compat.Watch(c, l.Key)
-	if err != nil {
-		return nil, err
-	}
-	if !exists || value != l.Value {
-		compat.Unwatch(c)
-		return nil, compat.ErrLost
-	}
-	replies, err := compat.Exec(c, cmds...)
-	if err == nil && replies == nil {
-		return nil, compat.ErrAborted
-	}
-	return replies, err
+// change is a command on the condition that the key holds our time. An EXEC that was aborted
+// is not tried again if another client can have made the same value since.
+func (b OneKey) change(l compat.Lease, cmd compat.Cmd) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{cmd}, Once: l.Ambiguous}
 }
 
 // Inspect reads the value and the TTL: one round trip. A time of the dialect ends
 // when it says, by the clients' clocks; a token with its TTL.
-func (b OneKey) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (b OneKey) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	unit := time.Second
 	if b.Millis {
 		unit = time.Millisecond
 	}
-	s, err := compat.InspectToken(c, now, key, unit)
+	s, err := c.InspectToken(now, key, unit)
 	until, timed := b.Dialect.Parse(s.Value)
 	if err != nil || !timed || s.Status == compat.StatusFree {
 		return s, err
@@ -170,16 +135,20 @@ func (b OneKey) Inspect(c redis.Conn, now time.Time, key string) (compat.State, 
 	return s, nil
 }
 
-// Repair gives a token that was left without a TTL its end, if it is still
-// there: the new fleet's client died before it set one (tx/crash-before-expire).
-// A time gets none: that is its dialect's to end.
-func (b OneKey) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	return txlock.Classic{Options: txlock.Options{Millis: b.Millis}}.Repair(c, now, s, ttl)
+// Traits say that it checks the server, and gives a token that was left without a TTL its
+// end: the new fleet's client died before it set one (tx/crash-before-expire). A time gets none:
+// that is its dialect's to end.
+func (b OneKey) Traits() compat.Traits {
+	return compat.Traits{
+		Rotates: true,
+		Check:   b.check,
+		Repair:  txlock.Classic{Options: txlock.Options{Millis: b.Millis}}.Repair,
+	}
 }
 
-// Check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
+// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
 // does not stand up to SETNX; ErrDrain if the dialect's clients take what is held.
-func (b OneKey) Check(c redis.Conn, key string) error {
+func (b OneKey) check(c *compat.Conn, key string) error {
 	if f, err := dialect.Lookup(b.Dialect.Name); err == nil && drain(f) != nil {
 		return drain(f)
 	}
@@ -188,12 +157,15 @@ func (b OneKey) Check(c redis.Conn, key string) error {
 
 // check is txlock's. Where tokens are not safe even with whole seconds, no other
 // lock of tokens helps.
-func check(c redis.Conn, key string, millis bool) error {
-	err := txlock.Options{Millis: millis}.Check(c, key)
+func check(c *compat.Conn, key string, millis bool) error {
+	tokens := func(millis bool) error {
+		return txlock.Guarded{Options: txlock.Options{Millis: millis}}.Traits().Check(c, key)
+	}
+	err := tokens(millis)
 	var unsafe *compat.UnsafeServerError
-	if !errors.As(err, &unsafe) || millis && (txlock.Options{}).Check(c, key) == nil {
+	if !errors.As(err, &unsafe) || millis && tokens(false) == nil {
 		return err
 	}
-	unsafe.Use = "the old fleet's lock (getsetlock.Listed or getsetlock.Classic, in its dialect), and no tokens beside it"
+	unsafe.Use = "the old fleet's lock (getsetlock.ListCAS or getsetlock.Classic, in its dialect), and no tokens beside it"
 	return err
 }

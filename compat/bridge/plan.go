@@ -52,7 +52,7 @@ type Stage struct {
 }
 
 // Locks are the stage's, the one that needs the newest server first: take the
-// first that says it is safe on yours (compat.Checker). Those of an old client
+// first that says it is safe on yours (locks.Check). Those of an old client
 // are ours in its dialect, which look the same to it.
 func (s Stage) Locks() []compat.Algorithm { return s.locks }
 

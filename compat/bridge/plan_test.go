@@ -108,18 +108,18 @@ func TestDrain(t *testing.T) {
 // Where no token is safe the remedy is the old fleet's lock; where only milliseconds
 // are missing, it is whole seconds, which work.
 func TestRemedy(t *testing.T) {
-	both := func(millis bool) []compat.Checker {
+	both := func(millis bool) []compat.Algorithm {
 		old, token := twoNames("redis-py-2.9", "redis-py-2.9", nil).Old, format("redis-py-3")
-		return []compat.Checker{bridge.OneKey{Millis: millis}, bridge.TwoNames{Old: old, New: token, Millis: millis}}
+		return []compat.Algorithm{bridge.OneKey{Millis: millis}, bridge.TwoNames{Old: old, New: token, Millis: millis}}
 	}
 	for _, test := range []struct {
 		server string
 		millis bool
 		old    bool // the old fleet's lock is the remedy
 	}{{"1.2", false, true}, {"2.0", false, true}, {"2.0", true, true}, {"2.4", true, false}} {
-		c := oldredis.Run(t, test.server).Dial()
+		c := compat.NewConn(oldredis.Run(t, test.server).Dial())
 		for _, b := range both(test.millis) {
-			err := b.Check(c, "k")
+			err := b.Traits().Check(c, "k")
 			var unsafe *compat.UnsafeServerError
 			if !errors.As(err, &unsafe) || strings.HasPrefix(unsafe.Use, "the old fleet's lock") != test.old {
 				t.Errorf("%T on %s, milliseconds %v: %v; wanted the old fleet's lock: %v", b, test.server, test.millis, err, test.old)
@@ -127,7 +127,7 @@ func TestRemedy(t *testing.T) {
 		}
 		if !test.old {
 			for _, b := range both(false) {
-				if err := b.Check(c, "k"); err != nil {
+				if err := b.Traits().Check(c, "k"); err != nil {
 					t.Errorf("%T on %s with whole seconds: %v", b, test.server, err)
 				}
 			}

@@ -12,8 +12,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 const ttl = 10 * time.Second
@@ -21,17 +23,9 @@ const ttl = 10 * time.Second
 // lockOf is the first of a stage's locks that is safe on the server.
 func lockOf(t testing.TB, source compat.Source, s bridge.Stage) compat.Algorithm {
 	t.Helper()
-	c, err := source.GetContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	var err error
 	for _, a := range s.Locks() {
-		checker, ok := a.(compat.Checker)
-		if !ok {
-			return a
-		}
-		if err = checker.Check(c, "k"); err == nil {
+		if err = locks.Check(t.Context(), source, a, "k", server.Options{}); err == nil {
 			return a
 		}
 	}
@@ -66,7 +60,7 @@ type worker struct {
 
 func (f *fleet) start(a compat.Algorithm, prefix string) *worker {
 	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
-	k := compat.New(f.source, a, compat.Options{Prefix: prefix, MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
+	k := compat.NewOn(f.source, a, compat.Options{Prefix: prefix, MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
 	f.wg.Go(func() {
 		defer close(w.ended)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -198,7 +192,7 @@ func TestRehearsal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rehearse(t, conformance.Dial(t, realredis.Start(t)), p)
+			rehearse(t, compat.Pooled(conformance.Dial(t, realredis.Start(t))), p)
 		})
 	}
 	for _, from := range []string{"redis-py-2.9", "jedis-lock"} {
@@ -208,7 +202,7 @@ func TestRehearsal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rehearse(t, oldredis.Run(t, "2.4"), p)
+			rehearse(t, compat.Pooled(oldredis.Run(t, "2.4")), p)
 		})
 	}
 }
@@ -224,17 +218,17 @@ func TestSkippedStage(t *testing.T) {
 		t.Fatalf("the plan gives another reason: %s", p.Stages[1].Why)
 	}
 	s := oldredis.Run(t, "7.0")
-	old := compat.New(s, lockOf(t, s, p.Stages[0]), compat.Options{})
+	old := compat.New(s, lockOf(t, compat.Pooled(s), p.Stages[0]), compat.Options{})
 	if _, err := old.TryLock(t.Context(), "report", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	c := s.Dial()
+	c := compat.NewConn(s.Dial())
 	defer c.Close()
 	later := time.Now().Add(24 * time.Hour)
-	if _, err := lockOf(t, s, p.Stages[2]).Acquire(c, later, "report", ttl); !errors.Is(err, compat.ErrHeld) {
+	if _, err := lockOf(t, compat.Pooled(s), p.Stages[2]).Acquire(c, later, "report", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a new client, a day later: %v, want ErrHeld", err)
 	}
-	if l, err := lockOf(t, s, p.Stages[1]).Acquire(c, later, "report", ttl); err != nil || l.How != compat.TakenOver {
+	if l, err := lockOf(t, compat.Pooled(s), p.Stages[1]).Acquire(c, later, "report", ttl); err != nil || l.How != compat.TakenOver {
 		t.Errorf("the bridge, a day later: %+v, %v; want it taken over", l, err)
 	}
 }

@@ -49,7 +49,7 @@ type TwoNames struct {
 }
 
 // Acquire makes one attempt to hold both names until now+ttl.
-func (b TwoNames) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b TwoNames) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	both, err := b.halves(key)
 	if err == nil && ttl < time.Second {
 		err = fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
@@ -68,17 +68,17 @@ func (b TwoNames) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dura
 	l.Value, l.Ambiguous = join(values), !both[0].own() && !both[1].own()
 	found, err := watch(c, both)
 	if err != nil {
-		return l, compat.Foreign(key, err)
+		return l, c.Foreign(key, err)
 	}
 	for i, h := range both {
 		if free, dead := h.judge(found[i], now); dead {
 			l.How = compat.TakenOver
 		} else if !free {
-			compat.Unwatch(c)
+			c.Unwatch()
 			return l, &compat.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
 		}
 	}
-	replies, err := compat.Exec(c, b.drawn(both, l, cmds)...)
+	replies, err := c.Exec(b.drawn(both, l, cmds)...)
 	if err == nil && replies == nil {
 		return l, &compat.HeldError{Key: key}
 	}
@@ -98,22 +98,19 @@ func (b TwoNames) token() string {
 // drawn adds to cmds the drawing of a fence, if l lacks one.
 func (b TwoNames) drawn(both [2]half, l compat.Lease, cmds []compat.Cmd) []compat.Cmd {
 	if b.Fence && l.Fence == 0 {
-		return append(cmds, compat.Cmd{"INCR", compat.FenceKey(both[1].keys[0])})
+		return append(cmds, compat.Cmd{"INCR", compat.Aux(both[1].keys[0], "fence")})
 	}
 	return cmds
 }
 
 // Extend moves the end of a lease whose both halves are still ours to now+ttl.
-func (b TwoNames) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
+func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	if ttl < time.Second {
-		return l, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
 	}
 	both, err := b.halves(l.Key)
 	if err != nil {
-		return l, err
+		return l, compat.Change{}, err
 	}
 	values, _ := split(l.Value)
 	next := l
@@ -125,33 +122,30 @@ func (b TwoNames) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.D
 		cmds = append(cmds, cmd)
 	}
 	next.Value = join(values)
-	replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
-	switch {
-	case errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrAborted):
-		return l, err
-	case err != nil:
-		return next, err
-	case slices.Contains(replies, any(int64(0))): // expired inside the transaction: before 6.0.9 WATCH does not notice
-		b.Release(c, now, next) //nolint:errcheck // what is left of it ends by itself
-		return l, compat.ErrLost
-	case len(replies) > len(cmds):
-		next.Fence = replies[len(cmds)].(int64)
-	}
-	return next, nil
+	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, By: func(c *compat.Conn) ([]any, error) {
+		replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
+		if err == nil && slices.Contains(replies, any(int64(0))) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+			c.Run(b.Release(next)) //nolint:errcheck // what is left of it ends by itself
+			return nil, compat.ErrLost
+		}
+		return replies, err
+	}}, nil
 }
 
 // Release releases both names. It may come late: it compares.
-func (b TwoNames) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	both, err := b.halves(l.Key)
-	if err != nil {
-		return err
-	}
-	keys := append(slices.Clone(both[0].keys), both[1].keys...)
-	replies, err := b.ifOurs(c, both, l, del(keys))
-	if err == nil && replies[0] != int64(len(keys)) {
-		return compat.ErrLost // one had expired
-	}
-	return err
+func (b TwoNames) Release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+		both, err := b.halves(l.Key)
+		if err != nil {
+			return nil, err
+		}
+		keys := append(slices.Clone(both[0].keys), both[1].keys...)
+		replies, err := b.ifOurs(c, both, l, del(keys))
+		if err == nil && replies[0] != int64(len(keys)) {
+			return nil, compat.ErrLost // one had expired
+		}
+		return replies, err
+	}}
 }
 
 func del(keys []string) compat.Cmd {
@@ -167,7 +161,7 @@ func del(keys []string) compat.Cmd {
 // one: nobody would renew it. An EXEC that aborts did not run, and is tried
 // again, a few times, for a renewal of ours may have aborted it
 // (tx/renewal-aborts-release).
-func (b TwoNames) ifOurs(c redis.Conn, both [2]half, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
+func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
 	values, ok := split(l.Value)
 	if !ok {
 		return nil, compat.ErrLost
@@ -176,20 +170,20 @@ func (b TwoNames) ifOurs(c redis.Conn, both [2]half, l compat.Lease, cmds ...com
 	for range aborts {
 		found, err := watch(c, both)
 		if err != nil {
-			return nil, compat.Foreign(l.Key, err)
+			return nil, c.Foreign(l.Key, err)
 		}
 		first, second := text(found[0][0]) == values[0] && found[0][0] != nil, text(found[1][0]) == values[1] && found[1][0] != nil
 		do := cmds
 		switch {
 		case !first && !second:
-			compat.Unwatch(c)
+			c.Unwatch()
 			return nil, compat.ErrLost
 		case !second:
 			do = []compat.Cmd{del(both[0].keys)}
 		case !first:
 			do = []compat.Cmd{del(both[1].keys)}
 		}
-		replies, err := compat.Exec(c, do...)
+		replies, err := c.Exec(do...)
 		if err == nil && replies != nil && !(first && second) {
 			return nil, compat.ErrLost
 		}
@@ -202,7 +196,7 @@ func (b TwoNames) ifOurs(c redis.Conn, both [2]half, l compat.Lease, cmds ...com
 
 // Inspect reads both names: one round trip. The state is that of the one that
 // keeps others out longer; Holders has both together, if both are there.
-func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	both, err := b.halves(key)
 	if err != nil {
@@ -212,7 +206,7 @@ func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State
 	for _, h := range both {
 		cmds = append(append(cmds, h.gets()...), compat.Cmd{h.ttlCommand(), h.keys[0]})
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := c.Pipe(cmds...)
 	if err != nil {
 		return s, err
 	}
@@ -223,9 +217,9 @@ func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State
 		found, ttl := replies[:n], replies[n]
 		replies = replies[n+1:]
 		if e := refusal(found); e != nil {
-			return s, compat.Foreign(key, e)
+			return s, c.Foreign(key, e)
 		}
-		one, err := h.state(found, ttl, now)
+		one, err := h.state(c, found, ttl, now)
 		if err != nil {
 			return s, err
 		}
@@ -239,7 +233,7 @@ func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State
 	if len(ends) == 2 {
 		pair := compat.Holder{Value: join(values), Until: earlier(ends[0], ends[1])}
 		s.Holders = []compat.Holder{pair}
-		if s.Status != compat.StatusEndless { // Repair needs the value of that very name
+		if s.Status != compat.StatusPersistent { // Repair needs the value of that very name
 			s.Value = pair.Value
 		}
 	}
@@ -249,7 +243,7 @@ func (b TwoNames) Inspect(c redis.Conn, now time.Time, key string) (compat.State
 
 // A persistent half comes first, so that a waiter sees it and repairs it.
 var rank = map[compat.Status]int{
-	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusEndless: 4,
+	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -259,27 +253,44 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Repair gives a token that was left without a TTL its end, under either name.
-func (b TwoNames) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+// Traits say that it checks the server, and repairs a token without a TTL.
+func (b TwoNames) Traits() compat.Traits {
+	return compat.Traits{Check: b.check, Repair: b.repair}
+}
+
+// repair gives a token that was left without a TTL its end, under either name.
+func (b TwoNames) repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
 	both, err := b.halves(s.Key)
 	if err != nil {
-		return err
+		return compat.Change{}, err
 	}
+	var changes []compat.Change
+	err = compat.ErrHeld // there is nothing to repair
 	for _, h := range both {
-		s.Key = h.keys[0]
 		if h.Kind.Timed() || h.Kind == dialect.TwoKeys {
 			continue
 		}
-		if err = h.repair(c, now, s, ttl); !errors.Is(err, compat.ErrHeld) {
-			return err
+		one := s
+		one.Key = h.keys[0]
+		var ch compat.Change
+		if ch, err = h.repair(now, one, ttl); err != nil {
+			return ch, err
 		}
+		changes = append(changes, ch)
 	}
-	return compat.ErrHeld
+	return compat.Change{Key: s.Key, Value: s.Value, By: func(c *compat.Conn) (replies []any, err error) {
+		for _, ch := range changes {
+			if replies, err = c.Run(ch); !errors.Is(err, compat.ErrLost) {
+				break
+			}
+		}
+		return replies, err
+	}}, err
 }
 
-// Check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
+// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
 // does not stand up to SETNX; ErrDrain if one of the fleets takes what is held.
-func (b TwoNames) Check(c redis.Conn, key string) error {
+func (b TwoNames) check(c *compat.Conn, key string) error {
 	for _, f := range []dialect.Format{b.Old, b.New} {
 		if err := drain(f); err != nil {
 			return err
@@ -302,7 +313,7 @@ func (b TwoNames) halves(key string) (both [2]half, err error) {
 }
 
 // watch starts to WATCH all keys and reads them, in one write.
-func watch(c redis.Conn, both [2]half) (found [2][]any, err error) {
+func watch(c *compat.Conn, both [2]half) (found [2][]any, err error) {
 	cmds := []compat.Cmd{{"WATCH"}}
 	for _, h := range both {
 		for _, k := range h.keys {
@@ -310,12 +321,12 @@ func watch(c redis.Conn, both [2]half) (found [2][]any, err error) {
 		}
 		cmds = append(cmds, h.gets()...)
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := c.Pipe(cmds...)
 	if err != nil {
 		return found, err
 	}
 	if e := refusal(replies); e != nil {
-		compat.Unwatch(c)
+		c.Unwatch()
 		return found, e
 	}
 	n := 1 + len(both[0].keys)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
@@ -55,7 +56,7 @@ WATCH a → OK
 GET a → nil
 MULTI → OK
 PSETEX a 10001 1330862410001 → QUEUED
-INCR {a}:fence → QUEUED
+INCR a:fence:{a} → QUEUED
 EXEC → [OK 1]
 WATCH a → OK
 GET a → 1330862410001
@@ -99,7 +100,7 @@ EXEC → [2]
 `},
 	} {
 		s := oldredis.Run(t, "2.6")
-		conn := s.Dial()
+		conn := compat.NewConn(s.Dial())
 		sent := s.Record()
 		l, err := c.a.Acquire(conn, noon, "a", ttl)
 		if err != nil || l.How != compat.Free {
@@ -108,10 +109,14 @@ EXEC → [2]
 		if _, err := c.a.Acquire(conn, noon, "a", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
 			t.Errorf("%s: a second one: %v, want ErrHeld", c.name, err)
 		}
-		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+		l, ch, err := c.a.Extend(noon, l, 2*ttl)
+		if err == nil {
+			_, err = conn.Run(ch)
+		}
+		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if err := c.a.Release(conn, noon, l); err != nil {
+		if _, err := conn.Run(c.a.Release(l)); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if got := sent.String(); got != c.want[1:] {
@@ -137,14 +142,14 @@ func TestOneKeyMeets(t *testing.T) {
 		{"1330862460.5", 70, compat.StatusHeld},
 		{"2147483649.0", 0, compat.StatusHeld},
 		{"94213c24e0f911f0a9d30242ac120002", 60, compat.StatusHeld},
-		{"94213c24e0f911f0a9d30242ac120002", 0, compat.StatusEndless},
-		{"1330862340058", 0, compat.StatusEndless}, // milliseconds: somebody else's time
+		{"94213c24e0f911f0a9d30242ac120002", 0, compat.StatusPersistent},
+		{"1330862340058", 0, compat.StatusPersistent}, // milliseconds: somebody else's time
 		{"", 60, compat.StatusHeld},
 		{"1330862399.5", 0, compat.StatusDead},
 		{"1330862399.5", 5, compat.StatusDead},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := s.Dial()
+		conn := compat.NewConn(s.Dial())
 		conn.Do("SET", "k", c.value) //nolint:errcheck
 		if c.ttl > 0 {
 			conn.Do("EXPIRE", "k", c.ttl) //nolint:errcheck
@@ -165,10 +170,37 @@ func TestOneKeyMeets(t *testing.T) {
 		if !errors.Is(err, compat.ErrHeld) || value != c.value || (left > 0) != (c.ttl > 0) {
 			t.Errorf("%q: %v, and the key holds %q with a TTL of %d; want it left alone", c.value, err, value, left)
 		}
-		repaired := b.Repair(conn, noon, st, ttl) == nil
+		ch, err := b.Traits().Repair(noon, st, ttl)
+		if err == nil {
+			_, err = conn.Run(ch)
+		}
+		repaired := err == nil
 		left, _ = redis.Int(conn.Do("TTL", "k"))
 		if token := len(c.value) == 32 && c.ttl == 0; repaired != token || (left > 0) != (token || c.ttl > 0) {
 			t.Errorf("%q repaired: %t, TTL %d", c.value, repaired, left)
+		}
+	}
+}
+
+// Two clients with different clocks can write the same time in a dialect without an owner. When
+// the lease of one has run out, what stands there may be the other's, made anew: a
+// late release leaves it alone. Before its end it removes it (getset/same-stamp).
+func TestOneKeyLateRelease(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		left  bool
+	}{{ttl / 2, false}, {ttl, true}} {
+		m := clock.NewMock()
+		m.Set(noon)
+		s := oldredis.Run(t, "2.6")
+		lock, err := compat.New(s, bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: m}).TryLock(t.Context(), "k", ttl)
+		if err != nil || !lock.Lease().Ambiguous {
+			t.Fatalf("%v; want an ambiguous lease", err)
+		}
+		m.Add(c.after)
+		err = lock.Release(t.Context())
+		if n, _ := s.Dial().Do("EXISTS", "k"); (n == int64(1)) != c.left || errors.Is(err, compat.ErrLost) != c.left {
+			t.Errorf("released %v after it was taken for %v: %v, and the key is there: %v; want it left: %v", c.after, ttl, err, n, c.left)
 		}
 	}
 }
@@ -180,18 +212,22 @@ func TestTwoNamesLoseOne(t *testing.T) {
 		b := twoNames(old, "redis-py-3", nil)
 		oldKey := b.Old.Key("k")
 		for _, gone := range []string{oldKey, "k"} {
-			for step, do := range map[string]func(c redis.Conn, l compat.Lease) error{
-				"Extend":  func(c redis.Conn, l compat.Lease) error { _, err := b.Extend(c, noon, l, ttl); return err },
-				"Release": func(c redis.Conn, l compat.Lease) error { return b.Release(c, noon, l) },
+			for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
+				"Extend":  func(l compat.Lease) (compat.Change, error) { _, ch, err := b.Extend(noon, l, ttl); return ch, err },
+				"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
 			} {
 				s := oldredis.Run(t, "2.4")
-				conn := s.Dial()
+				conn := compat.NewConn(s.Dial())
 				l, err := b.Acquire(conn, noon, "k", ttl)
 				if err != nil {
 					t.Fatal(err)
 				}
 				conn.Do("SET", gone, "another's") //nolint:errcheck
-				if err := do(conn, l); !errors.Is(err, compat.ErrLost) {
+				ch, err := change(l)
+				if err == nil {
+					_, err = conn.Run(ch)
+				}
+				if !errors.Is(err, compat.ErrLost) {
 					t.Errorf("%s of %s and %s, of which %s is another's: %v, want ErrLost", step, oldKey, "k", gone, err)
 				}
 				for _, k := range []string{oldKey, "k"} {

@@ -1,10 +1,10 @@
 // Package cluster is the locks on a Redis Cluster, 3.0 and later: a
-// [compat.KeySource] that knows which server has a key, and whose connections
+// [compat.Source] that knows which server has a key, and whose connections
 // follow a key that moves.
 //
 //	source := cluster.New([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, cluster.Options{})
 //	defer source.Close()
-//	locks := compat.New(source, txlock.Renamed{}, compat.Options{})
+//	locks := compat.NewOn(source.Source(), txlock.Renamed{}, compat.Options{})
 //
 // What the servers say, and what is done about it:
 //
@@ -38,7 +38,7 @@
 // takes with it what it had not yet sent to its replica: a lock can be lost
 // silently, and taken by another (any/failover). Its holder learns of it at
 // its next extension, or when the lease ends, whichever comes first. The map
-// tells that a master was replaced ([Source.Era]), and a Locker whose key has gone
+// tells that a master was replaced ([Source.Epoch]), and a Locker whose key has gone
 // then reports it lost, not released.
 //
 // Source: the Redis Cluster specification, "Redirection and resharding"; what
@@ -56,6 +56,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
 // Options are a Source's. The zero value is ready to use.
@@ -126,16 +127,21 @@ func New(addrs []string, o Options) *Source {
 // ErrClosed is what a Source that was closed answers.
 var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
 
-// GetFor returns a connection to the master that has key. It is meant for key
-// and the keys of its slot (compat.Aux); one to another slot's is followed, at
-// the price of a round trip.
-func (s *Source) GetFor(ctx context.Context, key string) (redis.Conn, error) {
-	return s.get(ctx, compat.Slot(key))
+// Source is what a Locker takes: compat.NewOn.
+func (s *Source) Source() compat.Source {
+	return compat.Source{Get: s.Get, Slots: true, Epoch: s.Epoch}
 }
 
-// GetContext returns a connection to some master, for what has no key. The
-// first key that is used on it takes it to that key's server.
-func (s *Source) GetContext(ctx context.Context) (redis.Conn, error) { return s.get(ctx, noSlot) }
+// Get returns a connection to the master that has key. It is meant for key and
+// the keys of its slot (compat.Aux); one to another slot's is followed, at the
+// price of a round trip. With "" it is a connection to some master, for what has
+// no key: the first key that is used on it takes it to that key's server.
+func (s *Source) Get(ctx context.Context, key string) (redis.Conn, error) {
+	if key == "" {
+		return s.get(ctx, noSlot)
+	}
+	return s.get(ctx, Slot(key))
+}
 
 const noSlot = -1
 
@@ -192,10 +198,9 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	return s.slots.master(c.slot), nil
 }
 
-// Era is the source's epoch. It grows with each map in which a server that had
-// slots has none any more: its replica was promoted, and lacks what had not
-// reached it.
-func (s *Source) Era() uint64 {
+// Epoch grows with each map in which a server that had slots has none any more:
+// its replica was promoted, and lacks what had not reached it.
+func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
@@ -413,3 +418,6 @@ func (s *Source) candidates(first string) []string {
 	add(s.seeds)
 	return append(trusted, suspected...)
 }
+
+// Slot is the hash slot of key: CRC16 of its hash tag, or of all of it, modulo 16384.
+func Slot(key string) int { return slot.Of(key) }

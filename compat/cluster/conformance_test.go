@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -49,8 +50,8 @@ func algorithms() []algorithm {
 		}, 0},
 	}
 	for _, a := range all {
-		if _, keeps := a.new(false).(compat.Keeper); keeps {
-			a.name, a.pinned = a.name+"/kept", 2
+		if a.new(false).Release(compat.Lease{Key: "k", Value: "v"}).If == compat.Watch {
+			a.name, a.pinned = a.name+"/pinned", 2
 			all = append(all, a)
 		}
 	}
@@ -61,7 +62,7 @@ func algorithms() []algorithm {
 func tag(n int) string {
 	for i := 0; ; i++ {
 		t := fmt.Sprintf("{%d}", i)
-		if compat.Slot(t)*3/16384 == n {
+		if slots.Of(t)*3/16384 == n {
 			return t
 		}
 	}
@@ -83,13 +84,13 @@ func TestConformance(t *testing.T) {
 			return tags[h.Sum32()%3] + name
 		},
 		Keys:    keys,
-		Sources: []compat.Source{source},
+		Sources: []compat.Source{source.Source()},
 		Fence:   true,
 	}
 	over := func(a compat.Algorithm, pinned int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
 			o.MaxPinned = pinned
-			return compat.New(wrap(source), a, o)
+			return compat.NewOn(wrap(source.Source()), a, o)
 		}
 	}
 	var locks []conformance.Lock
@@ -114,7 +115,7 @@ func TestConformance(t *testing.T) {
 // keys is all that any of the locks of a key can leave.
 func keys(prefix, key string) []string {
 	key = prefix + key
-	all := []string{key, compat.FenceKey(key)}
+	all := []string{key, compat.Aux(key, "fence")}
 	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
 		all = append(all, compat.Aux(key, name))
 	}

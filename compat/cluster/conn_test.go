@@ -16,15 +16,17 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
+var fence = compat.Aux("k", "fence")
+
 // conn returns a connection for key whose map was right when it was learnt.
-func (f *fake) conn(s *cluster.Source, key string) redis.Conn {
+func (f *fake) conn(s *cluster.Source, key string) *compat.Conn {
 	f.t.Helper()
-	c, err := s.GetFor(context.Background(), key)
+	c, err := s.Get(context.Background(), key)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { c.Close() })
-	return c
+	return compat.NewConn(c)
 }
 
 // seen checks what the nodes were sent since the last look, and what they answered.
@@ -52,7 +54,7 @@ func TestMoved(t *testing.T) {
 	s := f.source()
 	c := f.conn(s, "k")
 	f.all()
-	if replies, err := compat.Pipe(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"GET", "k"}); err != nil || replies[0] != int64(1) || string(replies[1].([]byte)) != "v" {
+	if replies, err := c.Pipe(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"GET", "k"}); err != nil || replies[0] != int64(1) || string(replies[1].([]byte)) != "v" {
 		t.Errorf("%v, %v", replies, err)
 	}
 	f.seen("a SETNX k v → MOVED", "a GET k → MOVED", "b SETNX k v → 1", "b GET k → v")
@@ -98,12 +100,12 @@ func TestOrder(t *testing.T) {
 	f.do(a, "SET", "stays", "1")
 	f.begin()
 	write := []compat.Cmd{{"SETNX", "k", "v"}, {"INCR", "stays"}, {"GET", "k"}}
-	replies, err := compat.Pipe(c, write...)
+	replies, err := c.Pipe(write...)
 	if e, _ := replies[0].(redis.Error); err != nil || !strings.HasPrefix(string(e), "ASK ") || replies[1] != int64(2) {
 		t.Errorf("%v, %v; want the first refused", replies, err)
 	}
 	f.seen("a SETNX k v → ASK", "a INCR stays → 2", "a GET k → ASK", "b (asking) GET k → <nil>")
-	replies, err = compat.Pipe(f.conn(s, "k"), write...)
+	replies, err = f.conn(s, "k").Pipe(write...)
 	if err != nil || replies[0] != int64(1) || replies[1] != int64(3) {
 		t.Errorf("%v, %v; want all of them run", replies, err)
 	}
@@ -118,7 +120,7 @@ func TestWatchFollows(t *testing.T) {
 	f.do(a, "SET", "k", "v")
 	f.begin()
 	f.migrate("k")
-	replies, err := compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"DEL", "k"})
+	replies, err := c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"DEL", "k"}}})
 	if err != nil || replies[0] != int64(1) {
 		t.Errorf("%v, %v", replies, err)
 	}
@@ -138,11 +140,11 @@ func TestWatchLeftBehind(t *testing.T) {
 			s := f.source()
 			c := f.conn(s, "k")
 			f.do(a, "SET", "k", "v")
-			if _, _, err := compat.Watch(c, "k"); err != nil {
+			if _, _, err := c.Watch("k"); err != nil {
 				t.Fatal(err)
 			}
 			move(f)
-			replies, err := compat.Exec(c, compat.Cmd{"DEL", "k"})
+			replies, err := c.Exec(compat.Cmd{"DEL", "k"})
 			if replies != nil || err != nil {
 				t.Errorf("%v, %v; want it aborted: nothing, and no error", replies, err)
 			}
@@ -150,7 +152,7 @@ func TestWatchLeftBehind(t *testing.T) {
 			if on, _ := f.where("k"); len(on) != 1 || on[0] != b {
 				t.Errorf("the key is on %q", on)
 			}
-			replies, err = compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"DEL", "k"})
+			replies, err = c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"DEL", "k"}}})
 			if err != nil || replies[0] != int64(1) {
 				t.Errorf("the next look: %v, %v", replies, err)
 			}
@@ -170,11 +172,11 @@ func TestWatchesApart(t *testing.T) {
 		}
 	}
 	f.log = nil
-	if replies, err := compat.Exec(c, compat.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
+	if replies, err := c.Exec(compat.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
 		t.Errorf("%v, %v; want it aborted", replies, err)
 	}
 	f.migrate("")
-	if replies, err := compat.Exec(c, compat.Cmd{"SET", "k", "3"}); err != nil || len(replies) != 1 {
+	if replies, err := c.Exec(compat.Cmd{"SET", "k", "3"}); err != nil || len(replies) != 1 {
 		t.Errorf("after it nothing is watched: %v, %v", replies, err)
 	}
 	f.seen("a UNWATCH → OK", "b UNWATCH → OK",
@@ -188,18 +190,18 @@ func TestKeysApart(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		f := newFake(t, old)
 		c := f.conn(f.source(), "k")
-		f.do(a, "SET", "{k}:fence", "41")
+		f.do(a, "SET", fence, "41")
 		f.begin()
-		_, err := compat.Exec(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", "{k}:fence"})
+		_, err := c.Exec(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", fence})
 		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
 			t.Errorf("%v, want TRYAGAIN", err)
 		}
-		if on, fence := f.where("{k}:fence"); len(on) != 1 || fence != "41" {
-			t.Errorf("the fence is %s on %q", fence, on)
+		if on, number := f.where(fence); len(on) != 1 || number != "41" {
+			t.Errorf("the fence is %s on %q", number, on)
 		}
 		f.migrate("")
 		f.end()
-		if replies, err := compat.Exec(c, compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", "{k}:fence"}); err != nil || replies[1] != int64(42) {
+		if replies, err := c.Exec(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", fence}); err != nil || replies[1] != int64(42) {
 			t.Errorf("%v, %v", replies, err)
 		}
 	}
@@ -212,30 +214,34 @@ func TestKeysApartUnderWatch(t *testing.T) {
 	c := f.conn(f.source(), "k")
 	f.do(a, "SET", "k", "v")
 	f.begin()
-	_, err := compat.IfHolds(c, compat.Lease{Key: "k", Value: "v"}, compat.Cmd{"INCR", "{k}:fence"}, compat.Cmd{"DEL", "k"})
+	_, err := c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"INCR", fence}, {"DEL", "k"}}})
 	if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
 		t.Errorf("%v, want TRYAGAIN", err)
 	}
-	f.seen("a WATCH k → OK", "a GET k → v", "a MULTI → OK", "a INCR {k}:fence → ASK", "a DEL k → QUEUED", "a EXEC → EXECABORT",
-		"a DISCARD → ERR") // compat.Exec's, after any error
+	f.seen("a WATCH k → OK", "a GET k → v", "a MULTI → OK", "a INCR "+fence+" → ASK", "a DEL k → QUEUED", "a EXEC → EXECABORT",
+		"a DISCARD → ERR") // Conn.Exec's, after any error
 }
 
 // A pair is a lock that reads two keys in one write.
 type pair struct{ compat.Algorithm }
 
-func (pair) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (pair) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Until: now.Add(ttl)}
 	return l, pairOf(c, key)
 }
 
-func (pair) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (pair) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	return compat.State{Key: key}, pairOf(c, key)
 }
 
-func (pair) Release(c redis.Conn, now time.Time, l compat.Lease) error { return nil }
+func (pair) Release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, By: func(*compat.Conn) ([]any, error) { return []any{int64(1)}, nil }}
+}
 
-func pairOf(c redis.Conn, key string) error {
-	replies, err := compat.Pipe(c, compat.Cmd{"GET", key}, compat.Cmd{"GET", "stays"})
+func (pair) Traits() compat.Traits { return compat.Traits{} }
+
+func pairOf(c *compat.Conn, key string) error {
+	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"GET", "stays"})
 	for _, r := range replies {
 		if e, refused := r.(redis.Error); refused {
 			return e
@@ -254,7 +260,7 @@ func TestOnceMore(t *testing.T) {
 		f := newFake(t, false)
 		f.do(a, "SET", "stays", "1")
 		f.begin()
-		if err := do(compat.New(f.source(), pair{}, compat.Options{})); err != nil {
+		if err := do(compat.NewOn(f.source().Source(), pair{}, compat.Options{})); err != nil {
 			t.Errorf("%s: %v", verb, err)
 		}
 		f.seen("a GET k → ASK", "a GET stays → 1", "a GET k → ASK", "b (asking) GET k → <nil>", "a GET stays → 1")
@@ -344,20 +350,16 @@ func TestReceive(t *testing.T) {
 // A connection that is not for a key goes to where the first one leads it.
 func TestWithoutKey(t *testing.T) {
 	f := newFake(t, false)
-	c, err := f.source().GetContext(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := f.conn(f.source(), "")
 	if pong, err := c.Do("PING"); pong != "PONG" || err != nil {
 		t.Errorf("%v, %v", pong, err)
 	}
 	f.all()
-	if _, err := compat.Exec(c, compat.Cmd{"SET", "k", "v"}); err != nil {
+	if _, err := c.Exec(compat.Cmd{"SET", "k", "v"}); err != nil {
 		t.Error(err)
 	}
 	f.log = nil
-	if _, err := compat.Exec(c, compat.Cmd{"DEL", "k"}); err != nil {
+	if _, err := c.Exec(compat.Cmd{"DEL", "k"}); err != nil {
 		t.Error(err)
 	}
 	f.seen("b MULTI → OK", "b DEL k → QUEUED", "b EXEC → [1]")
@@ -370,15 +372,15 @@ func TestReplaced(t *testing.T) {
 	s := f.source()
 	ctx := context.Background()
 	c := f.conn(s, "k")
-	if _, err := c.Do("SET", "k", "v"); err != nil || s.Era() != 0 {
-		t.Fatalf("%v, epoch %d", err, s.Era())
+	if _, err := c.Do("SET", "k", "v"); err != nil || s.Epoch() != 0 {
+		t.Fatalf("%v, epoch %d", err, s.Epoch())
 	}
 	f.silent[a] = true
 	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil {
 		t.Errorf("a dead connection: %v, %v", err, c.Err())
 	}
 	c.Close()
-	if _, err := s.GetFor(ctx, "k"); !errors.Is(err, errSilent) {
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, errSilent) {
 		t.Errorf("before the replica is promoted: %v, want that nobody answers", err)
 	}
 	f.owner = b
@@ -386,8 +388,8 @@ func TestReplaced(t *testing.T) {
 	if v, err := c.Do("GET", "k"); v != nil || err != nil {
 		t.Errorf("GET on the replica: %v, %v", v, err)
 	}
-	if s.Era() != 1 {
-		t.Errorf("epoch %d, want 1", s.Era())
+	if s.Epoch() != 1 {
+		t.Errorf("epoch %d, want 1", s.Epoch())
 	}
 }
 
@@ -400,7 +402,7 @@ func TestSuspects(t *testing.T) {
 	f.silent[a], f.owner = true, b
 	dialed := 0
 	for range 20 {
-		c, err := s.GetFor(context.Background(), "k")
+		c, err := s.Get(context.Background(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -472,7 +474,7 @@ func TestDown(t *testing.T) {
 	f := newFake(t, false)
 	s := f.source()
 	f.conn(s, "k")
-	locks := compat.New(s, getsetlock.Guarded{}, compat.Options{})
+	locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	f.down = true
@@ -492,7 +494,7 @@ func TestDown(t *testing.T) {
 func TestStaysDown(t *testing.T) {
 	f := newFake(t, false)
 	f.down = true
-	locks := compat.New(f.source(), getsetlock.Guarded{}, compat.Options{})
+	locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{})
 	if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
 		t.Errorf("Lock: %v, want CLUSTERDOWN", err)
 	}
@@ -503,7 +505,7 @@ func TestStaysDown(t *testing.T) {
 func TestTryAgain(t *testing.T) {
 	f := newFake(t, false)
 	f.begin()
-	locks := compat.New(f.source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
+	locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err := locks.TryLock(ctx, "k", time.Second)
@@ -537,7 +539,7 @@ func TestTakenOverMeanwhile(t *testing.T) {
 					ran := 2
 					for n := 1; n <= ran; n++ {
 						f := newFake(t, false)
-						lock, err := compat.New(f.source(), algo.new(false), compat.Options{MaxPinned: algo.pinned}).TryLock(context.Background(), "k", 20*time.Second)
+						lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned}).TryLock(context.Background(), "k", 20*time.Second)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -566,7 +568,7 @@ func TestKill(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("why")
 	cancel(why)
-	if _, err := redis.DoContext(c, ctx, "PING"); !errors.Is(err, why) || c.Err() == nil {
+	if _, err := redis.DoContext(c.Conn, ctx, "PING"); !errors.Is(err, why) || c.Err() == nil {
 		t.Errorf("%v, then %v; want it dead", err, c.Err())
 	}
 }
@@ -576,7 +578,7 @@ func TestClosed(t *testing.T) {
 	s := f.source()
 	f.conn(s, "k")
 	s.Close()
-	if _, err := s.GetFor(context.Background(), "k"); !errors.Is(err, cluster.ErrClosed) {
+	if _, err := s.Get(context.Background(), "k"); !errors.Is(err, cluster.ErrClosed) {
 		t.Errorf("%v, want ErrClosed", err)
 	}
 }
@@ -585,7 +587,7 @@ func TestClosed(t *testing.T) {
 func TestNobodyTells(t *testing.T) {
 	f := newFake(t, false)
 	f.silent[a], f.silent[b] = true, true
-	_, err := f.source().GetFor(context.Background(), "k")
+	_, err := f.source().Get(context.Background(), "k")
 	if !errors.Is(err, errSilent) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
 		t.Errorf("%v, want both servers' reasons", err)
 	}

@@ -33,10 +33,10 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	var waiters []*waiter
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
 	defer source.Close()
-	epoch := source.Era()
+	epoch := source.Epoch()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
-		lock, err := compat.New(source, algo.new(true), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
+		lock, err := compat.NewOn(source.Source(), algo.new(true), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 			return err
 		})
 	}
-	if got := source.Era(); got != epoch+1 {
+	if got := source.Epoch(); got != epoch+1 {
 		t.Errorf("epoch %d after the failover, want %d", got, epoch+1)
 	}
 	for i, lock := range held {
@@ -96,7 +96,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	all := algorithms()
 	lockers := make([]*compat.Locker, len(all))
 	for i, algo := range all { // each has found the server safe, so that taking the locks is quick
-		lockers[i] = compat.New(source, algo.new(false), compat.Options{MaxPinned: algo.pinned})
+		lockers[i] = compat.NewOn(source.Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned})
 		lock, err := lockers[i].Lock(ctx, tag(master)+"before", 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 		}
 		held = append(held, lock)
 	}
-	renewed, err := compat.New(source, all[0].new(false), compat.Options{Renew: true}).Lock(ctx, tag(master)+"renewed", 6*time.Second)
+	renewed, err := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Renew: true}).Lock(ctx, tag(master)+"renewed", 6*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ type waiter struct {
 func wait(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string) *waiter {
 	w := &waiter{t, key, 1, make(chan *compat.Lock, 1)}
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
-	locks := compat.New(source, algo.new(true), compat.Options{MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond})
+	locks := compat.NewOn(source.Source(), algo.new(true), compat.Options{MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done; source.Close() })

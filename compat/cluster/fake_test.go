@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -319,7 +320,7 @@ func (f *fake) refusal(node string, keys []string, asking bool) redis.Error {
 		distinct[k] = true
 	}
 	const apart = "TRYAGAIN Multiple keys request during rehashing of slot"
-	slot := compat.Slot(keys[0])
+	slot := slots.Of(keys[0])
 	switch {
 	case node == f.owner && f.to != "" && missing > 0:
 		if len(keys) > missing && !f.old {
@@ -428,7 +429,7 @@ var scenarios = []struct {
 		return map[int]func(){n: f.begin, n + 2: func() { f.migrate("") }, n + 9: func() { f.migrate(""); f.end() }}
 	}},
 	{"begun, the fence first", true, func(f *fake, n int) map[int]func() {
-		return map[int]func(){n: func() { f.begin(); f.migrate("{k}:fence") }, n + 14: func() { f.migrate(""); f.end() }}
+		return map[int]func(){n: func() { f.begin(); f.migrate(compat.Aux("k", "fence")) }, n + 14: func() { f.migrate(""); f.end() }}
 	}},
 	{"begun, the lock first", true, func(f *fake, n int) map[int]func() {
 		return map[int]func(){n: func() { f.begin(); f.migrate("k") }, n + 14: func() { f.migrate(""); f.end() }}
@@ -446,7 +447,7 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond, MaxPinned: a.pinned}
-	k, rival := compat.New(f.source(), algo, o), compat.New(f.source(), algo, o)
+	k, rival := compat.NewOn(f.source().Source(), algo, o), compat.NewOn(f.source().Source(), algo, o)
 	first := int64(0)
 	if lock, err := k.TryLock(ctx, "k", 20*time.Second); err != nil { // so that all know the map, and the fence has begun
 		t.Error(err)
@@ -471,7 +472,7 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 		if on, value := f.where("k"); len(on) > 1 {
 			t.Errorf("two locks: %q on %q", value, on)
 		}
-		if on, _ := f.where("{k}:fence"); fence != (len(on) == 1) {
+		if on, _ := f.where(compat.Aux("k", "fence")); fence != (len(on) == 1) {
 			t.Errorf("the fence is on %q", on)
 		}
 	}()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
@@ -25,7 +26,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
 	const tag = "{moving-3}"
-	slot := compat.Slot(tag)
+	slot := slots.Of(tag)
 	from := slot * 3 / 16384
 	var counters []*counter
 	var held []*compat.Lock
@@ -38,7 +39,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 		for _, fence := range []bool{false, true} {
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
-			lock, err := compat.New(source, algo.new(fence), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key+"/held", 40*time.Second)
+			lock, err := compat.NewOn(source.Source(), algo.new(fence), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key+"/held", 40*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +111,7 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 	t.Cleanup(func() { c.done.Store(true); cancel(); c.wg.Wait() })
 	for range 2 {
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
-		locks := compat.New(source, algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c, MaxPinned: algo.pinned})
+		locks := compat.NewOn(source.Source(), algo.new(fence), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c.Observe, MaxPinned: algo.pinned})
 		c.wg.Go(func() {
 			defer source.Close()
 			for !c.done.Load() {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 )
 
 const slotCount = 16384
@@ -81,7 +80,7 @@ func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	v := via{ctx: ctx}
 	reply, err := v.do(c, "CLUSTER", "SLOTS")
 	var m *slotMap
-	if e, refused := err.(redis.Error); refused && compat.UnknownCommand(e) {
+	if _, refused := err.(redis.Error); refused {
 		// A user that may not, an early 3.0: the older command tells the same.
 		if reply, err = v.do(c, "CLUSTER", "NODES"); err == nil {
 			m, err = parseNodes(reply, addr)

@@ -142,15 +142,15 @@ func TestMapReplaced(t *testing.T) {
 
 func TestOfOneKey(t *testing.T) {
 	for text, want := range map[string]bool{
-		"SET k v":                   true,
-		"SET k v|EXPIRE k 1|DEL k":  true,
-		"SETNX k v|INCR {k}:fence":  false,
-		"EVAL script 2 k l":         true, // by itself the server checks it
-		"EVAL script 1 k|SET k v":   false,
-		"eval s 1 k|eval s 1 l":     false,
-		"FCALL f 1 k|SET k v":       false,
-		"TIME|SET k v":              true,
-		"RENAMENX {k}:tmp k|GET k ": false,
+		"SET k v":                     true,
+		"SET k v|EXPIRE k 1|DEL k":    true,
+		"SETNX k v|INCR k:fence:{k}":  false,
+		"EVAL script 2 k l":           true, // by itself the server checks it
+		"EVAL script 1 k|SET k v":     false,
+		"eval s 1 k|eval s 1 l":       false,
+		"FCALL f 1 k|SET k v":         false,
+		"TIME|SET k v":                true,
+		"RENAMENX k:tmp:{k} k|GET k ": false,
 	} {
 		u := unit{multi: true, cmds: []compat.Cmd{{"MULTI"}}}
 		for _, c := range strings.Split(text, "|") {

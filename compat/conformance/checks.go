@@ -26,9 +26,18 @@ var checks = []struct {
 	{"renewal", (*suite).renewal, nil},
 	{"renewals", (*suite).renewals, nil},
 	{"unknown", (*suite).unknown, nil},
+	{"lost extension", (*suite).lostExtension, nil},
+	{"lost release", (*suite).lostRelease, nil},
+	{"lost batch", (*suite).lostBatch, nil},
+	{"lost detachment", (*suite).lostDetachment, nil},
 	{"fences", (*suite).fences, func(l Lock) bool { return l.Fence }},
 	{"adoption", (*suite).adoption, nil},
-	{"hand-over", (*suite).handOver, nil},
+	{"detachment", (*suite).detachment, nil},
+	{"late handle", (*suite).lateHandle, nil},
+	{"limits", (*suite).limits, nil},
+	{"one connection", (*suite).oneConnection, nil},
+	{"closing", (*suite).closing, nil},
+	{"forwarding", (*suite).forwarding, func(l Lock) bool { return l.algorithm != nil }},
 	{"crowd", (*suite).crowd, nil},
 }
 
@@ -100,7 +109,7 @@ func (c *suite) exclusion(t testing.TB) {
 }
 
 // crowd: three processes, of which two wake each other and one only polls, with
-// four clients each. A lock that a process hands on to its next client
+// four clients each. A lock that a process hands off to its next client
 // excludes as any other does, its fence is a new one, and nobody waits for ever.
 func (c *suite) crowd(t testing.TB) {
 	busy <- struct{}{}
@@ -108,16 +117,16 @@ func (c *suite) crowd(t testing.TB) {
 	const processes, clients, rounds = 3, 4, 3
 	key := c.key("crowd")
 	ctx := within(t, 60*time.Second)
-	var alone, together, counter, handedOn atomic.Int32
+	var alone, together, counter, handedOff atomic.Int32
 	var fence atomic.Int64
 	want := int32(0)
 	var wg sync.WaitGroup
 	for p := range processes {
 		o := c.options()
 		o.Signal = p%2 == 0
-		o.Observer = compat.ObserverFunc(func(e compat.Event) {
-			if e.Kind == compat.EventAcquired && e.Lease.How == compat.HandedOn {
-				handedOn.Add(1)
+		o.Observer = compat.Observer(func(e compat.Event) {
+			if e.Kind == compat.EventAcquired && e.Lease.How == compat.HandedOff {
+				handedOff.Add(1)
 			}
 		})
 		k, shares := c.New(plain, o), c.Shared
@@ -164,8 +173,8 @@ func (c *suite) crowd(t testing.TB) {
 	if sum := counter.Load(); sum != want {
 		t.Errorf("counter at %d, want %d", sum, want)
 	}
-	if handedOn.Load() == 0 && !c.Shared {
-		t.Error("no lock was handed on")
+	if handedOff.Load() == 0 && !c.Shared {
+		t.Error("no lock was handed off")
 	}
 }
 
@@ -234,8 +243,8 @@ func (c *suite) holderOnly(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("second Release: %v, want ErrLost", err)
+	if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
+		t.Errorf("second Release: %v, want ErrReleased", err)
 	}
 	if st, err := a.Inspect(ctx, key); err != nil || !st.Holds(second.Token()) {
 		t.Errorf("after another's second Release: %+v, %v; want %q still there", st, err, second.Token())
@@ -276,7 +285,7 @@ func (c *suite) expiry(t testing.TB) {
 		if err != nil {
 			return err
 		}
-		if took := time.Since(start); took < ttl-compat.Drift(ttl) {
+		if took := time.Since(start); took < compat.Until(start, ttl).Sub(start) {
 			t.Errorf("taken over after %v, within the lease of %v", took, ttl)
 		}
 		if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
@@ -314,8 +323,8 @@ func (c *suite) extension(t testing.TB) {
 		if err := lock.Release(ctx); err != nil {
 			t.Error(err)
 		}
-		if err := lock.Extend(ctx, ttl); !errors.Is(err, compat.ErrLost) {
-			t.Errorf("Extend after Release: %v, want ErrLost", err)
+		if err := lock.Extend(ctx, ttl); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
+			t.Errorf("Extend after Release: %v, want ErrReleased", err)
 		}
 		return nil
 	})
@@ -442,31 +451,31 @@ func (c *suite) adoption(t testing.TB) {
 	}
 }
 
-// handOver: a lock that is given away, as a string, stays held until its new
-// holder gives it back; the old one has nothing to do with it any more.
-func (c *suite) handOver(t testing.TB) {
+// detachment: a lock that leaves its process, as a string, stays held until its next holder
+// releases it; the one before has nothing to do with it any more.
+func (c *suite) detachment(t testing.TB) {
 	ctx := within(t, 20*time.Second)
-	key := c.key("hand-over")
+	key := c.key("detachment")
 	o := c.options()
 	o.Renew = true
 	lock, err := c.New(plain, o).TryLock(ctx, key, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle, err := lock.HandOver(ctx)
+	handle, err := lock.Detach(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrHandedOver) {
-		t.Errorf("the old holder's context ended with %v, want ErrHandedOver", cause)
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrDetached) {
+		t.Errorf("the context of the holder before ended with %v, want ErrDetached", cause)
 	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Release of a lock that was handed over: %v, want ErrLost", err)
+	if err := lock.Release(ctx); !errors.Is(err, compat.ErrDetached) {
+		t.Errorf("Release of a lock that was detached: %v, want ErrDetached", err)
 	}
 	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("between the two holders: %v, want ErrHeld", err)
 	}
-	if handle, err = compat.ParseHandle(handle.String()); err != nil {
+	if err = handle.UnmarshalText([]byte(handle.String())); err != nil {
 		t.Fatal(err)
 	}
 	b := c.New(plain, o)

@@ -1,7 +1,7 @@
 // Package conformance is the suite that every lock of this module passes, on
 // every server it says it is safe on: that it excludes, that nobody but the
-// holder gives it back, that it ends when its holder dies and not before, that
-// it can be extended, renewed, adopted and handed over, that fences grow, and
+// holder releases it, that it ends when its holder dies and not before, that
+// it can be extended, renewed, adopted, detached and handed off, that fences grow, and
 // that whatever single message is lost the caller is told the truth. Where a
 // lock is not safe it must refuse, by name, and write nothing.
 //
@@ -68,6 +68,8 @@ type Lock struct {
 	Ambiguous bool          // its values are not its own: a reply that was lost may stay unknown
 	Refuses   bool          // it is not safe here, and must say so
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
+
+	algorithm compat.Algorithm // nil: it is not one algorithm on one server
 }
 
 // Run runs the suite over l, its checks in parallel, and logs a line with the
@@ -125,7 +127,7 @@ func newSuite(l Lock) (*suite, error) {
 		l.Key = func(name string) string { return name }
 	}
 	if l.Keys == nil {
-		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.FenceKey(prefix + key)} }
+		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.Aux(prefix+key, "fence")} }
 	}
 	if l.TTL == 0 {
 		l.TTL = time.Second
@@ -163,32 +165,30 @@ func (c *suite) key(name string) string {
 func (c *suite) clean(t testing.TB) {
 	ctx := within(t, 10*time.Second)
 	c.keys.Range(func(k, _ any) bool {
-		for _, source := range c.Sources {
-			for _, key := range c.Keys(c.prefix, k.(string)) {
-				if _, err := do(ctx, source, key, "DEL", key); err != nil {
-					t.Errorf("cleaning up: %v", err)
-				}
-			}
-		}
+		c.remove(t, ctx, k.(string))
 		return true
 	})
 }
 
+// remove removes what stands on key, behind every client's back.
+func (c *suite) remove(t testing.TB, ctx context.Context, key string) {
+	for _, source := range c.Sources {
+		for _, key := range c.Keys(c.prefix, key) {
+			if _, err := do(ctx, source, key, "DEL", key); err != nil {
+				t.Errorf("cleaning up: %v", err)
+			}
+		}
+	}
+}
+
 // do runs one command on the server of source that has key.
 func do(ctx context.Context, source compat.Source, key, name string, args ...any) (any, error) {
-	conn, err := connection(ctx, source, key)
+	conn, err := source.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	return conn.Do(name, args...)
-}
-
-func connection(ctx context.Context, source compat.Source, key string) (redis.Conn, error) {
-	if k, ok := source.(compat.KeySource); ok {
-		return k.GetFor(ctx, key)
-	}
-	return source.GetContext(ctx)
 }
 
 // refuses: on a server where it excludes nobody the lock says so, by name, and
@@ -198,8 +198,11 @@ func (c *suite) refuses(t testing.TB) error {
 	key := c.key("refused")
 	_, err := c.client().TryLock(ctx, key, 10*time.Second)
 	var unsafe *compat.UnsafeServerError
-	if !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer) {
-		t.Fatalf("TryLock on a server without what it needs: %v, want ErrUnsafeServer", err)
+	switch {
+	case errors.Is(err, compat.ErrUnanswered): // a proxy that closes the connection: nothing more is known
+		unsafe = &compat.UnsafeServerError{Why: "unanswered", Use: "another"}
+	case !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer):
+		t.Fatalf("TryLock on a server without what it needs: %v, want ErrUnsafeServer, or ErrUnanswered behind a proxy", err)
 	}
 	if unsafe.Why == "" || unsafe.Use == "" {
 		t.Errorf("refused without reason or remedy: %+v", unsafe)

@@ -1,8 +1,8 @@
 package conformance_test
 
 import (
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
@@ -32,9 +32,9 @@ func locks() []conformance.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}, {
-			Name: "getset:listed/" + name, Ambiguous: !d.Nonce, Safe: watch("2.0"),
+			Name: "getset:listcas/" + name, Ambiguous: !d.Nonce, Safe: watch("2.0"),
 			New: func(fence bool) compat.Algorithm {
-				return getsetlock.Listed{Options: getsetlock.Options{Dialect: d, Fence: fence}}
+				return getsetlock.ListCAS{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}}
 	}
@@ -53,15 +53,16 @@ func locks() []conformance.Algorithm {
 		tx("tx:classic", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
 		tx("tx:guarded", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
 		tx("tx:renamed", "2.4", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
-		tx("tx:guarded/listed", "2.2", func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Guarded{Options: o} }),
-		tx("tx:renamed/listed", "2.4", func(o txlock.Options) compat.Algorithm { o.Listed = true; return txlock.Renamed{Options: o} }),
+		tx("tx:guarded/listcas", "2.2", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Guarded{Options: o} }),
+		tx("tx:renamed/listcas", "2.4", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Renamed{Options: o} }),
 		set(),
 	} {
 		all = append(all, list...)
 	}
 	for _, a := range all {
-		if _, keeps := a.New(false).(compat.Keeper); keeps && !a.Ambiguous && !strings.Contains(a.Name, "listed") {
-			a.Name, a.MaxPinned = a.Name+"/kept", 2
+		l := compat.Lease{Key: "k", Value: "v"}
+		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute); err == nil && ch.If == compat.Watch && ch.By == nil && !a.Ambiguous {
+			a.Name, a.MaxPinned = a.Name+"/pinned", 2
 			all = append(all, a)
 		}
 	}
@@ -79,7 +80,7 @@ func set() []conformance.Algorithm {
 		lock("set:watch", func(s conformance.Server) bool { return s.SetNXPX && s.Transactions },
 			func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }),
 		// Unsafe, by a race that no suite finds: see set/compare-then-del in the catalogue of compat/race.
-		lock("set:redis-py", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts }, func(o setlock.Options) compat.Algorithm { return setlock.Added{Options: o} }),
+		lock("set:redis-py", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts }, func(o setlock.Options) compat.Algorithm { return setlock.AdditiveExtend{Options: o} }),
 		lock("set:published", px, func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} }),
 		lock("set:script", func(s conformance.Server) bool { return s.Scripts },
 			func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"syscall"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
@@ -16,6 +17,7 @@ const (
 	None        Fault = iota
 	LostRequest       // never arrives; the connection is gone
 	LostReply         // runs, but the connection is gone before its reply
+	Cut               // so too, and no connection can be had until the next Lose
 )
 
 // A Network can lose the n-th command sent through it, whatever servers are
@@ -30,21 +32,30 @@ type Network struct {
 	sent   []string // every command that was meant to be sent
 	writes int      // in which they were to go
 	fault  func(n int, name string) Fault
+	cut    bool
 }
 
 // Over returns source through the network.
 func (n *Network) Over(source compat.Source) compat.Source {
-	if _, ok := source.(compat.KeySource); ok {
-		return &cables{cable{source, n}}
+	get := source.Get
+	source.Get = func(ctx context.Context, key string) (redis.Conn, error) {
+		if n.isCut() {
+			return nil, syscall.ECONNREFUSED
+		}
+		conn, err := get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return &faultyConn{Conn: conn, net: n}, nil
 	}
-	return &cable{source, n}
+	return source
 }
 
 // Lose makes the next commands fail as f says, counted from here. nil: none.
 func (n *Network) Lose(f func(n int, name string) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent, n.writes, n.fault = nil, 0, f
+	n.sent, n.writes, n.fault, n.cut = nil, 0, f, false
 }
 
 // Sent are the names of the commands that were meant to be sent since Lose.
@@ -74,39 +85,25 @@ func (n *Network) write() {
 	n.writes++
 }
 
+func (n *Network) isCut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut
+}
+
 func (n *Network) next(name string) (int, Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sent = append(n.sent, name)
-	if n.fault == nil {
-		return len(n.sent), None
+	f := None
+	switch {
+	case n.cut:
+		f = LostRequest
+	case n.fault != nil:
+		f = n.fault(len(n.sent), name)
 	}
-	return len(n.sent), n.fault(len(n.sent), name)
-}
-
-// A cable is a Source behind a Network.
-type cable struct {
-	source compat.Source
-	net    *Network
-}
-
-func (c *cable) GetContext(ctx context.Context) (redis.Conn, error) {
-	conn, err := c.source.GetContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyConn{Conn: conn, net: c.net}, nil
-}
-
-// cables lead to a cluster, which is one behind the network too.
-type cables struct{ cable }
-
-func (c *cables) GetFor(ctx context.Context, key string) (redis.Conn, error) {
-	conn, err := connection(ctx, c.source, key)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyConn{Conn: conn, net: c.net}, nil
+	n.cut = n.cut || f == Cut
+	return len(n.sent), f
 }
 
 type faultyConn struct {
@@ -176,7 +173,7 @@ func (c *faultyConn) deliver(m compat.Cmd) (any, error) {
 	if c.net.Ran != nil {
 		c.net.Ran(n, name)
 	}
-	if f == LostReply {
+	if f == LostReply || f == Cut {
 		return nil, c.die()
 	}
 	return reply, err

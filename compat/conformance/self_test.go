@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -33,7 +32,9 @@ var broken = []struct {
 	{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is", time.Second},
 	{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7", time.Second},
 	{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token", time.Second},
-	{"lets others take what it hands over", "hand-over", takesHeld{fenced()}, "between the two holders", time.Second},
+	{"tells of a shorter end too late", "lost extension", longer{fenced()}, "believed until", time.Second},
+	{"is another in a wrapper", "forwarding", &fickle{Lua: fenced()}, "it behaves as", time.Second},
+	{"lets others take what it detaches", "detachment", takesHeld{fenced()}, "between the two holders", time.Second},
 }
 
 func fenced() setlock.Lua { return setlock.Lua{Options: setlock.Options{Fence: true}} }
@@ -48,29 +49,64 @@ type (
 	sameFence  struct{ setlock.Lua }
 	anybodys   struct{ setlock.Lua }
 	blind      struct{ setlock.Lua }
+	longer     struct{ setlock.Lua }
 )
 
-func (a takesHeld) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// longer says that a lease lasts for longer than it asks the server for.
+func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	l, ch, err := a.Lua.Extend(now, l, ttl)
+	l.Until = compat.Until(now, 2*ttl)
+	return l, ch, err
+}
+
+// fickle has other traits each time.
+type fickle struct {
+	setlock.Lua
+	calls int
+}
+
+func (a *fickle) Traits() compat.Traits {
+	traits := a.Lua.Traits()
+	a.calls++
+	if traits.Rotates = a.calls < 3; !traits.Rotates {
+		traits.Check = nil
+	}
+	return traits
+}
+
+func (a takesHeld) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: compat.NewToken(), Until: compat.Until(now, ttl), Fence: 1}
 	_, err := c.Do("SET", key, l.Value, "PX", ttl.Milliseconds())
 	return l, err
 }
 
-func (a bareDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	_, err := c.Do("DEL", l.Key)
-	return err
+func (a bareDel) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) ([]any, error) {
+		n, err := c.Do("DEL", l.Key)
+		return []any{n}, err
+	})
 }
 
-func (a endsEarly) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// by is a change that f carries out.
+func by(l compat.Lease, f func(c *compat.Conn) ([]any, error)) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: f}
+}
+
+// nothing is a change that sends nothing and says that it was done.
+func nothing(l compat.Lease) compat.Change {
+	return by(l, func(*compat.Conn) ([]any, error) { return []any{int64(1)}, nil })
+}
+
+func (a endsEarly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return a.Lua.Acquire(c, now, key, ttl/4)
 }
 
-func (a noExtend) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return l, nothing(l), nil
 }
 
-func (a lostIsHeld) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a lostIsHeld) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Lua.Acquire(c, now, key, ttl)
 	if c.Err() != nil {
 		err = compat.ErrHeld
@@ -78,7 +114,7 @@ func (a lostIsHeld) Acquire(c redis.Conn, now time.Time, key string, ttl time.Du
 	return l, err
 }
 
-func (a lostIsWon) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a lostIsWon) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Lua.Acquire(c, now, key, ttl)
 	if c.Err() != nil {
 		err = nil
@@ -86,24 +122,24 @@ func (a lostIsWon) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dur
 	return l, err
 }
 
-func (a sameFence) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a sameFence) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Lua.Acquire(c, now, key, ttl)
 	l.Fence = 7
 	return l, err
 }
 
-func (a anybodys) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (a anybodys) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	st, err := a.Lua.Inspect(c, now, key)
 	st.Holders = append(st.Holders, compat.Holder{Value: nobodys, Until: now.Add(time.Minute)})
 	return st, err
 }
 
-func (a anybodys) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (a anybodys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return l, nothing(l), nil
 }
 
-func (a blind) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (a blind) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	return compat.State{Key: key, Status: compat.StatusFree}, nil
 }
 
@@ -133,7 +169,7 @@ func TestFalseClaims(t *testing.T) {
 	}
 	l = on(t, "7.0", Algorithm{Name: "set:lua", New: lua})
 	l.New = func(_ func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-		return compat.New(l.Sources[0], setlock.Lua{}, o)
+		return compat.NewOn(l.Sources[0], setlock.Lua{}, o)
 	}
 	if said := run(t, l, "unknown"); !strings.Contains(said, "through wrap") {
 		t.Errorf("a lock whose messages can't be lost: %q", said)
@@ -146,9 +182,14 @@ func TestFalseClaims(t *testing.T) {
 // writesFirst refuses, but has written by then.
 type writesFirst struct{ setlock.Lua }
 
-func (w writesFirst) Check(c redis.Conn, key string) error {
-	c.Do("SET", key, "x") //nolint:errcheck
-	return w.Lua.Check(c, key)
+func (w writesFirst) Traits() compat.Traits {
+	traits := w.Lua.Traits()
+	check := traits.Check
+	traits.Check = func(c *compat.Conn, key string) error {
+		c.Do("SET", key, "x") //nolint:errcheck
+		return check(c, key)
+	}
+	return traits
 }
 
 func on(t *testing.T, version string, a Algorithm) Lock {

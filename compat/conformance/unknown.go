@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,5 +89,260 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 		t.Errorf("Release: %v, although it can be repeated", err)
 	case errors.Is(err, compat.ErrLost):
 		t.Errorf("Release: %v, although nobody took it", err)
+	}
+}
+
+// everyLoss calls step with each way to lose its n-th message, until there are no more, and lets it begin to lose.
+func everyLoss(step func(name string, net *Network, lose func())) {
+	for n, ran := 1, 1; n <= ran; n++ {
+		ran = 0
+		for _, f := range []Fault{LostRequest, LostReply, Cut} {
+			net, sent := new(Network), 0
+			step(fmt.Sprintf("%d-%d", n, f), net, func() {
+				net.Lose(func(i int, _ string) Fault {
+					if sent = i; i == n {
+						return f
+					}
+					return None
+				})
+			})
+			ran = max(ran, sent)
+		}
+	}
+}
+
+// lostExtension: whatever is lost of an extension to a shorter ttl, the holder believes in no
+// more than the server grants, and can go on: it extends again and releases, and no fence is
+// lower than one before it.
+func (c *suite) lostExtension(t testing.TB) {
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	ctx := within(t, 60*time.Second)
+	everyLoss(func(name string, net *Network, lose func()) {
+		key := c.key("lost-extension-" + name)
+		k := c.New(net.Over, c.options())
+		lock, err := c.take(ctx, k, key, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fence := lock.Fence()
+		extend := func(ttl time.Duration) error {
+			err := lock.Extend(ctx, ttl)
+			net.Lose(nil)
+			c.believes(t, ctx, name, lock, key)
+			if errors.Is(err, compat.ErrLost) {
+				t.Errorf("%s: Extend: %v, although nobody took it", name, err)
+			}
+			if lock.Fence() < fence {
+				t.Errorf("%s: fence %d after %d", name, lock.Fence(), fence)
+			}
+			return err
+		}
+		lose()
+		extend(10 * time.Second) //nolint:errcheck // what it says is looked at there
+		if err := extend(30 * time.Second); err != nil && !c.Ambiguous {
+			t.Errorf("%s: extended again, with nothing lost: %v", name, err)
+		}
+		if err := lock.Release(ctx); err != nil {
+			if !c.Ambiguous {
+				t.Errorf("%s: released, with nothing lost: %v", name, err)
+			}
+			return
+		}
+		next, err := c.take(ctx, c.client(), key, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: released, and then %v", name, err)
+		}
+		if c.Fence && next.Fence() <= lock.Fence() {
+			t.Errorf("%s: the next one's fence is %d after %d", name, next.Fence(), lock.Fence())
+		}
+		if err := next.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// believes checks that a lock does not believe in more than what the server shows, which may be
+// rounded to a second.
+func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *compat.Lock, key string) {
+	st, err := c.client().Inspect(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := st.Until; !end.IsZero() && len(st.Holders) == 0 && lock.Until().After(end.Add(1500*time.Millisecond)) {
+		t.Errorf("%s: believed until %v, and the server ends it at %v", name, lock.Until(), end)
+	}
+}
+
+// lostRelease: a release of unknown outcome can be repeated, and ends in the truth: it is
+// released.
+func (c *suite) lostRelease(t testing.TB) {
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	ctx := within(t, 60*time.Second)
+	everyLoss(func(name string, net *Network, lose func()) {
+		key := c.key("lost-release-" + name)
+		lock, err := c.take(ctx, c.New(net.Over, c.options()), key, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lose()
+		err = lock.Release(ctx)
+		net.Lose(nil)
+		if err != nil {
+			if !errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) {
+				t.Errorf("%s: Release: %v, want ErrUnknown", name, err)
+			}
+			if cause := context.Cause(lock.Context()); cause == nil {
+				t.Errorf("%s: the context goes on after a Release", name)
+			}
+			if err := lock.Release(ctx); err != nil {
+				t.Errorf("%s: Release once more: %v", name, err)
+			}
+		}
+		if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: Release after that: %v, want ErrReleased", name, err)
+		}
+		if st, err := c.client().Inspect(ctx, key); err != nil || st.Status != compat.StatusFree && st.Status != compat.StatusDead {
+			t.Errorf("%s: released, and yet the key is %+v, %v", name, st, err)
+		}
+	})
+}
+
+// lostDetachment: a lock whose token is not known any more stays held when it can't be
+// detached, and its context ends before its lease, so that it is nobody's for ever.
+func (c *suite) lostDetachment(t testing.TB) {
+	ctx := within(t, 20*time.Second)
+	key, net, mock := c.key("lost-detachment"), new(Network), now()
+	o := c.options()
+	o.Clock = mock
+	k := c.New(net.Over, o)
+	lock, err := c.take(ctx, k, key, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := lock.Context()
+	net.Lose(func(int, string) Fault { return Cut })
+	if err := lock.Extend(ctx, 10*time.Second); err == nil {
+		t.Fatal("Extend: no error, although nothing was answered")
+	}
+	handle, err := lock.Detach(ctx)
+	net.Lose(nil)
+	if err == nil { // its token does not change
+		adopted, err := c.client().AdoptHandle(ctx, handle, 10*time.Second)
+		if err != nil {
+			t.Fatalf("detached, and AdoptHandle: %v", err)
+		}
+		if err := adopted.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if held.Err() != nil || errors.Is(err, compat.ErrLost) {
+		t.Errorf("Detach: %v, context %v; want it held on", err, context.Cause(held))
+	}
+	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("a rival's TryLock after a Detach that failed: %v, want ErrHeld", err)
+	}
+	mock.Add(time.Until(lock.Until()))
+	mock.Add(time.Second)
+	select {
+	case <-held.Done():
+	case <-ctx.Done():
+		t.Fatal("the context outlives the lease after a Detach that failed")
+	}
+	if cause := context.Cause(held); !errors.Is(cause, compat.ErrLost) {
+		t.Errorf("the context ended with %v, want ErrLost", cause)
+	}
+	lock.Release(ctx) //nolint:errcheck // one that does not compare leaves a key whose time has run out
+	c.remove(t, ctx, key)
+	next, err := k.Lock(ctx, key, 10*time.Second) // the Locker does not believe that it still holds it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Release(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// lateHandle: a handle that was given away before a hand-off does not remove the lock of the
+// one that has it since.
+func (c *suite) lateHandle(t testing.TB) {
+	ctx := within(t, 20*time.Second)
+	key := c.key("late-handle")
+	lock, err := c.take(ctx, c.client(), key, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := lock.Handle()
+	next, err := lock.Handoff(ctx, 20*time.Second)
+	if err != nil {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Handoff: %v", err)
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Errorf("Release after a Handoff that was refused: %v", err)
+		}
+		return
+	}
+	if c.Fence && next.Fence() <= lock.Fence() {
+		t.Errorf("handed off with fence %d, it was %d before", next.Fence(), lock.Fence())
+	}
+	if err := lock.Release(ctx); !errors.Is(err, compat.ErrHandedOff) || errors.Is(err, compat.ErrLost) {
+		t.Errorf("Release after Handoff: %v, want ErrHandedOff", err)
+	}
+	if err := c.client().ReleaseHandle(ctx, late); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("ReleaseHandle with a handle from before the hand-off: %v, want ErrLost", err)
+	}
+	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("a rival's TryLock after a late ReleaseHandle: %v, want ErrHeld", err)
+	}
+	if err := next.Release(ctx); err != nil {
+		t.Errorf("Release by the one it was handed to: %v", err)
+	}
+}
+
+// lostBatch: locks that are renewed together survive the loss of any message, as one that is
+// renewed alone does.
+func (c *suite) lostBatch(t testing.TB) {
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	ctx := within(t, 60*time.Second)
+	for size := 2; size <= 3; size++ {
+		everyLoss(func(name string, net *Network, lose func()) {
+			mock, events := now(), new(events)
+			o := c.options()
+			o.Clock, o.Renew, o.Observer = mock, true, events.Observe
+			k := c.New(net.Over, o)
+			var locks []*compat.Lock
+			for i := range size {
+				lock, err := c.take(ctx, k, c.key(fmt.Sprintf("lost-batch-%d-%s-%d", size, name, i)), 20*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks = append(locks, lock)
+			}
+			first := locks[0].Until()
+			events.forget()
+			lose()
+			mock.Add(7 * time.Second)
+			events.await(t, size, compat.EventExtended, compat.EventFailed, compat.EventLost)
+			net.Lose(nil)
+			renewed := func() bool {
+				return !slices.ContainsFunc(locks, func(l *compat.Lock) bool { return l.Context().Err() == nil && !l.Until().After(first) })
+			}
+			for try := 0; try < 10 && !renewed(); try++ { // one that was not renewed is tried again soon
+				mock.Add(time.Second)
+				events.settle(renewed)
+			}
+			for i, lock := range locks {
+				if err := context.Cause(lock.Context()); err != nil {
+					t.Errorf("%s: %d renewed together: lock %d: %v, although nobody took it", name, size, i, err)
+				}
+				if err := lock.Release(ctx); err != nil && !c.Ambiguous {
+					t.Errorf("%s: %d renewed together: Release of lock %d: %v", name, size, i, err)
+				}
+			}
+		})
 	}
 }

@@ -23,10 +23,10 @@ type Finding struct {
 type Status string
 
 const (
-	Alive   Status = "alive"   // its deadline has not passed
-	Dead    Status = "dead"    // its deadline has passed: its clients take it over
-	Endless Status = "endless" // it has no TTL: only a release ends it
-	TwoPart Status = "two-key" // its deadline is on another key: lock:expire:NAME
+	Alive      Status = "alive"      // its deadline has not passed
+	Dead       Status = "dead"       // its deadline has passed: its clients take it over
+	Persistent Status = "persistent" // it has no TTL: only a release ends it
+	TwoPart    Status = "two-key"    // its deadline is on another key: lock:expire:NAME
 )
 
 // long is further away than any real lock's deadline.
@@ -169,7 +169,7 @@ func (f *Finding) judgeToken(key string, ttl time.Duration, now time.Time) {
 	if ttl < 0 && strings.HasPrefix(key, ownerKey) && slices.Contains(f.Formats, "mlanett-redis-lock") {
 		f.Clock, f.Status = "clients", TwoPart
 	} else if ttl < 0 {
-		f.Status = Endless
+		f.Status = Persistent
 		f.wrong("a token without a TTL: its holder died before it set one, or a client that writes timestamps removed it; the lock never expires")
 	} else {
 		f.Status, f.Until = Alive, now.Add(ttl)

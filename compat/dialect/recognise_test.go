@@ -36,11 +36,11 @@ func TestRecognise(t *testing.T) {
 		{"report", "1795238718058", 8 * time.Second, []string{"K-lua alive", "T-ms alive | remove again"}},
 		{"report", "1795238718058123456", none, []string{"T-ns alive"}},
 		{"lock:report", "1795238718-4711-70123", none, []string{"T-s-sfx alive 4711-70123"}},
-		{"lock:report", "1795238709:4711", none, []string{"T-s-sfx dead 4711", "K-owner endless 1795238709:4711 | without a TTL | not what keys of this name hold"}},
+		{"lock:report", "1795238709:4711", none, []string{"T-s-sfx dead 4711", "K-owner persistent 1795238709:4711 | without a TTL | not what keys of this name hold"}},
 		{"report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:1795238718058", none, []string{"T-uuid-ms alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"}},
 		{"report", "\x3e\x2b\x01\x6b\x00\x00\x00\x00", none, []string{"T-bin alive"}},
 		{"lock:report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", time.Minute, []string{"K-ria alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"}},
-		{"lock:report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", none, []string{"K-ria endless fb2d0a1e-3f44-4e2e-8f0a-0123456789ab | without a TTL"}},
+		{"lock:report", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", none, []string{"K-ria persistent fb2d0a1e-3f44-4e2e-8f0a-0123456789ab | without a TTL"}},
 		{"report", "94213c24e0f911f0a9d30242ac120002", time.Minute, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002"}},
 		{"report", "94213c24e0f911f0a9d30242ac120002", 500 * 24 * time.Hour, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002 | as if it were a duration"}},
 		{"report", "web1:4711", time.Minute, []string{"K-owner alive web1:4711"}},
@@ -50,13 +50,13 @@ func TestRecognise(t *testing.T) {
 		{"job-lock:prod:report", "ADDED:2017-03-04T05:06:07.123Z@web1", time.Minute, []string{"K-owner alive web1"}},
 		{"report", "\x04web1\x06report\x04main\x00\x00\x01\xa1\xfc\x90\xea\x6a", time.Minute, []string{"K-owner alive web1 main"}},
 		{"report", "1", time.Minute, []string{"K-flag alive | the same for every holder"}},
-		{"report", "1", none, []string{"K-flag endless | without a TTL | the same for every holder"}},
+		{"report", "1", none, []string{"K-flag persistent | without a TTL | the same for every holder"}},
 		{"report", "", time.Minute, []string{"K-flag alive | the same for every holder"}},
 		{"report", "john", time.Minute, []string{"K-owner alive john"}},
 		{"report", "1795238718", 0, []string{"T-s alive | ends the lock before"}},
 		// Really ambiguous: this can be the name of a host.
 		{"report", "1795238718:4711", time.Minute, []string{"K-owner alive 1795238718:4711", "T-s-sfx alive 4711 | remove again"}},
-		{"report", "1795238718:4711", none, []string{"T-s-sfx alive 4711", "K-owner endless 1795238718:4711 | without a TTL"}},
+		{"report", "1795238718:4711", none, []string{"T-s-sfx alive 4711", "K-owner persistent 1795238718:4711 | without a TTL"}},
 	} {
 		var got []string
 		findings := dialect.Recognise(c.key, c.value, c.ttl, now)

@@ -3,23 +3,23 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 // Check asks a lock whether it is safe on the server that has key. The error is
-// ErrUnsafeServer if it is not; a server that closes the connection on what the
-// lock needs is one. Scratch keys are in key's slot and begin with it.
+// ErrUnsafeServer if it is proven not to be; ErrUnanswered if the connection broke each time
+// on what the lock needs; else server.Try's. Scratch keys are in key's slot and begin with it.
 func Check(ctx context.Context, source compat.Source, a compat.Algorithm, key string, o server.Options) error {
-	checker, ok := a.(compat.Checker)
-	if !ok {
+	check := a.Traits().Check
+	if check == nil {
 		return nil
 	}
-	err := server.Try(ctx, source, key, o, checker.Check)
-	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) && unsafe.Use == "" {
-		unsafe.Use = undemanding().Go
+	err := server.Try(ctx, source, key, o, check)
+	if errors.Is(err, compat.ErrUnanswered) {
+		return fmt.Errorf("%w; if it is a proxy that lacks the command, use %s", err, undemanding().Go)
 	}
 	return err
 }

@@ -191,11 +191,11 @@ var table = []Lock{
 		Fences: true, Preferred: true,
 		New:     func(o Options) compat.Algorithm { return getsetlock.Guarded{Options: times(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.GetSet{Options: times(o)} }},
-	{Name: "getset:listed", Go: "getsetlock.Listed", Page: "getsetlock/listed.go",
-		About: "SETNX and a timestamp, taken over and released by lists in one transaction",
+	{Name: "getset:listed", Go: "getsetlock.ListCAS", Page: "getsetlock/listcas.go",
+		About: "SETNX and a timestamp, taken over and released by list commands that compare, in one transaction",
 		Since: "2.0", Needs: []server.Ability{server.Setnx, server.Multi, server.Lists},
 		Fences: true, Preferred: true,
-		New: func(o Options) compat.Algorithm { return getsetlock.Listed{Options: times(o)} }},
+		New: func(o Options) compat.Algorithm { return getsetlock.ListCAS{Options: times(o)} }},
 	{Name: "getset:classic", Go: "getsetlock.Classic", Page: "getsetlock/classic.go",
 		About: "SETNX and a timestamp, taken over by GETSET, as published",
 		Since: "1.2", Needs: []server.Ability{server.Setnx, server.Getset},
@@ -204,18 +204,18 @@ var table = []Lock{
 		New:     func(o Options) compat.Algorithm { return getsetlock.Classic{Options: times(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.GetSetClassic{Options: times(o)} }},
 
-	{Name: "tx:renamed/listed", Go: "txlock.Renamed{Options: {Listed: true}}", Page: "txlock/txlock.go",
-		About: "tx:renamed, released by lists in one transaction",
+	{Name: "tx:renamed/listcas", Go: "txlock.Renamed{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
+		About: "tx:renamed, released by list commands that compare, in one transaction",
 		Since: "2.4", Needs: append(slices.Clone(ttls), server.Renamenx, server.Lists),
 		Fences:  true,
-		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: listed(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listed(o)} }},
-	{Name: "tx:guarded/listed", Go: "txlock.Guarded{Options: {Listed: true}}", Page: "txlock/txlock.go",
-		About: "tx:guarded, released by lists in one transaction",
+		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: listCAS(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
+	{Name: "tx:guarded/listcas", Go: "txlock.Guarded{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
+		About: "tx:guarded, released by list commands that compare, in one transaction",
 		Since: "2.2", Needs: append(slices.Clone(ttls), server.Lists),
 		Fences:  true,
-		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: listed(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listed(o)} }},
+		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: listCAS(o)} },
+		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
 	{Name: "tx:classic", Go: "txlock.Classic", Page: "txlock/classic.go",
 		About: "SETNX, then EXPIRE; waiters give a key that a crash left without a TTL its end",
 		Since: "2.2", Needs: ttls,
@@ -256,12 +256,12 @@ var table = []Lock{
 		Fences: true, Comparison: true,
 		Flaw: "it compares and deletes in two steps (set/compare-then-del)", TwoHolders: true,
 		New: func(o Options) compat.Algorithm { return setlock.Published{Options: set(o)} }},
-	{Name: "set:redis-py", Go: "setlock.Added", Page: "compat/setlock/added.go",
+	{Name: "set:redis-py", Go: "setlock.AdditiveExtend", Page: "compat/setlock/additive.go",
 		About: "SET NX PX; a script releases, and extends by adding to what is left, as redis-py's does",
 		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Scripts},
 		Fences: true, Comparison: true,
 		Flaw: "its renewals add up, so that a dead holder's lock lasts longer than its ttl (set/extend-adds)",
-		New:  func(o Options) compat.Algorithm { return setlock.Added{Options: set(o)} }},
+		New:  func(o Options) compat.Algorithm { return setlock.AdditiveExtend{Options: set(o)} }},
 	{Name: "tx:classic/published", Go: "txlock.Classic{TTLRepair: txlock.RepairPublished}", Page: "txlock/classic.go",
 		About: "tx:classic with the TTL repair of Redis in Action",
 		Since: "2.2", Needs: ttls,
@@ -293,9 +293,9 @@ func tx(o Options) txlock.Options {
 	return txlock.Options{Millis: o.Millis, Fence: o.Fence, Token: o.Token}
 }
 
-func listed(o Options) txlock.Options {
+func listCAS(o Options) txlock.Options {
 	t := tx(o)
-	t.Listed = true
+	t.ListCAS = true
 	return t
 }
 

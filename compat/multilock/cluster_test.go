@@ -3,6 +3,8 @@ package multilock_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,14 +18,16 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// two is a cluster of two servers: the parity of a key's last byte tells which
-// has it. A fence is where its key is.
-type two [2]compat.Source
-
-func (c two) GetContext(ctx context.Context) (redis.Conn, error) { return c[0].GetContext(ctx) }
-
-func (c two) GetFor(ctx context.Context, key string) (redis.Conn, error) {
-	return c[key[len(key)-1]&1].GetContext(ctx)
+// two is a cluster of two servers: the parity of a key's last byte tells which has it. A fence is
+// where its key is.
+func two(even, odd compat.Pool) compat.Source {
+	return compat.Source{Slots: true, Get: func(ctx context.Context, key string) (redis.Conn, error) {
+		key, _, _ = strings.Cut(key, ":fence")
+		if key[len(key)-1]&1 == 0 {
+			return even.GetContext(ctx)
+		}
+		return odd.GetContext(ctx)
+	}}
 }
 
 // down is a server that can't be reached.
@@ -33,13 +37,26 @@ var errDown = errors.New("no route to host")
 
 func (down) GetContext(context.Context) (redis.Conn, error) { return nil, errDown }
 
+// gone is a server that can't be reached at times.
+type gone struct {
+	compat.Pool
+	down bool
+}
+
+func (g *gone) GetContext(ctx context.Context) (redis.Conn, error) {
+	if g.down {
+		return nil, errDown
+	}
+	return g.Pool.GetContext(ctx)
+}
+
 // On a cluster each key is locked where it is, in the same suite; and a server
 // that is down leaves nothing of the set behind on the others.
 func TestCluster(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for name, one := range map[string]compat.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
-		k := compat.NewLocker(multilock.New(two{a, b}, one, multilock.Options{}), compat.Options{})
+		k := compat.NewLocker(multilock.New(two(a, b), one, multilock.Options{}), compat.Options{})
 		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -60,7 +77,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 
-		k = compat.NewLocker(multilock.New(two{down{}, b}, one, multilock.Options{}), compat.Options{})
+		k = compat.NewLocker(multilock.New(two(down{}, b), one, multilock.Options{}), compat.Options{})
 		_, err = k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if !errors.Is(err, errDown) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("%s: with one server down: %v, want that, and that nothing is open", name, err)
@@ -84,10 +101,10 @@ func TestConformanceOnTwoServers(t *testing.T) {
 			conformance.Run(t, conformance.Lock{
 				Name: "in turn/" + name, Server: "two real-redis-servers",
 				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-					return compat.NewLocker(multilock.New(wrap(two{a, b}), one(), multilock.Options{Cleanup: o.Cleanup}), o)
+					return compat.NewLocker(multilock.New(wrap(two(a, b)), one(), multilock.Options{Cleanup: o.Cleanup}), o)
 				},
 				Key:     func(name string) string { return multilock.Join(name+"1", name+"2", name+"3") },
-				Sources: []compat.Source{two{a, b}},
+				Sources: []compat.Source{two(a, b)},
 				Keys:    written,
 				Fence:   true,
 			})
@@ -133,7 +150,7 @@ func TestSlots(t *testing.T) {
 		if err := lock.Release(background); err != nil {
 			t.Errorf("%T: %v", a, err)
 		}
-		k = compat.NewLocker(multilock.New(pool, txlock.Guarded{}, multilock.Options{}), compat.Options{})
+		k = compat.NewLocker(multilock.New(compat.Pooled(pool), txlock.Guarded{}, multilock.Options{}), compat.Options{})
 		if lock, err = k.TryLock(background, multilock.Join("a", "b"), ttl); err != nil {
 			t.Errorf("in turn: %v", err)
 			continue
@@ -144,20 +161,18 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// borrowed tells of each connection that is asked for.
-type borrowed struct {
-	compat.Source
-	n    int
-	then func(n int)
+// borrowed is source, and tells of each connection that is asked for.
+func borrowed(source compat.Source, then func(n int64)) compat.Source {
+	var n atomic.Int64
+	get := source.Get
+	source.Get = func(ctx context.Context, key string) (redis.Conn, error) {
+		then(n.Add(1))
+		return get(ctx, key)
+	}
+	return source
 }
 
-func (b *borrowed) GetContext(ctx context.Context) (redis.Conn, error) {
-	b.n++
-	b.then(b.n)
-	return b.Source.GetContext(ctx)
-}
-
-// A server that stands still between two keys: who gives up gets an answer soon, and
+// A server that stands still between two keys: a client that gives up gets an answer soon, and
 // learns that a part of the set may stand until its time is over.
 func TestServerStandsStill(t *testing.T) {
 	s := realredis.Run(t)
@@ -165,12 +180,12 @@ func TestServerStandsStill(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	first := make(chan struct{})
-	source := &borrowed{Source: pool, then: func(n int) {
+	source := borrowed(compat.Pooled(pool), func(n int64) {
 		if n == 3 { // for the check, for a; now for b
 			s.Stop()
 			close(first)
 		}
-	}}
+	})
 	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}, multilock.Options{Cleanup: 50 * time.Millisecond}), compat.Options{Cleanup: 50 * time.Millisecond})
 	ended := make(chan error, 1)
 	go func() {
@@ -188,7 +203,7 @@ func TestServerStandsStill(t *testing.T) {
 		t.Error("Lock does not end")
 	}
 	s.Continue()
-	lock, err := compat.NewLocker(multilock.New(pool, getsetlock.Classic{}, multilock.Options{}), compat.Options{}).
+	lock, err := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}, multilock.Options{}), compat.Options{}).
 		Lock(background, multilock.Join("a", "b"), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)

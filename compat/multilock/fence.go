@@ -1,7 +1,6 @@
 package multilock
 
 import (
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -9,17 +8,17 @@ import (
 func draw(keys []string) []compat.Cmd {
 	var cmds []compat.Cmd
 	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{"INCR", compat.FenceKey(k)})
+		cmds = append(cmds, compat.Cmd{"INCR", compat.Aux(k, "fence")})
 	}
 	return cmds
 }
 
-// fence returns the one number that is the fence of all keys: the highest of
-// those that were drawn. It raises the counters that are behind, while the
-// keys are held: whoever takes one of them next draws a higher number. Neither the
-// highest alone would do (the next holder of a key whose counter is behind would
-// draw a lower one, and be refused) nor each key's own (a lease has one).
-func fence(c redis.Conn, keys []string, drawn []any) (int64, error) {
+// fence returns the one number that is the fence of all keys: the highest of those that were
+// drawn. It raises the counters that are behind, while the keys are held: the next client that
+// takes one of them draws a higher number. Neither the highest alone would do (the next holder
+// of a key whose counter is behind would draw a lower one, and be refused) nor each key's own
+// (a lease has one).
+func fence(c *compat.Conn, keys []string, drawn []any) (int64, error) {
 	numbers := make([]int64, len(drawn))
 	for i, n := range drawn {
 		numbers[i] = n.(int64)
@@ -28,16 +27,14 @@ func fence(c redis.Conn, keys []string, drawn []any) (int64, error) {
 	if len(behind) == 0 {
 		return high, nil
 	}
-	_, err := compat.Exec(c, behind...)
-	if err != nil {
+	if _, err := c.Exec(behind...); err != nil {
 		return 0, err // not drawn: an extension draws again
 	}
 	return high, nil
 }
 
-// raise returns the highest of numbers, and the commands that bring the other
-// counters up to it. Numbers drawn in between by attempts that were refused only
-// carry them further.
+// raise returns the highest of numbers, and the commands that bring the other counters up to
+// it. Numbers drawn in between by attempts that were refused only carry them further.
 func raise(keys []string, numbers []int64) (int64, []compat.Cmd) {
 	var high int64
 	for _, n := range numbers {
@@ -46,8 +43,19 @@ func raise(keys []string, numbers []int64) (int64, []compat.Cmd) {
 	var cmds []compat.Cmd
 	for i, n := range numbers {
 		if n < high {
-			cmds = append(cmds, compat.Cmd{"INCRBY", compat.FenceKey(keys[i]), high - n})
+			cmds = append(cmds, compat.Cmd{"INCRBY", compat.Aux(keys[i], "fence"), high - n})
 		}
 	}
 	return high, cmds
+}
+
+// fenced is what the replies to an extension become: of the last ones, which are the numbers
+// drawn for keys, if any were, the set's fence is left.
+func fenced(c *compat.Conn, keys []string, replies []any, drew bool) ([]any, error) {
+	if !drew {
+		return replies, nil
+	}
+	at := len(replies) - len(keys)
+	high, err := fence(c, keys, replies[at:])
+	return append(replies[:at:at], high), err
 }

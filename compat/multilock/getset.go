@@ -3,19 +3,17 @@ package multilock
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// GetSet locks several keys of getsetlock's on one server: MSETNX makes all of
-// them or none. What a crash left behind is taken over under WATCH, so that a
-// loser changes nothing, and nobody deletes what is not theirs. One round trip
-// when all keys are free, three for a takeover or a refusal, two for an
-// extension or a release. Redis 2.2 and later.
+// GetSet locks several keys of getsetlock's on one server: MSETNX makes all of them or none.
+// What a crash left behind is taken over under WATCH, so that a loser changes nothing, and
+// nobody deletes another's lock. One round trip when all keys are free, three for a takeover
+// or a refusal, two for an extension or a release. Redis 2.2 and later.
 //
 //	acquire   MSETNX a T b T             1: ours
-//	          WATCH a b; GET a; GET b    one has a time to come: UNWATCH, held
+//	          WATCH a b; GET a; GET b    an unexpired timestamp: UNWATCH, held
 //	          MULTI; MSET a T b T; EXEC  nil: another was faster, and nothing was written
 //	extend    WATCH a b; GET a; GET b    all ours? else DEL those that are
 //	          MULTI; MSET a T b T; EXEC
@@ -27,7 +25,7 @@ import (
 type GetSet struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
-func (g GetSet) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g GetSet) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	keys, l, err := stamp(g.Options, key, now, ttl)
 	if err != nil {
 		return l, err
@@ -43,7 +41,7 @@ func (g GetSet) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durati
 		}
 		exists, err := dead(g.Options, all, now)
 		if err != nil || !exists {
-			compat.Unwatch(c)
+			c.Unwatch()
 		}
 		switch {
 		case err != nil:
@@ -57,9 +55,9 @@ func (g GetSet) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durati
 }
 
 // takeover writes over the dead values that were just read under WATCH.
-func (g GetSet) takeover(c redis.Conn, keys []string, l compat.Lease) (compat.Lease, error) {
+func (g GetSet) takeover(c *compat.Conn, keys []string, l compat.Lease) (compat.Lease, error) {
 	l.How = compat.TakenOver
-	replies, err := compat.Exec(c, write("MSET", keys, l.Value, g.Fence)...)
+	replies, err := c.Exec(write("MSET", keys, l.Value, g.Fence)...)
 	switch {
 	case err != nil:
 		return l, err
@@ -70,42 +68,34 @@ func (g GetSet) takeover(c redis.Conn, keys []string, l compat.Lease) (compat.Le
 	return l, err
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl, on all keys.
-func (g GetSet) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	keys, next, err := stamp(g.Options, l.Key, now, ttl)
-	if err != nil {
-		return l, err
-	}
-	next.Fence, next.How = l.Fence, l.How
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	drawn := g.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
-	replies, err := ifAllHold(c, keys, l.Value, write("MSET", keys, next.Value, drawn)...)
-	if err == compat.ErrLost {
-		return l, err
-	}
-	if err == nil && drawn {
-		next.Fence, err = fence(c, keys, replies[1:])
-	}
-	return next, err
+// Extend moves the end of l to now+ttl, on all keys.
+func (g GetSet) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	keys, next, draws, err := restamp(g.Options, now, l, ttl)
+	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
+		replies, err := ifAllHold(c, keys, l.Value, write("MSET", keys, next.Value, draws)...)
+		if err != nil {
+			return nil, err
+		}
+		return fenced(c, keys, replies, draws)
+	}}, err
 }
 
-// Release deletes the keys that still have our time on them. It may come late:
-// whoever took over has changed the value.
-func (g GetSet) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	return Tx{}.Release(c, now, l)
-}
+// Release deletes the keys that still have our time on them. It may come late: a client that
+// took over has changed the value.
+func (g GetSet) Release(l compat.Lease) compat.Change { return release(l) }
 
 // Inspect reads all values, and the TTLs that should not be there: one round trip.
-func (g GetSet) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (g GetSet) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	return inspect(c, now, key, "TTL", g.Options)
 }
 
-// Check is getsetlock.Guarded's, and asks for MSETNX.
-func (g GetSet) Check(c redis.Conn, key string) error {
-	if err := (getsetlock.Guarded{Options: g.Options}).Check(c, first(key)); err != nil {
-		return forSets(err)
+// Traits say that it checks the server.
+func (g GetSet) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+
+// check is getsetlock.Guarded's, and asks for MSETNX.
+func (g GetSet) check(c *compat.Conn, key string) error {
+	if err := checkAs(getsetlock.Guarded{Options: g.Options}, c, key); err != nil {
+		return err
 	}
 	return checkMSETNX(c, first(key))
 }

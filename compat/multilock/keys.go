@@ -15,10 +15,9 @@ var (
 	unescape = strings.NewReplacer("%25", "%", "%28", "(", "%29", ")", "%2C", ",")
 )
 
-// Join makes one key of several, for a Locker over one of this package's
-// locks: Join("b", "a") is "all(a,b)". The order and repetitions do not
-// matter; keys may contain any bytes. A Locker's Options.Prefix is put before
-// each of the keys. Join of nothing is "", which no Locker takes.
+// Join makes one key of several, for a Locker over one of this package's locks: Join("b", "a")
+// is "all(a,b)". The order and repetitions do not matter; keys may contain any bytes. A Locker's
+// Options.Prefix is put before each of the keys. Join of nothing is "", which no Locker takes.
 func Join(keys ...string) string {
 	if len(keys) == 0 {
 		return ""
@@ -30,13 +29,13 @@ func Join(keys ...string) string {
 	return opening + strings.Join(set, ",") + ")"
 }
 
-// Split returns the keys that were joined, in the order of their bytes, each
-// with what stands before Join's text in front: "shop:all(a,b)" is "shop:a" and
-// "shop:b". It returns ErrInvalid for what Join did not make, and for an empty key.
+// Split returns the keys that were joined, in the order of their bytes, each with what stands
+// before Join's text in front: "shop:all(a,b)" is "shop:a" and "shop:b". It returns ErrInvalid
+// for what Join did not make, and for an empty key.
 func Split(joined string) ([]string, error) {
 	at := strings.LastIndex(joined, opening) // Join escapes every other "("
 	if at < 0 || !strings.HasSuffix(joined, ")") {
-		return nil, fmt.Errorf("%w: %q is no set of keys, as multilock.Join makes them", compat.ErrInvalid, joined)
+		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", compat.ErrInvalid, joined)
 	}
 	prefix, body := joined[:at], joined[at+len(opening):len(joined)-1]
 	keys := strings.Split(body, ",")
@@ -45,7 +44,7 @@ func Split(joined string) ([]string, error) {
 	}
 	// Two texts for one set would be two locks.
 	if slices.Contains(keys, "") || Join(keys...) != joined[at:] {
-		return nil, fmt.Errorf("%w: %q is no set of keys, as multilock.Join makes them", compat.ErrInvalid, joined)
+		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", compat.ErrInvalid, joined)
 	}
 	for i, k := range keys {
 		keys[i] = prefix + k

@@ -8,20 +8,27 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// stamp returns the keys of a set, and the lease that a getsetlock of o's would ask
-// for: one time, the same on every key.
+// stamp returns the keys of a set, and the lease that a getsetlock of o's would ask for: one
+// time, the same on every key.
 func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, compat.Lease, error) {
 	keys, err := Split(key)
 	if err != nil {
 		return nil, compat.Lease{Key: key}, err
 	}
-	o.Fence = false
-	l, err := getsetlock.Classic{Options: o}.Acquire(told{int64(1)}, now, key, ttl)
+	l, err := o.Lease(key, now, ttl)
 	return keys, l, err
 }
 
-// write is the command, MSETNX or MSET, that puts value on all keys, and those
-// that draw their fences.
+// restamp is stamp for an extension of l. draws says that l has no fence and is to have one: it
+// was adopted, or its number was lost with the reply.
+func restamp(o getsetlock.Options, now time.Time, l compat.Lease, ttl time.Duration) (keys []string, next compat.Lease, draws bool, err error) {
+	keys, next, err = stamp(o, l.Key, now, ttl)
+	next.Fence, next.How = l.Fence, l.How
+	return keys, next, o.Fence && l.Fence == 0, err
+}
+
+// write is the command, MSETNX or MSET, that puts value on all keys, and those that draw their
+// fences.
 func write(name string, keys []string, value string, fenced bool) []compat.Cmd {
 	cmd := compat.Cmd{name}
 	for _, k := range keys {
@@ -33,15 +40,15 @@ func write(name string, keys []string, value string, fenced bool) []compat.Cmd {
 	return append([]compat.Cmd{cmd}, draw(keys)...)
 }
 
-// msetnx tries to make all keys. On 1.2 and 2.0 it would delete one that has a
-// TTL and take it, as SETNX does there: getsetlock's have none.
-func msetnx(c redis.Conn, fenced bool, keys []string, l *compat.Lease) (bool, error) {
+// msetnx tries to make all keys. On 1.2 and 2.0 it would delete one that has a TTL and take it,
+// as SETNX does there: getsetlock's have none.
+func msetnx(c *compat.Conn, fenced bool, keys []string, l *compat.Lease) (bool, error) {
 	cmds := write("MSETNX", keys, l.Value, fenced)
 	if !fenced {
 		won, err := redis.Bool(c.Do(cmds[0][0].(string), cmds[0][1:]...))
 		return won, apart(c, err)
 	}
-	replies, err := compat.Exec(c, cmds...)
+	replies, err := c.Exec(cmds...)
 	if err != nil {
 		return false, apart(c, err)
 	}
@@ -52,8 +59,8 @@ func msetnx(c redis.Conn, fenced bool, keys []string, l *compat.Lease) (bool, er
 	return true, err
 }
 
-// dead reports whether any key is there; it is ErrHeld, by the one that ends
-// last, if any of them is not dead.
+// dead reports whether any key is there; it is ErrHeld, by the one that ends last, if any of
+// them is not dead.
 func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err error) {
 	var states []compat.State
 	for _, f := range all {
@@ -63,7 +70,7 @@ func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err er
 		if !f.exists {
 			continue
 		}
-		s, err := o.Inspect(told{f.value, int64(-1)}, now, f.key)
+		s, err := inspectOne(o, now, f.key, f.value, int64(-1))
 		if err != nil {
 			return true, err
 		}
@@ -77,22 +84,20 @@ func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err er
 }
 
 // checkMSETNX asks whether MSETNX is there, and is all or nothing.
-func checkMSETNX(c redis.Conn, key string) error {
+func checkMSETNX(c *compat.Conn, key string) error {
 	a := compat.Aux(key, "check:"+compat.NewToken())
 	b := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := compat.Pipe(c, compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
+	replies, err := c.Pipe(compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
 	if err != nil {
 		return err
 	}
 	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused && compat.UnknownCommand(e) {
-			return compat.Refuse(c, "it does not let us use MSETNX", "multilock.New")
-		} else if refused {
-			return e
+		if e, refused := r.(redis.Error); refused {
+			return c.Lacks(e, "it does not let us use MSETNX", "multilock.New")
 		}
 	}
 	if replies[0] != int64(1) || replies[1] != int64(0) || replies[2] != nil {
-		return compat.Refuse(c, "MSETNX is not all or nothing", "multilock.New")
+		return c.Unsafe("MSETNX is not all or nothing", "multilock.New")
 	}
 	return nil
 }

@@ -29,7 +29,9 @@ func watches(since string) func(conformance.Server) bool {
 
 func ways() []way {
 	whole := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
-		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker { return compat.New(s, a(fence), o) }
+		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
+			return compat.NewOn(s, a(fence), o)
+		}
 	}
 	inTurn := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
 		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
@@ -80,10 +82,10 @@ func (w way) on(s conformance.Server) conformance.Lock {
 	return conformance.Lock{
 		Name: w.name, Server: s.Name, Version: s.Version,
 		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-			return w.set(wrap(s.Source), s.Transactions, o)
+			return w.set(wrap(compat.Pooled(s.Source)), s.Transactions, o)
 		},
 		Key:       set,
-		Sources:   []compat.Source{s.Source},
+		Sources:   []compat.Source{compat.Pooled(s.Source)},
 		Keys:      written,
 		Fence:     s.Transactions,
 		Ambiguous: w.vague,
@@ -98,13 +100,13 @@ func written(prefix, key string) []string {
 		panic(err)
 	}
 	for _, k := range keys {
-		keys = append(keys, compat.FenceKey(k))
+		keys = append(keys, compat.Aux(k, "fence"))
 	}
 	return keys
 }
 
-// Every way passes the suite that locks of one key pass, on every server; those
-// that only count or write otherwise than another on one real server.
+// Every way passes the suite that locks of one key pass, on every server; those that only count
+// or write otherwise than another on one real server.
 func TestConformance(t *testing.T) {
 	for _, s := range conformance.Servers(t) {
 		t.Run(s.Name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"time"
 
@@ -10,52 +11,85 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// list makes one value of those of the keys of a set, in their order.
-func list(values []string) string {
-	escaped := make([]string, len(values))
-	for i, v := range values {
-		escaped[i] = escape.Replace(v)
-	}
-	return strings.Join(escaped, ",")
+// A part is the lease of one key of a set.
+type part struct {
+	compat.Lease
+	or []string // what the key may hold instead: an extension of it is open
 }
 
-// whole makes one lease of those of the keys of a set. It ends with the first of them.
-func whole(key string, parts []compat.Lease) compat.Lease {
-	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
-	values := make([]string, len(parts))
+// values are those that the key may hold as ours, the likeliest first.
+func (p part) values() []string { return append([]string{p.Value}, p.or...) }
+
+// heldBy reports whether st shows one of them, and until when.
+func (p part) heldBy(st compat.State) (until time.Time, yes bool) {
+	for _, v := range p.values() {
+		if v != "" && st.Holds(v) {
+			return end(st, v), true
+		}
+	}
+	return time.Time{}, false
+}
+
+var (
+	escapeValue   = strings.NewReplacer("%", "%25", ",", "%2C", "(", "%28", ")", "%29", "|", "%7C")
+	unescapeValue = strings.NewReplacer("%25", "%", "%2C", ",", "%28", "(", "%29", ")", "%7C", "|")
+)
+
+// list makes one value of those of the keys of a set, in their order: "x,y", or "x,y|z" where
+// the second key may hold y or z.
+func list(parts []part) string {
+	all := make([]string, len(parts))
 	for i, p := range parts {
-		values[i] = p.Value
+		values := p.values()
+		for n, v := range values {
+			values[n] = escapeValue.Replace(v)
+		}
+		all[i] = strings.Join(values, "|")
+	}
+	return strings.Join(all, ",")
+}
+
+// joined makes one lease of those of the keys of a set. It ends with the first of them. What a
+// lease carries for the engine is the first key's: that is asked for before the others.
+func joined(key string, parts []part) compat.Lease {
+	l := parts[0].Lease
+	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Rotate = key, time.Time{}, 0, compat.Free, true, false
+	for _, p := range parts {
 		l.Until = earliest(l.Until, p.Until)
 		if p.How != compat.Free && p.How != "" {
 			l.How = p.How
 		}
 	}
-	l.Value = list(values)
+	l.Value = list(parts)
 	return l
 }
 
-// split makes of a lease those of its keys. A value that is not one of as many
-// keys is nobody's.
-func split(l compat.Lease) ([]compat.Lease, error) {
+// split makes of a lease those of its keys. A value that is not one of as many keys is nobody's.
+func (b *inTurn) split(l compat.Lease) ([]part, error) {
 	keys, err := Split(l.Key)
 	if err != nil {
 		return nil, err
 	}
-	values := strings.Split(l.Value, ",")
-	if len(values) != len(keys) {
+	all := strings.Split(l.Value, ",")
+	if len(all) != len(keys) {
 		return nil, compat.ErrLost
 	}
-	parts := make([]compat.Lease, len(keys))
+	parts := make([]part, len(keys))
 	for i, k := range keys {
-		parts[i] = compat.Lease{Key: k, Value: unescape.Replace(values[i]), Until: l.Until, Fence: l.Fence, How: l.How}
+		values := strings.Split(all[i], "|")
+		for n, v := range values {
+			values[n] = unescapeValue.Replace(v)
+		}
+		parts[i] = part{l, values[1:]}
+		parts[i].Key, parts[i].Value, parts[i].Ambiguous = k, values[0], b.ambiguous.Load()
 	}
 	return parts, nil
 }
 
-// fenced is the lease of parts with its fence, for which it raises the counters
-// that are behind. If one could not be drawn there is none, and an extension draws again.
-func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	l := whole(key, parts)
+// fenced is the lease of parts with its fence, for which it raises the counters that are
+// behind. If one could not be raised there is none, and an extension draws again.
+func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []part, ttl time.Duration) (compat.Lease, error) {
+	l := joined(key, parts)
 	var high int64
 	for _, p := range parts {
 		if p.Fence == 0 {
@@ -68,7 +102,7 @@ func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, p
 			continue
 		}
 		p.Fence = high - p.Fence
-		if _, err := b.counters.Extend(ctx, now, p, ttl); err != nil {
+		if _, err := b.counters.Extend(ctx, now, p.Lease, ttl); err != nil {
 			return l, err
 		}
 	}
@@ -76,26 +110,33 @@ func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, p
 	return l, nil
 }
 
-// counter adds a lease's Fence to the fence of its key, in the place of an
-// extension: so that it has a connection and a time limit as every step has.
+// counter adds a lease's Fence to the fence of its key, in the place of an extension: so that
+// it has a connection and a time limit as every step has.
 type counter struct{ compat.Algorithm }
 
-func (counter) Extend(c redis.Conn, _ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, error) {
-	_, err := redis.Int64(c.Do("INCRBY", compat.FenceKey(l.Key), l.Fence))
-	return l, err
+func (counter) Traits() compat.Traits { return compat.Traits{} }
+
+func (counter) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+	return l, compat.Change{Key: l.Key, By: func(c *compat.Conn) ([]any, error) {
+		n, err := redis.Int64(c.Do("INCRBY", compat.Aux(l.Key, "fence"), l.Fence))
+		return []any{n}, err
+	}}, nil
 }
 
-// certain reports that err tells the outcome: done, or not done.
-func certain(err error) bool {
-	_, known := compat.Settled(err)
-	return err == nil || known
+// lostOne reports that err says of one key that it is not ours.
+func lostOne(err error) bool {
+	return compat.OutcomeOf(err) == compat.Refused && (errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrForeign))
 }
 
-// vague is an error of one key that must not be read as the set's: the key was
-// held, or nothing was sent for it, and others are not what they were. That a context ended
-// is said.
-type vague struct{ error }
+// inPart is an error of one key that must not be read as the set's: the key was held, or nothing
+// was sent for it, and others are not what they were. Only that a context ended, or a time limit,
+// can be told from it.
+type inPart struct{ error }
 
-func (v vague) Is(target error) bool {
-	return (target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(v.error, target)
+func (e inPart) Is(target error) bool {
+	switch target {
+	case context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, compat.ErrTimeout:
+		return errors.Is(e.error, target)
+	}
+	return false
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 )
 
-// Philosophers who need two or three forks at random, and some who need one and
-// take it with a single lock: nobody finds anybody else at a fork, each fork's
-// counter, which nothing else protects, is right in the end, and all finish.
+// Philosophers need two or three forks at random, and some need one and take it with a single
+// lock: nobody finds anybody else at a fork, each fork's counter, which nothing else protects, is
+// right in the end, and all finish.
 func TestPhilosophers(t *testing.T) {
 	for _, s := range conformance.Servers(t) {
 		for _, m := range ways() {
@@ -43,7 +43,7 @@ func dine(t *testing.T, s conformance.Server, m way) {
 		defer c.Close()
 		for f := range forks {
 			key := fmt.Sprint(prefix, f)
-			c.Do("DEL", key, compat.FenceKey(key)) //nolint:errcheck // the next test has other keys
+			c.Do("DEL", key, compat.Aux(key, "fence")) //nolint:errcheck // the next test has other keys
 		}
 	})
 	o := compat.Options{Prefix: prefix, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond}
@@ -60,7 +60,7 @@ func dine(t *testing.T, s conformance.Server, m way) {
 				mine := r.Perm(forks)[:1+(p+r.IntN(2))%3]
 				k, key := compat.New(s.Source, m.single(false), o), fmt.Sprint(mine[0])
 				if len(mine) > 1 {
-					k, key = m.set(s.Source, false, o), multilock.Join(names(mine)...)
+					k, key = m.set(compat.Pooled(s.Source), false, o), multilock.Join(names(mine)...)
 				}
 				lock, err := k.Lock(ctx, key, 30*time.Second)
 				if err != nil {

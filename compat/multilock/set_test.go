@@ -67,7 +67,7 @@ func (w world) options() compat.Options {
 }
 
 // sets is a client that locks sets.
-func (w world) sets() *compat.Locker { return w.way.set(w.server, w.fence, w.options()) }
+func (w world) sets() *compat.Locker { return w.way.set(compat.Pooled(w.server), w.fence, w.options()) }
 
 // singles is a client that locks single keys.
 func (w world) singles() *compat.Locker {
@@ -159,14 +159,14 @@ func TestPrefix(t *testing.T) {
 	everywhere(t, func(w world) {
 		o := w.options()
 		o.Prefix = "shop:"
-		lock := w.try(w.way.set(w.server, false, o), multilock.Join("a", "b"))
+		lock := w.try(w.way.set(compat.Pooled(w.server), false, o), multilock.Join("a", "b"))
 		if _, err := w.singles().TryLock(background, "shop:b", ttl); !errors.Is(err, compat.ErrHeld) {
 			w.t.Errorf("shop:b beside the set of a and b behind shop: %v", err)
 		}
 		if lock.Key() != "shop:all(a,b)" {
 			w.t.Errorf("the set is called %q", lock.Key())
 		}
-		if _, err := w.way.set(w.server, false, o).TryLock(background, "a", ttl); !errors.Is(err, compat.ErrInvalid) {
+		if _, err := w.way.set(compat.Pooled(w.server), false, o).TryLock(background, "a", ttl); !errors.Is(err, compat.ErrInvalid) {
 			w.t.Errorf("a key that is no set: %v, want ErrInvalid", err)
 		}
 		if err := lock.Release(background); err != nil {
@@ -210,7 +210,7 @@ func TestWaitsForAll(t *testing.T) {
 	})
 }
 
-// A set of which one key is lost is lost, and what is left of it is given back:
+// A set of which one key is lost is lost, and what is left of it is released:
 // by an extension, by a release, by a token alone.
 func TestLosingOne(t *testing.T) {
 	keys := []string{"a", "b", "c"}
@@ -250,7 +250,7 @@ func TestLosingOne(t *testing.T) {
 					}
 					if theirs != nil {
 						if err := theirs.Release(background); err != nil {
-							w.t.Errorf("the lock of who took %s: %v", gone, err)
+							w.t.Errorf("the lock of the client that took %s: %v", gone, err)
 						}
 					}
 				})
@@ -259,8 +259,7 @@ func TestLosingOne(t *testing.T) {
 	}
 }
 
-// A holder that dies is followed when its time is over; and so is one that dies
-// between two keys.
+// A holder that dies is followed when its time is over; and so is one that dies between two keys.
 func TestCrash(t *testing.T) {
 	everywhere(t, func(w world) {
 		set := multilock.Join("a", "b", "c", "d")
@@ -272,7 +271,7 @@ func TestCrash(t *testing.T) {
 				}
 				return []conformance.Fault{conformance.LostRequest, conformance.LostReply}[n%2]
 			})
-			_, err := w.way.set(net.Over(w.server), false, w.options()).TryLock(background, set, ttl)
+			_, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, set, ttl)
 			died := net.Count() >= n
 			if died == (err == nil) {
 				w.t.Fatalf("died %v: %v", died, err)
@@ -292,7 +291,7 @@ func TestCrash(t *testing.T) {
 			// What is left without an end is given one after a whole ttl, and ends
 			// one ttl later; seconds are rounded up on the key.
 			if took := w.until(done); took > 2*ttl+3*time.Second {
-				w.t.Errorf("who died at command %d is followed after %v", n, took)
+				w.t.Errorf("the client that died at command %d is followed after %v", n, took)
 			}
 			if !died {
 				return
@@ -301,8 +300,8 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// Whatever message is lost while a set is refused its last key, the others are
-// given back and the holder keeps its own.
+// Whatever message is lost while a set is refused its last key, the others are released and the
+// holder keeps its own.
 func TestFaultsWhileRefused(t *testing.T) {
 	everywhere(t, func(w world) {
 		theirs := w.try(w.singles(), "c")
@@ -310,7 +309,7 @@ func TestFaultsWhileRefused(t *testing.T) {
 			ran := 0
 			for _, f := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
 				net := new(conformance.Network)
-				k := w.way.set(net.Over(w.server), false, w.options())
+				k := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options())
 				net.Lose(func(i int, _ string) conformance.Fault {
 					if i == n {
 						return f
@@ -352,7 +351,7 @@ func TestFaultsWhileTakingOver(t *testing.T) {
 				w.server.Restore(state)
 				w.clock.Add(3 * time.Second)
 				net := new(conformance.Network)
-				k := w.way.set(net.Over(w.server), false, w.options())
+				k := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options())
 				net.Lose(func(i int, _ string) conformance.Fault {
 					if i == n {
 						return f
@@ -381,11 +380,11 @@ func TestFaultsWhileTakingOver(t *testing.T) {
 }
 
 // One number is the fence of all keys: higher than any drawn before for one of
-// them, lower than all that follow, whoever draws.
+// them, lower than all that follow, whichever lock draws.
 func TestOneFenceForAll(t *testing.T) {
 	everywhere(t, func(w world) {
 		w.fence = true
-		w.do("SET", compat.FenceKey("b"), 40)
+		w.do("SET", compat.Aux("b", "fence"), 40)
 		last := map[string]int64{"b": 40}
 		for round := range 3 {
 			for _, keys := range [][]string{{"a", "b"}, {"c"}, {"b", "c"}, {"a"}, {"a", "b", "c"}, {"b"}} {
@@ -412,13 +411,13 @@ func TestOneFenceForAll(t *testing.T) {
 	})
 }
 
-// A list on one of the keys is left as it is, and the others are given back. (MGET
-// answers nil for it, as for a key that is not there.)
+// A list on one of the keys is left as it is, and the others are released. (MGET answers nil for
+// it, as for a key that is not there.)
 func TestForeign(t *testing.T) {
 	everywhere(t, func(w world) {
 		w.do("LPUSH", "b", "an element")
 		set := multilock.Join("a", "b", "c")
-		// Who only tries to make the key can't tell what is there.
+		// A client that only tries to make the key can't tell what is there.
 		if _, err := w.sets().TryLock(background, set, ttl); !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrHeld) {
 			w.t.Errorf("a set with a list in it: %v, want ErrForeign or ErrHeld", err)
 		}
@@ -469,8 +468,8 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// A key that its holder left without an end is given one by who waits for the set.
-func TestEndlessIsRepaired(t *testing.T) {
+// A key that its holder left without an end is given one by a client that waits for the set.
+func TestPersistentIsRepaired(t *testing.T) {
 	everywhere(t, func(w world) {
 		if w.way.name[:2] != "tx" && w.way.name != "in turn/tx:classic" {
 			return // getsetlock's keys have no TTL, and tx:renamed repairs nothing
@@ -504,7 +503,7 @@ func TestCancelled(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, err := w.way.set(net.Over(w.server), false, w.options()).Lock(ctx, multilock.Join("a", "b", "c"), ttl)
+				_, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).Lock(ctx, multilock.Join("a", "b", "c"), ttl)
 				if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) {
 					w.t.Errorf("cancelled at command %d: %v, want context.Canceled", n, err)
 				}
@@ -521,15 +520,15 @@ func TestHandle(t *testing.T) {
 	everywhere(t, func(w world) {
 		o := w.options()
 		o.Prefix = "shop:"
-		lock := w.try(w.way.set(w.server, false, o), multilock.Join("a", "b(1)"))
-		h, err := lock.HandOver(background)
+		lock := w.try(w.way.set(compat.Pooled(w.server), false, o), multilock.Join("a", "b(1)"))
+		h, err := lock.Detach(background)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if h, err = compat.ParseHandle(h.String()); err != nil {
+		if err = h.UnmarshalText([]byte(h.String())); err != nil {
 			w.t.Fatal(err)
 		}
-		if err := w.way.set(w.server, false, o).ReleaseHandle(background, h); err != nil {
+		if err := w.way.set(compat.Pooled(w.server), false, o).ReleaseHandle(background, h); err != nil {
 			w.t.Error(err)
 		}
 		w.free("shop:a", "shop:b(1)")

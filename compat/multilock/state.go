@@ -6,17 +6,21 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// together is the state of a set: that of the key that keeps others out
-// longest, and as holders all values that were found, each with the end of the
-// first of its keys.
+// together is the state of a set: that of the key that keeps others out longest, and as holders
+// all values that were found, each with the end of the first of its keys.
 func together(key string, keys []compat.State) compat.State {
-	st := longest(keys)
+	var all []compat.Holder
 	for _, s := range keys {
-		if s.Status != compat.StatusFree {
-			st.Holders = hold(st.Holders, compat.Holder{Value: s.Value, Until: s.Until})
+		of := s.Holders
+		if s.Status != compat.StatusFree && len(of) == 0 {
+			of = []compat.Holder{{Value: s.Value, Until: s.Until}}
+		}
+		for _, h := range of {
+			all = hold(all, h)
 		}
 	}
-	st.Key = key
+	st := longest(keys)
+	st.Key, st.Holders = key, all
 	return st
 }
 
@@ -41,9 +45,9 @@ func hold(all []compat.Holder, h compat.Holder) []compat.Holder {
 	return append(all, h)
 }
 
-// An endless key comes first, so that a waiter sees it and repairs it.
+// A key without a TTL comes first, so that a waiter sees it and repairs it.
 var rank = map[compat.Status]int{
-	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusEndless: 4,
+	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
 }
 
 // later reports whether the end a is later than b; zero, which is none, is latest.

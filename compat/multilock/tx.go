@@ -4,14 +4,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// Tx locks several keys of txlock's on one server, in one transaction: all get
-// the same token and the same TTL, or nothing is written. Two round trips for
-// each step, however many keys. Redis 2.2 and later.
+// Tx locks several keys of txlock's on one server, in one transaction: all get the same token
+// and the same TTL, or nothing is written. Two round trips for each step, however many keys.
+// Redis 2.2 and later.
 //
 //	acquire   WATCH a b; GET a; GET b      a value: held
 //	          MULTI; SETEX a ttl token; SETEX b ttl token; EXEC
@@ -25,19 +24,15 @@ import (
 type Tx struct{ txlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
-func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	keys, err := Split(key)
 	if err != nil {
 		return compat.Lease{Key: key}, err
 	}
 	l := compat.Lease{Key: key, Value: t.value(keys[0], now), Until: compat.Until(now, ttl), How: compat.Free}
-	var cmds []compat.Cmd
-	for _, k := range keys {
-		setex, err := compat.SetEx(t.Millis, k, l.Value, ttl)
-		if err != nil {
-			return l, err
-		}
-		cmds = append(cmds, setex)
+	cmds, err := t.setex(keys, l.Value, ttl)
+	if err != nil {
+		return l, err
 	}
 	if t.Fence {
 		cmds = append(cmds, draw(keys)...)
@@ -52,7 +47,7 @@ func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) 
 			return l, t.refused(c, now, f)
 		}
 	}
-	replies, err := compat.Exec(c, cmds...)
+	replies, err := c.Exec(cmds...)
 	switch {
 	case err != nil:
 		return l, err
@@ -63,106 +58,114 @@ func (t Tx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) 
 	return l, err
 }
 
-// refused names the key that was in the way, and reads its end in the write that ends
-// the WATCH.
-func (t Tx) refused(c redis.Conn, now time.Time, f found) error {
-	replies, err := compat.Pipe(c, compat.Cmd{"UNWATCH"}, compat.Cmd{t.ttl(), f.key})
+// refused names the key that was in the way, and reads its end in the write that ends the WATCH.
+func (t Tx) refused(c *compat.Conn, now time.Time, f found) error {
+	replies, err := c.Pipe(compat.Cmd{"UNWATCH"}, compat.Cmd{t.ttl(), f.key})
 	if f.foreign != nil {
 		return f.foreign
 	}
 	held := &compat.HeldError{Key: f.key, Value: f.value}
 	if err == nil {
-		if left, err := compat.ReadTTL(replies[1], t.tick()); err == nil && left != compat.NoTTL {
+		if left, err := c.ReadTTL(replies[1], t.unit()); err == nil && left != compat.NoTTL {
 			held.Until = now.Add(left)
 		}
 	}
 	return held
 }
 
-// Extend sets the end of a lease that is still ours to now+ttl, on all keys.
-func (t Tx) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+// Extend moves the end of l to now+ttl, on all keys: EXPIRE, or SETEX where the token is to be a
+// new one.
+func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	old := l
 	keys, err := Split(l.Key)
 	if err != nil {
-		return l, err
+		return old, compat.Change{}, err
 	}
 	var cmds []compat.Cmd
-	for _, k := range keys {
-		expire, err := compat.Expire(t.Millis, k, ttl)
-		if err != nil {
-			return l, err
-		}
-		cmds = append(cmds, expire)
+	if l.Rotate {
+		l.Value = t.value(keys[0], now)
+		cmds, err = t.setex(keys, l.Value, ttl)
+	} else {
+		cmds, err = each(keys, func(k string) (compat.Cmd, error) { return compat.Expire(t.Millis, k, ttl) })
 	}
-	if !now.Before(l.Until) {
-		return l, compat.ErrLost
-	}
-	drawn := t.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
-	if drawn {
+	draws := t.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	if draws {
 		cmds = append(cmds, draw(keys)...)
 	}
-	replies, err := ifAllHold(c, keys, l.Value, cmds...)
-	if err != nil {
-		return l, err
-	}
-	for _, r := range replies[:len(keys)] {
-		if r == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
-			if err := t.Release(c, now, l); err != nil {
-				return l, err
-			}
-			return l, compat.ErrLost
-		}
-	}
-	if drawn {
-		if l.Fence, err = fence(c, keys, replies[len(keys):]); err != nil {
-			return l, err
-		}
-	}
 	l.Until = compat.Until(now, ttl)
-	return l, nil
+	return l, compat.Change{Key: l.Key, Value: old.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
+		replies, err := ifAllHold(c, keys, old.Value, cmds...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range replies[:len(keys)] {
+			if r == int64(0) { // expired inside the transaction: before 6.0.9 WATCH does not notice
+				return nil, t.lost(c, old)
+			}
+		}
+		return fenced(c, keys, replies, draws)
+	}}, err
+}
+
+// lost releases what is left of a set of which a key has expired.
+func (t Tx) lost(c *compat.Conn, l compat.Lease) error {
+	if _, err := c.Run(t.Release(l)); err != nil {
+		return err
+	}
+	return compat.ErrLost
 }
 
 // Release deletes the keys that still hold our token.
-func (t Tx) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	keys, err := Split(l.Key)
-	if err != nil {
-		return err
-	}
-	replies, err := ifAllHold(c, keys, l.Value, del(keys))
-	if err == nil && replies[0] != int64(len(keys)) {
-		return compat.ErrLost // one had expired
-	}
-	return err
-}
+func (t Tx) Release(l compat.Lease) compat.Change { return release(l) }
 
 // Inspect reads all keys and their TTLs: one round trip.
-func (t Tx) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (t Tx) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	return inspect(c, now, key, t.ttl(), t.Options)
 }
 
-// Repair gives an end to those keys of the set that hold s.Value and have none.
-func (t Tx) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
+// Traits say that it checks the server, and repairs keys without a TTL.
+func (t Tx) Traits() compat.Traits {
+	return compat.Traits{Rotates: true, Check: t.check, Repair: t.Repair}
+}
+
+// Repair is the change that gives an end to those keys of the set that hold s.Value and have
+// none.
+func (t Tx) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
 	keys, err := Split(s.Key)
 	if err != nil {
-		return err
+		return compat.Change{}, err
 	}
+	var changes []compat.Change
 	for _, k := range keys {
 		one := s
 		one.Key = k
-		err = txlock.Classic{Options: t.Options}.Repair(c, now, one, ttl)
-		if !errors.Is(err, compat.ErrHeld) {
-			return err
+		ch, err := txlock.Classic{Options: t.Options}.Repair(now, one, ttl)
+		if err != nil {
+			return compat.Change{}, err
 		}
+		changes = append(changes, ch)
 	}
-	return err
+	return compat.Change{Key: s.Key, Value: s.Value, By: func(c *compat.Conn) (replies []any, err error) {
+		for _, ch := range changes {
+			one, err := c.Run(ch)
+			switch {
+			case err == nil:
+				replies = append(replies, one...)
+			case !errors.Is(err, compat.ErrLost):
+				return replies, err
+			}
+		}
+		return replies, nil // none: ErrLost
+	}}, nil
 }
 
-// Check is txlock's.
-func (t Tx) Check(c redis.Conn, key string) error {
-	return forSets(t.Options.Check(c, first(key)))
+// check is txlock's.
+func (t Tx) check(c *compat.Conn, key string) error {
+	return checkAs(txlock.Guarded{Options: t.Options}, c, key)
 }
 
-// value is what an acquisition at now writes, on every key. A Form that tells the
-// key in it tells the first.
+// value is what an acquisition at now writes, on every key. A Form that tells the key in it tells
+// the first.
 func (t Tx) value(key string, now time.Time) string {
 	token := t.Token
 	if token == nil {
@@ -174,6 +177,23 @@ func (t Tx) value(key string, now time.Time) string {
 	return t.Form(key, now, token())
 }
 
+// setex makes all keys with value and a TTL.
+func (t Tx) setex(keys []string, value string, ttl time.Duration) ([]compat.Cmd, error) {
+	return each(keys, func(k string) (compat.Cmd, error) { return compat.SetEx(t.Millis, k, value, ttl) })
+}
+
+// each is one command for each of keys.
+func each(keys []string, command func(key string) (compat.Cmd, error)) ([]compat.Cmd, error) {
+	cmds := make([]compat.Cmd, len(keys))
+	for i, k := range keys {
+		var err error
+		if cmds[i], err = command(k); err != nil {
+			return nil, err
+		}
+	}
+	return cmds, nil
+}
+
 // ttl is the command that tells a TTL as Options counts it.
 func (t Tx) ttl() string {
 	if t.Millis {
@@ -182,7 +202,7 @@ func (t Tx) ttl() string {
 	return "TTL"
 }
 
-func (t Tx) tick() time.Duration {
+func (t Tx) unit() time.Duration {
 	if t.Millis {
 		return time.Millisecond
 	}

@@ -8,17 +8,20 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// ifAllHold runs cmds in one EXEC on the condition that every key holds value
-// when they run. If some do not, it deletes those that do, and returns ErrLost:
-// a set of which a part is lost is given up. Two round trips:
+// aborts is how often an EXEC may be aborted before its change is given up.
+const aborts = 8
+
+// ifAllHold runs cmds in one EXEC on the condition that every key holds value when they run.
+// If some do not, it deletes those that do, and returns ErrLost: a set of which a part is lost
+// is given up. Two round trips:
 //
 //	WATCH a b; GET a; GET b    all ours?
 //	MULTI; cmds…; EXEC         nil: somebody touched a key in between: again
 //
-// The commands must not create a key: before Redis 6.0.9 a watched key may
-// expire without EXEC noticing (tx/extend-resurrects).
-func ifAllHold(c redis.Conn, keys []string, value string, cmds ...compat.Cmd) ([]any, error) {
-	for range compat.Aborts {
+// The commands must not make a key for anybody else: before Redis 6.0.9 a watched key may
+// expire without EXEC noticing (tx/extend-resurrects), and then nobody else has had it since.
+func ifAllHold(c *compat.Conn, keys []string, value string, cmds ...compat.Cmd) ([]any, error) {
+	for range aborts {
 		all, err := watch(c, keys)
 		if err != nil {
 			return nil, err
@@ -30,10 +33,10 @@ func ifAllHold(c redis.Conn, keys []string, value string, cmds ...compat.Cmd) ([
 			run = []compat.Cmd{del(rest)}
 		}
 		if len(rest) == 0 {
-			compat.Unwatch(c)
+			c.Unwatch()
 			return nil, compat.ErrLost
 		}
-		replies, err := compat.Exec(c, run...)
+		replies, err := c.Exec(run...)
 		switch {
 		case err != nil:
 			return nil, err
@@ -46,11 +49,27 @@ func ifAllHold(c redis.Conn, keys []string, value string, cmds ...compat.Cmd) ([
 	return nil, compat.ErrAborted
 }
 
+// release is the change that deletes all keys of l on the condition that they hold its value,
+// and those that do if some do not.
+func release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+		keys, err := Split(l.Key)
+		if err != nil {
+			return nil, err
+		}
+		replies, err := ifAllHold(c, keys, l.Value, del(keys))
+		if err == nil && replies[0] != int64(len(keys)) {
+			err = compat.ErrLost // one had expired
+		}
+		return replies, err
+	}}
+}
+
 // A found is what a read found on a key.
 type found struct {
 	key, value string
 	exists     bool
-	foreign    error // it is no string
+	foreign    error // it is not a string
 }
 
 // holding are the keys that hold value.
@@ -65,29 +84,29 @@ func holding(all []found, value string) []string {
 }
 
 // watch starts to WATCH keys and reads them, in one write.
-func watch(c redis.Conn, keys []string) ([]found, error) {
+func watch(c *compat.Conn, keys []string) ([]found, error) {
 	cmd := compat.Cmd{"WATCH"}
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
-	replies, err := compat.Pipe(c, append([]compat.Cmd{cmd}, gets(keys)...)...)
+	replies, err := c.Pipe(append([]compat.Cmd{cmd}, gets(keys)...)...)
 	if err != nil {
 		return nil, err
 	}
 	_, err = redis.String(replies[0], nil)
 	var all []found
 	if err == nil {
-		all, err = values(keys, replies[1:])
+		all, err = values(c, keys, replies[1:])
 	}
 	if err != nil {
-		compat.Unwatch(c)
+		c.Unwatch()
 		return nil, apart(c, err)
 	}
 	return all, nil
 }
 
-// gets reads each of keys. It is no MGET: that answers nil for a list, as for a
-// key that is not there, and what is then written would be written over the list.
+// gets reads each of keys. MGET would not do: it answers nil for a list, as for a key that is
+// not there, and what is then written would be written over the list.
 func gets(keys []string) []compat.Cmd {
 	cmds := make([]compat.Cmd, len(keys))
 	for i, k := range keys {
@@ -97,7 +116,7 @@ func gets(keys []string) []compat.Cmd {
 }
 
 // values are what the replies to gets tell.
-func values(keys []string, replies []any) ([]found, error) {
+func values(c *compat.Conn, keys []string, replies []any) ([]found, error) {
 	all := make([]found, len(keys))
 	for i, k := range keys {
 		value, err := redis.String(replies[i], nil)
@@ -105,7 +124,7 @@ func values(keys []string, replies []any) ([]found, error) {
 		if err == nil || errors.Is(err, redis.ErrNil) {
 			continue
 		}
-		if err = compat.Foreign(k, err); !errors.Is(err, compat.ErrForeign) {
+		if err = c.Foreign(k, err); !errors.Is(err, compat.ErrForeign) {
 			return nil, err
 		}
 		all[i].exists, all[i].foreign = true, err
@@ -113,17 +132,17 @@ func values(keys []string, replies []any) ([]found, error) {
 	return all, nil
 }
 
-// apart is a cluster's word that it can't do one command for keys of several
-// slots, as a refusal of this lock; any other error as it is.
-func apart(c redis.Conn, err error) error {
+// apart is a cluster's answer that it can't do one command for keys of several slots, as a
+// refusal of this lock; any other error as it is.
+func apart(c *compat.Conn, err error) error {
 	if e, ok := err.(redis.Error); ok && strings.HasPrefix(string(e), "CROSSSLOT") {
-		return compat.Refuse(c, "it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
+		return c.Unsafe("it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
 	}
 	return err
 }
 
-// first is the key of a set to check the server by. A key that is no set is
-// Acquire's to refuse, not the server's fault.
+// first is the key of a set to check the server by. A key that is not a set is Acquire's to
+// refuse, not the server's fault.
 func first(key string) string {
 	if keys, err := Split(key); err == nil {
 		return keys[0]
@@ -131,8 +150,9 @@ func first(key string) string {
 	return key
 }
 
-// forSets is the refusal by a check of single locks, with a remedy for sets.
-func forSets(err error) error {
+// checkAs checks the server as one, the lock of single keys, does it, with a remedy for sets.
+func checkAs(one compat.Algorithm, c *compat.Conn, key string) error {
+	err := one.Traits().Check(c, first(key))
 	var unsafe *compat.UnsafeServerError
 	if !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Use, "getsetlock.") {
 		return err

@@ -22,8 +22,26 @@ var (
 	noon       = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
 )
 
-func told(fence bool) txlock.Options {
+func named(fence bool) txlock.Options {
 	return txlock.Options{Fence: fence, Token: func() string { return "me" }}
+}
+
+// open is a connection that is not closed behind a step.
+type open struct{ redis.Conn }
+
+func (open) Close() error { return nil }
+
+// over is the engine's view of a over c.
+func over(c redis.Conn, a compat.Algorithm) compat.Backend {
+	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
+}
+
+func extend(c redis.Conn, a compat.Algorithm, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return over(c, a).Extend(background, func() time.Time { return noon }, l, ttl)
+}
+
+func release(c redis.Conn, a compat.Algorithm, l compat.Lease) error {
+	return over(c, a).Release(background, func() time.Time { return noon }, l)
 }
 
 func stamped(fence bool) getsetlock.Options {
@@ -37,7 +55,7 @@ func TestProtocols(t *testing.T) {
 		a    compat.Algorithm
 		want string
 	}{
-		{"tx", multilock.Tx{Options: told(false)}, `
+		{"tx", multilock.Tx{Options: named(false)}, `
 WATCH a b → OK
 GET a → nil
 GET b → nil
@@ -58,18 +76,18 @@ GET b → me
 MULTI → OK
 DEL a b → QUEUED
 EXEC → [2]
-`}, {"tx with a fence", multilock.Tx{Options: told(true)}, `
+`}, {"tx with a fence", multilock.Tx{Options: named(true)}, `
 WATCH a b → OK
 GET a → nil
 GET b → nil
 MULTI → OK
 SETEX a 10 me → QUEUED
 SETEX b 10 me → QUEUED
-INCR {a}:fence → QUEUED
-INCR {b}:fence → QUEUED
+INCR a:fence:{a} → QUEUED
+INCR b:fence:{b} → QUEUED
 EXEC → [OK OK 8 1]
 MULTI → OK
-INCRBY {b}:fence 7 → QUEUED
+INCRBY b:fence:{b} 7 → QUEUED
 EXEC → [8]
 WATCH a b → OK
 GET a → me
@@ -101,11 +119,11 @@ EXEC → [2]
 `}, {"getset classic with a fence", multilock.GetSetClassic{Options: stamped(true)}, `
 MULTI → OK
 MSETNX a 1330862410.000000000000042 b 1330862410.000000000000042 → QUEUED
-INCR {a}:fence → QUEUED
-INCR {b}:fence → QUEUED
+INCR a:fence:{a} → QUEUED
+INCR b:fence:{b} → QUEUED
 EXEC → [1 8 1]
 MULTI → OK
-INCRBY {b}:fence 7 → QUEUED
+INCRBY b:fence:{b} 7 → QUEUED
 EXEC → [8]
 GET a → 1330862410.000000000000042
 GET b → 1330862410.000000000000042
@@ -119,16 +137,16 @@ DEL a b → 2
 `}} {
 		s := oldredis.Run(t, "2.2")
 		conn := s.Dial()
-		conn.Do("SET", compat.FenceKey("a"), 7) //nolint:errcheck
+		conn.Do("SET", compat.Aux("a", "fence"), 7) //nolint:errcheck
 		b := s.Record()
-		l, err := c.a.Acquire(conn, noon, multilock.Join("b", "a"), ttl)
+		l, err := c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("b", "a"), ttl)
 		if err != nil || l.How != compat.Free {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
-		if l, err = c.a.Extend(conn, noon, l, 2*ttl); err != nil {
+		if l, err = extend(conn, c.a, l, 2*ttl); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if err := c.a.Release(conn, noon, l); err != nil {
+		if err := release(conn, c.a, l); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		compare(t, c.name, b.String(), c.want)
@@ -145,7 +163,7 @@ func TestRefusalAndTakeover(t *testing.T) {
 		want  string
 		taken bool
 	}{
-		{"tx refused", multilock.Tx{Options: told(false)}, "other", `
+		{"tx refused", multilock.Tx{Options: named(false)}, "other", `
 WATCH a b → OK
 GET a → nil
 GET b → other
@@ -185,7 +203,7 @@ EXEC → [nil 1330862399.0]
 			conn.Do("EXPIRE", "b", 60) //nolint:errcheck
 		}
 		b := s.Record()
-		l, err := c.a.Acquire(conn, noon, multilock.Join("a", "b"), ttl)
+		l, err := c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("a", "b"), ttl)
 		compare(t, c.name, b.String(), c.want)
 		if c.taken {
 			if err != nil || l.How != compat.TakenOver {
@@ -232,19 +250,19 @@ func TestRoundTrips(t *testing.T) {
 		conn := &trips{Conn: oldredis.Run(t, "2.2").Dial()}
 		took := func() int { n := conn.n; conn.n = 0; return n }
 		set := multilock.Join("a", "b", "c", "d", "e")
-		l, err := c.a.Acquire(conn, noon, set, ttl)
+		l, err := c.a.Acquire(compat.NewConn(conn), noon, set, ttl)
 		if n := took(); err != nil || n != c.acquire {
 			t.Errorf("%s: acquired in %d round trips, want %d; %v", c.name, n, c.acquire, err)
 		}
-		_, err = c.a.Acquire(conn, noon, multilock.Join("0", "e"), ttl)
+		_, err = c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("0", "e"), ttl)
 		if n := took(); !errors.Is(err, compat.ErrHeld) || n != c.refused {
 			t.Errorf("%s: refused in %d round trips, want %d; %v", c.name, n, c.refused, err)
 		}
-		l, err = c.a.Extend(conn, noon, l, ttl)
+		l, err = extend(conn, c.a, l, ttl)
 		if n := took(); err != nil || n != c.extend {
 			t.Errorf("%s: extended in %d round trips, want %d; %v", c.name, n, c.extend, err)
 		}
-		err = c.a.Release(conn, noon, l)
+		err = release(conn, c.a, l)
 		if n := took(); err != nil || n != c.release {
 			t.Errorf("%s: released in %d round trips, want %d; %v", c.name, n, c.release, err)
 		}

@@ -26,11 +26,25 @@ type agent struct {
 	results []result // since the engine last looked
 	closed  bool     // a connection was closed since then
 	fresh   bool     // the clock was read and nothing asked since
-	ms      int64    // what was read
-	issued  int      // tokens of this attempt
-	asks    int      // acquisitions of this attempt
+	// answered: an operation has ended, and what comes of it is not settled yet. The clock
+	// is read then to note when, and again before anything is done.
+	answered bool
+	ms       int64 // what was read
+	issued   int   // tokens of this attempt
+	asks     int   // acquisitions of this attempt
 
-	pinned   bool // its lease keeps the connection
+	lock    *compat.Lock // that it holds, through the Locker
+	leased  compat.Lease // what the algorithm last said of it
+	current *wire        // the connection that it used last
+	open    int          // connections that it has
+	all     bool         // it remembers all: more than one lease can matter
+	adopts  bool         // what it reads on the key becomes its lease
+	timer   func()       // of its Locker
+	due     int64        // when that is due, by its own clock; 0: whenever
+	renewed error        // what its Locker's last renewal came to
+	sent    int          // writes of this attempt
+	times   int          // how often it has begun to hold the lock in this attempt
+
 	memory   memory
 	timeless *[opAgain]bool // operations that ignore the time they are given
 	shift    time.Duration  // by which that time is then wrong
@@ -76,11 +90,12 @@ const (
 	opExtend
 	opRelease
 	opInspect
+	opStale // a release by a handle that was given away before a hand-off
 	opAgain // the Locker asks again within one attempt: what it left behind is not this one's
 )
 
 func (o operation) String() string {
-	return [...]string{"", "acquire", "extend", "release", "inspect", "again"}[o]
+	return [...]string{"", "acquire", "extend", "release", "inspect", "release by a stale handle", "again"}[o]
 }
 
 type ending uint8
@@ -106,7 +121,11 @@ func (a *agent) request(r request) answer {
 		return answer{lost: true}
 	}
 	if r.kind != readsClock {
-		a.fresh = false
+		a.fresh, a.answered = false, false
+		a.believe()
+	}
+	if r.kind == sends {
+		a.sent++
 	}
 	got := a.ask(r)
 	if got.lost || slices.ContainsFunc(got.replies, isRefusal) {
@@ -123,11 +142,24 @@ func isRefusal(reply any) bool {
 
 // now is the client's clock. It is read once between two requests: time that
 // passes between two readings with nothing sent in between is measured and
-// not acted upon.
+// not acted upon. One reading more notes when an answer came.
 func (a *agent) now() time.Time {
+	if a.answered {
+		a.answered = false
+		a.ms = a.request(request{kind: readsClock, along: true}).ms
+		if a.all || a.adopts {
+			a.memory.past.number(uint64(a.ms))
+		} else {
+			a.memory.past.number(truth(instant(a.ms).Before(a.leased.Until)))
+		}
+		return instant(a.ms)
+	}
 	if !a.fresh {
 		a.ms = a.request(request{kind: readsClock}).ms
 		a.fresh = true
+		if a.all {
+			a.memory.past.number(uint64(a.ms))
+		}
 		if a.phase == idle {
 			a.phase, a.asked = acquiring, a.ms
 		}
@@ -145,20 +177,27 @@ func millis(t time.Time) int64   { return t.Sub(epoch).Milliseconds() }
 // run makes one attempt: it takes the lock, works, and releases.
 func (a *agent) run(k int) {
 	a.stance = stance{attempt: k, asked: -1}
-	a.issued, a.asks, a.fresh = 0, 0, false
+	a.issued, a.asks, a.fresh, a.answered = 0, 0, false, false
 	a.memory = memory{}
-	a.pinned = false
+	a.lock, a.leased, a.current, a.open, a.timer, a.due, a.renewed, a.sent, a.times = nil, compat.Lease{}, nil, 0, nil, 0, nil, 0, 0
+	a.all, a.adopts = a.c.Batch || a.c.Signal, false
 	algo := a.recorder()
 	if a.c.bare(a.id) {
 		a.runBare(algo)
 	} else {
 		a.runShipped(algo)
 	}
+	a.unpin()
+	a.lock = nil
 }
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *agent) runShipped(algo compat.Algorithm) {
-	k := compat.New(a, algo, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, MaxPinned: a.c.entry(a.id).pinned})
+	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, MaxPinned: a.c.entry(a.id).pinned, Signal: a.c.Signal}
+	if a.c.Batch {
+		o.Renew, o.Observer = true, observer{a}.Observe
+	}
+	k := compat.NewOn(a.source(), algo, o)
 	ctx := context.Background()
 	if a.c.Poll && !a.free(k) {
 		return
@@ -168,48 +207,157 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	if err != nil {
 		return
 	}
-	a.hold(lock.Lease())
+	a.holdLock(lock)
 	a.work()
-	if a.c.Handoff {
-		lock = a.handoff(ctx, lock)
+	if a.c.Batch {
+		a.batch(ctx, k)
 	}
-	if a.c.Extend {
-		a.begin(extending)
-		err := lock.Extend(ctx, a.c.TTL)
-		a.end(opExtend, err)
-		if errors.Is(err, compat.ErrLost) {
-			a.holds = false
-			a.unpin()
-		} else {
-			a.hold(lock.Lease())
-			a.work()
+	var given compat.Handle
+	if a.c.StaleHandle {
+		given = lock.Handle()
+	}
+	if a.c.Handoff {
+		next := a.handoff(ctx, lock)
+		if a.c.StaleHandle && next != lock {
+			a.stale(func() error { return k.ReleaseHandle(ctx, given) })
+		}
+		lock = next
+	}
+	for _, ttl := range a.c.extensions() {
+		if lock = a.extend(lock, func() error { return lock.Extend(ctx, ttl) }); lock == nil {
+			break
 		}
 	}
-	if a.letGo(); !a.c.Keep {
+	if a.c.Detach && lock != nil {
+		lock = a.detach(ctx, k, lock)
+	}
+	if lock == nil {
+		lock = a.lock // lost: its release says so once more
+	}
+	if a.letGo(); !a.c.Keep && lock != nil {
 		a.end(opRelease, lock.Release(ctx))
 	}
-	a.unpin() // when its lease ends
+}
+
+// extend is one extension of a lock; nil: it was lost.
+func (a *agent) extend(lock *compat.Lock, by func() error) *compat.Lock {
+	a.begin(extending)
+	err := by()
+	a.end(opExtend, err)
+	if errors.Is(err, compat.ErrLost) {
+		a.holds = false
+		a.unpin()
+		return nil
+	}
+	a.holdLock(lock)
+	a.work()
+	return lock
+}
+
+// detach gives the lock away with its handle, and takes it up by that: the client after it may
+// be another process, with nothing but the handle. nil: it has no lock any more.
+func (a *agent) detach(ctx context.Context, k *compat.Locker, lock *compat.Lock) *compat.Lock {
+	a.adopts = true
+	a.letGo()
+	a.begin(extending)
+	sent := a.sent
+	h, err := lock.Detach(ctx)
+	switch {
+	case errors.Is(err, compat.ErrLost):
+		a.end(opExtend, err)
+		a.unpin()
+		return nil
+	case err != nil: // it is held on
+		if a.sent > sent {
+			a.end(opExtend, err)
+		}
+		a.holdLock(lock)
+		a.work()
+		return lock
+	}
+	a.unpin()
+	a.memory.past.text(h.Token, a.id)
+	next, err := k.AdoptHandle(ctx, h, a.c.TTL)
+	a.end(opExtend, err)
+	a.lock = next
+	if err != nil {
+		return nil
+	}
+	a.holdLock(next)
+	a.work()
+	return next
+}
+
+// stale is a release by somebody who has a handle from before the hand-off.
+func (a *agent) stale(by func() error) {
+	a.begin(extending)
+	a.end(opStale, by())
+	a.phase, a.fresh = holding, false
+}
+
+// batch takes a second lock, and has the Locker renew both in one write, as soon as that
+// may be due or later.
+func (a *agent) batch(ctx context.Context, k *compat.Locker) {
+	timer := a.timer
+	second, err := k.TryLock(ctx, a.c.Key+".2", a.c.TTL)
+	a.phase, a.lossy = holding, false
+	if err != nil {
+		return
+	}
+	const margin = 250 // a Lock's context ends that much before its lease, at most
+	if a.due = a.ms + a.c.TTL.Milliseconds()/3 + 1; a.due >= a.until-margin {
+		a.due = 0 // it is not due before its end
+	}
+	a.renewed = errors.ErrUnsupported // not renewed at all
+	a.begin(extending)
+	timer()
+	if err := a.renewed; !errors.Is(err, errors.ErrUnsupported) {
+		a.end(opExtend, err)
+	}
+	switch {
+	case errors.Is(a.renewed, compat.ErrLost):
+		a.holds = false
+	default:
+		a.holdLock(a.lock)
+		a.work()
+	}
+	second.Release(ctx) //nolint:errcheck // it is there to be renewed beside the other
+}
+
+// An observer is told what the Locker's own renewals came to.
+type observer struct{ a *agent }
+
+func (o observer) Observe(e compat.Event) {
+	if e.Key != o.a.c.Key {
+		return
+	}
+	switch e.Kind {
+	case compat.EventExtended:
+		o.a.renewed = nil
+	case compat.EventFailed, compat.EventLost:
+		o.a.renewed = e.Err
+	}
 }
 
 // handoff is one client after another in one process: the old holder relies on the
 // lock no more before the new one begins to. Without a command, if the lease is fresh
 // and no fence is drawn: then nothing was asked, and nothing has ended.
 func (a *agent) handoff(ctx context.Context, lock *compat.Lock) *compat.Lock {
-	old := lock.Lease()
+	sent := a.sent
 	a.letGo()
 	a.begin(extending)
-	next, err := lock.HandOn(ctx, a.c.TTL)
+	next, err := lock.Handoff(ctx, a.c.TTL)
 	if err == nil {
 		lock = next
 	}
-	if l := lock.Lease(); err != nil || l.Until != old.Until || l.Fence != old.Fence {
+	if err != nil || a.sent > sent {
 		a.end(opExtend, err)
 	}
 	if errors.Is(err, compat.ErrLost) {
 		a.unpin()
 		return lock
 	}
-	a.hold(lock.Lease())
+	a.holdLock(lock)
 	a.work()
 	return lock
 }
@@ -220,68 +368,114 @@ type handoffer interface {
 	Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
+// A believer has its own way to think of an extension whose outcome is open.
+type believer interface {
+	Believes(l, next compat.Lease) compat.Lease
+}
+
 // unpin is what the Locker does in the background: it returns the connection that a
 // lost lease pinned. To the server it is one that begins anew.
 func (a *agent) unpin() {
-	a.closed, a.pinned = a.closed || a.pinned, false
+	if w := a.current; w != nil && !w.gone {
+		w.Close()
+	}
 }
 
 // free looks before it tries, as Locker.Lock does between attempts.
 func (a *agent) free(k *compat.Locker) bool {
 	st, err := k.Inspect(context.Background(), a.c.Key)
+	a.answered = false
 	return err != nil || st.Status == compat.StatusFree || st.Status == compat.StatusDead
 }
 
 // runBare runs one attempt by the algorithm alone, with the least that a
 // program must add to it: an unknown outcome is released.
-func (a *agent) runBare(algo compat.Algorithm) {
-	c := &wire{a: a}
-	lease, err := algo.Acquire(c, a.now(), a.c.Key, a.c.TTL)
+func (a *agent) runBare(algo recorder) {
+	w := a.wire()
+	lease, err := algo.Acquire(compat.NewConn(w), a.now(), a.c.Key, a.c.TTL)
 	a.end(opAcquire, bareError(lease, err))
 	if err != nil {
 		if !knownOutcome(err) && !lease.Ambiguous {
 			a.phase = releasing // and lossy still: what is released perhaps never was
-			c = a.redial(c)
-			a.end(opRelease, forgiven(bareError(lease, algo.Release(c, a.now(), lease))))
+			w = a.redial(w)
+			a.end(opRelease, forgiven(bareError(lease, a.releaseBare(algo, w, lease))))
 		}
-		c.Close()
+		w.Close()
 		return
 	}
 	a.hold(lease)
 	a.work()
-	if h, ok := algo.(recorder).Algorithm.(handoffer); ok && a.c.Handoff {
+	if h, ok := algo.Algorithm.(handoffer); ok && a.c.Handoff {
 		a.letGo()
+		given := lease
 		lease = h.Handoff(a.now(), lease, a.c.TTL)
 		a.hold(lease)
 		a.work()
-	}
-	if a.c.Extend {
-		a.begin(extending)
-		next, err := algo.Extend(c, a.now(), lease, a.c.TTL)
-		a.end(opExtend, bareError(next, err))
-		c = a.redial(c)
-		if errors.Is(err, compat.ErrLost) {
-			a.holds = false
-		} else {
-			if err == nil {
-				lease = next
-			}
-			a.hold(lease)
-			a.work()
+		if a.c.StaleHandle {
+			a.stale(func() error { return bareError(given, a.releaseBare(algo, w, given)) })
+			w = a.redial(w)
 		}
 	}
-	if a.letGo(); !a.c.Keep {
-		a.end(opRelease, bareError(lease, algo.Release(c, a.now(), lease)))
+	for _, ttl := range a.c.extensions() {
+		a.begin(extending)
+		now := a.now()
+		next, ch, err := algo.Extend(now, lease, ttl)
+		if err == nil && ch.By == nil && !now.Before(lease.Until) {
+			err = compat.ErrLost // as the Locker does it
+			ch.Seen(err)
+		} else if err == nil {
+			a.until = millis(a.believes(algo, lease, next).Until)
+			var replies []any
+			if replies, err = compat.NewConn(w).Run(ch); err == nil && ch.Draw {
+				next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+			}
+		}
+		a.end(opExtend, bareError(next, err))
+		w = a.redial(w)
+		switch {
+		case errors.Is(err, compat.ErrLost):
+			a.holds = false
+		case err == nil:
+			lease = next
+		case !knownOutcome(err):
+			lease.Until = a.believes(algo, lease, next).Until
+		}
+		if !a.holds {
+			break
+		}
+		a.hold(lease)
+		a.work()
 	}
-	c.Close()
+	if a.letGo(); !a.c.Keep {
+		a.end(opRelease, bareError(lease, a.releaseBare(algo, w, lease)))
+	}
+	w.Close()
 }
 
-func (a *agent) redial(c *wire) *wire {
-	if c.err == nil {
-		return c
+func (a *agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {
+	a.now()
+	_, err := compat.NewConn(w).Run(algo.Release(l))
+	return err
+}
+
+// believes is the lease that a client believes in while it is not known whether l became
+// next: the one that ends first.
+func (a *agent) believes(algo recorder, l, next compat.Lease) compat.Lease {
+	if b, ok := algo.Algorithm.(believer); ok {
+		return b.Believes(l, next)
 	}
-	c.Close()
-	return &wire{a: a}
+	if next.Until.Before(l.Until) {
+		l.Until = next.Until
+	}
+	return l
+}
+
+func (a *agent) redial(w *wire) *wire {
+	if w.err == nil {
+		return w
+	}
+	w.Close()
+	return a.wire()
 }
 
 // forgiven drops the ErrLost of a release of what perhaps never was.
@@ -304,7 +498,7 @@ func knownOutcome(err error) bool {
 		errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrInvalid)
 }
 
-func (a *agent) begin(p phase) { a.phase, a.lossy = p, false }
+func (a *agent) begin(p phase) { a.phase, a.lossy, a.answered = p, false, false }
 
 // end notes how an operation ended.
 func (a *agent) end(op operation, err error) {
@@ -325,10 +519,34 @@ func (a *agent) end(op operation, err error) {
 
 func (a *agent) hold(l compat.Lease) {
 	a.phase, a.holds, a.lossy, a.asked = holding, true, false, -1
-	a.fresh = false // what it does next, it may do later
+	a.fresh, a.answered = false, false // what it does next, it may do later
 	a.until, a.fence, a.value = millis(l.Until), l.Fence, l.Value
-	a.memory.holds(l, a.id)
-	a.memory.past.number(truth(a.pinned))
+	a.memory.holds(l, a.id, a.all)
+	a.times++
+	a.memory.past.number(uint64(a.times)) // which of what it does with the lock comes next
+}
+
+// holdLock is hold of what the Locker says that it holds. Its token is asked for only where
+// several stand on the key: a lock whose token is known to somebody is not the same any more.
+func (a *agent) holdLock(lock *compat.Lock) {
+	a.lock = lock
+	l := a.leased
+	l.Until, l.Fence = lock.Until(), lock.Fence()
+	if a.c.form() == members {
+		l.Value = lock.Token()
+	}
+	a.hold(l)
+	a.believe()
+}
+
+// believe brings in line what the client believes with what its Lock says: an extension that is
+// under way can make the lease shorter, and a lock that is lost ends its context.
+func (a *agent) believe() {
+	if a.lock == nil || !a.holds {
+		return
+	}
+	a.until = millis(a.lock.Until())
+	a.holds = a.lock.Context().Err() == nil
 }
 
 // letGo is where the client stops relying on the lock: before its release is
@@ -358,22 +576,36 @@ func token(client, attempt, n int) string {
 	return fmt.Sprintf("0000007%d%02d%d7", client+1, attempt+1, n%10)
 }
 
-// A ticker is the clock that a client's Locker is given. Its timers never fire:
-// what a client does late, it does because it was scheduled late. Every other
-// way to wait panics on the nil clock inside.
+// A ticker is the clock that a client's Locker is given. Its timers never fire by themselves:
+// what a client does late, it does because it was scheduled late. The Locker's own timer is
+// fired where the client renews (Config.Batch). Every other way to wait panics on the nil clock
+// inside.
 type ticker struct {
 	clock.Clock
 	a *agent
 }
 
-func (t ticker) Now() time.Time                  { return t.a.now() }
-func (t ticker) Until(m time.Time) time.Duration { return m.Sub(t.a.now()) }
+// Now is the client's clock. The first reading of a timer that was fired early is the moment
+// for which it was set.
+func (t ticker) Now() time.Time {
+	now := t.a.now()
+	if due := t.a.due; due > 0 {
+		t.a.due = 0
+		if due > millis(now) {
+			return instant(due)
+		}
+	}
+	return now
+}
 
-// Since is used to measure, never to decide: it reads nothing.
+// Since and Until are used to measure, never to decide: they read nothing.
 func (t ticker) Since(m time.Time) time.Duration { return instant(t.a.ms).Sub(m) }
+func (t ticker) Until(m time.Time) time.Duration { return m.Sub(instant(t.a.ms)) }
 
 func (t ticker) Timer(d time.Duration) *clock.Timer { return clock.NewMock().Timer(max(d, 1)) }
 
+// AfterFunc keeps the last function: a Locker that has just taken a lock has set its own timer.
 func (t ticker) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	t.a.timer = f
 	return clock.NewMock().AfterFunc(d, f)
 }

@@ -21,6 +21,8 @@ func (s *narrator) breachText(b breach) string {
 		return fmt.Sprintf("%s is told that it has the lock, but the key is not its own", who)
 	case falselyExtended:
 		return fmt.Sprintf("%s is told that its lease goes on, but the key is not its own", who)
+	case removedSuccessors:
+		return fmt.Sprintf("a handle that %s gave away before its hand-off releases the lock of the next holder", who)
 	case stuck:
 		return fmt.Sprintf("no client can take the lock within %s", secondsOf(s.w.c.Within))
 	case revived:
@@ -164,6 +166,7 @@ var fixes = map[breachKind]string{
 	changedAnothers:    "change the key only in a transaction that WATCHes it, after reading one's own value from it",
 	falselyAcquired:    "read the key back before relying on it",
 	falselyExtended:    "extend on the condition that the key holds one's own value",
+	removedSuccessors:  "a hand-off puts a new value on the key: whoever knows the old one has nothing",
 	stuck:              "create the key with its TTL in one command (SETEX under WATCH, or SETEX and RENAMENX), so that no key is left without a TTL",
 	revived:            "set a TTL only under WATCH, on a value seen again: before 2.8, TTL answers -1 for a key that has just expired, too",
 	notLost:            "read the key before calling it lost",

@@ -6,7 +6,7 @@ import "github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 func brokenLocks() Locks {
 	all := Locks{}
 	for _, l := range broken.Locks() {
-		all[l.Name] = Lock{Says: l.Says, Bare: l.Bare, Pinned: l.Pinned, New: l.New}
+		all[l.Name] = Lock{Says: l.Says, Bare: l.Bare, New: l.New}
 	}
 	return all
 }

@@ -48,11 +48,23 @@ type Config struct {
 
 	Extend  bool // holders extend once before they release
 	Handoff bool // holders hand the lock off once, to the next in their process, before they release
-	Keep    bool // holders release nothing: their leases run out
-	Split   bool // other clients' commands may come between those of one write
-	Poll    bool // an attempt looks at the key first, as a waiting Lock does
-	Write   bool // holders write to a storage, which accepts no older fence than it has seen
-	Fence   bool // the algorithm draws fences
+
+	// ExtendTo are the ttls to which holders extend, one after the other: shorter ones, longer
+	// ones. Default: with Extend the TTL, once.
+	ExtendTo []time.Duration
+
+	// These need the Locker.
+	Detach      bool // holders detach the lock, and the handle is adopted, before they release
+	StaleHandle bool // somebody releases by a handle from before the hand-off, or tries to
+	Batch       bool // holders have another lock beside it, and the Locker renews both in one write
+	Signal      bool // releases wake a client that waits elsewhere
+	OneConn     bool // a client has one connection: a step that needs a second waits for it in vain
+
+	Keep  bool // holders release nothing: their leases run out
+	Split bool // other clients' commands may come between those of one write
+	Poll  bool // an attempt looks at the key first, as a waiting Lock does
+	Write bool // holders write to a storage, which accepts no older fence than it has seen
+	Fence bool // the algorithm draws fences
 
 	Invariants []string      // default: all that apply; see Invariants
 	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
@@ -99,13 +111,15 @@ type Faults struct {
 	Late int
 }
 
+const defaultKey = "lock.report"
+
 // maxClients is how many a state has room for.
 const maxClients = 4
 
 // complete returns c with its defaults, or what is wrong with it.
 func (c Config) complete() (*Config, error) {
 	c.Server = orString(c.Server, "2.4")
-	c.Key = orString(c.Key, "lock.report")
+	c.Key = orString(c.Key, defaultKey)
 	c.Clients, c.Attempts = orInt(c.Clients, 2), orInt(c.Attempts, 2)
 	if c.TTL == 0 {
 		c.TTL = 10 * time.Second
@@ -139,6 +153,19 @@ func (c Config) complete() (*Config, error) {
 		if *n < 0 || *n > 7 {
 			return nil, fmt.Errorf("race: %d faults of a kind, want 0 to 7", *n)
 		}
+	}
+	for _, d := range c.ExtendTo {
+		if d <= 0 || d > time.Hour || d%time.Millisecond != 0 {
+			return nil, fmt.Errorf("race: an extension to %v, want whole milliseconds, an hour at most", d)
+		}
+	}
+	for i := range c.Clients {
+		if c.Batch && c.entry(i).pinned > 0 {
+			return nil, errors.New("race: leases that pin their connections are not renewed in one write")
+		}
+	}
+	if c.StaleHandle && !c.Handoff {
+		return nil, errors.New("race: a handle gets stale by a hand-off")
 	}
 	if c.Faults.Refusals > 3 {
 		return nil, fmt.Errorf("race: %d refusals, want 0 to 3", c.Faults.Refusals)
@@ -210,13 +237,17 @@ func (c *Config) applicable() []string {
 // ones, another for those that poll, the difference of the clocks twice; and
 // for locks that are repaired, the ttl once more, during which they are watched.
 func (c *Config) patience() time.Duration {
-	d := c.TTL + 2*time.Second + c.TTL/10
+	longest := c.TTL
+	for _, ttl := range c.ExtendTo {
+		longest = max(longest, ttl)
+	}
+	d := longest + 2*time.Second + c.TTL/10
 	var skew time.Duration
 	for _, s := range c.Skew {
 		skew = max(skew, s.Abs())
 	}
 	d += time.Duration(c.margin(c.Clients-1)) * time.Millisecond
-	if _, ok := c.algorithm(&agent{c: c}).(compat.Repairer); ok {
+	if c.algorithm(&agent{c: c}).Traits().Repair != nil {
 		d += c.TTL + time.Second
 	}
 	return d + 2*skew
@@ -263,6 +294,14 @@ func (c *Config) entry(client int) entry {
 	}
 	e, _ := c.Locks.entry(c.runs(client))
 	return e
+}
+
+// extensions are the ttls to which a holder extends, in order.
+func (c *Config) extensions() []time.Duration {
+	if c.Extend && len(c.ExtendTo) == 0 {
+		return []time.Duration{c.TTL}
+	}
+	return c.ExtendTo
 }
 
 // margin is that of a client's algorithm, in milliseconds.

@@ -78,13 +78,13 @@ func script(cmd []string, key string) []string {
 	return append(short, rest...)
 }
 
-var besideForm = regexp.MustCompile(`^\{(.*)\}(:(?:mutex|readers|waiting|due|turn))$`)
-
-// beside is the name of a key of rwlock's without the one that it stands beside,
-// because all of them do: ":readers".
+// beside is the name of an auxiliary key (compat.Aux) without the key that it stands beside:
+// ":readers".
 func beside(name, key string) string {
-	if m := besideForm.FindStringSubmatch(name); m != nil && m[1] == key {
-		return m[2]
+	if middle, ok := strings.CutPrefix(name, key+":"); ok {
+		if middle, ok = strings.CutSuffix(middle, ":{"+key+"}"); ok {
+			return ":" + middle
+		}
 	}
 	return name
 }
@@ -152,4 +152,4 @@ func replyText(r any) string {
 }
 
 // fenceKey is where key's fence is counted.
-func fenceKey(key string) string { return compat.FenceKey(key) }
+func fenceKey(key string) string { return compat.Aux(key, "fence") }

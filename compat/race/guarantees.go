@@ -63,6 +63,10 @@ type Fault struct {
 	among number
 
 	fenced bool // it befalls those that have fences
+
+	// only says whom else it befalls; nil: all. two: it is explored with two clients only.
+	only func(entry) bool
+	two  bool
 }
 
 type number uint8
@@ -81,14 +85,15 @@ func AllFaults() []Fault { return slices.Clone(faults) }
 func FaultsOf(algorithm string) []Fault {
 	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
 	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
-		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence
+		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence ||
+			x.only != nil && !x.only(c.entry(0))
 	})
 }
 
 // Bounds are those within which the fault is explored, with two clients and with three.
 func (x Fault) Bounds() []string {
 	var both []string
-	for clients := 2; clients <= 3; clients++ {
+	for clients := 2; clients <= 3 && !(x.two && clients == 3); clients++ {
 		c := Cell{Algorithm: exampleOf(x), Server: "7.0", Fault: x.Name, Clients: clients}.Config()
 		if full, err := c.complete(); err == nil {
 			both = append(both, full.bounds())
@@ -135,7 +140,32 @@ var faults = []Fault{
 	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
 		c.Handoff, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
 	}},
+	{Name: "shorter lease", Says: "each holder extends once, to a fifth of its lease, and one answer never comes", two: true, only: onOneServer,
+		set: func(c *Config) { c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1 }},
+	{Name: "longer lease", Says: "each holder extends once, to twice its lease, and one answer never comes", two: true, only: onOneServer,
+		set: func(c *Config) {
+			c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{20 * time.Second}, 1, 1
+		}},
+	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", two: true, only: onOneServer,
+		set: func(c *Config) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+	{Name: "old handle", Says: "each holder gives a handle away and hands the lock off, the handle's owner tries to release it, and one answer never comes",
+		two: true, only: func(e entry) bool { return onOneServer(e) && !e.shared },
+		set: func(c *Config) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
+		two: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },
+		set: func(c *Config) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
+	{Name: "wake-up", Says: "a client elsewhere waits, each release wakes it, and the connection breaks once between two commands of one write",
+		two: true, only: func(e entry) bool { return e.form == oneKey },
+		set: func(c *Config) {
+			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
+			c.Given = []string{"LPUSH " + compat.Aux(defaultKey, "waiters") + " waiter"}
+		}},
+	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
+		two: true, only: func(e entry) bool { return e.pinned > 0 },
+		set: func(c *Config) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 }
+
+func onOneServer(e entry) bool { return e.form != quorum }
 
 // Guaranteed are the algorithms of the matrix, in order. Of those with a plus
 // sign each client runs one, and a third client the first one too.
@@ -165,6 +195,8 @@ func serversOf(algorithm string) []string {
 func clientsOf(algorithm, fault string) []int {
 	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).Config(); {
 	case c.form() == quorum:
+		return []int{2}
+	case slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.two }):
 		return []int{2}
 	case c.form() == members && c.Faults.happens():
 		return []int{3}
@@ -227,7 +259,8 @@ func (m *Matrix) alike() [][]*Cell {
 	groups := map[string][]*Cell{}
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
-		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.Handoff, c.Write, c.Fence)
+		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
+			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Write, c.Fence)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))
@@ -354,7 +387,7 @@ func refusal(c *Config) (string, error) {
 		return "", err
 	}
 	defer s.Close()
-	k := compat.New(s, c.algorithm(&agent{c: c}), compat.Options{})
+	k := compat.NewOn(compat.Pooled(s), c.algorithm(&agent{c: c}), compat.Options{})
 	if _, err := k.TryLock(context.Background(), c.Key, c.TTL); err != nil {
 		return err.Error(), nil
 	}

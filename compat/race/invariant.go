@@ -35,6 +35,7 @@ const (
 	changedAnothers
 	falselyAcquired
 	falselyExtended
+	removedSuccessors
 	stuck
 	revived
 	notLost
@@ -50,7 +51,7 @@ func (f breachKind) invariant() string {
 		return "exclusion"
 	case staleWrite:
 		return "fencing"
-	case removedAnothers, changedAnothers, falselyAcquired, falselyExtended:
+	case removedAnothers, changedAnothers, falselyAcquired, falselyExtended, removedSuccessors:
 		return "ownership"
 	case stuck, revived:
 		return "progress"
@@ -263,6 +264,8 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands 
 		return at(falselyExtended, j.ownership)
 	case r.how == done && r.op == opRelease && bits&gave == 0 && !r.lossy && j.form != quorum:
 		return at(removedNothing, j.accuracy)
+	case r.op == opStale:
+		return at(removedSuccessors, j.ownership && (bits&gave != 0 || r.how == done && own < st.until))
 	case r.how == lost && r.op != opAcquire && bits&mine != 0 && own < r.until && j.form != quorum:
 		return at(notLost, j.accuracy)
 	case r.how == held && bits&saw == 0:

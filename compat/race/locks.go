@@ -18,9 +18,6 @@ type Lock struct {
 	// fleet that is unsafe by itself, only what happens to the others matters.
 	Among bool
 
-	// Pinned is how many leases of a client may pin their connections.
-	Pinned int
-
 	// Margins are the moments, after the time that a value says or before it, at
 	// which it begins to see something else in the value: where it leaves a lease
 	// alone for longer, or counts in whole seconds.
@@ -40,7 +37,7 @@ func (locks Locks) entry(name string) (entry, bool) {
 		return e, true
 	}
 	l, ok := locks[name]
-	return entry{own: l.New, bare: l.Bare, says: l.Says, shared: l.Among, pinned: l.Pinned, margins: l.Margins}, ok
+	return entry{own: l.New, bare: l.Bare, says: l.Says, shared: l.Among, margins: l.Margins}, ok
 }
 
 // Algorithms returns the names that Config.Algorithm takes, sorted: this
@@ -73,7 +70,13 @@ func Describe(name string, locks Locks) string {
 
 // Now is the client's clock, for algorithms that read it in the midst of an
 // attempt, as those of this module don't.
-func (w *wire) Now() time.Time { return w.a.now() }
+func (w *wire) Now() time.Time {
+	now := w.a.now()
+	if m := &w.a.memory; m.op != opNone {
+		m.now.number(uint64(now.UnixNano()))
+	}
+	return now
+}
 
 // Received is Now, read when the reply that gave the lock is there: time passes
 // before it only where a client may be late.
@@ -86,5 +89,5 @@ func (w *wire) Received() time.Time {
 // connection has broken: it makes another.
 func (w *wire) Redial() redis.Conn {
 	w.Close()
-	return &wire{a: w.a}
+	return w.a.wire()
 }

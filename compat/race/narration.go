@@ -168,6 +168,8 @@ func outcomeText(r result) string {
 		return "this attempt has failed"
 	case r.op == opExtend && r.how == done:
 		return "the lease goes on"
+	case r.op == opStale && r.how == lost:
+		return "the handle from before the hand-off releases nothing"
 	case r.op == opRelease && r.how == done:
 		return "the lock is released"
 	case r.how == lost:

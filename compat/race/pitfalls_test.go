@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -80,6 +79,11 @@ var smallConfigs = []Config{
 	{Algorithm: "getset:guarded/pinned", Ticks: 3, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 3, Each: true, Extend: true, Faults: Faults{Late: 1}},
 	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 3, Each: true, Handoff: true, Fence: true, Faults: Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, ExtendTo: both, Faults: Faults{LostReplies: 2, Late: -1}},
+	{Algorithm: "tx:renamed", Attempts: 1, Ticks: 2, Each: true, Extend: true, Detach: true, Fence: true, Faults: Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "getset:listed", Attempts: 1, Ticks: 3, Each: true, Handoff: true, StaleHandle: true, Faults: Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2, Each: true, Batch: true, Faults: Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, Signal: true, Given: registered, Faults: Faults{Cuts: 1, Late: -1}},
 	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: Faults{Restart: 1, LostReplies: 1, Late: -1}},
 	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Each: true, Extend: true, Faults: Faults{Late: 1}},
@@ -186,7 +190,7 @@ type moody struct {
 	mood *int
 }
 
-func (m moody) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (m moody) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	if *m.mood++; *m.mood%3 == 0 {
 		c.Do("PING") //nolint:errcheck
 	}
@@ -196,9 +200,11 @@ func (m moody) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 // stubborn recovers from being stopped.
 type stubborn struct{ txlock.Guarded }
 
-func (s stubborn) Release(c redis.Conn, now time.Time, l compat.Lease) (err error) {
-	defer func() { recover() }()
-	return s.Guarded.Release(c, now, l)
+func (s stubborn) Release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+		defer func() { recover() }()
+		return c.Run(s.Guarded.Release(l))
+	}}
 }
 
 func TestUnfitCodeIsNoticed(t *testing.T) {
@@ -222,10 +228,10 @@ func TestUnfitCodeIsNoticed(t *testing.T) {
 	}
 }
 
-// getset:classic's release reads the time it is given: the search finds out that it
+// A look at a key with a timestamp reads the time it is given: the search finds out that it
 // was wrong to take it to ignore that.
 func TestDeafness(t *testing.T) {
-	full, err := Config{Algorithm: "getset:classic", Ticks: 3}.complete()
+	full, err := Config{Algorithm: "getset:classic", Ticks: 3, Poll: true}.complete()
 	if err != nil {
 		t.Fatal(err)
 	}

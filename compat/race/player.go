@@ -119,10 +119,8 @@ func (w *world) step(d *deed, c Choice) error {
 			return disabled("C%d sends no command", i+1)
 		}
 	}
-	for p.pending.local().is(p.conn != nil && p.conn.State().Multi) {
-		if err := w.send(d, i, Choice{}); err != nil {
-			return err
-		}
+	if err := w.along(d, i); err != nil {
+		return err
 	}
 	toLearn := p.pending.kind == readsClock && p.got
 	switch {
@@ -134,6 +132,23 @@ func (w *world) step(d *deed, c Choice) error {
 		w.readClock(d, i)
 	}
 	return nil
+}
+
+// along runs what client i does without stopping.
+func (w *world) along(d *deed, i int) error {
+	p := w.players[i]
+	for {
+		switch {
+		case p.pending.along:
+			w.readClock(d, i)
+		case p.pending.local().is(p.conn != nil && p.conn.State().Multi):
+			if err := w.send(d, i, Choice{}); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
 }
 
 func (w *world) readClock(d *deed, i int) {

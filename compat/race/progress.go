@@ -47,21 +47,22 @@ func (p *probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 		}
 	}()
 	fresh := &agent{c: p.c, id: 8}
-	k := compat.New(p.s, unchecked{p.c.algorithmOf(fresh, like)}, compat.Options{
+	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, unchecked{p.c.algorithmOf(fresh, like)}, compat.Options{
 		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
 	})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
 	return err == nil
 }
 
-// unchecked hides an algorithm's Check and keeps its Repair.
+func (p *probe) dial(context.Context, string) (redis.Conn, error) { return p.s.Dial(), nil }
+
+// unchecked hides an algorithm's Check.
 type unchecked struct{ compat.Algorithm }
 
-func (u unchecked) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	if r, ok := u.Algorithm.(compat.Repairer); ok {
-		return r.Repair(c, now, s, ttl)
-	}
-	return compat.ErrHeld
+func (u unchecked) Traits() compat.Traits {
+	of := u.Algorithm.Traits()
+	of.Check = nil
+	return of
 }
 
 type tooLate struct{}

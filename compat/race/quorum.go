@@ -58,7 +58,7 @@ func (o overServers) quorum(c redis.Conn, now time.Time) *redlock.Quorum {
 	}}}
 	var servers []compat.Backend
 	for n := range serverCount {
-		one := compat.NewBackend(views{a: o.a, lent: c, server: n + 1}, unchecked{lua})
+		one := compat.NewBackend(views{a: o.a, lent: c, server: n + 1}.source(), unchecked{lua})
 		servers = append(servers, &steady{one, now})
 	}
 	return redlock.New(servers, redlock.Options{Sequential: true, First: o.a.id % serverCount})
@@ -83,23 +83,39 @@ func (o overServers) clock(now time.Time) func() time.Time {
 // stopped is a clock that stands still.
 func stopped(now time.Time) func() time.Time { return func() time.Time { return now } }
 
-func (o overServers) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (o overServers) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return o.quorum(c, now).Acquire(context.Background(), o.clock(now), key, ttl)
 }
 
-func (o overServers) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return o.quorum(c, now).Extend(context.Background(), o.clock(now), l, ttl)
+// Extend keeps the values, as setlock.Lua does unless it is asked to rotate.
+func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	l.Rotate = false
+	next := l
+	next.Until = compat.Until(now, ttl)
+	return next, o.by(l, func(c *compat.Conn) error {
+		_, err := o.quorum(c, now).Extend(context.Background(), o.clock(now), l, ttl)
+		return err
+	}), nil
 }
 
-// Release looks at the time only to tell what a lost reply meant: it is read
-// once.
-func (o overServers) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	return o.quorum(c, now).Release(context.Background(), stopped(now), l)
+// Release looks at the time only to tell what a lost reply meant: it is what the client read
+// last.
+func (o overServers) Release(l compat.Lease) compat.Change {
+	now := instant(o.a.ms)
+	return o.by(l, func(c *compat.Conn) error {
+		return o.quorum(c, now).Release(context.Background(), stopped(now), l)
+	})
 }
 
-func (o overServers) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (o overServers) by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
+}
+
+func (o overServers) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	return o.quorum(c, now).Inspect(context.Background(), stopped(now), key)
 }
 
-// Check asks one server: the others are the same.
-func (o overServers) Check(c redis.Conn, key string) error { return setlock.Lua{}.Check(c, key) }
+// Traits check one server: the others are the same.
+func (o overServers) Traits() compat.Traits {
+	return compat.Traits{Check: setlock.Lua{}.Traits().Check}
+}

@@ -57,20 +57,30 @@ func kindOf(err error) (kinds uint64) {
 		return 0
 	}
 	for n, e := range [...]error{compat.ErrForeign, compat.ErrHeld, compat.ErrLost, compat.ErrUnsafeServer, compat.ErrInvalid,
-		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded} {
+		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, compat.ErrDenied, errors.ErrUnsupported} {
 		kinds |= truth(errors.Is(err, e)) << n
 	}
 	var e redis.Error
-	_, settled := compat.Settled(err)
-	return kinds | truth(errors.As(err, &e))<<10 | truth(settled)<<11 | 1<<12
+	return kinds | truth(errors.As(err, &e))<<13 | uint64(compat.OutcomeOf(err))<<14 | 1<<16
 }
 
 // A recorder is the algorithm as the explored Locker sees it: without its Check,
-// which the guarantees ask apart. It records when the algorithm says "yours", and
-// what the client can remember.
+// which the guarantees ask apart, and its Repair. It records when the algorithm says
+// "yours", and what the client can remember.
+//
+// Extensions and releases are only named by it: the engine carries them out. That one begins is
+// when the engine asks for it, right before it sends; that it ends is told by Change.Seen.
 type recorder struct {
 	compat.Algorithm
 	a *agent
+}
+
+// recorder is the client's algorithm, recorded.
+func (a *agent) recorder() recorder { return recorder{a.c.algorithm(a), a} }
+
+func (t recorder) Traits() compat.Traits {
+	of := t.Algorithm.Traits()
+	return compat.Traits{Shared: of.Shared, Rotates: of.Rotates}
 }
 
 // begin notes that an operation begins at a time, and returns the time that
@@ -89,13 +99,16 @@ func (t recorder) begin(op operation, now time.Time, l *compat.Lease) time.Time 
 	return now
 }
 
-// recorder is the client's algorithm, which is a Keeper only where it is to be used as one.
-func (a *agent) recorder() compat.Algorithm {
-	t := recorder{a.c.algorithm(a), a}
-	if k, ok := t.Algorithm.(compat.Keeper); ok && a.c.entry(a.id).pinned > 0 {
-		return pinningRecorder{t, k}
+// beginRelease notes that the release of l begins. It is told no time; all that the engine
+// has asked of its clock is whether the lease has run out.
+func (t recorder) beginRelease(l compat.Lease) {
+	m := &t.a.memory
+	if instant(t.a.ms).Before(l.Until) {
+		m.past.number(1)
 	}
-	return t
+	m.op, m.now = opRelease, fact{1, 1}
+	m.now.number(uint64(opRelease))
+	m.now.text(l.Value, t.a.id) // of several that the key may hold
 }
 
 func (t recorder) end(err error, results ...string) {
@@ -120,9 +133,15 @@ func (f *fact) lease(l compat.Lease, client int) {
 	f.text(string(l.How), client)
 }
 
-// holds forgets how the lock was obtained: a Lock knows its lease.
-func (m *memory) holds(l compat.Lease, client int) {
-	m.past = fact{}
+// add takes all of another fact in.
+func (f *fact) add(g fact) { f.exact, f.shape = mix(f.exact, g.exact), mix(f.shape, g.shape) }
+
+// holds forgets how the lock was obtained: a Lock knows its lease, unless it has to
+// remember more.
+func (m *memory) holds(l compat.Lease, client int, all bool) {
+	if !all {
+		m.past = fact{}
+	}
 	m.past.lease(l, client)
 }
 
@@ -130,82 +149,90 @@ func (m *memory) holds(l compat.Lease, client int) {
 func (t recorder) asks() {
 	if t.a.asks++; t.a.asks > 1 {
 		t.a.results = append(t.a.results, result{op: opAgain})
-		t.a.memory.past = fact{}
+		if !t.a.all {
+			t.a.memory.past = fact{}
+		}
 	}
 }
 
-func (t recorder) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t recorder) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	if key != t.a.c.Key {
+		l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
+		t.endLease(l, err)
+		return l, err
+	}
 	t.asks()
 	l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
-	t.acquired(l, err)
-	return l, err
-}
-
-func (t recorder) acquired(l compat.Lease, err error) {
-	t.a.pinned = false
 	t.endLease(l, err)
-	t.a.got = err == nil
+	t.a.leased, t.a.got, t.a.answered = l, err == nil, err != nil
+	return l, looked(err)
 }
 
-func (t recorder) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	l, err := t.Algorithm.Extend(c, t.begin(opExtend, now, &l), l, ttl)
-	t.extended(l, err)
-	return l, err
-}
-
-func (t recorder) extended(l compat.Lease, err error) {
-	t.a.pinned = false
-	t.endLease(l, err)
-	t.a.got = err == nil && t.a.phase == acquiring
-}
-
-func (t recorder) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	err := t.Algorithm.Release(c, t.begin(opRelease, now, &l), l)
-	t.end(err)
+// looked is a refusal that says what was seen. For one that does not, TryLock reads the key
+// once more, to tell a lock from what is none: that changes nothing, and is not explored.
+func looked(err error) error {
+	if h, ok := err.(*compat.HeldError); ok && h.Value == "" {
+		return &compat.HeldError{Key: h.Key, Value: "not read", Until: h.Until, Foreign: h.Foreign}
+	}
 	return err
 }
 
-func (t recorder) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	if now.Unix() == 0 { // asked whether it can keep the ttl, and no more
+		return t.Algorithm.Extend(now, l, ttl)
+	}
+	next, ch, err := t.Algorithm.Extend(t.begin(opExtend, now, &l), l, ttl)
+	if err != nil {
+		t.endLease(next, err)
+		return next, ch, err
+	}
+	if next.Value != l.Value && l.Key == t.a.c.Key {
+		t.a.value = l.Value + or + next.Value
+	}
+	ch.Seen = func(err error) {
+		if ch.Draw { // the number is among the replies
+			t.a.memory.past.add(t.a.memory.now)
+		}
+		t.endLease(next, err)
+		if l.Key != t.a.c.Key {
+			return
+		}
+		t.a.got, t.a.answered = err == nil, err != nil
+		switch compat.OutcomeOf(err) {
+		case compat.Done:
+			next.Ambiguous, next.How = next.Ambiguous || t.a.leased.Ambiguous, t.a.leased.How
+			t.a.leased = next
+		case compat.Unknown:
+			t.a.leased.Ambiguous = t.a.leased.Ambiguous || next.Ambiguous
+			t.a.all = true // it knows of two leases from now on
+		}
+	}
+	return next, ch, nil
+}
+
+func (t recorder) Release(l compat.Lease) compat.Change {
+	t.beginRelease(l)
+	ch := t.Algorithm.Release(l)
+	ch.Seen = t.recordEnd
+	return ch
+}
+
+// recordEnd notes how a release ended.
+func (t recorder) recordEnd(err error) { t.end(err) }
+
+func (t recorder) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	st, err := t.Algorithm.Inspect(c, t.begin(opInspect, now, nil), key)
 	seen := []string{st.Value, string(st.Status)}
 	for _, h := range st.Holders {
 		seen = append(seen, h.Value) // the Locker looks for its own among them
 	}
+	if t.a.adopts {
+		t.a.memory.past.number(uint64(st.Until.UnixNano())) // what it finds is its lease
+		for _, h := range st.Holders {
+			t.a.memory.past.number(uint64(h.Until.UnixNano()))
+		}
+	}
 	t.end(err, seen...)
+	t.a.answered = true
 	return st, err
-}
-
-// A pinningRecorder is the recorder of a Keeper. Whether a lease pins its connection
-// is for the client to remember.
-type pinningRecorder struct {
-	recorder
-	k compat.Keeper
-}
-
-func (t pinningRecorder) AcquireKept(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, bool, error) {
-	t.asks()
-	l, pinned, err := t.k.AcquireKept(c, t.begin(opAcquire, now, nil), key, ttl)
-	t.acquired(l, err)
-	t.pins(pinned)
-	t.a.closed = t.a.closed || errors.Is(err, compat.ErrHeld) // in the background, as agent.unpin
-	return l, pinned, err
-}
-
-func (t pinningRecorder) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
-	l, pinned, err := t.k.ExtendKept(c, t.begin(opExtend, now, &l), l, ttl)
-	t.extended(l, err)
-	t.pins(pinned)
-	return l, pinned, err
-}
-
-func (t pinningRecorder) pins(pinned bool) {
-	t.a.pinned = pinned
-	t.a.memory.past.number(truth(pinned))
-}
-
-func (t pinningRecorder) ReleaseKept(c redis.Conn, now time.Time, l compat.Lease) error {
-	err := t.k.ReleaseKept(c, t.begin(opRelease, now, &l), l)
-	t.a.pinned = false
-	t.end(err)
-	return err
 }

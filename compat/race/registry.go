@@ -1,11 +1,12 @@
 package race
 
 import (
+	"maps"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
-	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -39,19 +40,33 @@ const (
 	quorum              // it is spread over several servers
 )
 
-var registry = map[string]entry{
-	"getset:classic": {says: "SETNX and a timestamp, taken over by GETSET, as published",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return getsetlock.Classic{Options: stamps(c, token)}
-		}},
-	"getset:guarded": {says: "the same, taken over and released under WATCH",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return getsetlock.Guarded{Options: stamps(c, token)}
-		}},
-	"getset:listed": {says: "the same, taken over and released by list commands in one transaction",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return getsetlock.Listed{Options: stamps(c, token)}
-		}},
+// registry has this module's locks, from their table, and the variants that are explored beside
+// them.
+var registry = func() map[string]entry {
+	all := map[string]entry{}
+	for _, l := range locks.All() {
+		if l.New == nil || l.Instead != "" {
+			continue
+		}
+		e := entry{says: l.About, shared: l.Shared, nofence: !l.Fences, make: func(c *Config, token func() string) compat.Algorithm {
+			return l.New(locks.Options{Fence: c.Fence, Token: token})
+		}}
+		if l.Family() == "rw" {
+			e.form = members
+		}
+		all[l.Name] = e
+	}
+	maps.Copy(all, variants)
+	for _, name := range pinnable {
+		e := all[name]
+		e.pinned = 1
+		e.says += "; on a pinned connection, which watches the key"
+		all[name+"/pinned"] = e
+	}
+	return all
+}()
+
+var variants = map[string]entry{
 	"getset:classic/seconds": {says: "getset:classic with whole seconds, as on the SETNX page",
 		make: func(c *Config, token func() string) compat.Algorithm {
 			o := stamps(c, token)
@@ -70,87 +85,20 @@ var registry = map[string]entry{
 			o.Dialect.Margin = 5 * time.Second
 			return getsetlock.Guarded{Options: o}
 		}},
-	"tx:classic": {says: "SETNX, then EXPIRE; released under WATCH",
+	"tx:classic/never": {says: "tx:classic without any TTL repair",
 		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Classic{Options: tokens(c, token)}
-		}},
-	"tx:classic/published": {says: "the same, with the published TTL repair",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Classic{Options: tokens(c, token), TTLRepair: txlock.RepairPublished}
-		}},
-	"tx:classic/never": {says: "the same, without any TTL repair",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Classic{Options: tokens(c, token), TTLRepair: txlock.RepairNever}
-		}},
-	"tx:guarded": {says: "SETEX under WATCH",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Guarded{Options: tokens(c, token)}
-		}},
-	"tx:renamed": {says: "SETEX to another name, RENAMENX",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Renamed{Options: tokens(c, token)}
-		}},
-	"tx:renamed/listcas": {says: "the same, released by list commands in one transaction",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			o := tokens(c, token)
-			o.Listed = true
-			return txlock.Renamed{Options: o}
-		}},
-	"set:lua": {says: "SET NX PX; extended and released by a script",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setlock.Lua{Options: sets(c, token)}
-		}},
-	"set:watch": {says: "SET NX PX; extended and released under WATCH",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setlock.Watched{Options: sets(c, token)}
-		}},
-	"set:published": {says: "SET NX PX; released by GET and DEL, as is widely copied",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setlock.Published{Options: sets(c, token)}
-		}},
-	"set:script": {says: "a script acquires too: Redis 2.6.0 to 2.6.11",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setlock.Script{Options: sets(c, token)}
-		}},
-	"set:redis-py": {says: "SET NX PX, released by a script, and extended by adding to what is left",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return setlock.Added{Options: sets(c, token)}
+			return txlock.Classic{Options: txlock.Options{Fence: c.Fence, Token: token}, TTLRepair: txlock.RepairNever}
 		}},
 	"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
 		form: quorum, apart: true, nofence: true},
-	"rw:read": {says: "a reader, beside others; neither starves", form: members, shared: true,
-		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Read{Options: shares(c, token)} }},
 	"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true,
 		make: func(c *Config, token func() string) compat.Algorithm {
-			o := shares(c, token)
-			o.ServerClock = true
-			return rwlock.Read{Options: o}
+			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
 		}},
 	"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members,
 		make: func(c *Config, token func() string) compat.Algorithm {
-			o := shares(c, token)
-			o.ServerClock = true
-			return rwlock.Write{Options: o}
+			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
 		}},
-	"rw:read/published": {says: "a reader as in the articles: a mutex around GET and ZADD", form: members, shared: true, nofence: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.PublishedRead{Options: shares(c, token)}
-		}},
-	"rw:write/published": {says: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX", form: members, nofence: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.PublishedWrite{Options: shares(c, token)}
-		}},
-	"rw:write": {says: "a writer, alone; neither starves", form: members,
-		make: func(c *Config, token func() string) compat.Algorithm { return rwlock.Write{Options: shares(c, token)} }},
-}
-
-func init() {
-	for _, name := range pinnable {
-		e := registry[name]
-		e.pinned = 1
-		e.says += "; on a pinned connection, which watches the key"
-		registry[name+"/pinned"] = e
-	}
 }
 
 // pinnable are the algorithms that can go on watching their key.
@@ -158,16 +106,4 @@ var pinnable = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarde
 
 func stamps(c *Config, token func() string) getsetlock.Options {
 	return getsetlock.Options{Fence: c.Fence, Nonce: token}
-}
-
-func sets(c *Config, token func() string) setlock.Options {
-	return setlock.Options{Fence: c.Fence, Token: token}
-}
-
-func shares(c *Config, token func() string) rwlock.Options {
-	return rwlock.Options{Fence: c.Fence, Token: token}
-}
-
-func tokens(c *Config, token func() string) txlock.Options {
-	return txlock.Options{Fence: c.Fence, Token: token}
 }

@@ -20,6 +20,10 @@ type request struct {
 	// replies be lost after it; these are all the ways, each named once.
 	first, last bool
 
+	// along says of a reading of the clock that it notes when an answer came: the client is at
+	// it still, and does not stop before it.
+	along bool
+
 	server int // of several, the one that it is for; 0: there is only one
 }
 

@@ -23,6 +23,7 @@ type node struct {
 	shape   uint64 // equal for nodes that differ in who is called what
 	orphan  bool   // a root
 	local   locality
+	along   bool // see request
 	toLearn bool // it reads its clock to learn whether what it was given still lasts
 }
 
@@ -68,18 +69,20 @@ type identity struct {
 	client      uint8
 	kind        requestKind
 	first, last bool
+	along       bool
 	req         uint32
 	issued      int
+	open        int
 	stance      stance
 	past, now   uint64
 }
 
-// newRuns has run nothing yet. Most releases and looks ignore the time: all
-// are taken to, until one is found to read it.
+// newRuns has run nothing yet. Most looks ignore the time: all are taken to, until
+// one is found to read it.
 func newRuns(c *Config) *runs {
 	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}}
 	if !c.keepHistory {
-		rs.timeless = [opAgain]bool{opRelease: true, opInspect: true}
+		rs.timeless = [opAgain]bool{opInspect: true}
 	}
 	for i := range c.Clients {
 		for k := range c.Attempts {
@@ -156,12 +159,12 @@ func (rs *runs) run(n, input uint32) edge {
 		return e
 	}
 	next := node{stance: p.stance, kind: p.at.kind, first: p.at.first, last: p.at.last, client: from.client,
-		parent: n, input: input, toLearn: p.at.kind == readsClock && p.got}
+		parent: n, input: input, along: p.at.along, toLearn: p.at.kind == readsClock && p.got}
 	if p.at.kind == sends {
 		next.req, next.local = rs.request(p.at), p.at.local()
 	}
-	id := identity{client: next.client, kind: next.kind, first: next.first, last: next.last, req: next.req,
-		issued: p.issued, stance: p.stance, past: p.memory.past.exact, now: p.memory.now.exact}
+	id := identity{client: next.client, kind: next.kind, first: next.first, last: next.last, along: next.along, req: next.req,
+		issued: p.issued, open: p.open, stance: p.stance, past: p.memory.past.exact, now: p.memory.now.exact}
 	to, ok := rs.known[id]
 	if !ok || rs.c.keepHistory {
 		next.shape = rs.shape(&p)
@@ -178,7 +181,7 @@ func (rs *runs) shape(p *played) uint64 {
 	f := fact{}
 	st := &p.stance
 	for _, n := range [...]uint64{uint64(rs.sort(client)), uint64(st.phase), uint64(st.attempt), truth(st.holds), uint64(st.until),
-		uint64(st.fence), uint64(st.asked), truth(st.lossy), truth(st.got), uint64(p.issued), p.memory.past.shape, p.memory.now.shape} {
+		uint64(st.fence), uint64(st.asked), truth(st.lossy), truth(st.got), uint64(p.issued), uint64(p.open), truth(p.at.along), p.memory.past.shape, p.memory.now.shape} {
 		f.number(n)
 	}
 	f.text(st.value, client)
@@ -211,7 +214,7 @@ type played struct {
 }
 
 func (p *played) same(q played) bool {
-	return p.stopped == q.stopped && p.stance == q.stance && p.memory == q.memory && p.closed == q.closed && p.issued == q.issued &&
+	return p.stopped == q.stopped && p.stance == q.stance && p.memory == q.memory && p.closed == q.closed && p.open == q.open && p.issued == q.issued &&
 		slices.Equal(p.results, q.results) && (!p.stopped || p.at.text() == q.at.text())
 }
 

@@ -14,7 +14,8 @@ import (
 //
 // Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
-// extend, handoff, keep, poll, write and fence.
+// extend (or extend=2s,20s), handoff, stale-handle, detach, batch, signal, one-conn, keep, poll, write
+// and fence.
 func Schedule(c Config, choices []Choice) string {
 	return c.line() + " : " + Words(choices)
 }
@@ -39,19 +40,25 @@ func (c Config) line() string {
 	}
 	add(c.TTL != 0 && c.TTL != 10*time.Second, "ttl="+c.TTL.String())
 	if len(c.Skew) > 0 {
-		skews := make([]string, len(c.Skew))
-		for i, s := range c.Skew {
-			skews[i] = s.String()
-		}
-		list = append(list, "skew="+strings.Join(skews, ","))
+		list = append(list, "skew="+durations(c.Skew))
 	}
 	add(c.Key != "" && c.Key != "lock.report", "key="+strconv.Quote(c.Key))
 	for _, g := range c.Given {
 		list = append(list, "given="+strconv.Quote(g))
 	}
 	add(c.Bare, "bare")
-	add(c.Extend, "extend")
+	switch {
+	case len(c.ExtendTo) > 0:
+		list = append(list, "extend="+durations(c.ExtendTo))
+	case c.Extend:
+		list = append(list, "extend")
+	}
 	add(c.Handoff, "handoff")
+	add(c.StaleHandle, "stale-handle")
+	add(c.Detach, "detach")
+	add(c.Batch, "batch")
+	add(c.Signal, "signal")
+	add(c.OneConn, "one-conn")
 	add(c.Keep, "keep")
 	add(c.Poll, "poll")
 	add(c.Write, "write")
@@ -68,6 +75,14 @@ func (c Config) line() string {
 		}
 	}
 	return strings.Join(list, " ")
+}
+
+func durations(of []time.Duration) string {
+	list := make([]string, len(of))
+	for i, d := range of {
+		list[i] = d.String()
+	}
+	return strings.Join(list, ",")
 }
 
 // ParseSchedule reads what Schedule writes. The words may also be written at
@@ -126,21 +141,28 @@ func (c *Config) option(f string) (err error) {
 		g, err = strconv.Unquote(value)
 		c.Given = append(c.Given, g)
 	case "skew":
-		for _, v := range strings.Split(value, ",") {
-			d, err := time.ParseDuration(v)
-			if err != nil {
-				return fmt.Errorf("race: %q: %w", f, err)
-			}
-			c.Skew = append(c.Skew, d)
-		}
+		c.Skew, err = parseDurations(value)
 	case "check":
 		c.Invariants = strings.Split(value, ",")
 	case "bare":
 		c.Bare = true
 	case "extend":
 		c.Extend = true
+		if value != "" {
+			c.ExtendTo, err = parseDurations(value)
+		}
 	case "handoff":
 		c.Handoff = true
+	case "stale-handle":
+		c.StaleHandle = true
+	case "detach":
+		c.Detach = true
+	case "batch":
+		c.Batch = true
+	case "signal":
+		c.Signal = true
+	case "one-conn":
+		c.OneConn = true
 	case "keep":
 		c.Keep = true
 	case "poll":
@@ -156,6 +178,17 @@ func (c *Config) option(f string) (err error) {
 		return fmt.Errorf("race: %q: %w", f, err)
 	}
 	return nil
+}
+
+func parseDurations(list string) (all []time.Duration, err error) {
+	for _, v := range strings.Split(list, ",") {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // fieldsQuoted splits at spaces that stand outside of quotes.

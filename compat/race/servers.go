@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -98,7 +99,7 @@ type view struct {
 	err    error
 }
 
-// A views is a Source of views: over connections of the client that is explored,
+// A views makes a Source of views: over connections of the client that is explored,
 // or over one that was handed in.
 type views struct {
 	a      *agent
@@ -106,15 +107,17 @@ type views struct {
 	server int
 }
 
-// GetContext finds out whether the server is gone where no engine does.
-func (v views) GetContext(context.Context) (redis.Conn, error) {
+func (v views) source() compat.Source { return compat.Source{Get: v.dial, Prompt: true} }
+
+// dial finds out whether the server is gone where no engine does.
+func (v views) dial(context.Context, string) (redis.Conn, error) {
 	if v.lent != nil {
 		if gone, _ := redis.Bool(v.lent.Do("EXISTS", nth(v.server)+downKey)); gone {
 			return nil, errNoAnswer
 		}
 		return &view{Conn: v.lent, server: v.server, key: v.a.c.Key, lent: true}, nil
 	}
-	return &view{Conn: &wire{a: v.a}, server: v.server, key: v.a.c.Key}, nil
+	return &view{Conn: v.a.wire(), server: v.server, key: v.a.c.Key}, nil
 }
 
 // errNoAnswer is what a client knows of a server that is gone, and of a message

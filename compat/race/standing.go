@@ -74,11 +74,15 @@ func (t *transitions) stands(n uint32, value string) bool {
 }
 
 func stands(entries []oldredis.Entry, value string) bool {
-	return slices.ContainsFunc(entries, func(e oldredis.Entry) bool {
+	value, other, two := strings.Cut(value, or)
+	return two && stands(entries, other) || slices.ContainsFunc(entries, func(e oldredis.Entry) bool {
 		return strings.Contains(e.Value, value) || strings.Contains(e.Key, value) ||
 			slices.ContainsFunc(e.Elements, func(el string) bool { return strings.Contains(el, value) })
 	})
 }
+
+// or stands between the two values of a client whose extension puts another one on the key.
+const or = "\x00"
 
 // busy reports whether anything is there but fences and what stands for a
 // server that is down.

@@ -94,9 +94,7 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 			return t, b, false
 		}
 	}
-	for u.local(i) {
-		u.send(i, Step)
-	}
+	u.along(i)
 	toLearn := u.node(i).toLearn
 	switch {
 	case verb == Stall && !toLearn:
@@ -162,6 +160,20 @@ func (u *turn) node(i int) *node { return &u.x.runs.nodes[u.t.cells[i].node] }
 func (u *turn) local(i int) bool {
 	n := u.node(i)
 	return n.local != shared && n.local.is(u.x.trans.conns[u.t.cells[i].conn].Multi)
+}
+
+// along runs what client i does without stopping.
+func (u *turn) along(i int) {
+	for {
+		switch {
+		case u.node(i).along:
+			u.readClock(i)
+		case u.local(i):
+			u.send(i, Step)
+		default:
+			return
+		}
+	}
 }
 
 func (u *turn) readClock(i int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -16,6 +17,7 @@ type wire struct {
 	a      *agent
 	buffer [][]string
 	err    error
+	gone   bool // closed
 }
 
 var (
@@ -25,12 +27,37 @@ var (
 
 var errClosed = errors.New("race: connection closed")
 
-// GetContext gives the client a new connection: a Source for its Locker.
-func (a *agent) GetContext(ctx context.Context) (redis.Conn, error) {
+// source gives the client connections.
+func (a *agent) source() compat.Source {
+	return compat.Source{Get: a.dial, Prompt: true}
+}
+
+// dial gives the client a new connection. From a pool of one that is out it waits in vain,
+// as if a message of its operation were lost.
+func (a *agent) dial(ctx context.Context, _ string) (redis.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &wire{a: a}, nil
+	if a.c.OneConn && a.open > 0 {
+		a.lossy = true
+		return nil, compat.ErrTimeout
+	}
+	return a.wire(), nil
+}
+
+func (a *agent) wire() *wire {
+	a.open++
+	return &wire{a: a}
+}
+
+// uses notes over which connection the client sends. The engines keep one for each client:
+// another that is open still (a pinned one) breaks when the client takes a second.
+func (a *agent) uses(w *wire) {
+	if was := a.current; was != nil && was != w && !was.gone {
+		was.err = io.EOF
+		was.Close()
+	}
+	a.current = w
 }
 
 func (w *wire) Err() error { return w.err }
@@ -38,6 +65,10 @@ func (w *wire) Err() error { return w.err }
 func (w *wire) Close() error {
 	if w.err == nil {
 		w.err = errClosed
+	}
+	if !w.gone {
+		w.gone = true
+		w.a.open--
 	}
 	w.a.closed = true
 	return nil
@@ -82,6 +113,7 @@ func (w *wire) Do(cmd string, args ...any) (any, error) {
 
 func (w *wire) deliver(write [][]string) ([]any, error) {
 	var replies []any
+	w.a.uses(w)
 	for _, r := range groups(write) {
 		got := w.a.request(r)
 		if got.lost {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -26,7 +27,7 @@ type round[T any] struct {
 // An answer is one server's.
 type answer[T any] struct {
 	asked bool
-	came  bool // it has answered; until then err is errSlow
+	came  bool // it has answered; until then err is compat.ErrTimeout
 	value T
 	err   error
 }
@@ -37,6 +38,9 @@ type none struct{}
 // lateAtMost is how many steps may be stuck in a server before it is not asked
 // any more until one of them ends.
 const lateAtMost = 16
+
+// grace is how long steps may take to notice that the caller's context has ended.
+const grace = 50 * time.Millisecond
 
 var (
 	errStuck    = errors.New("setnxlock: earlier requests to it have not ended yet")
@@ -52,9 +56,9 @@ func ask[T any](ctx context.Context, q *Quorum, r round[T]) []answer[T] {
 		switch {
 		case r.only != nil && !r.only(i):
 		case s.late.Load() >= lateAtMost:
-			answers[i] = answer[T]{asked: true, came: true, err: compat.NotDone(errStuck)}
+			answers[i] = answer[T]{asked: true, came: true, err: compat.NotSent.Mark(errStuck)}
 		default:
-			answers[i] = answer[T]{asked: true, err: errSlow}
+			answers[i] = answer[T]{asked: true, err: compat.ErrTimeout}
 			who = append(who, i)
 		}
 	}
@@ -74,7 +78,7 @@ func inTurn[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 		switch {
 		case !a.asked || a.came:
 		case hopeless:
-			a.came, a.err = true, compat.NotDone(errNotAsked)
+			a.came, a.err = true, compat.NotSent.Mark(errNotAsked)
 		default:
 			a.value, a.err = r.step(ctx, q.servers[i], i)
 			a.came = true
@@ -84,16 +88,17 @@ func inTurn[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 }
 
 // atOnce has a goroutine for each server. They all end with the context, by
-// its cancellation or after the limit; one that is stuck for a quarter longer is
-// left behind, and cleans up after itself when it comes back.
-func atOnce[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[T], who []int) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// its cancellation or after the limit. One that is stuck for a quarter longer, or for grace
+// after the caller's context has ended, is left behind, and cleans up after itself when it
+// comes back.
+func atOnce[T any](caller context.Context, q *Quorum, r round[T], answers []answer[T], who []int) {
+	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
-	slow := q.o.Clock.AfterFunc(r.limit, func() { cancel(errSlow) })
+	slow := q.o.Clock.AfterFunc(r.limit, func() { cancel(compat.ErrTimeout) })
 	defer slow.Stop()
 	stuck := make(chan struct{})
 	leave := q.o.Clock.AfterFunc(r.limit+r.limit/4, func() { close(stuck) })
-	defer leave.Stop()
+	defer func() { leave.Stop() }()
 
 	var mu sync.Mutex
 	over, left := false, len(who)
@@ -102,7 +107,7 @@ func atOnce[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 		go func() {
 			s := q.servers[i]
 			value, err := r.step(ctx, s, i)
-			if context.Cause(ctx) == errSlow { //nolint:errorlint // the very one
+			if errors.Is(context.Cause(ctx), compat.ErrTimeout) {
 				err = tooSlow(err)
 			}
 			mu.Lock()
@@ -126,6 +131,14 @@ func atOnce[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 	select {
 	case <-done:
 	case <-stuck:
+	case <-caller.Done():
+		leave.Stop()
+		gone := make(chan struct{})
+		leave = q.o.Clock.AfterFunc(min(r.limit/4, grace), func() { close(gone) })
+		select {
+		case <-done:
+		case <-gone:
+		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -137,12 +150,34 @@ func atOnce[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 	}
 }
 
+// cleanup is the context of what must be done although ctx has ended, or ends meanwhile. It
+// goes on for no longer than cleanupAtMost after it.
+func (q *Quorum) cleanup(ctx context.Context) (context.Context, func()) {
+	bounded, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	if q.o.Sequential {
+		return bounded, func() { cancel(nil) }
+	}
+	over := make(chan *clock.Timer, 1)
+	stop := context.AfterFunc(ctx, func() {
+		over <- q.o.Clock.AfterFunc(cleanupAtMost, func() { cancel(compat.ErrTimeout) })
+	})
+	return bounded, func() {
+		if !stop() {
+			(<-over).Stop()
+		}
+		cancel(nil)
+	}
+}
+
+// cleanupAtMost is the default of compat.Options.Cleanup.
+const cleanupAtMost = 250 * time.Millisecond
+
 // comesBack ends a step that was left behind.
 func (q *Quorum) comesBack(ctx context.Context, s *server, cleanUp func(context.Context)) {
 	defer s.late.Add(-1)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	limit := q.o.Clock.AfterFunc(q.limit(0), func() { cancel(errSlow) })
+	limit := q.o.Clock.AfterFunc(q.limit(0), func() { cancel(compat.ErrTimeout) })
 	defer limit.Stop()
 	cleanUp(ctx)
 }

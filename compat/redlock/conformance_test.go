@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 			var sources []compat.Source
 			for _, m := range members {
 				if m.version == "real" {
-					sources = append(sources, conformance.Dial(t, realredis.Start(t)))
+					sources = append(sources, compat.Pooled(conformance.Dial(t, realredis.Start(t))))
 					continue
 				}
 				s, err := oldredis.New(m.version, oldredis.Options{Clock: clock.New()})
@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 				t.Cleanup(func() { s.Close() })
 				pool := s.Pool()
 				pool.MaxIdle = 64
-				sources = append(sources, pool)
+				sources = append(sources, compat.Pooled(pool))
 			}
 			conformance.Run(t, conformance.Lock{
 				Name: "redlock", Server: name, Sources: sources,

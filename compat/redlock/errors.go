@@ -64,8 +64,11 @@ func (e *Error) Unwrap() []error {
 		all = append(all, e.kind)
 	}
 	for _, s := range e.Servers {
-		if !ofLock(s.Err) {
+		switch {
+		case !ofLock(s.Err):
 			all = append(all, s.Err)
+		case errors.Is(s.Err, compat.ErrTimeout): // beside an unknown outcome
+			all = append(all, compat.ErrTimeout)
 		}
 	}
 	return all
@@ -84,14 +87,25 @@ func failed[T any](q *Quorum, step, key string, answers []answer[T], kind error)
 	for i, a := range answers {
 		switch {
 		case a.err != nil:
-			// Without its mark: one server's "not done" must not be taken for the whole's.
-			why, _ := compat.Settled(a.err)
-			e.Servers = append(e.Servers, ServerError{i, q.servers[i].name, why})
+			e.Servers = append(e.Servers, ServerError{i, q.servers[i].name, unmarked(a.err)})
 		case a.asked:
 			e.Got++
 		}
 	}
 	return e
+}
+
+// unmarked is err without its mark that nothing was sent: one server's must not be taken for
+// that of all.
+func unmarked(err error) error {
+	for compat.OutcomeOf(err) == compat.NotSent {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return errors.New(err.Error())
+		}
+		err = inner
+	}
+	return err
 }
 
 // elected returns nil if votes are a majority, and otherwise what the refusal
@@ -104,7 +118,7 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 	granted, refused, foreign, notString, spared := 0, 0, 0, 0, 0
 	for i, v := range votes {
 		var h *compat.HeldError
-		why, _ := compat.Settled(v.err)
+		why := unmarked(v.err)
 		switch {
 		case v.err == nil:
 			granted++
@@ -152,7 +166,7 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 		}
 		kind = held
 	default:
-		return compat.NotDone(failed(q, "acquire", key, votes, nil))
+		return compat.NotSent.Mark(failed(q, "acquire", key, votes, nil))
 	}
 	return failed(q, "acquire", key, votes, kind)
 }
@@ -179,33 +193,63 @@ func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
 	return missed > len(votes)-q.need
 }
 
-// twins looks, in the first attempt in which a server granted and another
-// refused, whether the refusal is by what was granted: two servers in the list are
-// one. That is safe, for it never votes twice, but a list of two then never
-// has a majority, and one of five tolerates less than it seems to. (Later, or with
-// a token that is used twice, it may be what an earlier attempt left behind.)
+// twins looks whether a server refused because of what another one granted: two servers in
+// the list are one. That is safe, for it never votes twice, but a list of two then never has a
+// majority, and one of five tolerates less than it seems to. A pair is looked at until it is
+// known to be two: both granted, or one held something else than the other had granted. (With
+// a token that is used twice it may be what an earlier attempt left behind.)
 func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
-	granted := make(map[string]int)
-	for i, v := range votes {
-		if v.err == nil && !v.value.Ambiguous {
-			granted[v.value.Value] = i
-		}
-	}
-	if len(granted) == 0 || q.o.Sequential || q.looked.Swap(true) {
+	if q.o.Sequential || q.allDistinct.Load() {
 		return nil
+	}
+	granted := func(i int) bool { return votes[i].err == nil && !votes[i].value.Ambiguous }
+	refused := func(i int) bool {
+		if !errors.Is(votes[i].err, compat.ErrHeld) {
+			return false
+		}
+		for j := range votes {
+			if granted(j) && !q.distinct(i, j) {
+				return true
+			}
+		}
+		return false
 	}
 	seen := ask(ctx, q, round[string]{
 		limit: q.limit(0),
-		only:  func(i int) bool { return errors.Is(votes[i].err, compat.ErrHeld) },
-		step: func(ctx context.Context, s *server, i int) (string, error) {
+		only:  refused,
+		step: func(ctx context.Context, s *server, _ int) (string, error) {
 			st, err := s.Inspect(ctx, now, key)
 			return st.Value, err
 		},
 	})
-	for i, a := range seen {
-		if j, ok := granted[a.value]; a.asked && ok {
-			return fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[min(i, j)].name, q.servers[max(i, j)].name)
+	var err error
+	for i := range votes {
+		for j := range votes {
+			switch {
+			case i == j || !granted(j):
+			case granted(i):
+				q.setDistinct(i, j)
+			case !seen[i].asked || seen[i].err != nil:
+			case seen[i].value == votes[j].value.Value:
+				err = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[min(i, j)].name, q.servers[max(i, j)].name)
+			default:
+				q.setDistinct(i, j)
+			}
 		}
 	}
-	return nil
+	return err
+}
+
+// distinct reports that the i-th and the j-th server are known to be two.
+func (q *Quorum) distinct(i, j int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pairs[[2]int{min(i, j), max(i, j)}]
+}
+
+func (q *Quorum) setDistinct(i, j int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pairs[[2]int{min(i, j), max(i, j)}] = true
+	q.allDistinct.Store(len(q.pairs) == len(q.servers)*(len(q.servers)-1)/2)
 }

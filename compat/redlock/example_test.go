@@ -21,9 +21,9 @@ func Example() {
 	defer old.Close()
 	defer modern.Close()
 	locks := compat.NewLocker(redlock.New([]compat.Backend{
-		compat.NewBackend(old.Pool(), getsetlock.Classic{}),
-		compat.NewBackend(older.Pool(), txlock.Renamed{}),
-		compat.NewBackend(modern.Pool(), setlock.Lua{}),
+		compat.NewBackend(compat.Pooled(old.Pool()), getsetlock.Classic{}),
+		compat.NewBackend(compat.Pooled(older.Pool()), txlock.Renamed{}),
+		compat.NewBackend(compat.Pooled(modern.Pool()), setlock.Lua{}),
 	}, redlock.Options{
 		Names: []string{"old", "older", "modern"},
 	}), compat.Options{})
@@ -53,8 +53,8 @@ func ExampleError() {
 	gone := oldredis.MustNew("7.0", oldredis.Options{})
 	gone.Close()
 	locks := compat.NewLocker(redlock.New([]compat.Backend{
-		compat.NewBackend(modern, setlock.Lua{}),
-		compat.NewBackend(gone, setlock.Lua{}),
+		compat.NewBackend(compat.Pooled(modern), setlock.Lua{}),
+		compat.NewBackend(compat.Pooled(gone), setlock.Lua{}),
 	}, redlock.Options{}), compat.Options{})
 
 	_, err := locks.TryLock(context.Background(), "report", 10*time.Second)

@@ -17,7 +17,7 @@ import (
 //
 //   - free, or dead, if a majority could be had now, whatever stands on the rest;
 //   - held until as many servers will be free by themselves as that takes;
-//     endless if some of them will not, foreign if what is there is no lock.
+//     persistent if some of them will not, foreign if what is there is not a lock.
 //
 // Value is a lease's Value if one holder has all the servers; Holders are the
 // votes, one for each server that has one, by position, with that server's value: fewer
@@ -37,7 +37,7 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 	}
 	var ends []time.Time
 	parts := make([]part, len(seen))
-	came, free, foreign, notString := 0, 0, 0, 0
+	came, free, open, foreign, notString := 0, 0, 0, 0, 0
 	clocks := make(map[string]bool)
 	for i, a := range seen {
 		switch {
@@ -49,6 +49,9 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		}
 		came++
 		st := a.value
+		if st.Open || st.Status == compat.StatusFree || st.Status == compat.StatusDead {
+			open++
+		}
 		if st.Status == compat.StatusFree {
 			free++
 			continue
@@ -81,9 +84,10 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 	default:
 		s.Status = compat.StatusHeld
 		if s.Until = freeAt(q.need-free, ends); s.Until.IsZero() {
-			s.Status = compat.StatusEndless
+			s.Status = compat.StatusPersistent
 		}
 	}
+	s.Open = s.Status == compat.StatusHeld && open >= q.need
 	s.Value = format(parts)
 	s.Format = fmt.Sprintf("votes of %d of %d servers", len(s.Holders), len(seen))
 	s.Clock = strings.Join(slices.Sorted(maps.Keys(clocks)), " and ")
@@ -126,7 +130,7 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 			}
 			*p = part{values: []string{v}, ambiguous: p.ambiguous, doubt: true}
 			if until.IsZero() { // nothing ends it but us
-				until = now().Add(endless)
+				until = now().Add(persistent)
 			}
 			ends = append(ends, until)
 		}
@@ -140,11 +144,11 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 	case len(ends)+silent < q.need:
 		return l, failed(q, "find", key, seen, compat.ErrLost)
 	}
-	return l, compat.NotDone(failed(q, "find", key, seen, nil))
+	return l, compat.NotSent.Mark(failed(q, "find", key, seen, nil))
 }
 
-// endless is how long a key without an end is taken to last when it is found.
-const endless = time.Minute
+// persistent is how long a key without an end is taken to last when it is found.
+const persistent = time.Minute
 
 // Repair gives an end to the key, or removes it, on each server that still has
 // the value that s, of Inspect, saw there, as that server's algorithm does.
@@ -157,7 +161,7 @@ func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.Stat
 		limit: q.limit(ttl),
 		only:  func(i int) bool { return parts[i].held() },
 		step: func(ctx context.Context, server *server, i int) (none, error) {
-			st := compat.State{Key: s.Key, Value: parts[i].values[0], Status: compat.StatusEndless, TTL: compat.NoTTL, Watch: s.Watch}
+			st := compat.State{Key: s.Key, Value: parts[i].values[0], Status: compat.StatusPersistent, TTL: compat.NoTTL, Watch: s.Watch}
 			return none{}, server.Repair(ctx, now, st, ttl)
 		},
 	})

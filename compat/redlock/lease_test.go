@@ -35,7 +35,7 @@ func TestExtendByMajority(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := w.clock.Now().Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+			if want := compat.Until(w.clock.Now(), ttl); !l.Until.Equal(want) {
 				t.Errorf("Until %v, want %v", l.Until, want)
 			}
 			wires[0].mend() // in time: the part that was left behind follows
@@ -130,7 +130,7 @@ func TestReleaseAfterTooFew(t *testing.T) {
 }
 
 // When a majority has forgotten the lease it is lost, and what is left of it is
-// given back.
+// released.
 func TestExtendLost(t *testing.T) {
 	for name, members := range fleets {
 		t.Run(name, func(t *testing.T) {
@@ -162,22 +162,103 @@ func TestExtendLost(t *testing.T) {
 	}
 }
 
-// To shorten a lease is all or nothing: what some servers end sooner can't be
-// believed until its old end.
+// A shorter lease that reached some servers and not others is believed to end when the shorter
+// one does, unless a majority is known to have the longer one still. Whatever reply is lost,
+// the lock goes on from there: it is extended again, and released.
 func TestShortenByTooFew(t *testing.T) {
-	w := newWorld(t, fleet)
+	for _, test := range []struct {
+		name    string
+		fate    fate
+		away    []int // servers on which it meets that fate, each with its own death
+		unknown bool  // want ErrUnknown and the shorter end, else a definite error and the longer one
+	}{
+		{"two of five shortened, three not reached", arrives, []int{0, 1, 2}, false},
+		{"the replies of three lost", unanswered, []int{1, 2, 3}, true},
+		{"the replies of all lost", unanswered, []int{0, 1, 2, 3, 4}, true},
+		{"the requests of three lost", lost, []int{2, 3, 4}, true},
+	} {
+		for name, members := range fleets {
+			t.Run(test.name+"/"+name, func(t *testing.T) {
+				w := newWorld(t, members)
+				q, wires := w.quorum(redlock.Options{})
+				k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+				lock, err := k.TryLock(background, "job", time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				long, short := lock.Until(), compat.Until(w.clock.Now(), ttl)
+				for _, i := range test.away {
+					if test.fate == arrives {
+						wires[i].cut()
+					} else {
+						wires[i].dies(test.fate, "EXEC", "EVALSHA", "EVAL", "DEL")
+					}
+				}
+				want := long
+				if test.unknown {
+					want = short
+				}
+				err = lock.Extend(background, ttl)
+				if err == nil || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrUnknown) != test.unknown {
+					t.Errorf("%v, want an error, not ErrLost, and ErrUnknown: %v", err, test.unknown)
+				}
+				if !lock.Until().Equal(want) {
+					t.Errorf("Until is %v away, want %v", lock.Until().Sub(w.clock.Now()), want.Sub(w.clock.Now()))
+				}
+				w.wantHeld("job", "xxxxx")
+				for _, x := range wires {
+					x.mend()
+				}
+				w.clock.Add(time.Second)
+				if err := lock.Extend(background, time.Minute); err != nil {
+					t.Fatalf("all answer again: %v", err)
+				}
+				if want := compat.Until(w.clock.Now(), time.Minute); !lock.Until().Equal(want) {
+					t.Errorf("extended again, Until is %v away, want %v", lock.Until().Sub(w.clock.Now()), want.Sub(w.clock.Now()))
+				}
+				if err := lock.Release(background); err != nil {
+					t.Error(err)
+				}
+				w.wantHeld("job", "-----")
+			})
+		}
+	}
+}
+
+// An extension asks for new values where Lease.Rotate does, and for a part in doubt: what was
+// sent to it before must have no effect any more.
+func TestRotation(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{})
-	l, err := q.Acquire(background, w.clock.Now, "job", time.Minute)
-	if err != nil {
-		t.Fatal(err)
+	l := w.acquire(q, "job")
+	was := w.values("job")
+	changed := func() string {
+		marks := ""
+		for i, v := range w.values("job") {
+			marks += map[bool]string{true: "x", false: "-"}[v != was[i]]
+		}
+		was = w.values("job")
+		return marks
 	}
-	for _, x := range wires[:3] {
-		x.cut()
+	wires[1].cut()
+	l, err := q.Extend(background, w.clock.Now, l, ttl)
+	if got := changed(); err != nil || got != "---" {
+		t.Errorf("%v, and %s are new", err, got)
 	}
-	if _, err := q.Extend(background, w.clock.Now, l, ttl); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("shortened on two of five: %v, want ErrLost", err)
+	wires[1].mend()
+	l, err = q.Extend(background, w.clock.Now, l, ttl)
+	if got := changed(); err != nil || got != "-x-" {
+		t.Errorf("after one that did not reach the second: %v, and %s are new; want that one", err, got)
 	}
-	w.wantHeld("job", "xxx--")
+	l.Rotate = true
+	l, err = q.Extend(background, w.clock.Now, l, ttl)
+	if got := changed(); err != nil || got != "xxx" || l.Rotate {
+		t.Errorf("with Rotate: %v, and %s are new; want all", err, got)
+	}
+	if err := q.Release(background, w.clock.Now, l); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld("job", "---")
 }
 
 // A release is done when others can have a majority. It is lost when no
@@ -234,12 +315,11 @@ func TestReleaseNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range wires[:3] {
-		first := true
+	for _, x := range wires[:3] { // neither to release nor to look
+		left := 2
 		x.set(func(w *wire) {
 			w.dial = func(context.Context) error {
-				if first {
-					first = false
+				if left--; left >= 0 {
 					return syscall.ECONNREFUSED
 				}
 				return nil
@@ -282,7 +362,8 @@ func TestHandle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := compat.ParseHandle(lock.Handle().String())
+			var h compat.Handle
+			err = h.UnmarshalText([]byte(lock.Handle().String()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -425,7 +506,7 @@ func TestInspect(t *testing.T) {
 			for i := range 3 {
 				w.do(i, "PERSIST", "job")
 			}
-		}, compat.StatusEndless, 5, false},
+		}, compat.StatusPersistent, 5, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, slices.Repeat([]member{{"2.4", classic}}, 5))

@@ -84,7 +84,7 @@ func TestServersDie(t *testing.T) {
 	client := func() *compat.Locker {
 		var backends []compat.Backend
 		for _, s := range servers {
-			backends = append(backends, compat.NewBackend(conformance.Dial(t, s.Addr), setlock.Lua{}))
+			backends = append(backends, compat.NewBackend(compat.Pooled(conformance.Dial(t, s.Addr)), setlock.Lua{}))
 		}
 		return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond})
 	}
@@ -168,7 +168,7 @@ func BenchmarkPair(b *testing.B) {
 			var backends []compat.Backend
 			for range n {
 				pools = append(pools, conformance.Dial(b, realredis.Start(b)))
-				backends = append(backends, compat.NewBackend(pools[len(pools)-1], setlock.Lua{}))
+				backends = append(backends, compat.NewBackend(compat.Pooled(pools[len(pools)-1]), setlock.Lua{}))
 			}
 			k := compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{})
 			var pings, pairs time.Duration

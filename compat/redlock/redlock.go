@@ -14,9 +14,9 @@
 // Which is the validity of the article, ttl − elapsed − drift, as a moment.
 //
 //	quorum := redlock.New([]compat.Backend{
-//		compat.NewBackend(old, getsetlock.Classic{}),
-//		compat.NewBackend(older, txlock.Renamed{}),
-//		compat.NewBackend(modern, setlock.Lua{}),
+//		compat.NewBackend(compat.Pooled(old), getsetlock.Classic{}),
+//		compat.NewBackend(compat.Pooled(older), txlock.Renamed{}),
+//		compat.NewBackend(compat.Pooled(modern), setlock.Lua{}),
 //	}, redlock.Options{})
 //	locks := compat.NewLocker(quorum, compat.Options{})
 //
@@ -74,6 +74,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
 // Options are a Quorum's. The zero value is ready to use.
@@ -86,7 +87,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// Drift is taken off a lease of ttl, for clocks that run at different rates.
-	// nil: compat.Drift, a hundredth and 2 ms.
+	// nil: a hundredth and 2 ms, as compat.Until takes off.
 	Drift func(ttl time.Duration) time.Duration
 
 	// Names are what errors call the servers. Default: "servers[0]" and so on.
@@ -112,51 +113,79 @@ type Quorum struct {
 	o       Options
 	invalid error // why it is none
 
-	looked atomic.Bool // whether the servers are distinct; see twins
+	abilities   compat.Abilities
+	allDistinct atomic.Bool // the servers are; see twins
 
 	mu    sync.Mutex
 	moved map[string]moved // see remember
+	pairs map[[2]int]bool  // servers that are known to be two
 }
 
 // New returns the quorum of servers: an Algorithm and its connections each, by
-// compat.NewBackend. What is no quorum (no server, one that is there twice) says so
-// at its first step, with ErrInvalid.
+// compat.NewBackend. What makes no quorum (no server, one that is there twice, readers beside
+// writers) says so at each step, with ErrInvalid.
 func New(servers []compat.Backend, o Options) *Quorum {
 	if o.Drift == nil {
-		o.Drift = compat.Drift
+		o.Drift = lease.Drift
 	}
 	if o.Clock == nil {
 		o.Clock = clock.New()
 	}
-	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[string]moved)}
+	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[string]moved), pairs: make(map[[2]int]bool)}
+	q.abilities.Rotates = true
 	if len(servers) == 0 {
 		q.invalid = fmt.Errorf("%w: a quorum of no servers", compat.ErrInvalid)
 	}
 	for i, b := range servers {
-		s := &server{Backend: b, name: fmt.Sprintf("servers[%d]", i)}
+		s := &server{Backend: compat.Settled(b), name: fmt.Sprintf("servers[%d]", i)}
 		if i < len(o.Names) {
 			s.name = o.Names[i]
 		}
-		for _, other := range q.servers {
-			if b == other.Backend {
-				q.invalid = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, other.name, s.name)
+		can := b.Abilities()
+		if i == 0 {
+			q.abilities.Shared = can.Shared
+		}
+		if can.Shared != q.abilities.Shared {
+			q.invalid = fmt.Errorf("%w: of %s and %s one is shared and the other is not", compat.ErrInvalid, q.servers[0].name, s.name)
+		}
+		q.abilities.Rotates = q.abilities.Rotates && can.Rotates
+		for j, other := range servers[:i] {
+			if b == other {
+				q.invalid = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[j].name, s.name)
 			}
 		}
 		q.servers = append(q.servers, s)
 	}
+	q.abilities.Valid = q.valid
 	return q
 }
 
+// valid asks each server whether it can keep ttl.
+func (q *Quorum) valid(key string, ttl time.Duration) error {
+	for _, s := range q.servers {
+		if valid := s.Abilities().Valid; valid != nil {
+			if err := valid(key, ttl); err != nil {
+				return fmt.Errorf("setnxlock: %s: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Abilities say that the lock is shared if its servers' locks are, and that it can change its
+// value if each of them can. It has no epoch: each server has its own.
+func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
+
 // Acquire asks every server for key until now+ttl. A majority that was had
 // before the lease's Until makes the lock; otherwise what was taken, or may have
-// been, is given back, and the error is an *Error with every server's own:
+// been, is released, and the error is an *Error with every server's own:
 //
 //   - ErrHeld if as many servers answered as it takes: others have the rest. Two
 //     clients that split the votes both get it, and a Locker has them ask again
 //     after pauses of random length.
 //   - ErrUnsafeServer if the algorithm of any server excludes nobody there, and
 //     ErrInvalid if any can't keep the ttl. Nothing was written on those.
-//   - ErrForeign if the key is no string on so many that no majority is left.
+//   - ErrForeign if the key is not a string on so many that no majority is left.
 //   - none of these if too few servers answered.
 //
 // The outcome is unknown (to a Locker ErrUnknown) only if what may be left
@@ -174,7 +203,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 		},
 		late: func(ctx context.Context, s *server, part compat.Lease, err error) {
 			if mayHold(part, err) {
-				s.giveBack(ctx, now, part) //nolint:errcheck // the attempt is over: what is left ends with its ttl
+				s.Release(ctx, now, part) //nolint:errcheck // the attempt is over: what is left ends with its ttl
 			}
 		},
 		hopeless: q.hopeless,
@@ -203,14 +232,15 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 	return l, nil
 }
 
-// undo gives back what an attempt that failed because of why has taken, or may
-// have taken.
+// undo releases what an attempt that failed because of why has taken, or may have taken.
 func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) (compat.Lease, error) {
-	answers := ask(context.WithoutCancel(ctx), q, round[none]{
+	ctx, done := q.cleanup(ctx)
+	defer done()
+	answers := ask(ctx, q, round[none]{
 		limit: q.limit(0),
 		only:  func(i int) bool { return mayHold(votes[i].value, votes[i].err) },
 		step: func(ctx context.Context, s *server, i int) (none, error) {
-			return none{}, s.giveBack(ctx, now, votes[i].value)
+			return none{}, s.Release(ctx, now, votes[i].value)
 		},
 	})
 	left := 0
@@ -231,13 +261,12 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease,
 	return l, failed(q, "acquire", l.Key, votes, nil)
 }
 
-// Extend asks the servers on which we hold the key to hold it until now+ttl.
-// With a majority of them the lease's end moves. It returns ErrLost if no
-// majority is ours any more, having released what still was. If too few
-// answered, nothing is lost yet: it is an *Error, within an ErrUnknown if the
-// extension may have reached a majority for all that, and the old end stands.
-// Only where that would be later than the new one, which some servers already
-// have, the lock is lost as well.
+// Extend asks the servers on which we hold the key to hold it until now+ttl. With a majority of
+// them the lease's end moves. It returns ErrLost if no majority is ours any more, having
+// released what still was. If too few answered, nothing is lost yet: it is an *Error, within an
+// ErrUnknown if the extension may have reached a majority for all that. The lease that it
+// returns then ends at the earlier of the two ends, unless a majority is known to have the old
+// one still. An extension that takes longer than its own ttl loses the lock.
 //
 // A server that refused the acquisition, or has lost its part since, is not
 // asked for it again: a lock that outlives the restarts of a majority, one
@@ -259,41 +288,47 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		},
 	})
 	next := l
-	next.Until = start.Add(ttl - q.o.Drift(ttl))
-	t := tally{}
+	next.Until, next.Rotate = start.Add(ttl-q.o.Drift(ttl)), false
+	t, asBefore := tally{}, 0
 	for i, a := range answers {
+		kind := t.add(a.asked, a.err)
+		if kind == &t.undone && !parts[i].doubt {
+			asBefore++
+		}
 		if a.asked {
 			parts[i] = parts[i].after(a.value, a.err)
 		}
-		t.add(a.asked, a.err)
 	}
 	next.Value = format(parts)
-	switch {
-	case t.done >= q.need && now().Before(next.Until):
+	switch ended := !now().Before(next.Until); {
+	case t.done >= q.need && !ended:
 		q.forget(l.Value)
 		if len(parts) == 1 {
 			next.Fence = answers[0].value.Fence
 		}
 		return next, nil
-	case len(parts)-t.lost < q.need,
-		next.Until.Before(l.Until) && t.done+t.unknown > 0,
-		!now().Before(l.Until):
-		q.Release(context.WithoutCancel(ctx), now, next) //nolint:errcheck // what is left ends with its ttl
+	case len(parts)-t.lost < q.need, t.done >= q.need && ended, !now().Before(l.Until):
+		ctx, done := q.cleanup(ctx)
+		defer done()
+		q.Release(ctx, now, next) //nolint:errcheck // what is left ends with its ttl
 		q.forget(l.Value)
 		return l, failed(q, "extend", l.Key, answers, compat.ErrLost)
 	}
 	q.remember(l, next.Value)
 	err = failed(q, "extend", l.Key, answers, nil)
-	if t.done+t.unknown >= q.need {
-		return l, &compat.UnknownError{Lease: l, Err: err}
+	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
+	if !sooner && t.done+t.unknown < q.need {
+		return l, compat.NotSent.Mark(err)
 	}
-	return l, compat.NotDone(err)
+	if sooner {
+		l.Until = next.Until
+	}
+	return l, &compat.UnknownError{Lease: l, Err: err}
 }
 
-// Release gives the key back on every server that holds our part or may hold
-// it. It is done when others can have a majority, whatever servers that can't be
+// Release releases the key on every server that holds our part or may hold it. It is done when others can have a majority, whatever servers that can't be
 // reached still hold: that ends with its ttl. It returns ErrLost if no majority
-// was ours any more; then too the rest is given back. If others can't have a
+// was ours any more; then too the rest is released. If others can't have a
 // majority yet the outcome is unknown: release again, or wait for the ttl.
 func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
 	parts, err := q.parts(l.Value)
@@ -346,15 +381,17 @@ func (q *Quorum) lease(l compat.Lease, p part) compat.Lease {
 // A tally counts what became of the parts of a lease.
 type tally struct{ done, lost, undone, unknown int }
 
-func (t *tally) add(asked bool, err error) {
+// add counts one part, and returns under what.
+func (t *tally) add(asked bool, err error) *int {
+	n := &t.undone
 	switch {
 	case !asked || isLost(err):
-		t.lost++
+		n = &t.lost
 	case err == nil:
-		t.done++
+		n = &t.done
 	case open(err):
-		t.unknown++
-	default:
-		t.undone++
+		n = &t.unknown
 	}
+	*n++
+	return n
 }

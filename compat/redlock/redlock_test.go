@@ -50,7 +50,7 @@ func TestFleet(t *testing.T) {
 	q, _ := w.quorum(redlock.Options{})
 	start := w.clock.Now()
 	l := w.acquire(q, "job")
-	if want := start.Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+	if want := compat.Until(start, ttl); !l.Until.Equal(want) {
 		t.Errorf("Until %v, want %v", l.Until, want)
 	}
 	if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
@@ -84,7 +84,7 @@ func TestHeldUntil(t *testing.T) {
 	q, _ := w.quorum(redlock.Options{})
 	start := w.clock.Now()
 	for i, d := range []time.Duration{50, 20, 40} { // one holder each
-		one := compat.NewBackend(w.servers[i], getsetlock.Guarded{})
+		one := compat.NewBackend(compat.Pooled(w.servers[i]), getsetlock.Guarded{})
 		if _, err := one.Acquire(background, w.clock.Now, "job", d*time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -148,8 +148,8 @@ func TestTooFewServers(t *testing.T) {
 }
 
 // An algorithm that excludes nobody on its server refuses the whole lock, by
-// name; a ttl that one server can't keep does so too. What the others gave is
-// given back.
+// name; a ttl that one server can't keep does so too. What the others granted is
+// released.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, []member{fleet[4], {"2.0", txlock.Classic{}}, fleet[3]})
 	q, _ := w.quorum(redlock.Options{})
@@ -204,14 +204,48 @@ func TestForeign(t *testing.T) {
 // that is there twice by another name.
 func TestNoQuorum(t *testing.T) {
 	w := newWorld(t, fleet[3:])
-	a, b := compat.NewBackend(w.servers[0], fleet[3].algo), compat.NewBackend(w.servers[1], fleet[4].algo)
-	again := compat.NewBackend(w.servers[0], txlock.Guarded{})
-	for name, servers := range map[string][]compat.Backend{"none": nil, "twice": {a, b, a}, "by another name": {a, b, again}, "one as two": {a, again}} {
+	a, b := compat.NewBackend(compat.Pooled(w.servers[0]), fleet[3].algo), compat.NewBackend(compat.Pooled(w.servers[1]), fleet[4].algo)
+	again := compat.NewBackend(compat.Pooled(w.servers[0]), txlock.Guarded{})
+	reads := compat.NewBackend(compat.Pooled(w.servers[1]), readers{})
+	for name, servers := range map[string][]compat.Backend{
+		"none": nil, "twice": {a, b, a}, "the same twice": {a, a}, "by another name": {a, b, again}, "one as two": {a, again},
+		"readers and others": {a, reads},
+	} {
 		q := redlock.New(servers, redlock.Options{Clock: w.clock})
-		if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		for try := range 3 { // it is told each time
+			if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("%s, attempt %d: %v, want ErrInvalid", name, try, err)
+			}
+			w.wantHeld("job", "--")
 		}
-		w.wantHeld("job", "--")
+	}
+}
+
+// readers is a lock that says that it is shared; each has a key of its own.
+type readers struct{ setlock.Lua }
+
+func (r readers) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return r.Lua.Acquire(c, now, key+compat.NewToken(), ttl)
+}
+
+func (r readers) Traits() compat.Traits { return compat.Traits{Shared: true, Rotates: true} }
+
+// A quorum of readers is shared, and those of one process don't wait for each other.
+func TestReaders(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{{"7.0", readers{}}}, 3))
+	q, _ := w.quorum(redlock.Options{})
+	if can := q.Abilities(); !can.Shared || !can.Rotates || can.Epoch != nil {
+		t.Errorf("a quorum of readers that change their tokens can do %+v", can)
+	}
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+	for range 3 {
+		if _, err := k.Lock(background, "job", ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w = newWorld(t, []member{fleet[4], {"7.0", setlock.AdditiveExtend{}}})
+	if q, _ = w.quorum(redlock.Options{}); q.Abilities().Shared || q.Abilities().Rotates {
+		t.Errorf("one of whose servers keeps its token can do %+v", q.Abilities())
 	}
 }
 
@@ -323,7 +357,7 @@ func TestHanging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := start.Add(ttl - compat.Drift(ttl)); !l.Until.Equal(want) {
+	if want := compat.Until(start, ttl); !l.Until.Equal(want) {
 		t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
 	}
 	if err := q.Release(background, w.clock.Now, l); err != nil {
@@ -381,7 +415,7 @@ func TestSlowerThanTheLease(t *testing.T) {
 }
 
 // A Dial that heeds no context holds nobody up, and what comes of it too late is
-// given back; a server in which too many are stuck is not asked.
+// released; a server in which too many are stuck is not asked.
 func TestStuck(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{})
@@ -418,7 +452,7 @@ func TestStuck(t *testing.T) {
 	w.wantHeld("after", "xxx")
 }
 
-// Whoever cancels gets his own word back, and no keys are left.
+// A caller that cancels is told so, and no keys are left.
 func TestCancelled(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{})
@@ -442,8 +476,48 @@ func TestCancelled(t *testing.T) {
 	w.wantHeld("job", "---")
 }
 
-// Clients that split the votes all come through in the end: they give back what
-// they have and pause for random times.
+// What is released after a cancellation takes no longer than a Locker's Cleanup, whatever a
+// server may take for a step, and whether its connections heed a context or not.
+func TestCancelledAndHanging(t *testing.T) {
+	for name, heedless := range map[string]bool{"heeds the context": false, "heeds nothing": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+			q, wires := w.quorum(redlock.Options{Timeout: 2 * time.Second})
+			w.acquire(q, "warm")
+			free := make(chan struct{})
+			var once sync.Once
+			t.Cleanup(func() { once.Do(func() { close(free) }) })
+			wires[0].set(func(w *wire) {
+				w.fate = func(string) fate { return runsAndHangs }
+				if heedless {
+					w.fate, w.dial = nil, func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-free; return nil }
+				}
+			})
+			ctx, cancel := context.WithCancel(background)
+			var err error
+			w.in(func() {
+				_, err = compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Minute}).Lock(ctx, "job", ttl)
+			}, step{func() bool {
+				if wires[0].hangs() && wires[1].ran("SET", "job") && wires[2].ran("SET", "job") {
+					cancel()
+					return true
+				}
+				return false
+			}, 0}, step{func() bool { return heedless || w.held("job") == "x--" && wires[0].hangs() }, 50 * time.Millisecond},
+				step{func() bool { return true }, 200 * time.Millisecond})
+			if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
+				t.Errorf("Lock, cancelled: %v, want that and no more", err)
+			}
+			if heedless {
+				once.Do(func() { close(free) })
+				eventually(t, func() bool { return w.held("job") == "---" })
+			}
+		})
+	}
+}
+
+// Clients that split the votes all come through in the end: they release
+// what they have and pause for random times.
 func TestSplitVotes(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	var wg sync.WaitGroup

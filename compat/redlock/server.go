@@ -10,9 +10,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A server is one of the quorum's. Its steps settle by reading what a lost
-// reply left unknown, as a Locker does for a lock on one server: the quorum's own
-// value can't be read, but each part can.
+// A server is one of the quorum's. Its Backend settles by reading what a lost reply left
+// unknown (compat.Settled), as a Locker does for a lock on one server: the quorum's own value
+// can't be read, but each part can.
 type server struct {
 	compat.Backend
 	name string
@@ -40,37 +40,26 @@ func (s *server) take(ctx context.Context, now func() time.Time, key string, ttl
 				return next, nil
 			}
 			if next.Value != l.Value { // the extension may have run for all that
-				s.giveBack(ctx, now, next) //nolint:errcheck // l is given back too, and that is looked at
+				s.Release(ctx, now, next) //nolint:errcheck // l is released too, and that is looked at
 			}
-			return l, errors.Join(err, extErr)
+			return l, fmt.Errorf("%w (%v)", err, extErr)
 		case st.Status != compat.StatusFree && st.Status != compat.StatusDead:
 			return l, &compat.HeldError{Key: key, Value: st.Value, Until: st.Until, Foreign: st.Status == compat.StatusForeign}
 		case try == 2:
-			return l, compat.NotDone(err)
+			return l, compat.NotSent.Mark(unmarked(err))
 		}
 	}
 }
 
-// prolong extends our part. An extension whose reply was lost is looked for, and
-// asked for once more if it did not run.
+// prolong extends our part. One that is in doubt gets a new value, so that what was sent to it
+// before has no effect any more.
 func (s *server) prolong(ctx context.Context, now func() time.Time, l compat.Lease, p part, ttl time.Duration) (compat.Lease, error) {
 	l, err := s.look(ctx, now, l, p)
-	for try := 1; err == nil; try++ {
-		next, err := s.Extend(ctx, now, l, ttl)
-		if !open(err) || ctx.Err() != nil {
-			return next, err
-		}
-		st, readErr := s.Inspect(ctx, now, l.Key)
-		switch {
-		case readErr != nil, try == 2:
-			return next, err
-		case st.Holds(next.Value) && next.Value != l.Value:
-			return next, nil
-		case !st.Holds(l.Value):
-			return l, compat.ErrLost
-		}
+	if err != nil {
+		return l, err
 	}
-	return l, err
+	l.Rotate = l.Rotate || p.doubt
+	return s.Extend(ctx, now, l, ttl)
 }
 
 // drop releases our part.
@@ -79,29 +68,7 @@ func (s *server) drop(ctx context.Context, now func() time.Time, l compat.Lease,
 	if err != nil {
 		return err
 	}
-	return s.giveBack(ctx, now, l)
-}
-
-// giveBack releases l, and once more if the key still holds it after a reply
-// that was lost: the release compares. With a value that another client may
-// write too it is not repeated.
-func (s *server) giveBack(ctx context.Context, now func() time.Time, l compat.Lease) error {
-	inTime := now().Before(l.Until)
-	for try := 1; ; try++ {
-		err := s.Release(ctx, now, l)
-		if !open(err) || l.Ambiguous || try == 2 || ctx.Err() != nil {
-			return err
-		}
-		st, readErr := s.Inspect(ctx, now, l.Key)
-		switch {
-		case readErr != nil:
-			return err
-		case !st.Holds(l.Value) && inTime:
-			return nil // it got through
-		case !st.Holds(l.Value):
-			return compat.ErrLost
-		}
-	}
+	return s.Release(ctx, now, l)
 }
 
 // look finds out which of a doubtful part's values the key holds, and until
@@ -113,8 +80,7 @@ func (s *server) look(ctx context.Context, now func() time.Time, l compat.Lease,
 	}
 	st, err := s.Inspect(ctx, now, l.Key)
 	if err != nil {
-		why, _ := compat.Settled(err)
-		return l, compat.NotDone(why)
+		return l, compat.NotSent.Mark(unmarked(err))
 	}
 	value, until := p.in(st)
 	if value == "" {
@@ -128,10 +94,7 @@ func (s *server) look(ctx context.Context, now func() time.Time, l compat.Lease,
 }
 
 // open reports that err leaves it open whether the step was done.
-func open(err error) bool {
-	_, known := compat.Settled(err)
-	return err != nil && !known
-}
+func open(err error) bool { return compat.OutcomeOf(err) == compat.Unknown }
 
 func isLost(err error) bool { return errors.Is(err, compat.ErrLost) }
 
@@ -145,18 +108,15 @@ func mayHold(part compat.Lease, err error) bool {
 	return part.Value != "" && (err == nil || open(err) && !part.Ambiguous)
 }
 
-var errSlow = errors.New("setnxlock: no answer in time")
-
 // tooSlow says of a step whose time was up that it was, and not that somebody
 // cancelled it.
 func tooSlow(err error) error {
-	if err == nil || !errors.Is(err, context.Canceled) || errors.Is(err, errSlow) {
+	if err == nil || !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrTimeout) {
 		return err
 	}
-	why, known := compat.Settled(err)
-	err = fmt.Errorf("%w (%v)", errSlow, why)
-	if known {
-		err = compat.NotDone(err)
+	slow := fmt.Errorf("%w (%v)", compat.ErrTimeout, err)
+	if compat.OutcomeOf(err) == compat.NotSent {
+		return compat.NotSent.Mark(slow)
 	}
-	return err
+	return slow
 }

@@ -49,7 +49,7 @@ func (p part) after(next compat.Lease, err error) part {
 
 // in returns which of p's values st has, "" if none, and until when.
 func (p part) in(st compat.State) (value string, until time.Time) {
-	if st.Status != compat.StatusHeld && st.Status != compat.StatusEndless {
+	if st.Status != compat.StatusHeld && st.Status != compat.StatusPersistent {
 		return "", time.Time{}
 	}
 	for _, v := range p.values {

@@ -74,8 +74,8 @@ func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
 	var servers []compat.Backend
 	var wires []*wire
 	for i, m := range w.members {
-		wires = append(wires, &wire{Source: w.servers[i]})
-		servers = append(servers, compat.NewBackend(wires[i], m.algo))
+		wires = append(wires, &wire{Pool: w.servers[i]})
+		servers = append(servers, compat.NewBackend(wires[i].source(), m.algo))
 	}
 	return redlock.New(servers, o), wires
 }
@@ -207,15 +207,15 @@ const (
 	runsAndHangs
 )
 
-// A wire is a Source that can be cut.
+// A wire is a Pool that can be cut.
 type wire struct {
-	compat.Source
+	compat.Pool
 
 	mu      sync.Mutex
 	down    error                       // no connection can be had
 	fate    func(write string) fate     // of a write, by the names of its commands
 	dial    func(context.Context) error // called before each connection
-	sent    []string                    // every write, with the arguments of its last command
+	sent    []string                    // every command, with its arguments
 	hanging int                         // writes that hang
 }
 
@@ -232,11 +232,19 @@ func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
 	if down != nil {
 		return nil, down
 	}
-	c, err := w.Source.GetContext(ctx)
+	c, err := w.Pool.GetContext(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &conn{Conn: c, wire: w}, nil
+}
+
+// source is that of the wire. It says that it is prompt, so that a dial that heeds no context
+// holds up the quorum's step: the engine is not to come to its help.
+func (w *wire) source() compat.Source {
+	s := compat.Pooled(w)
+	s.Prompt = true
+	return s
 }
 
 func (w *wire) set(f func(w *wire)) {
@@ -305,7 +313,7 @@ func (w *wire) writes() []string {
 	return append([]string(nil), w.sent...)
 }
 
-// ran reports that a write of command name on key was sent.
+// ran reports that the command name on key was sent.
 func (w *wire) ran(name, key string) bool {
 	return slices.ContainsFunc(w.writes(), func(write string) bool {
 		return strings.HasPrefix(write, name+" ["+key+" ")
@@ -316,7 +324,8 @@ func (w *wire) ran(name, key string) bool {
 type conn struct {
 	redis.Conn
 	wire *wire
-	sent []string
+	sent []string // names of the commands of the write
+	text []string // and with their arguments
 	dead error
 }
 
@@ -331,7 +340,7 @@ func (c *conn) Send(name string, args ...any) error {
 	if c.dead != nil {
 		return c.dead
 	}
-	c.sent = append(c.sent, name)
+	c.sent, c.text = append(c.sent, name), append(c.text, fmt.Sprint(name, " ", args))
 	return c.Conn.Send(name, args...)
 }
 
@@ -339,11 +348,14 @@ func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 	if c.dead != nil {
 		return nil, c.dead
 	}
-	write := strings.TrimSpace(strings.Join(append(c.sent, name), " "))
-	c.sent = nil
+	if name != "" {
+		c.sent, c.text = append(c.sent, name), append(c.text, fmt.Sprint(name, " ", args))
+	}
+	write, text := strings.Join(c.sent, " "), c.text
+	c.sent, c.text = nil, nil
 	f := arrives
 	c.wire.set(func(w *wire) {
-		w.sent = append(w.sent, strings.TrimSpace(fmt.Sprint(write, " ", args)))
+		w.sent = append(w.sent, text...)
 		if w.fate != nil {
 			f = w.fate(write)
 		}

@@ -14,9 +14,9 @@ import (
 
 func TestMain(m *testing.M) { conformance.Main(m) }
 
-// TestConformance runs the suite over readers, whom a writer rivals, and over
-// writers: as they are on every server, and with each kind of option on the
-// oldest that has it, one that lacks it, and a real one.
+// TestConformance runs the suite over readers, with a writer for a rival, and over writers: as
+// they are on every server, and with each kind of option on the oldest that has it, one that
+// lacks it, and a real one.
 func TestConformance(t *testing.T) {
 	for _, s := range conformance.Servers(t) {
 		t.Run(s.Name, func(t *testing.T) {
@@ -56,11 +56,11 @@ func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lo
 	o.Fence = s.Transactions
 	made := func(a compat.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, lo compat.Options) *compat.Locker {
-			return compat.New(wrap(s.Source), a, lo)
+			return compat.NewOn(wrap(compat.Pooled(s.Source)), a, lo)
 		}
 	}
 	read, write := made(rwlock.Read{Options: o}), made(rwlock.Write{Options: o})
-	l := conformance.Lock{Server: s.Name, Version: s.Version, Sources: []compat.Source{s.Source}, Fence: o.Fence, Keys: keys}
+	l := conformance.Lock{Server: s.Name, Version: s.Version, Sources: []compat.Source{compat.Pooled(s.Source)}, Fence: o.Fence, Keys: keys}
 	readers, writers := l, l
 	readers.Name, readers.New, readers.Rival, readers.Shared = "rw:read"+name, read, write, true
 	writers.Name, writers.New = "rw:write"+name, write // a reader that was refused would have its turn
@@ -70,7 +70,7 @@ func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lo
 // keys is all that the lock of a key can leave.
 func keys(prefix, key string) []string {
 	key = prefix + key
-	all := []string{key, compat.FenceKey(key)}
+	all := []string{key, compat.Aux(key, "fence")}
 	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
 		all = append(all, compat.Aux(key, name))
 	}

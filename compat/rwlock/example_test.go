@@ -58,7 +58,7 @@ func ExampleOptions_client() {
 }
 
 // Before 2.2 a second reader deletes the first: the lock says so.
-func ExampleOptions_Check() {
+func ExampleRead_oldServer() {
 	pool := oldredis.MustNew("2.0", oldredis.Options{}).Pool()
 	_, err := compat.New(pool, rwlock.Read{}, compat.Options{}).TryLock(context.Background(), "catalogue", 30*time.Second)
 	fmt.Println(err)

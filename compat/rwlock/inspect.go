@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Inspect reads who holds the key and who waits: one round trip. To a reader it
-// is held as well while it has to give way to a writer that waits.
-func (r Read) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+// Inspect reads who holds the key and who waits: one round trip. To a reader it is held as well
+// while it has to give way to a writer that waits.
+func (r Read) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	v, err := r.look(c, now, key, true)
 	if err != nil {
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
@@ -18,15 +17,15 @@ func (r Read) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 	s := r.state(v, key)
 	until, shut := v.shutOut(r.Prefer)
 	s.Open = !v.held && !shut // to join the readers
-	if shut && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
+	if shut && s.Status != compat.StatusHeld && s.Status != compat.StatusPersistent {
 		s.Status, s.Until = compat.StatusHeld, until
 	}
 	return s, nil
 }
 
-// Inspect reads who holds the key and who waits: one round trip. To a writer it
-// is held as well while readers have their turn.
-func (w Write) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+// Inspect reads who holds the key and who waits: one round trip. To a writer it is held as well
+// while readers have their turn.
+func (w Write) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	v, err := w.look(c, now, key, true)
 	if err != nil {
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
@@ -34,7 +33,7 @@ func (w Write) Inspect(c redis.Conn, now time.Time, key string) (compat.State, e
 	s := w.state(v, key)
 	_, announced := v.announced()
 	s.Open = w.Prefer != ReadersFirst && !announced // to say again that it waits
-	if w.theirTurn(v) && s.Status != compat.StatusHeld && s.Status != compat.StatusEndless {
+	if w.theirTurn(v) && s.Status != compat.StatusHeld && s.Status != compat.StatusPersistent {
 		s.Status, s.Until, s.Format = compat.StatusHeld, now.Add(v.turn), "the readers' turn"+waiters(v)
 	}
 	return s, nil
@@ -70,7 +69,7 @@ func (o Options) state(v view, key string) compat.State {
 	s.Status, s.Value, s.Format, s.Clock, s.TTL = compat.StatusHeld, v.writer, "writer"+waiters(v), "server", v.ttl
 	s.Until = time.Time{}
 	if v.ttl == compat.NoTTL {
-		s.Status = compat.StatusEndless
+		s.Status = compat.StatusPersistent
 	} else {
 		s.Until = v.ours(v.now).Add(v.ttl)
 	}

@@ -29,9 +29,8 @@ type entry struct {
 	until time.Time
 }
 
-// look reads what a step depends on, under WATCH of the keys in watched: one
-// round trip.
-func (o Options) look(c redis.Conn, now time.Time, key string, all bool, watched ...any) (view, error) {
+// look reads what a step depends on, under WATCH of the keys in watched: one round trip.
+func (o Options) look(c *compat.Conn, now time.Time, key string, all bool, watched ...any) (view, error) {
 	last := 0
 	if all || o.Client != "" {
 		last = -1
@@ -46,24 +45,24 @@ func (o Options) look(c redis.Conn, now time.Time, key string, all bool, watched
 	if err != nil {
 		return v, err
 	}
-	if err := v.read(replies, o.unit()); err != nil {
-		compat.Unwatch(c)
+	if err := v.read(c, replies, o.unit()); err != nil {
+		c.Unwatch()
 		return v, err
 	}
 	return v, nil
 }
 
-// ask sends cmds in one write, under WATCH of the keys in watched and with the
-// question for the time, if the server's is the one that counts. An error that
-// the server gave for any of them is ask's error, and then nothing is watched.
-func (o Options) ask(c redis.Conn, v *view, key string, watched []any, cmds ...compat.Cmd) ([]any, error) {
+// ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's
+// clock is the one that counts. An error that the server gave for any of them is ask's error,
+// and then nothing is watched.
+func (o Options) ask(c *compat.Conn, v *view, key string, watched []any, cmds ...compat.Cmd) ([]any, error) {
 	if len(watched) > 0 {
 		cmds = append([]compat.Cmd{append(compat.Cmd{"WATCH"}, watched...)}, cmds...)
 	}
 	if o.ServerClock {
 		cmds = append(cmds, compat.Cmd{"TIME"})
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := c.Pipe(cmds...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +71,11 @@ func (o Options) ask(c redis.Conn, v *view, key string, watched []any, cmds ...c
 	}
 	for _, r := range replies {
 		if e, refused := r.(redis.Error); refused {
-			err = compat.Foreign(key, e)
+			err = c.Foreign(key, e)
 		}
 	}
 	if err != nil && len(watched) > 0 {
-		compat.Unwatch(c)
+		c.Unwatch()
 	}
 	if len(watched) > 0 {
 		replies = replies[1:]
@@ -98,16 +97,16 @@ func (v *view) clock(reply any) error {
 	return nil
 }
 
-func (v *view) read(replies []any, unit time.Duration) (err error) {
+func (v *view) read(c *compat.Conn, replies []any, unit time.Duration) (err error) {
 	v.writer, err = redis.String(replies[0], nil)
 	v.held = err == nil
 	if err != nil && err != redis.ErrNil {
 		return err
 	}
-	if v.ttl, err = compat.ReadTTL(replies[1], unit); err != nil {
+	if v.ttl, err = c.ReadTTL(replies[1], unit); err != nil {
 		return err
 	}
-	if v.turn, err = compat.ReadTTL(replies[2], unit); err != nil {
+	if v.turn, err = c.ReadTTL(replies[2], unit); err != nil {
 		return err
 	}
 	if v.readers, err = entries(replies[3]); err != nil {
@@ -134,7 +133,7 @@ func entries(reply any) ([]entry, error) {
 	return all, nil
 }
 
-// live reports whether e is to be reckoned with.
+// live reports whether e still counts.
 func (v view) live(e entry) bool { return e.until.Add(v.margin).After(v.now) }
 
 // reading is the reader that keeps a writer out longest, if there is one.
@@ -150,8 +149,7 @@ func (v view) first(all []entry) (entry, bool) {
 	return all[0], true
 }
 
-// shutOut reports whether a reader has to give way to a writer that waits, and
-// until when.
+// shutOut reports whether a reader has to give way to a writer that waits, and until when.
 func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 	if p == ReadersFirst || p == Fair && v.turn != compat.NoTTL {
 		return time.Time{}, false
@@ -160,13 +158,13 @@ func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 	return v.ours(w.until), yes
 }
 
-// comeIn are the commands for a client that comes in while writers wait: their
-// word counts again until the last client has gone.
+// comeIn are the commands for a client that comes in while writers wait: their announcements
+// count again until the last client has gone.
 func (v view) comeIn(key string) []compat.Cmd {
 	if len(v.waiting) == 0 {
 		return nil
 	}
-	return []compat.Cmd{{"EXPIRE", waitingOf(key), int64(keep / time.Second)}}
+	return []compat.Cmd{{"EXPIRE", waitingOf(key), int64(setTTL / time.Second)}}
 }
 
 // ours is a time of the clock that scores are counted by, by our own.

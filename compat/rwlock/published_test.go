@@ -36,7 +36,7 @@ func TestPublished(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		a, b := acquire(t, s, publishedRead, ttl), acquire(t, s, publishedRead, ttl)
 		refused(t, s, publishedWrite, compat.ErrHeld)
-		b, err := publishedRead.Extend(s.Dial(), s.Now(), b, 2*ttl)
+		b, err := extendAt(s.Dial(), publishedRead, s.Now(), b, 2*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +47,10 @@ func TestPublished(t *testing.T) {
 		w := acquire(t, s, publishedWrite, ttl)
 		refused(t, s, publishedRead, compat.ErrHeld)
 		refused(t, s, publishedWrite, compat.ErrHeld)
-		if w, err = publishedWrite.Extend(s.Dial(), s.Now(), w, 2*ttl); err != nil {
+		if w, err = extendAt(s.Dial(), publishedWrite, s.Now(), w, 2*ttl); err != nil {
 			t.Fatal(err)
 		}
-		st, err := publishedRead.Inspect(s.Dial(), s.Now(), "k")
+		st, err := publishedRead.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
 		if err != nil || st.Value != w.Value || st.Status != compat.StatusHeld {
 			t.Errorf("%+v, %v; want held by %q", st, err, w.Value)
 		}
@@ -59,38 +59,38 @@ func TestPublished(t *testing.T) {
 	})
 }
 
-// rw/mutex-outrun: a reader that is held up inside for longer than the mutex
-// lasts adds itself beside a writer.
+// rw/mutex-outrun: a reader that is held up inside for longer than the mutex lasts adds itself
+// beside a writer.
 func TestPublishedMutexOutrun(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		c := &at{s.Dial(), "ZADD", func() {
 			s.Advance(7 * time.Second)
 			acquire(t, s, publishedWrite, ttl)
 		}}
-		if _, err := publishedRead.Acquire(c, s.Now(), "k", 2*ttl); err != nil {
+		if _, err := publishedRead.Acquire(compat.NewConn(c), s.Now(), "k", 2*ttl); err != nil {
 			t.Errorf("the published reader noticed: %v", err)
 		}
 	})
 }
 
-// rw/bare-mutex: whoever was held up inside then deletes the mutex of the next.
+// rw/bare-mutex: a client that was held up inside then deletes the mutex of the next.
 func TestPublishedBareMutex(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		c := &at{s.Dial(), "DEL", func() {
 			s.Advance(7 * time.Second)
-			do(t, s, "SETNX", "{k}:mutex", "of the next")
+			do(t, s, "SETNX", "k:mutex:{k}", "of the next")
 		}}
-		if _, err := publishedRead.Acquire(c, s.Now(), "k", ttl); err != nil {
+		if _, err := publishedRead.Acquire(compat.NewConn(c), s.Now(), "k", ttl); err != nil {
 			t.Fatal(err)
 		}
-		if n := do(t, s, "EXISTS", "{k}:mutex"); n != int64(0) {
+		if n := do(t, s, "EXISTS", "k:mutex:{k}"); n != int64(0) {
 			t.Error("the mutex of the next is still there")
 		}
 	})
 }
 
-// rw/expired-reader: a reader whose lease is over is told that it gave back
-// what a writer had taken long before.
+// rw/expired-reader: a reader whose lease is over is told that it released what a writer had
+// taken long before.
 func TestPublishedExpiredReader(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		l := acquire(t, s, publishedRead, ttl)
@@ -106,17 +106,18 @@ func TestPublishedExtendResurrects(t *testing.T) {
 		l := acquire(t, s, publishedRead, ttl)
 		s.Advance(ttl)
 		acquire(t, s, publishedWrite, ttl)
-		if _, err := publishedRead.Extend(s.Dial(), s.Now(), l, ttl); err != nil {
+		l.Until = s.Now().Add(time.Minute) // by a clock that has stopped
+		if _, err := extendAt(s.Dial(), publishedRead, s.Now(), l, ttl); err != nil {
 			t.Errorf("the published extension noticed: %v", err)
 		}
-		if _, err := redis.Int64(s.Dial().Do("ZSCORE", "{k}:readers", l.Value)); err != nil {
+		if _, err := redis.Int64(s.Dial().Do("ZSCORE", "k:readers:{k}", l.Value)); err != nil {
 			t.Errorf("the reader is not back: %v", err)
 		}
 	})
 }
 
-// rw/compare-then-del: a writer that is held up between its look and its DEL
-// deletes the next writer's key, and a third gets in.
+// set/compare-then-del: a writer that is held up between its look and its DEL deletes the next
+// writer's key, and a third gets in.
 func TestPublishedCompareThenDel(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		l := acquire(t, s, publishedWrite, ttl)
@@ -124,15 +125,15 @@ func TestPublishedCompareThenDel(t *testing.T) {
 			s.Advance(ttl + time.Second)
 			acquire(t, s, publishedWrite, ttl)
 		}}
-		if err := publishedWrite.Release(c, s.Now(), l); err != nil {
+		if err := releaseAt(c, publishedWrite, s.Now(), l); err != nil {
 			t.Errorf("the published release noticed: %v", err)
 		}
 		acquire(t, s, publishedWrite, ttl)
 	})
 }
 
-// tx/crash-before-expire: a client that dies between SETNX and EXPIRE leaves a
-// mutex that nothing ends.
+// tx/crash-before-expire: a client that dies between SETNX and EXPIRE leaves a mutex that nothing
+// ends.
 func TestPublishedCrashBeforeExpire(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		s.SetFault(func(_, _ int, cmd []string) oldredis.Fault {
@@ -141,7 +142,7 @@ func TestPublishedCrashBeforeExpire(t *testing.T) {
 			}
 			return oldredis.None
 		})
-		if _, err := publishedRead.Acquire(s.Dial(), s.Now(), "k", ttl); err == nil || errors.Is(err, compat.ErrHeld) {
+		if _, err := publishedRead.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", ttl); err == nil || errors.Is(err, compat.ErrHeld) {
 			t.Fatalf("Acquire over a connection that broke: %v", err)
 		}
 		s.SetFault(nil)

@@ -4,40 +4,39 @@
 //	docs := compat.New(pool, rwlock.Read{}, compat.Options{})   // and
 //	edit := compat.New(pool, rwlock.Write{}, compat.Options{})  // with the same keys
 //
-// The writer's token is on the key itself, with its lease for a TTL. The
-// readers are in a sorted set beside it, {key}:readers, each with the end of
-// its lease, in milliseconds, for a score. Each step watches what it depends on:
+// The writer's token is on the key itself, with its lease for a TTL. The readers are in a sorted
+// set beside it, "readers" below (KEY:readers:{KEY}, see compat.Aux), each with the end of its
+// lease, in milliseconds, for a score. Each step watches what it depends on:
 //
-//	read      WATCH key; GET key                  a token: a writer has it
-//	          MULTI; ZADD {key}:readers; EXEC     nil: a writer was faster
-//	extend    WATCH key; GET key; ZSCORE          not there: lost
-//	          MULTI; ZADD {key}:readers; EXEC     nil: look again
-//	release   ZREM {key}:readers                  0: lost
+//	read      WATCH key; GET key             a token: a writer has it
+//	          MULTI; ZADD readers; EXEC      nil: a writer was faster
+//	extend    WATCH key; GET key; ZSCORE     not there: lost
+//	          MULTI; ZADD readers; EXEC      nil: look again
+//	release   ZREM readers                   0: lost
 //
-//	write     WATCH key {key}:readers; GET key; ZREVRANGE {key}:readers 0 0
-//	          MULTI; SETEX key; DEL {key}:readers; EXEC
-//	                                              nil: somebody was faster
-//	extend, release                               as txlock's, under WATCH
+//	write     WATCH key readers; GET key; ZREVRANGE readers 0 0
+//	          MULTI; SETEX key; DEL readers; EXEC
+//	                                         nil: somebody was faster
+//	extend, release                          as txlock's, under WATCH
 //
-// Readers never watch what other readers write, so that they don't abort each
-// other. A reader that dies is out of the way at the end of its lease, when the next
-// writer sweeps the set; a writer, when its key expires. Who is let in when
-// readers and writers wait for each other is [Preference].
+// Readers never watch what other readers write, so that they don't abort each other. A reader
+// that dies is out of the way at the end of its lease, when the next writer sweeps the set; a
+// writer, when its key expires. Preference says who is let in when readers and writers wait for
+// each other.
 //
-// It needs Redis 2.2: before that a ZADD deletes a sorted set that has a TTL, and
-// all readers in it, and there is no WATCH. It refuses such a server.
+// It needs Redis 2.2: before that a ZADD deletes a sorted set that has a TTL, and all readers in
+// it, and there is no WATCH. It refuses such a server.
 //
-// The readers' scores are times, so it needs clocks that agree: a writer whose
-// clock is fast takes a reader for dead (rw/skewed-sweep). Options.Margin makes
-// it wait that much longer; Options.ServerClock has the server tell the time,
-// from 2.6 on. The writer's lease is the server's to end, on every version.
+// The readers' scores are times, so it needs clocks that agree: a writer whose clock is fast
+// takes a reader for dead (rw/skewed-sweep). Options.Margin makes it wait that much longer;
+// Options.ServerClock has the server tell the time, from 2.6 on. The writer's lease is the
+// server's to end, on every version.
 //
-// A plain lock on the same key (txlock, setlock) excludes readers and writers
-// while it is held, but does not see the readers: it must not be used beside this one.
+// A plain lock on the same key (txlock, setlock) excludes readers and writers while it is held,
+// but does not see the readers: it must not be used beside this one.
 //
-// Sources: the read-write lock of many articles, a mutex around GET, ZADD and
-// SET NX, which is PublishedRead and PublishedWrite here; sync.RWMutex for who
-// goes first.
+// Sources: the read-write lock of many articles, a mutex around GET, ZADD and SET NX, which is
+// PublishedRead and PublishedWrite here; sync.RWMutex for who goes first.
 package rwlock
 
 import (
@@ -46,7 +45,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -122,15 +120,15 @@ var (
 	ErrDowngrade = fmt.Errorf("%w: the writer can't become a reader: release the write lock first", compat.ErrInvalid)
 )
 
-// keep is the TTL of the sets beside the key. It is the same for all, and
+// setTTL is the TTL of the sets beside the key. It is the same for all, and
 // longer than any lease, because each client sets it anew without seeing what
 // others set: a shorter one would end the leases of those who asked for more.
-const keep = 24 * time.Hour
+const setTTL = 24 * time.Hour
 
 // In seconds. A waiter looks twice a second, if compat.Options does not say otherwise.
 const (
 	turn  = 1 // how long readers that were refused have, after a writer has gone, before the next
-	grace = 1 // how long the word of a writer that waits counts when nobody is in the way any more
+	grace = 1 // how long the announcement of a writer counts when nobody is in the way any more
 )
 
 // The keys beside the key, all in its slot.
@@ -167,79 +165,60 @@ func (o Options) mine(role, token string) bool {
 	return o.Client != "" && strings.HasPrefix(token, o.ours(role))
 }
 
-// draw is the command that draws l's number, if it is to have one and has none:
-// it is being acquired, was adopted, or its number was lost with the reply.
-func (o Options) draw(l compat.Lease) []compat.Cmd {
-	if !o.Fence || l.Fence != 0 {
-		return nil
-	}
-	return []compat.Cmd{{"INCR", compat.FenceKey(l.Key)}}
-}
+// draws says that l ought to have a fence and has none: it was adopted, or its number was lost
+// with the reply.
+func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
 
-// drawn is l with the number that stands last among replies, if it drew one.
-func (o Options) drawn(l compat.Lease, replies []any) compat.Lease {
-	if len(o.draw(l)) > 0 {
-		l.Fence = replies[len(replies)-1].(int64)
-	}
-	return l
-}
-
-// Check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to
-// ZADD here, if EXEC runs although a watched key was touched, or if a command
-// that the options ask for is missing. It runs them on a scratch key.
-func (o Options) Check(c redis.Conn, key string) error {
+// check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC
+// runs although a watched key was touched, or if a command that the options ask for is missing.
+// It runs them on a scratch key.
+func (o Options) check(c *compat.Conn, key string) error {
 	const use = "getsetlock.Classic, which lets one reader in at a time"
 	scratch := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := compat.Exec(c, compat.Cmd{"ZADD", scratch, 1, "a"}, compat.Cmd{"EXPIRE", scratch, 10}, compat.Cmd{"ZADD", scratch, 2, "b"},
+	replies, err := c.Exec(compat.Cmd{"ZADD", scratch, 1, "a"}, compat.Cmd{"EXPIRE", scratch, 10}, compat.Cmd{"ZADD", scratch, 2, "b"},
 		compat.Cmd{"ZCARD", scratch}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
 	switch {
-	case compat.UnknownCommand(err):
-		return compat.Refuse(c, "it does not let us use MULTI and sorted sets", use)
 	case err != nil:
-		return err
+		return c.Lacks(err, "it does not let us use MULTI and sorted sets", use)
 	case replies == nil || replies[3] != int64(2):
-		return compat.Refuse(c, "ZADD deletes a sorted set that has a TTL, and the readers in it (mended in 2.2)", use)
+		return c.Unsafe("ZADD deletes a sorted set that has a TTL, and the readers in it (mended in 2.2)", use)
 	case replies[4] == int64(-1):
-		return compat.Refuse(c, "ZADD takes a sorted set's TTL away, so dead readers would stay for ever", use)
+		return c.Unsafe("ZADD takes a sorted set's TTL away, so dead readers would stay for ever", use)
 	}
 
-	if _, _, err := compat.Watch(c, scratch); compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WATCH (it came with 2.2), so nobody can be let in safely", use)
-	} else if err != nil {
-		return err
+	if _, _, err := c.Watch(scratch); err != nil {
+		return c.Lacks(err, "it has no WATCH (it came with 2.2), so nobody can be let in safely", use)
 	}
 	if _, err := c.Do("SETEX", scratch, 10, "touched"); err != nil {
-		compat.Unwatch(c)
+		c.Unwatch()
 		return err
 	}
-	replies, err = compat.Exec(c, compat.Cmd{"DEL", scratch})
+	replies, err = c.Exec(compat.Cmd{"DEL", scratch})
 	switch {
 	case err != nil:
 		return err
 	case replies != nil:
-		return compat.Refuse(c, "EXEC runs although a watched key was touched", use)
+		return c.Unsafe("EXEC runs although a watched key was touched", use)
 	}
 	defer c.Do("DEL", scratch) //nolint:errcheck // if the connection is broken it ends by itself
 	return o.checkOptions(c, key, scratch)
 }
 
-func (o Options) checkOptions(c redis.Conn, key, scratch string) error {
+func (o Options) checkOptions(c *compat.Conn, key, scratch string) error {
 	if o.Millis {
-		if _, err := c.Do("PEXPIRE", scratch, 10000); compat.UnknownCommand(err) {
-			return compat.Refuse(c, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
-		} else if err != nil {
-			return err
+		if _, err := c.Do("PEXPIRE", scratch, 10000); err != nil {
+			return c.Lacks(err, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
 		}
 	}
 	if o.ServerClock {
-		if _, err := c.Do("TIME"); compat.UnknownCommand(err) {
-			return compat.Refuse(c, "it does not tell the time (TIME came with 2.6)", "the clients' clocks: Options.ServerClock false")
-		} else if err != nil {
-			return err
+		if _, err := c.Do("TIME"); err != nil {
+			return c.Lacks(err, "it does not tell the time (TIME came with 2.6)", "the clients' clocks: Options.ServerClock false")
 		}
 	}
-	if inner, ok := o.Inner.(compat.Checker); ok {
-		return inner.Check(c, mutexOf(key))
+	if o.Inner != nil {
+		if check := o.Inner.Traits().Check; check != nil {
+			return check(c, mutexOf(key))
+		}
 	}
 	return nil
 }

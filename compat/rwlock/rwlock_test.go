@@ -1,6 +1,7 @@
 package rwlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,7 +35,7 @@ func named(token string) rwlock.Options {
 
 func acquire(t *testing.T, s *oldredis.Server, a compat.Algorithm, ttl time.Duration) compat.Lease {
 	t.Helper()
-	l, err := a.Acquire(s.Dial(), s.Now(), "k", ttl)
+	l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", ttl)
 	if err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
@@ -43,7 +44,7 @@ func acquire(t *testing.T, s *oldredis.Server, a compat.Algorithm, ttl time.Dura
 
 func refused(t *testing.T, s *oldredis.Server, a compat.Algorithm, want error) error {
 	t.Helper()
-	_, err := a.Acquire(s.Dial(), s.Now(), "k", ttl)
+	_, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", ttl)
 	if !errors.Is(err, want) {
 		t.Errorf("%T: %v, want %v", a, err, want)
 	}
@@ -52,9 +53,27 @@ func refused(t *testing.T, s *oldredis.Server, a compat.Algorithm, want error) e
 
 func release(t *testing.T, s *oldredis.Server, a compat.Algorithm, l compat.Lease, want error) {
 	t.Helper()
-	if err := a.Release(s.Dial(), s.Now(), l); !errors.Is(err, want) {
+	if err := releaseAt(s.Dial(), a, s.Now(), l); !errors.Is(err, want) {
 		t.Errorf("Release: %v, want %v", err, want)
 	}
+}
+
+// open is a connection that is not closed behind a step.
+type open struct{ redis.Conn }
+
+func (open) Close() error { return nil }
+
+// over is the engine's view of a over c.
+func over(c redis.Conn, a compat.Algorithm) compat.Backend {
+	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
+}
+
+func extendAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	return over(c, a).Extend(context.Background(), func() time.Time { return now }, l, ttl)
+}
+
+func releaseAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease) error {
+	return over(c, a).Release(context.Background(), func() time.Time { return now }, l)
 }
 
 func do(t *testing.T, s *oldredis.Server, name string, args ...any) any {
@@ -87,75 +106,75 @@ func TestWire(t *testing.T) {
 WATCH k → OK
 GET k → nil
 TTL k → -1
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 MULTI → OK
-ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
-ZADD {k}:readers 1330837577000 r:me → QUEUED
-EXPIRE {k}:readers 86400 → QUEUED
+ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
+ZADD k:readers:{k} 1330837577000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
 EXEC → [0 1 1]
 `}, {"by the server's clock, with a number", nil, read(full), "acquire", `
 WATCH k → OK
 GET k → nil
 PTTL k → -1
-PTTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+PTTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 TIME → [1330837567 0]
 MULTI → OK
-ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
-ZADD {k}:readers 1330837577000 r:me → QUEUED
-EXPIRE {k}:readers 86400 → QUEUED
-INCR {k}:fence → QUEUED
+ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
+ZADD k:readers:{k} 1330837577000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [0 1 1 1]
 `}, {"a reader is extended", nil, read(plain), "extend", `
 WATCH k → OK
 GET k → nil
-ZSCORE {k}:readers r:me → 1330837577000
+ZSCORE k:readers:{k} r:me → 1330837577000
 MULTI → OK
-ZADD {k}:readers 1330837587000 r:me → QUEUED
-EXPIRE {k}:readers 86400 → QUEUED
+ZADD k:readers:{k} 1330837587000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
 EXEC → [0 1]
 `}, {"a reader goes", nil, read(plain), "release", `
-ZREM {k}:readers r:me → 1
-ZCARD {k}:readers → 0
-EXISTS {k}:waiting → 0
+ZREM k:readers:{k} r:me → 1
+ZCARD k:readers:{k} → 0
+EXISTS k:waiting:{k} → 0
 `}, {"a reader is refused", write(other), read(plain), "refused", `
 WATCH k → OK
 GET k → w:other
 TTL k → 10
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 UNWATCH → OK
 MULTI → OK
-SADD {k}:due readers → QUEUED
-EXPIRE {k}:due 11 → QUEUED
+SADD k:due:{k} readers → QUEUED
+EXPIRE k:due:{k} 11 → QUEUED
 EXEC → [1 1]
 `}, {"a writer comes in", nil, write(plain), "acquire", `
-WATCH k {k}:readers → OK
+WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 MULTI → OK
 SETEX k 10 w:me → QUEUED
-DEL {k}:readers → QUEUED
+DEL k:readers:{k} → QUEUED
 EXEC → [OK 0]
 `}, {"with a number", nil, write(full), "acquire", `
-WATCH k {k}:readers → OK
+WATCH k k:readers:{k} → OK
 GET k → nil
 PTTL k → -1
-PTTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+PTTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 TIME → [1330837567 0]
 MULTI → OK
 PSETEX k 10000 w:me → QUEUED
-DEL {k}:readers → QUEUED
-INCR {k}:fence → QUEUED
+DEL k:readers:{k} → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [OK 0 1]
 `}, {"a writer is extended", nil, write(plain), "extend", `
 WATCH k → OK
@@ -168,69 +187,69 @@ WATCH k → OK
 GET k → w:me
 MULTI → OK
 DEL k → QUEUED
-EXPIRE {k}:waiting 2 → QUEUED
-SUNIONSTORE {k}:turn {k}:due → QUEUED
-EXPIRE {k}:turn 1 → QUEUED
-DEL {k}:due → QUEUED
+EXPIRE k:waiting:{k} 2 → QUEUED
+SUNIONSTORE k:turn:{k} k:due:{k} → QUEUED
+EXPIRE k:turn:{k} 1 → QUEUED
+DEL k:due:{k} → QUEUED
 EXEC → [1 0 0 0 0]
 `}, {"a writer goes, readers first", nil, write(first), "release", `
 WATCH k → OK
 GET k → w:me
 MULTI → OK
 DEL k → QUEUED
-SUNIONSTORE {k}:turn {k}:due → QUEUED
-EXPIRE {k}:turn 1 → QUEUED
-DEL {k}:due → QUEUED
+SUNIONSTORE k:turn:{k} k:due:{k} → QUEUED
+EXPIRE k:turn:{k} 1 → QUEUED
+DEL k:due:{k} → QUEUED
 EXEC → [1 0 0 0]
 `}, {"a writer goes, writers first", nil, write(wfirst), "release", `
 WATCH k → OK
 GET k → w:me
 MULTI → OK
 DEL k → QUEUED
-EXPIRE {k}:waiting 2 → QUEUED
+EXPIRE k:waiting:{k} 2 → QUEUED
 EXEC → [1 0]
 `}, {"a writer is refused", read(other), write(plain), "refused", `
-WATCH k {k}:readers → OK
+WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → [r:other 1330837577000]
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → [r:other 1330837577000]
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 UNWATCH → OK
 MULTI → OK
-ZREMRANGEBYSCORE {k}:waiting -inf 1330837567000 → QUEUED
-ZADD {k}:waiting 1330837578000 w:me → QUEUED
-EXPIRE {k}:waiting 86400 → QUEUED
+ZREMRANGEBYSCORE k:waiting:{k} -inf 1330837567000 → QUEUED
+ZADD k:waiting:{k} 1330837578000 w:me → QUEUED
+EXPIRE k:waiting:{k} 86400 → QUEUED
 EXEC → [0 1 1]
 `}, {"a writer is refused, readers first", read(other), write(first), "refused", `
-WATCH k {k}:readers → OK
+WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → [r:other 1330837577000]
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → [r:other 1330837577000]
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 UNWATCH → OK
 `}, {"under an inner lock", nil, read(over), "acquire", `
-WATCH {k}:mutex → OK
-GET {k}:mutex → nil
+WATCH k:mutex:{k} → OK
+GET k:mutex:{k} → nil
 MULTI → OK
-SETEX {k}:mutex 5 in → QUEUED
+SETEX k:mutex:{k} 5 in → QUEUED
 EXEC → [OK]
 WATCH k → OK
 GET k → nil
 TTL k → -1
-TTL {k}:turn → -1
-ZREVRANGE {k}:readers 0 0 WITHSCORES → []
-ZREVRANGE {k}:waiting 0 0 WITHSCORES → []
+TTL k:turn:{k} → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
 MULTI → OK
-ZREMRANGEBYSCORE {k}:readers -inf 1330837507000 → QUEUED
-ZADD {k}:readers 1330837577000 r:me → QUEUED
-EXPIRE {k}:readers 86400 → QUEUED
+ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
+ZADD k:readers:{k} 1330837577000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
 EXEC → [0 1 1]
-WATCH {k}:mutex → OK
-GET {k}:mutex → in
+WATCH k:mutex:{k} → OK
+GET k:mutex:{k} → in
 MULTI → OK
-DEL {k}:mutex → QUEUED
+DEL k:mutex:{k} → QUEUED
 EXEC → [1]
 `}} {
 		s := oldredis.Run(t, "2.6")
@@ -246,14 +265,14 @@ EXEC → [1]
 		var err, want error
 		switch c.step {
 		case "acquire":
-			_, err = c.a.Acquire(conn, s.Now(), "k", ttl)
+			_, err = c.a.Acquire(compat.NewConn(conn), s.Now(), "k", ttl)
 		case "refused":
-			_, err = c.a.Acquire(conn, s.Now(), "k", ttl)
+			_, err = c.a.Acquire(compat.NewConn(conn), s.Now(), "k", ttl)
 			want = compat.ErrHeld
 		case "extend":
-			_, err = c.a.Extend(conn, s.Now(), l, 2*ttl)
+			_, err = extendAt(conn, c.a, s.Now(), l, 2*ttl)
 		case "release":
-			err = c.a.Release(conn, s.Now(), l)
+			err = releaseAt(conn, c.a, s.Now(), l)
 		}
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", c.name, err, want)
@@ -299,7 +318,7 @@ func TestReaderThatDied(t *testing.T) {
 		lives := acquire(t, s, read, 3*ttl)
 		s.Advance(ttl + time.Second)
 		refused(t, s, write, compat.ErrHeld)
-		lives, err := read.Extend(s.Dial(), s.Now(), lives, ttl)
+		lives, err := extendAt(s.Dial(), read, s.Now(), lives, ttl)
 		if err != nil {
 			t.Fatalf("the living reader beside the dead one: %v", err)
 		}
@@ -310,17 +329,17 @@ func TestReaderThatDied(t *testing.T) {
 		if l.How != compat.TakenOver {
 			t.Errorf("a writer after readers that died: %q, want taken over", l.How)
 		}
-		if n := do(t, s, "EXISTS", "{k}:readers"); n != int64(0) {
+		if n := do(t, s, "EXISTS", "k:readers:{k}"); n != int64(0) {
 			t.Errorf("the writer left the dead readers in the set")
 		}
 		// Its lease ran out: it learns that, and disturbs nobody.
 		release(t, s, read, lives, compat.ErrLost)
 		lives.Until = s.Now().Add(time.Minute) // by a clock that has stopped
-		if _, err := read.Extend(s.Dial(), s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := extendAt(s.Dial(), read, s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension beside a writer: %v, want ErrLost", err)
 		}
 		release(t, s, write, l, nil)
-		if _, err := read.Extend(s.Dial(), s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := extendAt(s.Dial(), read, s.Now(), lives, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension after a writer has been: %v, want ErrLost", err)
 		}
 	})
@@ -338,7 +357,7 @@ func TestWriterThatDied(t *testing.T) {
 		acquire(t, s, read, ttl)
 		release(t, s, write, l, compat.ErrLost)
 		l.Until = s.Now().Add(time.Minute)
-		if _, err := write.Extend(s.Dial(), s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := extendAt(s.Dial(), write, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension of an expired writer: %v, want ErrLost", err)
 		}
 	})
@@ -350,11 +369,11 @@ func TestExtend(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		for _, a := range []compat.Algorithm{rwlock.Read{}, rwlock.Write{}} {
 			l := acquire(t, s, a, 3*ttl)
-			next, err := a.Extend(s.Dial(), s.Now(), l, ttl)
+			next, err := extendAt(s.Dial(), a, s.Now(), l, ttl)
 			if err != nil {
 				t.Fatalf("%T: %v", a, err)
 			}
-			st, err := a.Inspect(s.Dial(), s.Now(), "k")
+			st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
 			if err != nil || st.Until.After(s.Now().Add(ttl+time.Second)) || st.Value != l.Value {
 				t.Errorf("%T: %+v, %v, after an extension to %v", a, st, err, ttl)
 			}
@@ -362,12 +381,77 @@ func TestExtend(t *testing.T) {
 				t.Errorf("%T: Until %v, want %v", a, next.Until, want)
 			}
 			got := s.Record()
-			if _, err := a.Extend(s.Dial(), next.Until, next, ttl); !errors.Is(err, compat.ErrLost) || got.String() != "" {
+			if _, err := extendAt(s.Dial(), a, next.Until, next, ttl); !errors.Is(err, compat.ErrLost) || got.String() != "" {
 				t.Errorf("%T: an extension at its end: %v and %q, want ErrLost and nothing sent", a, err, got)
 			}
 			release(t, s, a, next, nil)
 		}
 	})
+}
+
+// An extension that is to rotate puts a new value in the place of the old one, which proves
+// nothing any more; and one whose reader was released since its look leaves nothing behind.
+func TestRotate(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for _, a := range []compat.Algorithm{rwlock.Read{}} { // a writer keeps its token: see Write.Extend
+			old := acquire(t, s, a, ttl)
+			old.Rotate = true
+			next, err := extendAt(s.Dial(), a, s.Now(), old, ttl)
+			if err != nil || next.Value == old.Value || next.Value[:2] != old.Value[:2] || next.Rotate {
+				t.Fatalf("%T: %+v, %v, want a new value in the place of %q", a, next, err, old.Value)
+			}
+			release(t, s, a, old, compat.ErrLost)
+			if st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); err != nil || len(st.Holders) != 1 || !st.Holds(next.Value) {
+				t.Errorf("%T: %+v, %v, want %q alone", a, st, err, next.Value)
+			}
+			release(t, s, a, next, nil)
+		}
+		read := rwlock.Read{}
+		l := acquire(t, s, read, ttl)
+		l.Rotate = true
+		c := &between{Conn: s.Dial(), act: func() { release(t, s, read, l, nil) }}
+		if _, err := extendAt(c, read, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("an extension that the release was faster than: %v, want ErrLost", err)
+		}
+		if n := do(t, s, "EXISTS", "k:readers:{k}"); n != int64(0) {
+			t.Error("the released reader is back under another name")
+		}
+	})
+}
+
+// A writer whose key expires between its look and its EXEC has not come back when readers are in,
+// also where WATCH does not notice, before Redis 6.0.9.
+func TestExtendBringsNoWriterBack(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		write, read := rwlock.Write{}, rwlock.Read{}
+		l := acquire(t, s, write, ttl)
+		l.Rotate = true
+		var reader compat.Lease
+		c := &beforeMulti{Conn: s.Dial(), act: func() {
+			s.Advance(ttl + time.Second)
+			reader = acquire(t, s, read, ttl)
+		}}
+		if _, err := extendAt(c, write, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("the writer's extension: %v, want ErrLost", err)
+		}
+		if n := do(t, s, "EXISTS", "k"); n != int64(0) {
+			t.Errorf("the writer is back beside the reader %q", reader.Value)
+		}
+	})
+}
+
+// beforeMulti is a connection on which others act once, before the first transaction.
+type beforeMulti struct {
+	redis.Conn
+	act func()
+}
+
+func (b *beforeMulti) Send(name string, args ...any) error {
+	if act := b.act; name == "MULTI" && act != nil {
+		b.act = nil
+		act()
+	}
+	return b.Conn.Send(name, args...)
 }
 
 // between is a connection on which others act once, just before the transaction
@@ -387,25 +471,25 @@ func (b *between) Send(name string, args ...any) error {
 	return b.Conn.Send(name, args...)
 }
 
-// Whoever comes in between a look and the transaction is noticed by it.
+// The transaction notices a client that comes in between it and the look.
 func TestBetweenLookAndExec(t *testing.T) {
 	first := rwlock.Options{Prefer: rwlock.ReadersFirst}
 	read, write := rwlock.Read{Options: first}, rwlock.Write{Options: first}
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		var l compat.Lease
 		c := &between{Conn: s.Dial(), act: func() { l = acquire(t, s, write, ttl) }}
-		if _, err := read.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
 		s.Advance(2 * time.Second) // that reader's turn
 		c.act = func() { l = acquire(t, s, read, ttl) }
-		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, read, l, nil)
 		c.act = func() { l = acquire(t, s, write, ttl) }
-		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that another was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
@@ -416,20 +500,20 @@ func TestBetweenLookAndExec(t *testing.T) {
 		told := s.Now()
 		s.Advance(ttl)
 		c.act = func() {
-			if _, err := read.Extend(s.Dial(), told, slow, ttl); err != nil {
+			if _, err := extendAt(s.Dial(), read, told, slow, ttl); err != nil {
 				t.Errorf("the extension that was first: %v", err)
 			}
 		}
-		if _, err := write.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer whose reader came back: %v, want ErrHeld", err)
 		}
 		slow.Until = s.Now().Add(time.Minute)
 		s.Advance(2 * ttl)
 		c.act = func() { l = acquire(t, s, write, ttl) }
-		if _, err := read.Extend(c, told, slow, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := extendAt(c, read, told, slow, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension that the writer was faster than: %v, want ErrLost", err)
 		}
-		if n := do(t, s, "EXISTS", "{k}:readers"); n != int64(0) {
+		if n := do(t, s, "EXISTS", "k:readers:{k}"); n != int64(0) {
 			t.Error("the swept reader is back beside the writer (rw/extend-resurrects)")
 		}
 	})
@@ -444,12 +528,12 @@ func TestReadersDontAbortReaders(t *testing.T) {
 			release(t, s, read, other, nil)
 			other = acquire(t, s, read, ttl)
 		}
-		l, err := read.Acquire(&between{Conn: s.Dial(), act: churn}, s.Now(), "k", ttl)
+		l, err := read.Acquire(compat.NewConn(&between{Conn: s.Dial(), act: churn}), s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("acquire beside a reader that comes and goes: %v", err)
 		}
 		got := s.Record()
-		if _, err := read.Extend(&between{Conn: s.Dial(), act: churn}, s.Now(), l, ttl); err != nil {
+		if _, err := extendAt(&between{Conn: s.Dial(), act: churn}, read, s.Now(), l, ttl); err != nil {
 			t.Errorf("extend beside a reader that comes and goes: %v", err)
 		}
 		if n := strings.Count(got.String(), "ZSCORE"); n != 1 {
@@ -477,12 +561,12 @@ func TestSkewedSweep(t *testing.T) {
 		if !s.Now().Before(l.Until) {
 			t.Fatal("the lease is over, nothing is shown")
 		}
-		_, err := rwlock.Write{Options: c.o}.Acquire(s.Dial(), s.Now().Add(fast), "k", ttl)
+		_, err := rwlock.Write{Options: c.o}.Acquire(compat.NewConn(s.Dial()), s.Now().Add(fast), "k", ttl)
 		if swept := err == nil; swept != c.sweeps {
 			t.Errorf("by %s: a writer that is fast by %v: %v", c.name, fast, err)
 		}
 		s.Advance(fast)
-		if _, err := (rwlock.Write{Options: c.o}).Acquire(s.Dial(), s.Now().Add(c.o.Margin), "k", ttl); !c.sweeps && err != nil {
+		if _, err := (rwlock.Write{Options: c.o}).Acquire(compat.NewConn(s.Dial()), s.Now().Add(c.o.Margin), "k", ttl); !c.sweeps && err != nil {
 			t.Errorf("by %s: a writer after the lease: %v", c.name, err)
 		}
 	}
@@ -497,26 +581,26 @@ func TestReadersSweep(t *testing.T) {
 		}
 		s.Advance(ttl + 59*time.Second)
 		acquire(t, s, rwlock.Read{}, ttl)
-		if n := do(t, s, "ZCARD", "{k}:readers"); n != int64(6) {
+		if n := do(t, s, "ZCARD", "k:readers:{k}"); n != int64(6) {
 			t.Errorf("%v members, want 6: five that have been dead for less than a minute", n)
 		}
 		s.Advance(time.Second)
 		acquire(t, s, rwlock.Read{}, ttl)
-		if n := do(t, s, "ZCARD", "{k}:readers"); n != int64(2) {
+		if n := do(t, s, "ZCARD", "k:readers:{k}"); n != int64(2) {
 			t.Errorf("%v members, want the 2 living", n)
 		}
 	})
 }
 
-// Nothing stays: neither of a lock that was given back, nor, after a day, of a
-// fleet that crashed at the worst moment.
+// Nothing stays: neither of a lock that was released, nor, after a day, of a fleet that crashed at
+// the worst moment.
 func TestNothingStays(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{}, rwlock.Write{}
 		release(t, s, read, acquire(t, s, read, ttl), nil)
 		release(t, s, write, acquire(t, s, write, ttl), nil)
 		if n := do(t, s, "DBSIZE"); n != int64(0) {
-			t.Errorf("%v keys after both were given back: %v", n, do(t, s, "KEYS", "*"))
+			t.Errorf("%v keys after both were released: %v", n, do(t, s, "KEYS", "*"))
 		}
 		acquire(t, s, read, ttl)
 		refused(t, s, write, compat.ErrHeld)
@@ -542,11 +626,11 @@ func TestFence(t *testing.T) {
 			l := acquire(t, s, a, ttl)
 			adopted := l
 			adopted.Fence = 0
-			next, err := a.Extend(s.Dial(), s.Now(), adopted, ttl)
+			next, err := extendAt(s.Dial(), a, s.Now(), adopted, ttl)
 			if err != nil || l.Fence <= last || next.Fence <= l.Fence {
 				t.Errorf("%T: fences %d, %d after %d, %v", a, l.Fence, next.Fence, last, err)
 			}
-			if again, err := a.Extend(s.Dial(), s.Now(), next, ttl); err != nil || again.Fence != next.Fence {
+			if again, err := extendAt(s.Dial(), a, s.Now(), next, ttl); err != nil || again.Fence != next.Fence {
 				t.Errorf("%T: fence %d after an extension, was %d, %v", a, again.Fence, next.Fence, err)
 			}
 			last = next.Fence
@@ -600,8 +684,8 @@ func TestInvalid(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "2.6")
 		got := s.Record()
-		_, err := c.a.Acquire(s.Dial(), s.Now(), "k", c.ttl)
-		_, extending := c.a.Extend(s.Dial(), s.Now(), compat.Lease{Key: "k", Value: "v", Until: s.Now().Add(ttl)}, c.ttl)
+		_, err := c.a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", c.ttl)
+		_, extending := extendAt(s.Dial(), c.a, s.Now(), compat.Lease{Key: "k", Value: "v", Until: s.Now().Add(ttl)}, c.ttl)
 		if !errors.Is(err, compat.ErrInvalid) || !errors.Is(extending, compat.ErrInvalid) || got.String() != "" {
 			t.Errorf("%T for %v: %v, %v; sent %q", c.a, c.ttl, err, extending, got)
 		}
@@ -612,17 +696,17 @@ func TestInvalid(t *testing.T) {
 func TestForeign(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{}, rwlock.Write{}
-		for _, key := range []string{"k", "{k}:readers"} {
+		for _, key := range []string{"k", "k:readers:{k}"} {
 			do(t, s, "RPUSH", key, "x")
 			c := s.Dial()
 			for _, a := range []compat.Algorithm{read, write} {
 				refused(t, s, a, compat.ErrForeign)
-				if _, err := a.Inspect(c, s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+				if _, err := a.Inspect(compat.NewConn(c), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
 					t.Errorf("%T: Inspect: %v, want ErrForeign", a, err)
 				}
 			}
 			l := compat.Lease{Key: "k", Value: "r:x", Until: s.Now().Add(ttl)}
-			if _, err := read.Extend(c, s.Now(), l, ttl); !errors.Is(err, compat.ErrForeign) {
+			if _, err := extendAt(c, read, s.Now(), l, ttl); !errors.Is(err, compat.ErrForeign) {
 				t.Errorf("Extend with a list at %s: %v, want ErrForeign", key, err)
 			}
 			if n := do(t, s, "LLEN", key); n != int64(1) {
@@ -641,7 +725,7 @@ func TestPlainLockOnTheKey(t *testing.T) {
 		plain := acquire(t, s, txlock.Guarded{}, ttl)
 		refused(t, s, rwlock.Read{}, compat.ErrHeld)
 		refused(t, s, rwlock.Write{}, compat.ErrHeld)
-		if _, err := (rwlock.Read{}).Extend(s.Dial(), s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := extendAt(s.Dial(), (rwlock.Read{}), s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension beside a plain lock: %v, want ErrLost", err)
 		}
 		release(t, s, txlock.Guarded{}, plain, nil)
@@ -654,7 +738,7 @@ func TestInspect(t *testing.T) {
 		read, write := rwlock.Read{}, rwlock.Write{}
 		see := func(a compat.Algorithm, status compat.Status, format string, holders ...string) compat.State {
 			t.Helper()
-			st, err := a.Inspect(s.Dial(), s.Now(), "k")
+			st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
 			var got []string
 			for _, h := range st.Holders {
 				got = append(got, h.Value)
@@ -690,7 +774,7 @@ func TestInspect(t *testing.T) {
 		s.Advance(ttl)
 		see(write, compat.StatusDead, "0 readers", b.Value)
 		do(t, s, "SET", "k", "by hand")
-		see(write, compat.StatusEndless, "writer", "by hand", b.Value)
+		see(write, compat.StatusPersistent, "writer", "by hand", b.Value)
 	})
 }
 
@@ -703,7 +787,7 @@ func TestInner(t *testing.T) {
 			read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
 			free := func() {
 				t.Helper()
-				if n := do(t, s, "EXISTS", "{k}:mutex"); n != int64(0) {
+				if n := do(t, s, "EXISTS", "k:mutex:{k}"); n != int64(0) {
 					t.Errorf("%T is still held", inner)
 				}
 			}
@@ -718,12 +802,12 @@ func TestInner(t *testing.T) {
 				s.Advance(7 * time.Second)
 				l = acquire(t, s, write, 2*ttl)
 			}}
-			if _, err := read.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T: a reader that slept through its inner lock: %v, want ErrHeld", inner, err)
 			}
 			release(t, s, write, l, nil)
 
-			if _, err := inner.Acquire(s.Dial(), s.Now(), "{k}:mutex", ttl); err != nil {
+			if _, err := inner.Acquire(compat.NewConn(s.Dial()), s.Now(), "k:mutex:{k}", ttl); err != nil {
 				t.Fatal(err)
 			}
 			refused(t, s, read, compat.ErrHeld)

@@ -39,7 +39,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 	case !p.got.IsZero():
 		if p.extends {
 			var err error
-			if p.lease, err = p.a.Extend(p.c, now, p.lease, ttl); err != nil {
+			if p.lease, err = extendAt(p.c, p.a, now, p.lease, ttl); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -52,7 +52,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 		return
 	}
 	if p.next = now.Add(500 * time.Millisecond); p.looking {
-		st, err := p.a.Inspect(p.c, now, "k")
+		st, err := p.a.Inspect(compat.NewConn(p.c), now, "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 			return
 		}
 	}
-	l, err := p.a.Acquire(p.c, now, "k", ttl)
+	l, err := p.a.Acquire(compat.NewConn(p.c), now, "k", ttl)
 	switch {
 	case err == nil:
 		p.lease, p.got = l, now

@@ -3,31 +3,32 @@ package rwlock
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Write is the writer's lock: it excludes readers and other writers. Two round
-// trips to acquire, extend or release; a refusal that says that a writer waits
-// costs two more. Its leases are in whole seconds, or in milliseconds with
-// Options.Millis.
+// Write is the writer's lock: it excludes readers and other writers. Two round trips to acquire,
+// extend or release; a refusal that announces the writer costs two more. Its leases are in whole
+// seconds, or in milliseconds with Options.Millis.
 type Write struct{ Options }
 
-// Acquire makes one attempt to hold key alone until now+ttl. A refused one counts
-// as waiting, and keeps new readers out, unless the preference is ReadersFirst:
-// for ttl, or until the readers that are in have to be out, whichever is longer.
-// If it has died or given up, that ends a second after the last of them has gone.
-func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// Traits say that it checks the server.
+func (w Write) Traits() compat.Traits { return compat.Traits{Check: w.check} }
+
+// Acquire makes one attempt to hold key alone until now+ttl. A refused one counts as waiting,
+// and keeps new readers out, unless the preference is ReadersFirst: for ttl, or until the
+// readers that are in have to be out, whichever is longer. If it has died or given up, that
+// ends a second after the last of them has gone.
+func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := compat.SetEx(w.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}
-	done, err := w.lockInner(c, now, key)
+	unlock, err := w.lockInner(c, now, key)
 	if err != nil {
 		return l, err
 	}
-	defer done()
+	defer unlock()
 
 	v, err := w.look(c, now, key, false, key, readersOf(key))
 	if err != nil {
@@ -35,36 +36,36 @@ func (w Write) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 	}
 	_, reading := v.reading()
 	if v.held || reading || w.theirTurn(v) {
-		compat.Unwatch(c)
+		c.Unwatch()
 		return l, w.refused(c, v, l, ttl)
 	}
-	// All readers that are left are dead, and none of them has been extended
-	// since they were read: EXEC would not run.
+	// All readers that are left are dead, and none of them has been extended since they were
+	// read: EXEC would not run.
 	cmds := append([]compat.Cmd{setex, {"DEL", readersOf(key)}}, v.comeIn(key)...)
 	if len(v.waiting) > 0 {
 		// One writer less waits. Which of them it was does not matter.
 		cmds = append(cmds, compat.Cmd{"ZREMRANGEBYRANK", waitingOf(key), 0, 0})
 	}
-	replies, err := compat.Exec(c, append(cmds, w.draw(l)...)...)
+	written, err := c.Write(key, compat.Write{Do: cmds, Exec: true, Draw: w.Fence})
 	if err != nil {
 		return l, err
 	}
-	if replies == nil { // somebody came in since our look
+	if written.Done == nil { // somebody came in since our look
 		return l, w.refused(c, v, l, ttl)
 	}
 	if len(v.readers) > 0 {
 		l.How = compat.TakenOver
 	}
-	return w.drawn(l, replies), nil
+	l.Fence = written.Fence
+	return l, nil
 }
 
 // theirTurn reports whether the readers have a turn before the next writer.
 func (w Write) theirTurn(v view) bool { return w.Prefer != WritersFirst && v.turn != compat.NoTTL }
 
-// refused is the error for a writer that may not come in. It leaves word that it
-// waits: nothing but fairness depends on that, so whether it arrives does not
-// matter.
-func (w Write) refused(c redis.Conn, v view, l compat.Lease, ttl time.Duration) error {
+// refused is the error for a writer that may not come in. It announces that the writer waits:
+// nothing but fairness depends on that, so whether it arrives does not matter.
+func (w Write) refused(c *compat.Conn, v view, l compat.Lease, ttl time.Duration) error {
 	for _, e := range v.readers {
 		if v.live(e) && w.mine(reader, e.token) {
 			return ErrUpgrade
@@ -85,25 +86,27 @@ func (w Write) refused(c redis.Conn, v view, l compat.Lease, ttl time.Duration) 
 		held.Until = v.ours(v.now).Add(v.turn)
 	}
 	if w.Prefer != ReadersFirst {
-		compat.Exec(c, compat.Cmd{"ZREMRANGEBYSCORE", waitingOf(l.Key), "-inf", at(v.now)}, //nolint:errcheck
+		c.Exec(compat.Cmd{"ZREMRANGEBYSCORE", waitingOf(l.Key), "-inf", at(v.now)}, //nolint:errcheck
 			compat.Cmd{"ZADD", waitingOf(l.Key), at(patience.Add(time.Second)), l.Value},
-			compat.Cmd{"EXPIRE", waitingOf(l.Key), int64(keep / time.Second)})
+			compat.Cmd{"EXPIRE", waitingOf(l.Key), int64(setTTL / time.Second)})
 	}
 	return held
 }
 
-// Extend sets the end of a lease that is still ours to now+ttl.
-func (w Write) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	expire, err := compat.Expire(w.Millis, l.Key, ttl)
-	if err != nil {
-		return l, err
-	}
-	return compat.ExtendIfHolds(c, now, l, ttl, expire, len(w.draw(l)) > 0)
+// Extend moves the end of l to now+ttl. It keeps its token, whatever l.Rotate says: a SETEX
+// would make the key anew if it expired unnoticed in between (before Redis 6.0.9), and readers
+// that came in meanwhile have not touched it (tx/extend-resurrects).
+func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: w.draws(l)}
+	cmd, err := compat.Expire(w.Millis, l.Key, ttl)
+	ch.Do = []compat.Cmd{cmd}
+	l.Until = compat.Until(now, ttl)
+	return l, ch, err
 }
 
-// Release deletes the key if it still holds our token. Readers that were
-// refused meanwhile have their turn then, unless writers go first.
-func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+// Release deletes the key if it still holds our token. Readers that were refused meanwhile have
+// their turn then, unless writers go first.
+func (w Write) Release(l compat.Lease) compat.Change {
 	cmds := []compat.Cmd{{"DEL", l.Key}}
 	if w.Prefer != ReadersFirst {
 		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), turn + grace})
@@ -113,9 +116,5 @@ func (w Write) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 		cmds = append(cmds, compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)},
 			compat.Cmd{"EXPIRE", turnOf(l.Key), turn}, compat.Cmd{"DEL", dueOf(l.Key)})
 	}
-	replies, err := compat.IfHolds(c, l, cmds...)
-	if err == nil && replies[0] == int64(0) {
-		return compat.ErrLost // had expired: [0] is not "released"
-	}
-	return err
+	return compat.Change{Key: l.Key, Value: l.Value, Do: cmds}
 }

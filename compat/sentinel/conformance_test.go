@@ -22,10 +22,10 @@ func TestConformance(t *testing.T) {
 		make   func(fence bool) compat.Algorithm
 		pinned int
 	}{
-		{"tx:renamed", renamed, 0}, {"tx:renamed/kept", renamed, 2},
+		{"tx:renamed", renamed, 0}, {"tx:renamed/pinned", renamed, 2},
 		{"set:lua", func(f bool) compat.Algorithm { return setlock.Lua{Options: setlock.Options{Fence: f}} }, 0},
 		{"set:watch", func(f bool) compat.Algorithm { return setlock.Watched{Options: setlock.Options{Fence: f}} }, 0},
-		{"getset:guarded", guarded, 0}, {"getset:guarded/kept", guarded, 2},
+		{"getset:guarded", guarded, 0}, {"getset:guarded/pinned", guarded, 2},
 		{"replicated tx:renamed", func(f bool) compat.Algorithm {
 			return sentinel.Replicated{Algorithm: txlock.Renamed{Options: txlock.Options{Fence: f}}}
 		}, 0},
@@ -37,9 +37,9 @@ func TestConformance(t *testing.T) {
 				Name: a.name, Server: "sentinel",
 				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
 					o.MaxPinned = a.pinned
-					return compat.New(wrap(source), a.make(true), o)
+					return compat.NewOn(wrap(source.Source()), a.make(true), o)
 				},
-				Sources: []compat.Source{source}, Fence: true,
+				Sources: []compat.Source{source.Source()}, Fence: true,
 			})
 		})
 	}

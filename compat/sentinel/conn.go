@@ -3,6 +3,7 @@ package sentinel
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +61,7 @@ func (c *conn) ask(ctx context.Context) error {
 	defer cancel()
 	told := c.s.o.Clock.Now()
 	b := bounded{c.Conn, ctx}
-	replies, err := compat.Pipe(b, compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
+	replies, err := compat.NewConn(b).Pipe(compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
 	if err != nil {
 		return err
 	}
@@ -70,11 +71,11 @@ func (c *conn) ask(ctx context.Context) error {
 	role := ""
 	switch r := replies[0].(type) {
 	case redis.Error:
-		if !compat.UnknownCommand(r) {
+		if !untold(r) {
 			return fmt.Errorf("%s: %w", c.m.addr, r)
 		}
 		info, err := redis.String(b.Do("INFO"))
-		if err != nil && !compat.UnknownCommand(err) {
+		if err != nil && !untold(err) {
 			return fmt.Errorf("%s: %w", c.m.addr, err)
 		}
 		role = field(info, "role")
@@ -88,6 +89,14 @@ func (c *conn) ask(ctx context.Context) error {
 	}
 	c.told = told
 	return nil
+}
+
+// untold reports that the server lacks the command, or that an ACL or a proxy forbids it.
+func untold(err error) bool {
+	e, _ := err.(redis.Error)
+	s := strings.ToLower(string(e))
+	return slices.ContainsFunc([]string{"unknown command", "noperm", "not supported", "not allowed", "unsupported command", "disabled command"},
+		func(words string) bool { return strings.Contains(s, words) })
 }
 
 func (c *conn) Do(name string, args ...any) (any, error) {

@@ -123,7 +123,7 @@ func begin(t *testing.T) *failover {
 func (f *failover) clients(inTurns, forGood int) {
 	for kind, a := range map[string]compat.Algorithm{
 		"renamed":    txlock.Renamed{},
-		"kept":       txlock.Renamed{}, // over the connection that took it
+		"pinned":     txlock.Renamed{}, // over the connection that took it
 		"lua":        setlock.Lua{},    // the new master knows no script
 		"replicated": sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2, Timeout: 50 * time.Millisecond},
 	} {
@@ -141,18 +141,18 @@ func (f *failover) clients(inTurns, forGood int) {
 // client takes and releases a lock, again and again.
 func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
-	if kind == "kept" {
+	if kind == "pinned" {
 		o.MaxPinned = 1
 	}
 	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
 	defer source.Close()
 	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time
-	o.Observer = compat.ObserverFunc(func(e compat.Event) {
+	o.Observer = compat.Observer(func(e compat.Event) {
 		if e.Kind == compat.EventAcquired || e.Kind == compat.EventExtended {
 			server.Store(source.Named())
 		}
 	})
-	k := compat.New(source, a, o)
+	k := compat.NewOn(source.Source(), a, o)
 	key := kind + "-for-good"
 	if brief {
 		key = kind + "-in-turns"
@@ -192,7 +192,9 @@ func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 }
 
 // asked is when the lock was last asked for, by the client's clock.
-func asked(l *compat.Lock) time.Time { return l.Until().Add(compat.Drift(ttl) - ttl) }
+func asked(l *compat.Lock) time.Time {
+	return l.Until().Add(-compat.Until(time.Time{}, ttl).Sub(time.Time{}))
+}
 
 // What a 7.0 sends to its replicas for SETEX, SET NX PX, RENAMENX, EXPIRE and PEXPIRE.
 var (

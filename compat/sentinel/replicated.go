@@ -38,7 +38,7 @@ var errNotReplicated = errors.New("setnxlock: too few replicas have it")
 
 // Acquire is the Algorithm's, and the replicas' word for it. A Timeout that
 // WAIT can't count in is ErrInvalid: rounded down to 0 it would wait for ever.
-func (r Replicated) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r Replicated) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	ms, err := r.millis()
 	if err != nil {
 		return compat.Lease{Key: key}, err
@@ -50,48 +50,50 @@ func (r Replicated) Acquire(c redis.Conn, now time.Time, key string, ttl time.Du
 	return l, err
 }
 
-// Extend is the Algorithm's, and the replicas' word for it.
-func (r Replicated) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+// Extend is the Algorithm's change, with WAIT behind it on the same connection.
+func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	ms, err := r.millis()
 	if err != nil {
-		return l, err
+		return l, compat.Change{}, err
 	}
-	next, err := r.Algorithm.Extend(c, now, l, ttl)
-	if err == nil {
-		err = r.wait(c, ms)
-	}
-	return next, err
-}
-
-// Check refuses a server without WAIT, and then asks the Algorithm.
-func (r Replicated) Check(c redis.Conn, key string) error {
-	if _, err := c.Do("WAIT", 0, 1); compat.UnknownCommand(err) {
-		return compat.Refuse(c, "it has no WAIT (it came with 3.0), so nothing tells what the replicas have", "the algorithm without sentinel.Replicated")
-	} else if err != nil {
+	next, ch, err := r.Algorithm.Extend(now, l, ttl)
+	after := ch.After
+	ch.After = func(c *compat.Conn, err error) error {
+		if after != nil {
+			err = after(c, err)
+		}
+		if err == nil {
+			err = r.wait(c, ms)
+		}
 		return err
 	}
-	if a, ok := r.Algorithm.(compat.Checker); ok {
-		return a.Check(c, key)
-	}
-	return nil
+	return next, ch, err
 }
 
-// Repair is the Algorithm's.
-func (r Replicated) Repair(c redis.Conn, now time.Time, s compat.State, ttl time.Duration) error {
-	if a, ok := r.Algorithm.(compat.Repairer); ok {
-		return a.Repair(c, now, s, ttl)
+// Traits are the Algorithm's; the check asks for WAIT first.
+func (r Replicated) Traits() compat.Traits {
+	t := r.Algorithm.Traits()
+	check := t.Check
+	t.Check = func(c *compat.Conn, key string) error {
+		if _, err := c.Do("WAIT", 0, 1); err != nil {
+			return c.Lacks(err, "it has no WAIT (it came with 3.0), so nothing tells what the replicas have", "the algorithm without sentinel.Replicated")
+		}
+		if check == nil {
+			return nil
+		}
+		return check(c, key)
 	}
-	return compat.ErrHeld
+	return t
 }
 
 func (r Replicated) millis() (int64, error) {
 	if r.Timeout == 0 {
 		return 100, nil
 	}
-	return compat.WholeMillis(r.Timeout)
+	return compat.Whole(r.Timeout, time.Millisecond)
 }
 
-func (r Replicated) wait(c redis.Conn, ms int64) error {
+func (r Replicated) wait(c *compat.Conn, ms int64) error {
 	want := max(r.Replicas, 1)
 	have, err := redis.Int(c.Do("WAIT", want, ms))
 	if err == nil && have < want {

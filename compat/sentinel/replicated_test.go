@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -17,7 +18,7 @@ import (
 func TestReplicated(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
 	_, addrs := sentinels(t, addr(0))
-	k := compat.New(source(t, addrs, n, sentinel.Options{}), sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2}, compat.Options{})
+	k := compat.NewOn(source(t, addrs, n, sentinel.Options{}).Source(), sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2}, compat.Options{})
 
 	servers[0].answer("WAIT", int64(1))
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "1 of 2") {
@@ -46,10 +47,15 @@ func TestReplicated(t *testing.T) {
 // written.
 func TestReplicatedTimeout(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
-	c, _ := n.dial(t.Context(), addr(0))
+	dialled, _ := n.dial(t.Context(), addr(0))
+	c := compat.NewConn(dialled)
 	for _, d := range []time.Duration{time.Nanosecond, -time.Second} {
-		if _, err := (sentinel.Replicated{Algorithm: txlock.Renamed{}, Timeout: d}).Acquire(c, time.Now(), "k", time.Minute); !errors.Is(err, compat.ErrInvalid) {
+		a := sentinel.Replicated{Algorithm: txlock.Renamed{}, Timeout: d}
+		if _, err := a.Acquire(c, time.Now(), "k", time.Minute); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("a timeout of %v: %v, want ErrInvalid", d, err)
+		}
+		if _, _, err := a.Extend(time.Now(), compat.Lease{Key: "k", Value: "v"}, time.Minute); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("an extension with a timeout of %v: %v, want ErrInvalid", d, err)
 		}
 	}
 	if n, err := redis.Int(servers[0].Dial().Do("DBSIZE")); n != 0 || err != nil {
@@ -57,23 +63,61 @@ func TestReplicatedTimeout(t *testing.T) {
 	}
 }
 
-// WAIT, on its own connection, after the writes it is about.
+// WAIT, on its own connection, after the writes it is about: an extension by
+// itself, over a pinned connection, and in a batch.
 func TestReplicatedWire(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
-	c, _ := n.dial(t.Context(), addr(0))
+	_, addrs := sentinels(t, addr(0))
 	servers[0].answer("WAIT", int64(1))
 	var ran []string
 	servers[0].ran = func(name string) { ran = append(ran, name) }
+	wire := func() string {
+		all := strings.Join(ran, " ")
+		ran = nil
+		return all
+	}
 	a := sentinel.Replicated{Algorithm: txlock.Renamed{}}
-	l, err := a.Acquire(c, time.Now(), "k", time.Minute)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		pinned           int
+		acquired, extend string
+	}{
+		{0, "SETEX RENAMENX DEL GET WAIT", "WATCH GET MULTI EXPIRE EXEC WAIT"},
+		{1, "SETEX RENAMENX DEL WATCH GET WAIT", "MULTI EXPIRE EXEC WATCH GET WAIT"},
+	} {
+		k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{MaxPinned: c.pinned})
+		if first, err := k.TryLock(t.Context(), "checked", time.Minute); err != nil || first.Release(t.Context()) != nil {
+			t.Fatal(err)
+		}
+		wire()
+		lock, err := k.TryLock(t.Context(), "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wire(); got != c.acquired {
+			t.Errorf("pinned %d: acquired by %s, want %s", c.pinned, got, c.acquired)
+		}
+		if err := lock.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := wire(); got != c.extend {
+			t.Errorf("pinned %d: extended by %s, want %s", c.pinned, got, c.extend)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
-	if _, err := a.Extend(c, time.Now(), l, time.Minute); err != nil {
-		t.Fatal(err)
+
+	m := clock.NewMock()
+	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true})
+	for _, key := range []string{"a", "b"} {
+		if _, err := k.TryLock(t.Context(), key, time.Minute); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got, want := strings.Join(ran, " "), "SETEX RENAMENX DEL GET WAIT WATCH GET MULTI EXPIRE EXEC WAIT"; got != want {
-		t.Errorf("sent %s, want %s", got, want)
+	wire()
+	m.Add(20 * time.Second)
+	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT WAIT"; got != want {
+		t.Errorf("renewed by %s, want %s", got, want)
 	}
 }
 
@@ -91,7 +135,7 @@ func TestReplicatedCheck(t *testing.T) {
 		n, servers := newNetwork(t, c.version)
 		servers[0].answer("WAIT", c.wait)
 		conn, _ := n.dial(t.Context(), addr(0))
-		err := sentinel.Replicated{Algorithm: txlock.Renamed{}}.Check(conn, "k")
+		err := sentinel.Replicated{Algorithm: txlock.Renamed{}}.Traits().Check(compat.NewConn(conn), "k")
 		if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why)) {
 			t.Errorf("on %s: %v, want %q", c.version, err, c.why)
 		}

@@ -3,7 +3,7 @@
 //
 //	source := sentinel.New("mymaster", []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"}, sentinel.Options{})
 //	defer source.Close()
-//	locks := compat.New(source, txlock.Renamed{}, compat.Options{})
+//	locks := compat.NewOn(source.Source(), txlock.Renamed{}, compat.Options{})
 //
 // A pool that asks Sentinel when it dials, as most do, goes on with the old
 // master after a switch. Sentinel leaves it a master for eight seconds and
@@ -60,6 +60,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
 )
 
 var (
@@ -93,7 +94,7 @@ type Options struct {
 	// after each command.
 	Recheck time.Duration
 
-	// Patience is how long GetContext goes on asking when there is no master,
+	// Patience is how long Get goes on asking when there is no master,
 	// as long as its context lets it. A Locker's Lock gives up if its first
 	// attempt finds none: a Patience, and a compat.Options.Timeout, longer
 	// than a failover has it wait through one. Default: 3 s.
@@ -141,11 +142,11 @@ func (o Options) withDefaults(given int) Options {
 	return o
 }
 
-// pause is how long GetContext waits between two looks for a master.
+// pause is how long Get waits between two looks for a master.
 const pause = 50 * time.Millisecond
 
-// A Source hands out connections to the master. It is a compat.EraSource, safe
-// for concurrent use, and between two questions it runs nothing.
+// A Source hands out connections to the master. It is safe for concurrent use,
+// and between two questions it runs nothing.
 type Source struct {
 	name string
 	o    Options
@@ -186,11 +187,19 @@ func New(name string, sentinels []string, o Options) *Source {
 	return s
 }
 
-// GetContext returns a connection to the master. If there is none, because a
-// failover is under way, it goes on asking, for Patience or until ctx ends;
-// then it returns ErrNoMaster with the reason. A name that no Sentinel knows,
-// and a password that is refused, it returns at once.
-func (s *Source) GetContext(ctx context.Context) (redis.Conn, error) {
+// Source is what a Locker takes: compat.NewOn.
+func (s *Source) Source() compat.Source {
+	return compat.Source{
+		Get:   func(ctx context.Context, _ string) (redis.Conn, error) { return s.Get(ctx) },
+		Epoch: s.Epoch,
+	}
+}
+
+// Get returns a connection to the master. If there is none, because a failover
+// is under way, it goes on asking, for Patience or until ctx ends; then it
+// returns ErrNoMaster with the reason. A name that no Sentinel knows, and a
+// password that is refused, it returns at once.
+func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 	enough := s.o.Clock.Now().Add(s.o.Patience)
 	for {
 		m, err := s.master(ctx)
@@ -219,9 +228,9 @@ func (s *Source) GetContext(ctx context.Context) (redis.Conn, error) {
 	}
 }
 
-// Master is the address of the master, as GetContext would find it now.
+// Master is the address of the master, as Get would find it now.
 func (s *Source) Master(ctx context.Context) (string, error) {
-	c, err := s.GetContext(ctx)
+	c, err := s.Get(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -231,10 +240,10 @@ func (s *Source) Master(ctx context.Context) (string, error) {
 	return s.now.addr, nil
 }
 
-// Era is the source's epoch: how many times the Sentinels were found to name
-// another server than before, the first included. A key that was written in one
-// epoch and is not there in the next may never have got there.
-func (s *Source) Era() uint64 {
+// Epoch is how many times the Sentinels were found to name another server than
+// before, the first included. A key that was written in one epoch and is not
+// there in the next may never have got there.
+func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch

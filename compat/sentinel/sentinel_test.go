@@ -50,8 +50,8 @@ func TestWire(t *testing.T) {
 	if got := all[0].commands(); !slices.Equal(got, want) {
 		t.Errorf("asked %q, want %q once", got, want)
 	}
-	if s.Era() != 1 {
-		t.Errorf("epoch %d after the first master", s.Era())
+	if s.Epoch() != 1 {
+		t.Errorf("epoch %d after the first master", s.Epoch())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// GetContext goes on asking until there is a master.
+// Get goes on asking until there is a master.
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -151,7 +151,7 @@ func TestPatience(t *testing.T) {
 			all, addrs := sentinels(t, addr(0))
 			c.before(all[0], servers[0])
 
-			if _, err := source(t, addrs, n, sentinel.Options{Patience: time.Nanosecond}).GetContext(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, net.ErrClosed) {
+			if _, err := source(t, addrs, n, sentinel.Options{Patience: time.Nanosecond}).Get(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, net.ErrClosed) {
 				t.Errorf("without patience: %v, want ErrNoMaster, and no closed connection for the Locker to repeat at once", err)
 			}
 			s := source(t, addrs, n, sentinel.Options{Patience: aLongTime})
@@ -159,7 +159,7 @@ func TestPatience(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			waiting := make(chan error)
 			go func() {
-				_, err := s.GetContext(ctx)
+				_, err := s.Get(ctx)
 				waiting <- err
 			}()
 			all[0].again(t)
@@ -203,7 +203,7 @@ func TestServerRefuses(t *testing.T) {
 		n, servers := newNetwork(t, "2.6")
 		_, addrs := sentinels(t, addr(0))
 		servers[0].answer(c.command, redis.Error(c.word+" no"))
-		_, err := source(t, addrs, n, sentinel.Options{Patience: aLongTime}).GetContext(t.Context())
+		_, err := source(t, addrs, n, sentinel.Options{Patience: aLongTime}).Get(t.Context())
 		var said redis.Error
 		if !errors.Is(err, sentinel.ErrNoMaster) || !errors.As(err, &said) || !strings.HasPrefix(string(said), c.word) {
 			t.Errorf("%v, want ErrNoMaster with the server's %s", err, c.word)
@@ -218,7 +218,7 @@ func TestLearns(t *testing.T) {
 	all[0].knows = addrs[1:]
 	m := clock.NewMock()
 	s := source(t, addrs[:1], n, sentinel.Options{Clock: m})
-	if _, err := s.GetContext(t.Context()); err != nil {
+	if _, err := s.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	all[0].s.Close()
@@ -239,7 +239,7 @@ func TestOneSentinelOneVote(t *testing.T) {
 	all[1].s.Close()
 	s := source(t, []string{"localhost:" + port, addrs[1]}, n, sentinel.Options{Patience: time.Nanosecond})
 	for range 2 { // it learns, and asks what it has learnt
-		if c, err := s.GetContext(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) {
+		if c, err := s.Get(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) {
 			t.Errorf("%v, %v; want ErrNoMaster: one of two named it, twice", c, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestOneSentinelOneVote(t *testing.T) {
 	all[0].id = ""
 	all[0].mu.Unlock()
 	s = source(t, addrs[:1], n, sentinel.Options{Patience: time.Nanosecond})
-	if _, err := s.GetContext(t.Context()); err != nil {
+	if _, err := s.Get(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -292,7 +292,7 @@ func TestOneAsks(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			c, err := s.GetContext(t.Context())
+			c, err := s.Get(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
@@ -315,7 +315,7 @@ func TestSwitch(t *testing.T) {
 	s := source(t, addrs, n, sentinel.Options{Clock: m})
 	var conns []redis.Conn
 	for range 3 {
-		c, err := s.GetContext(t.Context())
+		c, err := s.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestSwitch(t *testing.T) {
 	conns[0].Close()
 	all[0].name(addr(1))
 	m.Add(time.Second)
-	c, err := s.GetContext(t.Context())
+	c, err := s.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,8 +340,8 @@ func TestSwitch(t *testing.T) {
 	if _, open := servers[0].conns(); open != 0 {
 		t.Errorf("%d connections to the old master are left", open)
 	}
-	if s.Era() != 2 {
-		t.Errorf("epoch %d, want 2", s.Era())
+	if s.Epoch() != 2 {
+		t.Errorf("epoch %d, want 2", s.Epoch())
 	}
 }
 
@@ -367,7 +367,7 @@ func TestRoleAgain(t *testing.T) {
 			s := source(t, addrs, n, sentinel.Options{Clock: m, Patience: time.Nanosecond})
 			var conns []redis.Conn
 			for range 2 {
-				c, err := s.GetContext(t.Context())
+				c, err := s.Get(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -380,7 +380,7 @@ func TestRoleAgain(t *testing.T) {
 			c.then(t, m, conns)
 			done := make(chan error)
 			go func() {
-				_, err := s.GetContext(t.Context())
+				_, err := s.Get(t.Context())
 				done <- err
 			}()
 			err := <-moving(m, done)
@@ -431,12 +431,12 @@ func TestStepOnOldMaster(t *testing.T) {
 		}},
 	} {
 		for _, pinned := range []int{0, 3} {
-			t.Run(fmt.Sprintf("%s/kept=%d", c.name, pinned), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/pinned=%d", c.name, pinned), func(t *testing.T) {
 				t.Parallel()
 				n, servers := newNetwork(t, "2.6", "2.6")
 				all, addrs := sentinels(t, addr(0))
 				s := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}) // nothing but the refusal tells
-				k := compat.New(s, txlock.Renamed{}, compat.Options{MaxPinned: pinned})
+				k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{MaxPinned: pinned})
 				var locks []*compat.Lock
 				for _, key := range []string{"extended", "released", "read"} {
 					lock, err := k.TryLock(t.Context(), key, time.Minute)
@@ -455,7 +455,7 @@ func TestStepOnOldMaster(t *testing.T) {
 					servers[0].mu.Unlock()
 					all[0].name(addr(0))
 					for old := s.Named(); old != addr(0); old = s.Named() {
-						conn, err := s.GetContext(t.Context())
+						conn, err := s.Get(t.Context())
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -463,7 +463,7 @@ func TestStepOnOldMaster(t *testing.T) {
 						conn.Do("GET", "k") //nolint:errcheck // has it ask the Sentinel
 						servers[1].answer("GET", nil)
 						conn.Close()
-						if conn, err = s.GetContext(t.Context()); err == nil {
+						if conn, err = s.Get(t.Context()); err == nil {
 							conn.Close()
 						}
 					}
@@ -521,7 +521,7 @@ func TestLateReply(t *testing.T) {
 			all, addrs := sentinels(t, addr(0))
 			m := clock.NewMock()
 			s := source(t, addrs, n, sentinel.Options{Clock: m})
-			k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m})
+			k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{Clock: m})
 			first, err := k.TryLock(t.Context(), "first", time.Minute) // so that the server is known, and checked
 			if err != nil {
 				t.Fatal(err)
@@ -556,7 +556,7 @@ func TestSentinelsGone(t *testing.T) {
 	all, addrs := sentinels(t, addr(0))
 	m := clock.NewMock()
 	s := source(t, addrs, n, sentinel.Options{Clock: m, Patience: time.Nanosecond})
-	c, err := s.GetContext(t.Context())
+	c, err := s.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -597,7 +597,7 @@ func TestEveryWayToAsk(t *testing.T) {
 			return redis.ReceiveWithTimeout(c, time.Minute)
 		}),
 	} {
-		c, err := s.GetContext(t.Context())
+		c, err := s.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -632,7 +632,7 @@ func TestClose(t *testing.T) {
 	n, servers := newNetwork(t, "2.6")
 	all, addrs := sentinels(t, addr(0), dontKnow)
 	s := source(t, addrs, n, sentinel.Options{Agree: 1, Patience: aLongTime})
-	idle, err := s.GetContext(t.Context())
+	idle, err := s.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -640,20 +640,20 @@ func TestClose(t *testing.T) {
 	waits := source(t, addrs[1:], n, sentinel.Options{Patience: aLongTime})
 	done := make(chan error)
 	go func() {
-		_, err := waits.GetContext(t.Context())
+		_, err := waits.Get(t.Context())
 		done <- err
 	}()
 	all[1].again(t)
 	waits.Close()
 	if err := <-done; !errors.Is(err, sentinel.ErrNoMaster) || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("GetContext that waited at Close: %v", err)
+		t.Errorf("Get that waited at Close: %v", err)
 	}
 	s.Close()
 	s.Close()
 	if _, open := servers[0].conns(); open != 0 {
 		t.Errorf("%d connections open after Close", open)
 	}
-	if c, err := s.GetContext(t.Context()); err == nil {
+	if c, err := s.Get(t.Context()); err == nil {
 		t.Errorf("a connection after Close: %v", c)
 	}
 }

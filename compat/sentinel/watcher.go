@@ -149,7 +149,7 @@ func (w *watcher) question(ctx context.Context, s *Source) (answer, error) {
 		}
 	}
 	a.id = w.id
-	replies, err := compat.Pipe(bounded{w.c, ctx},
+	replies, err := compat.NewConn(bounded{w.c, ctx}).Pipe(
 		compat.Cmd{"SENTINEL", "get-master-addr-by-name", s.name}, compat.Cmd{"SENTINEL", "sentinels", s.name})
 	if err != nil {
 		return a, err

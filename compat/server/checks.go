@@ -149,6 +149,9 @@ func (p *probe) multi() bool {
 	r := p.ask(compat.Cmd{"MULTI"}, compat.Cmd{"INCR", p.a}, compat.Cmd{"DEL", p.a}, compat.Cmd{"EXEC"})
 	done, _ := r[3].([]any)
 	p.r.Multi = isOK(r[0]) && r[1] == "QUEUED" && len(done) == 2 && done[0] == int64(1) && done[1] == int64(1)
+	if e, _ := r[0].(redis.Error); strings.HasPrefix(string(e), "NOPERM") {
+		p.forbidden = true
+	}
 	if !p.r.Multi {
 		p.drop() // MULTI may have begun
 	}
@@ -176,7 +179,7 @@ func (p *probe) lists() bool {
 	var err error
 	for try, lost := 0, -1; try < 3 && lost != p.lost; try++ { // what broke was tidied up in the middle
 		lost = p.lost
-		err = compat.CheckListed(&conn{ask: p.asks, failed: func() error { return p.err }}, p.a, "")
+		err = compat.NewConn(&conn{ask: p.asks, failed: func() error { return p.err }}).CheckListCAS(p.a, "")
 	}
 	p.r.Lists = err == nil && p.err == nil
 	p.asked = []string{"RPUSH; SORT; LREM; RENAMENX; RPOPLPUSH; RENAME; MSETNX; DEL in MULTI, on a value that is equal, another, and none"}

@@ -13,7 +13,7 @@ import (
 // Offset. With it as a Locker's clock, getsetlock goes by the server's time: clients that
 // all use one need not have clocks that agree:
 //
-//	clk, err := server.NewClock(ctx, pool, nil, server.Options{})
+//	clk, err := server.NewClock(ctx, compat.Pooled(pool), nil, server.Options{})
 //	go clk.Keep(ctx, time.Minute, nil)
 //	timed := getsetlock.Options{Dialect: getsetlock.Dialect{Margin: 2 * clk.Uncertainty()}}
 //	locks := compat.New(pool, getsetlock.Guarded{Options: timed}, compat.Options{Clock: clk})

@@ -27,7 +27,7 @@ func TestClockAgrees(t *testing.T) {
 		own := [2]skewed{{clk, 0}, {clk, 15 * time.Minute}}
 		var right [2]*server.Clock
 		for i := range own {
-			c, err := server.NewClock(t.Context(), s, own[i], server.Options{})
+			c, err := server.NewClock(t.Context(), compat.Pooled(s), own[i], server.Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", v, err)
 			}
@@ -82,7 +82,7 @@ func TestClockMeasure(t *testing.T) {
 	clk := skewed{at(anHour), 0}
 	s := oldredis.MustNew("2.6", oldredis.Options{Clock: clk})
 	defer s.Close()
-	c, err := server.NewClock(t.Context(), s, clk, server.Options{})
+	c, err := server.NewClock(t.Context(), compat.Pooled(s), clk, server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestClockKeep(t *testing.T) {
 	mock.Set(anHour)
 	s := oldredis.MustNew("7.0", oldredis.Options{Clock: mock})
 	defer s.Close()
-	c, err := server.NewClock(t.Context(), s, mock, server.Options{})
+	c, err := server.NewClock(t.Context(), compat.Pooled(s), mock, server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
@@ -13,7 +14,7 @@ func ExampleProbe() {
 	redis := oldredis.MustNew("2.2", oldredis.Options{Refuse: []string{"INFO", "PING", "CONFIG"}})
 	defer redis.Close()
 
-	r, err := server.Probe(context.Background(), redis, server.Options{})
+	r, err := server.Probe(context.Background(), compat.Pooled(redis), server.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,7 +39,7 @@ func ExampleOffset() {
 	defer redis.Close()
 	redis.Advance(time.Hour + 300*time.Millisecond) // ahead of ours
 
-	offset, uncertainty, err := server.Offset(context.Background(), redis, ours, server.Options{})
+	offset, uncertainty, err := server.Offset(context.Background(), compat.Pooled(redis), ours, server.Options{})
 	fmt.Println(offset.Round(100*time.Millisecond), uncertainty < 50*time.Millisecond, err)
 	// Output: 1h0m0.3s true <nil>
 }

@@ -33,14 +33,14 @@ func (s *sleeper) Timer(d time.Duration) *clock.Timer {
 
 // slow is a network on which a request takes there to arrive and its reply back.
 type slow struct {
-	compat.Source
+	compat.Pool
 	clk         *sleeper
 	there, back time.Duration
 	writes      int
 }
 
 func (s *slow) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Source.GetContext(ctx)
+	c, err := s.Pool.GetContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func TestOffset(t *testing.T) {
 						t.Fatal(err)
 					}
 					s.Advance(want)
-					source := &slow{Source: s, clk: clk, there: n[0], back: n[1]}
-					got, off, err := server.Offset(t.Context(), source, clk, server.Options{})
+					source := &slow{Pool: s, clk: clk, there: n[0], back: n[1]}
+					got, off, err := server.Offset(t.Context(), compat.Pooled(source), clk, server.Options{})
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", name, err)
@@ -113,8 +113,8 @@ func TestOffsetVerySlow(t *testing.T) {
 		}
 		const want = 3 * time.Second / 10
 		s.Advance(want)
-		source := &slow{Source: s, clk: clk, there: 350 * time.Millisecond, back: 50 * time.Millisecond}
-		got, off, err := server.Offset(t.Context(), source, clk, server.Options{})
+		source := &slow{Pool: s, clk: clk, there: 350 * time.Millisecond, back: 50 * time.Millisecond}
+		got, off, err := server.Offset(t.Context(), compat.Pooled(source), clk, server.Options{})
 		if err != nil || (got-want).Abs() > off || off < 200*time.Millisecond {
 			t.Errorf("%s: %v ± %v, %v", v, got, off, err)
 		}
@@ -127,7 +127,7 @@ func TestOffsetNoClock(t *testing.T) {
 	clk := at(time.Unix(1577934245, 0))
 	s := oldredis.MustNew("7.0", oldredis.Options{Clock: clk, Refuse: []string{"TIME", "EXPIREAT"}})
 	defer s.Close()
-	if _, _, err := server.Offset(t.Context(), s, clk, server.Options{}); !errors.Is(err, server.ErrNoClock) {
+	if _, _, err := server.Offset(t.Context(), compat.Pooled(s), clk, server.Options{}); !errors.Is(err, server.ErrNoClock) {
 		t.Error(err)
 	}
 	empty(t, s)
@@ -144,7 +144,7 @@ func TestOffsetCancelled(t *testing.T) {
 				cancel()
 			}
 		})
-		_, _, err := server.Offset(ctx, s, clk, server.Options{})
+		_, _, err := server.Offset(ctx, compat.Pooled(s), clk, server.Options{})
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled at command %d: %v", nth, err)
@@ -172,7 +172,7 @@ func TestOffsetBrokenOnce(t *testing.T) {
 			}
 			return oldredis.None
 		})
-		got, off, err := server.Offset(t.Context(), s, clk, server.Options{})
+		got, off, err := server.Offset(t.Context(), compat.Pooled(s), clk, server.Options{})
 		if err != nil || (got-want).Abs() > off || off > 50*time.Millisecond {
 			t.Errorf("broken at command %d: %v ± %v, %v", nth, got, off, err)
 		}
@@ -192,7 +192,7 @@ func TestOffsetReal(t *testing.T) {
 		{"--rename-command", "TIME", "", "--rename-command", "PTTL", ""},
 	} {
 		source := poolOf(t, realredis.Start(t, args...))
-		got, off, err := server.Offset(t.Context(), source, nil, server.Options{})
+		got, off, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{})
 		if err != nil || got.Abs() > off || off > 50*time.Millisecond {
 			t.Errorf("%q: %v ± %v, %v", args, got, off, err)
 		}

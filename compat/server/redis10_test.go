@@ -57,17 +57,17 @@ func redis10(t *testing.T) string {
 
 func TestRedis10(t *testing.T) {
 	addr := redis10(t)
-	for name, source := range map[string]compat.Source{
+	for name, source := range map[string]compat.Pool{
 		"fresh":  poolOf(t, addr),
 		"pinged": pinged(t, addr, "PING"),
 		"asked":  pinged(t, addr, "GET", "k"),
 	} {
-		_, err := server.Probe(t.Context(), source, server.Options{})
+		_, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer) || unsafe.Version != "1.0" {
 			t.Errorf("%s: Probe: %v", name, err)
 		}
-		if _, _, err := server.Offset(t.Context(), source, nil, server.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+		if _, _, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 			t.Errorf("%s: Offset: %v", name, err)
 		}
 	}

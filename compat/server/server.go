@@ -4,8 +4,8 @@
 // which may be refused or renamed, nor on the connection, which many proxies
 // close on a command that they don't know.
 //
-//	r, err := server.Probe(ctx, pool, server.Options{})
-//	offset, uncertainty, err := server.Offset(ctx, pool, nil, server.Options{})
+//	r, err := server.Probe(ctx, compat.Pooled(pool), server.Options{})
+//	offset, uncertainty, err := server.Offset(ctx, compat.Pooled(pool), nil, server.Options{})
 //
 // An Ability is what a lock may need, Report.Can says whether the server has it, and
 // Try runs a lock's own check there. Package locks has what each lock needs, and
@@ -151,6 +151,8 @@ type probe struct {
 	refusal redis.Error       // of the first write
 	wrote   bool              // there may be scratch keys
 	closers []string          // the checks that closed the connection
+
+	forbidden bool // MULTI, by an ACL
 
 	check          string   // under way
 	asked, answers []string // of check

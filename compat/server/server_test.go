@@ -63,8 +63,8 @@ func TestProbeVersions(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
-			source := &counting{Source: s}
-			r, err := server.Probe(t.Context(), source, server.Options{})
+			source := &counting{Pool: s}
+			r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestProbeRefused(t *testing.T) {
 			t.Run(name+" "+strings.Join(names, "+"), func(t *testing.T) {
 				s := start(t, names)
 				defer s.Close()
-				r, err := server.Probe(t.Context(), s, server.Options{})
+				r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -152,7 +152,7 @@ func TestProbeBrokenOnce(t *testing.T) {
 				}
 				return oldredis.None
 			})
-			r, err := server.Probe(t.Context(), s, server.Options{})
+			r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
 			if err != nil || abilities(r) != facts["2.4"] {
 				t.Errorf("broken at command %d: %v, found %s", nth, err, abilities(r))
 			}
@@ -177,7 +177,7 @@ func TestProbeCancelled(t *testing.T) {
 				cancel()
 			}
 		})
-		_, err := server.Probe(ctx, s, server.Options{})
+		_, err := server.Probe(ctx, compat.Pooled(s), server.Options{})
 		over := n < nth
 		if !over && nth > 0 && err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled at command %d: %v", nth, err)
@@ -196,7 +196,7 @@ func TestProbeCancelled(t *testing.T) {
 func TestProbeSSDB(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
 	defer s.Close()
-	r, err := server.Probe(t.Context(), keeping{s}, server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(keeping{s}), server.Options{})
 	if err != nil || !r.Getset || r.GetsetClearsTTL || r.RenamenxKeepsTTL || r.Multi || r.Watch {
 		t.Errorf("%v: found %s", err, abilities(r))
 	}
@@ -206,10 +206,10 @@ func TestProbeSSDB(t *testing.T) {
 }
 
 // keeping is a server whose TTL, after a GETSET in the same write, is never -1.
-type keeping struct{ compat.Source }
+type keeping struct{ compat.Pool }
 
 func (s keeping) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Source.GetContext(ctx)
+	c, err := s.Pool.GetContext(ctx)
 	return &keepingConn{Conn: c}, err
 }
 
@@ -238,7 +238,7 @@ func (c *keepingConn) Do(name string, args ...any) (any, error) {
 // A server that does not answer EVAL at all has refused it, and nothing else.
 func TestProbeSilent(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
-	r, err := server.Probe(t.Context(), silent{s}, server.Options{Timeout: 20 * time.Millisecond})
+	r, err := server.Probe(t.Context(), compat.Pooled(silent{s}), server.Options{Timeout: 20 * time.Millisecond})
 	if want := facts["noscript"]; err != nil || abilities(r) != want {
 		t.Errorf("%v: found %s", err, abilities(r))
 	}
@@ -248,10 +248,10 @@ func TestProbeSilent(t *testing.T) {
 	empty(t, s)
 }
 
-type silent struct{ compat.Source }
+type silent struct{ compat.Pool }
 
 func (s silent) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Source.GetContext(ctx)
+	c, err := s.Pool.GetContext(ctx)
 	return &silentConn{Conn: c}, err
 }
 
@@ -281,13 +281,13 @@ func (c *silentConn) ReceiveContext(ctx context.Context) (any, error) {
 func TestProbeDeadServer(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	s.Close()
-	if _, err := server.Probe(t.Context(), s, server.Options{}); err == nil {
+	if _, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{}); err == nil {
 		t.Error("no error")
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	live := oldredis.Run(t, "2.4")
-	if _, err := server.Probe(done, live, server.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := server.Probe(done, compat.Pooled(live), server.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -296,7 +296,7 @@ func TestProbeFullServer(t *testing.T) {
 	for _, v := range oldredis.Versions() {
 		s := oldredis.Run(t, v)
 		s.SetMaxMemoryReached(true)
-		r, err := server.Probe(t.Context(), s, server.Options{})
+		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
 		if err != nil || r.Writable || !r.Has(server.WarnMemoryFull) {
 			t.Errorf("%s: %v, writable %v, warnings %v", v, err, r.Writable, r.Warnings)
 		}
@@ -312,7 +312,7 @@ func TestProbePrefix(t *testing.T) {
 			}
 		}
 	})
-	if _, err := server.Probe(t.Context(), s, server.Options{Prefix: "app:"}); err != nil {
+	if _, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{Prefix: "app:"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -323,7 +323,7 @@ func TestProbePool(t *testing.T) {
 		s := oldredis.Run(t, v)
 		pool := s.Pool()
 		pool.MaxActive = 1
-		if _, err := server.Probe(t.Context(), pool, server.Options{}); err != nil {
+		if _, err := server.Probe(t.Context(), compat.Pooled(pool), server.Options{}); err != nil {
 			t.Fatal(v, err)
 		}
 		c := pool.Get()
@@ -340,7 +340,7 @@ func TestProbePool(t *testing.T) {
 
 func TestRealServer(t *testing.T) {
 	source := poolOf(t, realredis.Start(t))
-	r, err := server.Probe(t.Context(), source, server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 	if err != nil || abilities(r) != facts["7.0"] || r.Kind != "redis" || r.Role != "master" {
 		t.Errorf("%v: kind %q, role %q, found %s", err, r.Kind, r.Role, abilities(r))
 	}
@@ -351,7 +351,7 @@ func TestRealServer(t *testing.T) {
 
 func TestRealSettings(t *testing.T) {
 	addr := realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--timeout", "300", "--appendonly", "yes")
-	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
 	if err != nil || !r.Has(server.WarnEvictionAll) || !r.Has(server.WarnIdleTimeout) || len(r.Warnings) != 2 {
 		t.Errorf("%v: warnings %v", err, r.Warnings)
 	}
@@ -359,7 +359,7 @@ func TestRealSettings(t *testing.T) {
 
 func TestRealReplica(t *testing.T) {
 	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1")
-	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
 	if err != nil || r.Role != "replica" || r.Master != "127.0.0.1:1" || r.Writable || !r.Has(server.WarnReplica) {
 		t.Errorf("%v: role %q, master %q, warnings %v", err, r.Role, r.Master, r.Warnings)
 	}
@@ -370,7 +370,7 @@ func TestRealReplica(t *testing.T) {
 
 func TestRealUnknownReplica(t *testing.T) {
 	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1", "--rename-command", "INFO", "", "--rename-command", "ROLE", "")
-	r, err := server.Probe(t.Context(), poolOf(t, addr), server.Options{})
+	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
 	if err != nil || r.Role != "replica" || !r.Has(server.WarnReplica) {
 		t.Errorf("%v: role %q, warnings %v", err, r.Role, r.Warnings)
 	}
@@ -378,10 +378,10 @@ func TestRealUnknownReplica(t *testing.T) {
 
 func TestRealPassword(t *testing.T) {
 	l := poolOf(t, passworded(t))
-	if _, err := server.Probe(t.Context(), l, server.Options{}); !errors.Is(err, server.ErrAuth) {
+	if _, err := server.Probe(t.Context(), compat.Pooled(l), server.Options{}); !errors.Is(err, server.ErrAuth) {
 		t.Error(err)
 	}
-	if _, _, err := server.Offset(t.Context(), l, nil, server.Options{}); !errors.Is(err, server.ErrAuth) {
+	if _, _, err := server.Offset(t.Context(), compat.Pooled(l), nil, server.Options{}); !errors.Is(err, server.ErrAuth) {
 		t.Error(err)
 	}
 }
@@ -404,8 +404,8 @@ func passworded(t *testing.T) string {
 // and their clocks read, and are as empty as before.
 func TestNamedServers(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
-		source := &counting{Source: poolOf(t, addr)}
-		r, err := server.Probe(t.Context(), source, server.Options{})
+		source := &counting{Pool: poolOf(t, addr)}
+		r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
@@ -413,9 +413,9 @@ func TestNamedServers(t *testing.T) {
 		for _, w := range r.Warnings {
 			t.Log("  ", w.ID, w.Text)
 		}
-		source = &counting{Source: poolOf(t, addr)}
+		source = &counting{Pool: poolOf(t, addr)}
 		start := time.Now()
-		offset, off, err := server.Offset(t.Context(), source, nil, server.Options{})
+		offset, off, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
@@ -425,12 +425,12 @@ func TestNamedServers(t *testing.T) {
 
 // counting counts the writes that go over its connections.
 type counting struct {
-	compat.Source
+	compat.Pool
 	writes atomic.Int32
 }
 
 func (s *counting) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Source.GetContext(ctx)
+	c, err := s.Pool.GetContext(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -113,11 +113,7 @@ func (s *session) borrow() error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	get := s.source.GetContext
-	if k, ok := s.source.(compat.KeySource); ok {
-		get = func(ctx context.Context) (redis.Conn, error) { return k.GetFor(ctx, s.key) }
-	}
-	c, err := get(ctx)
+	c, err := s.source.Get(ctx, s.key)
 	if err != nil {
 		if c != nil {
 			c.Close()
@@ -134,7 +130,7 @@ func (s *session) pipe(cmds []compat.Cmd) ([]any, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	return compat.Pipe(timed{s.c, ctx}, cmds...)
+	return compat.NewConn(timed{s.c, ctx}).Pipe(cmds...)
 }
 
 // fail ends the session. The context's end outweighs what it brought about.
@@ -169,7 +165,7 @@ func (s *session) drop() {
 	s.close()
 }
 
-// timed brings a context to compat.Pipe, which knows of none.
+// timed brings a context to a compat.Conn, which knows of none.
 type timed struct {
 	redis.Conn
 	ctx context.Context

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
@@ -12,10 +14,10 @@ import (
 // Try runs check, an algorithm's own, on the server that has key. A connection
 // that breaks says nothing about the server: the check runs anew on another one. Only if the
 // same command breaks two connections in a row, while a GET works before and
-// after it, the server refuses that command, as proxies do: Try then returns a
-// *compat.UnsafeServerError without a remedy. Other errors are check's, or the
-// connection's.
-func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c redis.Conn, key string) error) error {
+// after it, as a proxy does with a command that it lacks, Try returns
+// compat.ErrUnanswered and says what was seen. A refusal for want of permission or
+// room is compat.ErrDenied. Other errors are check's, or the connection's.
+func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c *compat.Conn, key string) error) error {
 	s := newSession(ctx, source, o.timeout(), key)
 	defer s.close()
 	const tries = 4
@@ -23,7 +25,7 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 	for try := 1; ; try++ {
 		lost := s.lost
 		c := &conn{ask: s.ask, failed: func() error { return s.err }}
-		err := check(c, key)
+		err := check(compat.NewConn(c), key)
 		switch {
 		case s.err != nil:
 			return s.err
@@ -34,17 +36,22 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 				blamed = c.blamed
 				continue
 			}
-			why := "it closes the connection on a command that this lock needs, as a proxy does"
-			if c.refused == errSilent {
-				why = "it does not answer a command that this lock needs"
-			}
-			return &compat.UnsafeServerError{Why: why}
+			return fmt.Errorf("%w: %s, twice, on %s", compat.ErrUnanswered, string(c.refused), strings.TrimSpace(c.blamed))
 		case s.lost == lost || c.refused != "":
-			return err
+			return denied(err)
 		case try == tries:
 			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
 		}
 	}
+}
+
+// denied says of a refusal for want of permission or room that it is one.
+func denied(err error) error {
+	e, ok := err.(redis.Error)
+	if word, _, _ := strings.Cut(string(e), " "); ok && slices.Contains([]string{"NOPERM", "OOM", "READONLY", "NOAUTH", "LOADING"}, word) {
+		return fmt.Errorf("%w: %w", compat.ErrDenied, e)
+	}
+	return err
 }
 
 // A conn puts a check's commands to a session. Nothing is received from it.

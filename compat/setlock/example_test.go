@@ -55,7 +55,7 @@ func Example_migration() {
 
 // A server that forbids scripts is told from one that has them, and the error
 // names the lock to use.
-func ExampleLua_Check() {
+func ExampleLua_check() {
 	pool := oldredis.MustNew("noscript", oldredis.Options{}).Pool()
 	_, err := compat.New(pool, setlock.Lua{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)

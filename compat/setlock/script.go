@@ -32,7 +32,7 @@ return fence
 `)
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Script) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (k Script) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, ms, err := k.lease(now, key, ttl)
 	if err != nil {
 		return l, err
@@ -40,8 +40,12 @@ func (k Script) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durati
 	return k.take(c, l, ms)
 }
 
-func (k Script) take(c redis.Conn, l compat.Lease, ms int64) (compat.Lease, error) {
-	drawn, err := redis.Int64(take.Do(c, append(k.keys(l), l.Value, ms)...))
+func (k Script) take(c *compat.Conn, l compat.Lease, ms int64) (compat.Lease, error) {
+	args := []any{1, l.Key, l.Value, ms}
+	if k.draws(l) {
+		args = []any{2, l.Key, compat.Aux(l.Key, "fence"), l.Value, ms}
+	}
+	drawn, err := redis.Int64(take.Do(c, args...))
 	if err == redis.ErrNil {
 		return l, &compat.HeldError{Key: l.Key}
 	}
@@ -51,29 +55,22 @@ func (k Script) take(c redis.Conn, l compat.Lease, ms int64) (compat.Lease, erro
 	return l, err
 }
 
-// Extend sets the end of a lease that is still ours to now+ttl.
-func (k Script) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return Lua(k).Extend(c, now, l, ttl)
-}
-
-// ExtendAll extends many leases in one round trip.
-func (k Script) ExtendAll(c redis.Conn, now time.Time, leases []compat.Lease, ttls []time.Duration) ([]compat.Lease, []error) {
-	return Lua(k).ExtendAll(c, now, leases, ttls)
+// Extend moves the end of l to now+ttl.
+func (k Script) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	return k.extend(compat.Script, now, l, ttl)
 }
 
 // Release deletes the key if it still holds our token.
-func (k Script) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	return Lua(k).Release(c, now, l)
-}
+func (k Script) Release(l compat.Lease) compat.Change { return release(compat.Script, l) }
 
-// Check returns ErrUnsafeServer if the server does not let us run scripts.
-func (k Script) Check(c redis.Conn, key string) error {
+// Traits say that it checks the server.
+func (k Script) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: k.check} }
+
+// check returns ErrUnsafeServer if the server does not let us run scripts.
+func (k Script) check(c *compat.Conn, key string) error {
 	l, err := k.take(c, scratch(key), 10000)
-	if compat.UnknownCommand(err) {
-		return compat.Refuse(c, noScripts, older(c, l.Key))
-	}
 	if err != nil {
-		return err
+		return c.Lacks(err, noScripts, older(c, l.Key))
 	}
 	return k.checkScripts(c, k, l, "txlock.Renamed")
 }

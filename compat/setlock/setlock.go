@@ -13,7 +13,8 @@
 //	Watched     WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
 //	Published   GET, then DEL: not safe, for comparison only
 //	Script      as Lua, and a script acquires too: 2.6.0–2.6.11
-//	Added       as Lua, but an extension adds: redis-py, for comparison only
+//	AdditiveExtend
+//	            as Lua, but an extension adds: redis-py, for comparison only
 //
 // All write the same bytes on the same key as txlock does, so they exclude each
 // other, txlock's clients, and every other client of SET … NX PX or
@@ -51,73 +52,94 @@ type Options struct {
 
 // lease is the one to ask for, and its ttl in milliseconds, rounded up.
 func (o Options) lease(now time.Time, key string, ttl time.Duration) (compat.Lease, int64, error) {
-	token := compat.NewToken
-	if o.Token != nil {
-		token = o.Token
-	}
-	ms, err := compat.WholeMillis(ttl)
-	return compat.Lease{Key: key, Value: token(), Until: compat.Until(now, ttl), How: compat.Free}, ms, err
+	ms, err := compat.Whole(ttl, time.Millisecond)
+	return compat.Lease{Key: key, Value: o.token(), Until: compat.Until(now, ttl), How: compat.Free}, ms, err
 }
 
-// set acquires with SET … NX PX, and with a fence in MULTI: one round trip. A
-// refused attempt burns a number then.
-func (o Options) set(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// set acquires with SET … NX PX, and with a fence in MULTI: one round trip. A refused attempt
+// burns a number then.
+func (o Options) set(c *compat.Conn, now time.Time, key string, ttl time.Duration, last bool) (compat.Lease, error) {
 	l, ms, err := o.lease(now, key, ttl)
 	if err != nil {
 		return l, err
 	}
-	set, err := o.setAndDraw(c, &l, compat.Cmd{"SET", key, l.Value, "NX", "PX", ms})
-	if err == nil && set == nil {
+	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Last: last})
+	switch {
+	case err != nil:
+		return l, err
+	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
+		return l, compat.ErrAborted
+	case w.Done[0] == nil && w.Seen.Watches():
+		return l, w.Seen.Refused(key)
+	case w.Done[0] == nil:
 		return l, &compat.HeldError{Key: key}
 	}
-	return l, err
+	l.Fence = w.Fence
+	return l, nil
 }
 
-func (o Options) setAndDraw(c redis.Conn, l *compat.Lease, set compat.Cmd) (any, error) {
-	if !o.Fence {
-		return c.Do(set[0].(string), set[1:]...)
+// extend is the change that moves the end of l to now+ttl: PEXPIRE, or PSETEX where the token is
+// to be a new one. A lease without a fence draws one: it was adopted, or its number was lost
+// with the reply.
+func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	ch := compat.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}
+	cmd, err := compat.Expire(true, l.Key, ttl)
+	if l.Rotate {
+		l.Value = o.token()
+		cmd, err = compat.SetEx(true, l.Key, l.Value, ttl)
 	}
-	replies, err := compat.Exec(c, set, compat.Cmd{"INCR", compat.FenceKey(l.Key)})
-	if err != nil {
-		return nil, err
-	}
-	if replies == nil { // nothing was watched; but if EXEC says so, it did not run
-		return nil, compat.ErrAborted
-	}
-	l.Fence = replies[1].(int64)
-	return replies[0], nil
+	ch.Do = []compat.Cmd{cmd}
+	l.Until = compat.Until(now, ttl)
+	return l, ch, err
 }
 
-// draws says that l ought to have a fence and has none: it is being acquired, was
-// adopted, or its number was lost with the reply.
+// release is the change that removes the key.
+func release(by compat.Condition, l compat.Lease) compat.Change {
+	return compat.Change{If: by, Key: l.Key, Value: l.Value}
+}
+
+func (o Options) token() string {
+	if o.Token != nil {
+		return o.Token()
+	}
+	return compat.NewToken()
+}
+
+// draws says that l ought to have a fence and has none: it is being acquired, was adopted, or
+// its number was lost with the reply.
 func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
 
 // Inspect reads the token and the TTL: one round trip.
-func (o Options) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
-	return compat.InspectToken(c, now, key, time.Millisecond)
+func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	return c.InspectToken(now, key, time.Millisecond)
 }
 
 // checkSet finds out, on a scratch key, whether SET takes a free key with a
 // TTL and leaves a held one alone. The scratch key then holds l's value.
-func (o Options) checkSet(c redis.Conn, key string) (l compat.Lease, err error) {
+func (o Options) checkSet(c *compat.Conn, key string) (l compat.Lease, err error) {
 	l = scratch(key)
-	replies, err := compat.Pipe(c,
+	replies, err := c.Pipe(
 		compat.Cmd{"SET", l.Key, l.Value, "NX", "PX", 10000}, compat.Cmd{"SET", l.Key, "taken", "NX", "PX", 20000}, compat.Cmd{"PTTL", l.Key})
 	if err != nil {
 		return l, err
 	}
 	if e, refused := replies[0].(redis.Error); refused {
-		if s := string(e); compat.UnknownCommand(e) || strings.Contains(s, "wrong number of arguments") || strings.Contains(s, "syntax error") {
-			return l, compat.Refuse(c, "it has no SET … NX PX (it came with 2.6.12)", older(c, l.Key))
+		const why = "it has no SET … NX PX (it came with 2.6.12)"
+		if s := string(e); strings.Contains(s, "wrong number of arguments") || strings.Contains(s, "syntax error") {
+			return l, c.Unsafe(why, older(c, l.Key))
 		}
-		return l, e
+		return l, c.Lacks(e, why, older(c, l.Key))
 	}
-	ttl, err := compat.ReadTTL(replies[2], time.Millisecond)
+	if e, refused := replies[2].(redis.Error); refused {
+		drop(c, l)
+		return l, c.Lacks(e, "it has no PTTL (it came with 2.6)", older(c, l.Key))
+	}
+	ttl, err := c.ReadTTL(replies[2], time.Millisecond)
 	switch {
 	case replies[0] != "OK" || replies[1] != nil:
-		err = compat.Refuse(c, "SET … NX sets a key that is held", older(c, l.Key))
+		err = c.Unsafe("SET … NX sets a key that is held", older(c, l.Key))
 	case err != nil || ttl == compat.NoTTL || ttl > 10*time.Second:
-		err = compat.Refuse(c, "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", older(c, l.Key))
+		err = c.Unsafe("SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", older(c, l.Key))
 	default:
 		return l, nil
 	}
@@ -126,11 +148,11 @@ func (o Options) checkSet(c redis.Conn, key string) (l compat.Lease, err error) 
 }
 
 // older is the lock to use on a server that is too old for this one.
-func older(c redis.Conn, scratch string) string {
-	if _, _, err := compat.Watch(c, scratch); err != nil {
+func older(c *compat.Conn, scratch string) string {
+	if _, _, err := c.Watch(scratch); err != nil {
 		return "getsetlock.Classic"
 	}
-	compat.Unwatch(c)
+	c.Unwatch()
 	return "txlock.Renamed"
 }
 
@@ -144,20 +166,23 @@ func scratch(key string) compat.Lease {
 }
 
 // drop removes a scratch key. If the connection is broken it ends by itself.
-func drop(c redis.Conn, l compat.Lease) {
+func drop(c *compat.Conn, l compat.Lease) {
 	c.Do("DEL", l.Key) //nolint:errcheck
 }
 
 // rehearse extends and releases the scratch lease l as a does it. What it can't
 // do is a refusal, with why and use.
-func rehearse(c redis.Conn, a compat.Algorithm, l compat.Lease, why, use string) error {
+func rehearse(c *compat.Conn, a compat.Algorithm, l compat.Lease, why, use string) error {
 	defer drop(c, l)
-	l, err := a.Extend(c, start, l, 20*time.Second)
+	l, ch, err := a.Extend(start, l, 20*time.Second)
 	if err == nil {
-		err = a.Release(c, start, l)
+		_, err = c.Run(ch)
 	}
-	if compat.UnknownCommand(err) || errors.Is(err, compat.ErrLost) {
-		return compat.Refuse(c, why, use)
+	if err == nil {
+		_, err = c.Run(a.Release(l))
 	}
-	return err
+	if errors.Is(err, compat.ErrLost) {
+		return c.Unsafe(why, use)
+	}
+	return c.Lacks(err, why, use)
 }

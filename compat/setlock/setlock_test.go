@@ -1,9 +1,12 @@
 package setlock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,14 +38,14 @@ var variants = []variant{
 }
 
 // A hash or the text of a script, by what it does.
-var sent = regexp.MustCompile(`(?s)EVALSHA [0-9a-f]{40}|EVAL \n.*?\n [12] `)
+var sent = regexp.MustCompile(`(?s)EVALSHA [0-9a-f]{40}|EVAL (?:\n|if ).*?\n [12] `)
 
 // wire is what went over the wire, with a name for each script.
 func wire(t *testing.T, got *oldredis.Transcript) string {
 	t.Helper()
 	return sent.ReplaceAllStringFunc(got.String(), func(s string) string {
 		if sha, ok := strings.CutPrefix(s, "EVALSHA "); ok {
-			name := setlock.Scripts()[sha]
+			name := scripts()[sha]
 			if name == "" {
 				t.Fatalf("%s is no script of ours", sha)
 			}
@@ -55,6 +58,71 @@ func wire(t *testing.T, got *oldredis.Transcript) string {
 		}
 		return s
 	})
+}
+
+// scripts are the names of the scripts, by the hashes of the sources that a server gets which
+// knows none of them.
+var scripts = sync.OnceValue(func() map[string]string {
+	s := oldredis.MustNew("2.6.12", oldredis.Options{})
+	defer s.Close()
+	names, a := map[string]string{}, setlock.Script{}
+	named := func(name string) *compat.Conn { return compat.NewConn(learner{s.Dial(), name, names}) }
+	l, err := a.Acquire(named("take"), s.Now(), "k", ttl)
+	if err == nil {
+		l, err = extend(a, named("extend"), s.Now(), l, ttl)
+	}
+	if err == nil {
+		err = release(a, named("release"), l)
+	}
+	if err != nil || len(names) != 3 {
+		panic(fmt.Sprintf("%v, %v", names, err))
+	}
+	return names
+})
+
+// learner gives the scripts that are sent with their source a name.
+type learner struct {
+	redis.Conn
+	name  string
+	names map[string]string
+}
+
+func (n learner) learn(name string, args []any) {
+	if name == "EVAL" {
+		n.names[redis.NewScript(-1, args[0].(string)).Hash()] = n.name
+	}
+}
+
+func (n learner) Do(name string, args ...any) (any, error) {
+	n.learn(name, args)
+	return n.Conn.Do(name, args...)
+}
+
+func (n learner) Send(name string, args ...any) error {
+	n.learn(name, args)
+	return n.Conn.Send(name, args...)
+}
+
+// dial returns a connection for algorithms that are run without a Locker.
+func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+
+// extend carries out an extension of l over c.
+func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+	next, ch, err := a.Extend(now, l, ttl)
+	if err != nil {
+		return next, err
+	}
+	replies, err := c.Run(ch)
+	if err == nil && ch.Draw {
+		next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+	}
+	return next, err
+}
+
+// release carries out a release of l over c.
+func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+	_, err := c.Run(a.Release(l))
+	return err
 }
 
 // Each way to acquire, as it goes over the wire of a server that knows the scripts.
@@ -70,16 +138,16 @@ func TestAcquire(t *testing.T) {
 		{"watched", setlock.Watched{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
 		{"published", setlock.Published{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
 		{"script", setlock.Script{Options: options("me")}, "EVALSHA take 1 k me 10000 → 1\n"},
-		{"lua with a fence", setlock.Lua{Options: fenced}, "EVALSHA take 2 k {k}:fence me 10000 → 1\n"},
-		{"script with a fence", setlock.Script{Options: fenced}, "EVALSHA take 2 k {k}:fence me 10000 → 1\n"},
+		{"lua with a fence", setlock.Lua{Options: fenced}, "EVALSHA take 2 k k:fence:{k} me 10000 → 1\n"},
+		{"script with a fence", setlock.Script{Options: fenced}, "EVALSHA take 2 k k:fence:{k} me 10000 → 1\n"},
 		{"watched with a fence", setlock.Watched{Options: fenced}, `MULTI → OK
 SET k me NX PX 10000 → QUEUED
-INCR {k}:fence → QUEUED
+INCR k:fence:{k} → QUEUED
 EXEC → [OK 1]
 `},
 	} {
 		s := oldredis.Run(t, "2.6.12")
-		conn := s.Dial()
+		conn := dial(s)
 		knows(t, conn, s, setlock.Script{})
 		got := s.Record()
 		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); err != nil {
@@ -92,19 +160,19 @@ EXEC → [OK 1]
 }
 
 // knows makes s know the scripts, by way of a lock of another key.
-func knows(t *testing.T, c redis.Conn, s *oldredis.Server, a compat.Algorithm) {
+func knows(t *testing.T, c *compat.Conn, s *oldredis.Server, a compat.Algorithm) {
 	t.Helper()
 	knowsAt(t, c, s.Now(), a)
 }
 
-func knowsAt(t *testing.T, c redis.Conn, now time.Time, a compat.Algorithm) {
+func knowsAt(t *testing.T, c *compat.Conn, now time.Time, a compat.Algorithm) {
 	t.Helper()
 	l, err := a.Acquire(c, now, "another", ttl)
 	if err == nil {
-		l, err = a.Extend(c, now, l, ttl)
+		l, err = extend(a, c, now, l, ttl)
 	}
 	if err == nil {
-		err = a.Release(c, now, l)
+		err = release(a, c, l)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +181,7 @@ func knowsAt(t *testing.T, c redis.Conn, now time.Time, a compat.Algorithm) {
 
 func TestExtendAndRelease(t *testing.T) {
 	want := map[string]string{
-		"lua": "EVALSHA extend 1 k me 20000 → 0\nEVALSHA release 1 k me → 1\n",
+		"lua": "EVALSHA extend 1 k me 20000 → 1\nEVALSHA release 1 k me → 1\n",
 		"watched": `WATCH k → OK
 GET k → me
 MULTI → OK
@@ -130,17 +198,17 @@ EXEC → [1]
 	want["script"] = want["lua"]
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
-		c, a := s.Dial(), v.make(options("me"))
+		c, a := dial(s), v.make(options("me"))
 		knows(t, c, s, a)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
 		got := s.Record()
-		if l, err = a.Extend(c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
-		if err := a.Release(c, s.Now(), l); err != nil {
+		if err := release(a, c, l); err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
 		if wire(t, got) != want[v.name] {
@@ -154,7 +222,7 @@ EXEC → [1]
 func TestForgottenScripts(t *testing.T) {
 	for _, a := range []compat.Algorithm{setlock.Lua{Options: options("me")}, setlock.Script{Options: options("me")}} {
 		s := oldredis.Run(t, "2.6.12")
-		c := s.Dial()
+		c := dial(s)
 		knows(t, c, s, a)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
@@ -164,14 +232,14 @@ func TestForgottenScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.Record()
-		if l, err = a.Extend(c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Release(c, s.Now(), l); err != nil {
+		if err := release(a, c, l); err != nil {
 			t.Fatal(err)
 		}
 		if want := `EVALSHA extend 1 k me 20000 → NOSCRIPT No matching script. Please use EVAL.
-EVAL <PEXPIRE> 1 k me 20000 → 0
+EVAL <PEXPIRE> 1 k me 20000 → 1
 EVALSHA release 1 k me → NOSCRIPT No matching script. Please use EVAL.
 EVAL <DEL> 1 k me → 1
 `; wire(t, got) != want {
@@ -186,17 +254,17 @@ func TestNotOurs(t *testing.T) {
 	for _, v := range variants {
 		for _, fence := range []bool{false, true} {
 			s := oldredis.Run(t, v.version)
-			c := s.Dial()
+			c := dial(s)
 			o := options("me")
 			o.Fence = fence
 			a := v.make(o)
 			mine := compat.Lease{Key: "k", Value: "me", Until: s.Now().Add(ttl)}
 			lost := func(what string, want error) {
 				t.Helper()
-				if _, err := a.Extend(c, s.Now(), mine, ttl); !errors.Is(err, want) {
+				if _, err := extend(a, c, s.Now(), mine, ttl); !errors.Is(err, want) {
 					t.Errorf("%s: Extend of %s: %v, want %v", v.name, what, err, want)
 				}
-				if err := a.Release(c, s.Now(), mine); !errors.Is(err, want) {
+				if err := release(a, c, mine); !errors.Is(err, want) {
 					t.Errorf("%s: Release of %s: %v, want %v", v.name, what, err, want)
 				}
 			}
@@ -239,7 +307,7 @@ func do(t *testing.T, c redis.Conn, name string, args ...any) any {
 func TestTimes(t *testing.T) {
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
-		c, a := s.Dial(), v.make(options("me"))
+		c, a := dial(s), v.make(options("me"))
 		if _, err := a.Acquire(c, s.Now(), "k", time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%s: Acquire for less than a millisecond: %v", v.name, err)
 		}
@@ -252,10 +320,11 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: 1.5 ms are %d", v.name, left)
 		}
 		l.Until = now.Add(ttl)
-		if _, err := a.Extend(c, now, l, time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
+		if _, err := extend(a, c, now, l, time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%s: Extend for less than a millisecond: %v", v.name, err)
 		}
-		if _, err := a.Extend(c, l.Until, l, ttl); !errors.Is(err, compat.ErrLost) {
+		atEnd := func() time.Time { return l.Until } // the engine looks at the clock
+		if _, err := compat.NewBackend(compat.Pooled(s), a).Extend(context.Background(), atEnd, l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("%s: Extend at the end: %v", v.name, err)
 		}
 		s.Advance(3 * time.Millisecond)
@@ -270,7 +339,7 @@ func TestTimes(t *testing.T) {
 func TestFences(t *testing.T) {
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
-		c := s.Dial()
+		c := dial(s)
 		a := v.make(setlock.Options{Fence: true})
 		last := int64(0)
 		grown := func(what string, l compat.Lease, err error) {
@@ -282,13 +351,13 @@ func TestFences(t *testing.T) {
 		}
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		grown("Acquire", l, err)
-		if l, err = a.Extend(c, s.Now(), l, ttl); err != nil || l.Fence != last {
+		if l, err = extend(a, c, s.Now(), l, ttl); err != nil || l.Fence != last {
 			t.Errorf("%s: Extend: fence %d, was %d, %v", v.name, l.Fence, last, err)
 		}
 		l.Fence = 0
-		l, err = a.Extend(c, s.Now(), l, ttl)
+		l, err = extend(a, c, s.Now(), l, ttl)
 		grown("Extend without a number", l, err)
-		if err := a.Release(c, s.Now(), l); err != nil {
+		if err := release(a, c, l); err != nil {
 			t.Fatal(err)
 		}
 		l, err = a.Acquire(c, s.Now(), "k", ttl)
@@ -304,7 +373,7 @@ func TestScriptedFence(t *testing.T) {
 			continue
 		}
 		s := oldredis.Run(t, v.version)
-		c := s.Dial()
+		c := dial(s)
 		a := v.make(setlock.Options{Fence: true})
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
@@ -315,10 +384,10 @@ func TestScriptedFence(t *testing.T) {
 				t.Errorf("%s: %v", v.name, err)
 			}
 		}
-		if n, _ := redis.Int64(c.Do("GET", compat.FenceKey("k"))); n != l.Fence {
+		if n, _ := redis.Int64(c.Do("GET", compat.Aux("k", "fence"))); n != l.Fence {
 			t.Errorf("%s: refused attempts brought the counter from %d to %d", v.name, l.Fence, n)
 		}
-		do(t, c, "SET", compat.FenceKey("other"), "no number")
+		do(t, c, "SET", compat.Aux("other", "fence"), "no number")
 		if _, err := a.Acquire(c, s.Now(), "other", ttl); err == nil {
 			t.Errorf("%s: acquired without a fence", v.name)
 		}
@@ -335,15 +404,15 @@ func TestCompareThenDel(t *testing.T) {
 		s := oldredis.Run(t, v.version)
 		a := v.make(options("me"))
 		c, other := s.Dial(), s.Dial()
-		l, err := a.Acquire(c, s.Now(), "k", ttl)
+		l, err := a.Acquire(compat.NewConn(c), s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		paused := afterGet{c, func() {
+		paused := &afterGet{Conn: c, pause: func() {
 			s.Advance(ttl + time.Second)
 			do(t, other, "SET", "k", "another")
 		}}
-		err = a.Release(paused, s.Now(), l)
+		err = release(a, compat.NewConn(paused), l)
 		held, _ := redis.String(other.Do("GET", "k"))
 		switch v.name {
 		case "published":
@@ -366,11 +435,18 @@ func TestCompareThenDel(t *testing.T) {
 type afterGet struct {
 	redis.Conn
 	pause func()
+	sent  bool
 }
 
-func (a afterGet) Do(name string, args ...any) (any, error) {
+func (a *afterGet) Send(name string, args ...any) error {
+	a.sent = a.sent || name == "GET"
+	return a.Conn.Send(name, args...)
+}
+
+func (a *afterGet) Do(name string, args ...any) (any, error) {
 	reply, err := a.Conn.Do(name, args...)
-	if name == "GET" || name == "" {
+	if name == "GET" || a.sent {
+		a.sent = false
 		if held, _ := redis.String(a.Conn.Do("GET", "k")); held == "me" {
 			a.pause()
 		}
@@ -379,11 +455,12 @@ func (a afterGet) Do(name string, args ...any) (any, error) {
 }
 
 // Every variant refuses a server that lacks what it needs, says why and what
-// to use, and leaves nothing behind; on all others it is content.
+// to use, and leaves nothing behind; on all others it is content. What an ACL
+// forbids proves nothing about the server: that is ErrDenied, with what to grant.
 func TestCheck(t *testing.T) {
 	px := "SET … NX PX (it came with 2.6.12); use "
 	for _, c := range []struct {
-		a       compat.Checker
+		a       compat.Algorithm
 		version string
 		without string // a command that the server does not let us use
 		why     string // "": safe
@@ -407,8 +484,13 @@ func TestCheck(t *testing.T) {
 				o.Refuse = []string{c.without}
 			}
 			s := oldredis.MustNew(c.version, o)
-			err := c.a.Check(s.Dial(), "k")
-			if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why)) {
+			err := c.a.Traits().Check(dial(s), "k")
+			if len(o.Forbid) > 0 {
+				_, err := compat.New(s, c.a, compat.Options{}).TryLock(context.Background(), "k", ttl)
+				if !errors.Is(err, compat.ErrDenied) || errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "+"+strings.ToLower(c.without)) {
+					t.Errorf("%T on %s, where %q is forbidden: %v, want ErrDenied", c.a, c.version, c.without, err)
+				}
+			} else if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("%T on %s without %q: %v, want %q", c.a, c.version, c.without, err, c.why)
 			}
 			if c.version != "twemproxy" { // which has no KEYS
@@ -433,7 +515,7 @@ func TestCheckIsByBehaviour(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "7.0")
 		for _, v := range variants[:3] {
-			err := v.make(setlock.Options{}).(compat.Checker).Check(ignorant{s.Dial(), c.ignores}, "k")
+			err := v.make(setlock.Options{}).Traits().Check(compat.NewConn(ignorant{s.Dial(), c.ignores}), "k")
 			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)
 			}
@@ -466,14 +548,14 @@ func (i ignorant) Send(name string, args ...any) error {
 func TestFullServer(t *testing.T) {
 	for _, v := range []string{"2.6.12", "2.8", "3.0", "5.0", "7.0"} {
 		s := oldredis.Run(t, v)
-		full(t, s.Dial(), v, s.SetMaxMemoryReached)
+		full(t, dial(s), v, s.SetMaxMemoryReached)
 	}
 	c, err := redis.Dial("tcp", realredis.Start(t, "--maxmemory-policy", "noeviction"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	full(t, c, "real", func(full bool) {
+	full(t, compat.NewConn(c), "real", func(full bool) {
 		bytes := 0
 		if full {
 			bytes = 1
@@ -482,7 +564,7 @@ func TestFullServer(t *testing.T) {
 	})
 }
 
-func full(t *testing.T, c redis.Conn, version string, set func(full bool)) {
+func full(t *testing.T, c *compat.Conn, version string, set func(full bool)) {
 	now := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 	for _, v := range variants {
 		a := v.make(setlock.Options{})
@@ -496,11 +578,11 @@ func full(t *testing.T, c redis.Conn, version string, set func(full bool)) {
 		if e, refused := err.(redis.Error); !refused || !strings.HasPrefix(string(e), "OOM") && !strings.Contains(string(e), ": OOM") && !strings.Contains(string(e), "not allowed when used memory") {
 			t.Errorf("%s on a full %s: Acquire: %v", v.name, version, err)
 		}
-		if err := a.(compat.Checker).Check(c, "k"); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
+		if err := a.Traits().Check(c, "k"); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
 			t.Errorf("%s on a full %s: Check: %v; it will be safe again", v.name, version, err)
 		}
-		_, extended := a.Extend(c, now, l, ttl)
-		released := a.Release(c, now, l)
+		_, extended := extend(a, c, now, l, ttl)
+		released := release(a, c, l)
 		if stuck := v.name == "watched" && strings.Contains("5.0 7.0 real", version); !stuck && (extended != nil || released != nil) {
 			t.Errorf("%s on a full %s: %v, %v", v.name, version, extended, released)
 		} else if stuck {
@@ -512,7 +594,7 @@ func full(t *testing.T, c redis.Conn, version string, set func(full bool)) {
 		}
 		set(false)
 		if released != nil {
-			if err := a.Release(c, now, l); err != nil {
+			if err := release(a, c, l); err != nil {
 				t.Errorf("%s on %s with room again: %v", v.name, version, err)
 			}
 		}
@@ -523,7 +605,7 @@ func full(t *testing.T, c redis.Conn, version string, set func(full bool)) {
 // taken then.
 func TestAbortedExec(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
-	c := s.Dial()
+	c := dial(s)
 	do(t, c, "WATCH", "w")
 	do(t, c, "SET", "w", "touched")
 	a := setlock.Watched{Options: setlock.Options{Fence: true}}

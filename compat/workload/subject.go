@@ -36,7 +36,7 @@ func Pool(m *Meter, address string, options ...redis.DialOption) *redis.Pool {
 // Ping returns a function that sends one PING over a connection of source.
 func Ping(source compat.Source) func(context.Context) error {
 	return func(ctx context.Context) error {
-		c, err := source.GetContext(ctx)
+		c, err := source.Get(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -60,11 +60,7 @@ func Remove(source compat.Source) func(context.Context, ...string) error {
 }
 
 func remove(ctx context.Context, source compat.Source, key string) error {
-	get := source.GetContext
-	if k, ok := source.(compat.KeySource); ok {
-		get = func(ctx context.Context) (redis.Conn, error) { return k.GetFor(ctx, key) }
-	}
-	c, err := get(ctx)
+	c, err := source.Get(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (p ping) Release(ctx context.Context) error { return p(ctx) }
 func Pings(address string) Subject {
 	return Subject{Name: "two PINGs", Open: func(m *Meter) (*Client, error) {
 		pool := Pool(m, address)
-		p := ping(Ping(pool))
+		p := ping(Ping(compat.Pooled(pool)))
 		return &Client{
 			Lock:  func(ctx context.Context, _ string) (Held, error) { return p, p(ctx) },
 			Ping:  p,

@@ -41,7 +41,7 @@ func listen(t *testing.T, version string) (string, *oldredis.Server) {
 func ours(name, address string, a compat.Algorithm, o compat.Options) workload.Subject {
 	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
-		c := workload.Locks(compat.New(pool, a, o), pool, 30*time.Second)
+		c := workload.Locks(compat.New(pool, a, o), compat.Pooled(pool), 30*time.Second)
 		c.Close = pool.Close
 		return c, nil
 	}}
@@ -270,7 +270,7 @@ func TestKeep(t *testing.T) {
 	renewals := &counter{}
 	f, err := workload.Keep{Locks: 20, Takers: 4, Watch: 1600 * time.Millisecond}.Run(context.Background(), workload.Subject{Name: "locks", Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
-		c := workload.Locks(compat.New(pool, setlock.Lua{}, compat.Options{Renew: true, Observer: renewals}), pool, 2400*time.Millisecond)
+		c := workload.Locks(compat.New(pool, setlock.Lua{}, compat.Options{Renew: true, Observer: renewals.Observe}), compat.Pooled(pool), 2400*time.Millisecond)
 		c.Renewals, c.Close = renewals.read, pool.Close
 		return c, nil
 	}}, nil)

@@ -119,7 +119,7 @@ func (c client) overtaken(t *testing.T) {
 		}
 		p.acquire()
 		theirs := s.value(t)
-		if err := s.a.Release(s.conn, time.Now(), mine); !errors.Is(err, compat.ErrLost) {
+		if _, err := s.conn.Run(s.a.Release(mine)); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("%s: a late release of ours: %v, want ErrLost", a.name, err)
 		}
 		if got := s.value(t); got != theirs {
@@ -242,7 +242,7 @@ func (c client) deathBeforeTTL(t *testing.T) {
 		t.Fatalf("the key's TTL: %d, %v; want none", ttl, err)
 	}
 	st, err := s.locks.Inspect(context.Background(), s.key)
-	if persistent := st.Status == compat.StatusEndless; err != nil || persistent != c.immortal {
+	if persistent := st.Status == compat.StatusPersistent; err != nil || persistent != c.immortal {
 		t.Errorf("Inspect: %+v, %v; want it persistent: %v", st, err, c.immortal)
 	}
 	if c.immortal {

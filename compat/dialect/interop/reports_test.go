@@ -234,7 +234,7 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	winner := s.Dial()
 	dead, live := d.Format(s.Now().Add(-time.Minute), nil), d.Format(s.Now().Add(time.Minute), nil)
 	winner.Do("SET", "k", dead) //nolint:errcheck
-	loser := beforeExec{s.Dial(), func() { winner.Do("GETSET", "k", live) }}
+	loser := compat.NewConn(beforeExec{s.Dial(), func() { winner.Do("GETSET", "k", live) }})
 	_, err = getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}.Acquire(loser, s.Now(), "k", long)
 	if value, _ := redis.String(winner.Do("GET", "k")); !errors.Is(err, compat.ErrHeld) || value != live {
 		t.Errorf("%v, and the key holds %q; want ErrHeld and the winner's %q", err, value, live)
@@ -263,17 +263,17 @@ func TestReportRepairAfterRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := oldredis.Run(t, version)
-			c := s.Dial()
+			c := compat.NewConn(s.Dial())
 			c.Do("SET", "k", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab") //nolint:errcheck
 			seen, err := fleet.Inspect(c, s.Now(), "k")
-			if err != nil || seen.Status != compat.StatusEndless {
+			if err != nil || seen.Status != compat.StatusPersistent {
 				t.Fatalf("%+v, %v", seen, err)
 			}
 			c.Do("DEL", "k") //nolint:errcheck
 			if next != "" {
 				c.Do("SETEX", "k", 60, next) //nolint:errcheck
 			}
-			err = fleet.Repair(c, s.Now(), seen, long)
+			err = compat.NewBackend(compat.Pooled(s), fleet).Repair(context.Background(), s.Now, seen, long)
 			value, _ := redis.String(c.Do("GET", "k"))
 			ttl, _ := redis.Int(c.Do("TTL", "k"))
 			if !errors.Is(err, compat.ErrHeld) || value != next || next != "" && ttl != 60 {
@@ -297,7 +297,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
 	for second := range 60 {
 		for range 4 {
-			if _, err := a.Acquire(s.Dial(), s.Now().Add(time.Duration(second)*time.Second), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
+			if _, err := a.Acquire(compat.NewConn(s.Dial()), s.Now().Add(time.Duration(second)*time.Second), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
 				t.Fatalf("after %d s: %v, want ErrHeld", second, err)
 			}
 		}
@@ -305,7 +305,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 			t.Fatalf("after %d s the key holds %q, want %q", second, got, value)
 		}
 	}
-	if l, err := a.Acquire(s.Dial(), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != compat.TakenOver {
+	if l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != compat.TakenOver {
 		t.Errorf("after a minute: %s, %v; want it taken over", l.How, err)
 	}
 }

@@ -54,7 +54,7 @@ func (r *row) run(t *testing.T) {
 type side struct {
 	addr  string
 	key   string
-	conn  redis.Conn
+	conn  *compat.Conn
 	a     compat.Algorithm
 	locks *compat.Locker
 }
@@ -67,7 +67,7 @@ func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) s
 	t.Cleanup(func() { conn.Close(); pool.Close() })
 	alg := a.new(lease)
 	return side{
-		addr: addr, key: c.key(t), conn: conn, a: alg,
+		addr: addr, key: c.key(t), conn: compat.NewConn(conn), a: alg,
 		locks: compat.New(pool, alg, compat.Options{MinPoll: time.Millisecond, MaxPoll: c.poll}),
 	}
 }

@@ -10,14 +10,13 @@ import (
 // blindRenew extends whatever lock there is (Redisson's watchdog in 2016, redlock-rb).
 type blindRenew struct{ tokened }
 
-func (b blindRenew) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	there, err := redis.Bool(c.Do("EXPIRE", l.Key, int64(ttl/time.Second)))
-	if err != nil {
-		return l, err
-	}
-	if !there {
-		return l, compat.ErrLost
-	}
+func (b blindRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = now.Add(ttl)
-	return l, nil
+	return l, by(l, func(c *compat.Conn) error {
+		there, err := redis.Bool(c.Do("EXPIRE", l.Key, int64(ttl/time.Second)))
+		if err == nil && !there {
+			err = compat.ErrLost
+		}
+		return err
+	}), nil
 }

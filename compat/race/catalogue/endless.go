@@ -14,7 +14,7 @@ type endless struct {
 	token func() string
 }
 
-func (e endless) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (e endless) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: e.token(), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if err == nil && !won {

@@ -12,7 +12,7 @@ import (
 // conversion to Markdown ate the <.
 type equalOnly struct{ stamped }
 
-func (equalOnly) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (equalOnly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl + time.Second)), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -11,7 +10,7 @@ import (
 // may have taken stays.
 type forgetful struct{ endless }
 
-func (f forgetful) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (f forgetful) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := f.endless.Acquire(c, now, key, ttl)
 	if err != nil {
 		return l, compat.ErrHeld

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -11,7 +10,7 @@ import (
 // Each look takes the holder's TTL away (redis-semaphore's exists key).
 type getsetOnly struct{ tokened }
 
-func (g getsetOnly) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g getsetOnly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := g.lease(key, now, ttl)
 	old, err := get(c, "GETSET", key, l.Value)
 	if err != nil {

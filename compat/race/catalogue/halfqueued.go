@@ -11,10 +11,10 @@ import (
 // first reply only. A server that could not queue the SET answers with the fence.
 type halfQueued struct{ tokened }
 
-func (h halfQueued) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (h halfQueued) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := h.lease(key, now, ttl)
-	replies, err := compat.Pipe(c, compat.Cmd{"MULTI"}, compat.Cmd{"SET", key, l.Value, "NX", "PX", ttl.Milliseconds()},
-		compat.Cmd{"INCR", compat.FenceKey(key)}, compat.Cmd{"EXEC"})
+	replies, err := c.Pipe(compat.Cmd{"MULTI"}, compat.Cmd{"SET", key, l.Value, "NX", "PX", ttl.Milliseconds()},
+		compat.Cmd{"INCR", compat.Aux(key, "fence")}, compat.Cmd{"EXEC"})
 	if err != nil {
 		return l, err
 	}

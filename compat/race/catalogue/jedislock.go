@@ -17,12 +17,12 @@ type jedisLock struct {
 	uuid func() string
 }
 
-func (j jedisLock) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (j jedisLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return j.take(c, now, key, ttl, j.uuid())
 }
 
-func (j jedisLock) take(c redis.Conn, now time.Time, key string, ttl time.Duration, uuid string) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: uuid + ":" + millis(now.Add(ttl)), Until: now.Add(ttl)}
+func (j jedisLock) take(c *compat.Conn, now time.Time, key string, ttl time.Duration, uuid string) (compat.Lease, error) {
+	l := lease(key, uuid, now, ttl)
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {
 		return l, err
@@ -43,20 +43,25 @@ func (j jedisLock) take(c redis.Conn, now time.Time, key string, ttl time.Durati
 
 // Extend is renew(): whatever happened in the meantime, a lock that is free or
 // dead is as good as its own.
-func (j jedisLock) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	held, err := get(c, "GET", l.Key)
-	if err != nil {
-		return l, err
-	}
+func (j jedisLock) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	uuid, _, _ := strings.Cut(l.Value, ":")
-	if !expiredOrMine(held, uuid, now) {
-		return l, compat.ErrLost
-	}
-	next, err := j.take(c, now, l.Key, ttl, uuid)
-	if err != nil {
-		return l, compat.ErrLost
-	}
-	return next, nil
+	return lease(l.Key, uuid, now, ttl), by(l, func(c *compat.Conn) error {
+		held, err := get(c, "GET", l.Key)
+		if err != nil {
+			return err
+		}
+		if !expiredOrMine(held, uuid, now) {
+			return compat.ErrLost
+		}
+		if _, err := j.take(c, now, l.Key, ttl, uuid); err != nil {
+			return compat.ErrLost
+		}
+		return nil
+	}), nil
+}
+
+func lease(key, uuid string, now time.Time, ttl time.Duration) compat.Lease {
+	return compat.Lease{Key: key, Value: uuid + ":" + millis(now.Add(ttl)), Until: now.Add(ttl)}
 }
 
 func expiredOrMine(value, uuid string, now time.Time) bool {

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -11,7 +10,7 @@ import (
 // the server has been counting for as long as the reply took (retools 0.1–0.3).
 type lateLease struct{ tokened }
 
-func (t lateLease) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t lateLease) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := t.tokened.Acquire(c, now, key, ttl)
 	if err == nil {
 		l.Until = clock(c, now).Add(ttl)

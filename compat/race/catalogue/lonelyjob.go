@@ -11,7 +11,7 @@ import (
 // the fraction off, and gone by when it is less than now or the same.
 type lonelyJob struct{ stamped }
 
-func (lonelyJob) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (lonelyJob) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {

@@ -11,7 +11,7 @@ import (
 // shows first, to say that it must not be gone.
 type naiveDel struct{ stamped }
 
-func (naiveDel) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (naiveDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {

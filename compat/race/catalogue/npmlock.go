@@ -16,7 +16,7 @@ type npmLock struct {
 	first bool
 }
 
-func (n npmLock) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (n npmLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: millis(now.Add(ttl + time.Millisecond)), Until: now.Add(ttl + time.Millisecond)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {
@@ -44,11 +44,13 @@ func (n npmLock) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 }
 
 // Release deletes the key unless its own time has gone by.
-func (npmLock) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	until, err := strconv.ParseInt(l.Value, 10, 64)
-	if err != nil || until <= now.UnixMilli() {
-		return compat.ErrLost
-	}
-	_, err = c.Do("DEL", l.Key)
-	return err
+func (npmLock) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		until, err := strconv.ParseInt(l.Value, 10, 64)
+		if err != nil || until <= clock(c, time.Time{}).UnixMilli() {
+			return compat.ErrLost
+		}
+		_, err = c.Do("DEL", l.Key)
+		return err
+	})
 }

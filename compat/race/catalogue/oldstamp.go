@@ -10,7 +10,7 @@ import (
 // oldStamp computes the time that it will write once, before it begins to wait.
 type oldStamp struct{ stamped }
 
-func (oldStamp) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (oldStamp) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl))}
 	for try := 0; try < 2; try++ {
 		if try > 0 {

@@ -92,7 +92,7 @@ func Locks() race.Locks { return locks() }
 var locks = sync.OnceValue(func() race.Locks {
 	all := race.Locks{}
 	for _, l := range broken.Locks() {
-		all[l.Name] = race.Lock{Says: l.Says, Bare: l.Bare, Pinned: l.Pinned, New: l.New}
+		all[l.Name] = race.Lock{Says: l.Says, Bare: l.Bare, New: l.New}
 	}
 	for _, o := range others {
 		all[o.name] = race.Lock{Says: o.says, Bare: strings.HasPrefix(o.name, "other/"),

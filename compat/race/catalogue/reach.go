@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
 )
 
 // clock reads the client's clock where the code of another client reads it: in
-// the midst of an attempt. The locks of this module are told the time and do not.
-// It is now on a connection that has no clock: the one that asks whether a lock
+// the midst of an attempt, or of a release. The locks of this module are told the time and
+// do not. It is now on a connection that has no clock: the one that asks whether a lock
 // that was left can be had again.
-func clock(c redis.Conn, now time.Time) time.Time {
-	if k, ok := c.(interface{ Now() time.Time }); ok {
+func clock(c *compat.Conn, now time.Time) time.Time {
+	if k, ok := c.Conn.(interface{ Now() time.Time }); ok {
 		return k.Now()
 	}
 	return now
@@ -19,9 +20,14 @@ func clock(c redis.Conn, now time.Time) time.Time {
 
 // redial is what a client library does behind its user's back when a connection
 // has broken: it makes another.
-func redial(c redis.Conn) redis.Conn {
-	if k, ok := c.(interface{ Redial() redis.Conn }); ok {
-		return k.Redial()
+func redial(c *compat.Conn) *compat.Conn {
+	if k, ok := c.Conn.(interface{ Redial() redis.Conn }); ok {
+		return compat.NewConn(k.Redial())
 	}
 	return c
+}
+
+// by is the change of l that a client carries out in its own way.
+func by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }

@@ -11,7 +11,7 @@ import (
 // what is no number is 0: dead since 1970.
 type redisMutex struct{ stamped }
 
-func (redisMutex) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (redisMutex) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: float(now.Add(ttl), 3), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if won || err != nil {
@@ -30,14 +30,16 @@ func (redisMutex) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dura
 }
 
 // Release deletes the key if it still has its own time on it.
-func (redisMutex) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	held, err := get(c, "GET", l.Key)
-	if err != nil {
+func (redisMutex) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		held, err := get(c, "GET", l.Key)
+		if err != nil {
+			return err
+		}
+		if held != l.Value {
+			return compat.ErrLost
+		}
+		_, err = c.Do("DEL", l.Key)
 		return err
-	}
-	if held != l.Value {
-		return compat.ErrLost
-	}
-	_, err = c.Do("DEL", l.Key)
-	return err
+	})
 }

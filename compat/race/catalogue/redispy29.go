@@ -18,7 +18,7 @@ type redisPy29 struct {
 	exactly  bool // released if the value equals what it wrote: before PR 384
 }
 
-func (r redisPy29) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r redisPy29) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	until := now.Add(ttl)
 	l := compat.Lease{Key: key, Value: float(until, r.decimals), Until: until}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
@@ -45,21 +45,23 @@ func (r redisPy29) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dur
 }
 
 // Release says nothing when it does nothing.
-func (r redisPy29) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	held, err := get(c, "GET", l.Key)
-	if err != nil {
+func (r redisPy29) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		held, err := get(c, "GET", l.Key)
+		if err != nil {
+			return err
+		}
+		if held == "" {
+			held = "1"
+		}
+		n, err := strconv.ParseFloat(held, 64)
+		if err != nil {
+			return err
+		}
+		if mine := unix(l.Until); n < mine || r.exactly && n != mine {
+			return nil
+		}
+		_, err = c.Do("DEL", l.Key)
 		return err
-	}
-	if held == "" {
-		held = "1"
-	}
-	n, err := strconv.ParseFloat(held, 64)
-	if err != nil {
-		return err
-	}
-	if mine := unix(l.Until); n < mine || r.exactly && n != mine {
-		return nil
-	}
-	_, err = c.Do("DEL", l.Key)
-	return err
+	})
 }

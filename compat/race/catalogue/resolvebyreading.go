@@ -11,7 +11,7 @@ import (
 // time on it. Two clients that ask in the same second write the same.
 type resolveByReading struct{ stamped }
 
-func (resolveByReading) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (resolveByReading) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if c.Err() != nil {

@@ -1,26 +1,23 @@
 package catalogue
 
-import (
-	"time"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
-)
+import "github.com/setnxlock/setnxlock/compat"
 
 // retryDel compares, deletes, and sends the DEL again over another connection if
 // no reply came: "at least once" for a command that must run at most once.
 type retryDel struct{ tokened }
 
-func (retryDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	held, err := get(c, "GET", l.Key)
-	if err != nil {
+func (retryDel) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		held, err := get(c, "GET", l.Key)
+		if err != nil {
+			return err
+		}
+		if held != l.Value {
+			return compat.ErrLost
+		}
+		if _, err = c.Do("DEL", l.Key); c.Err() != nil {
+			_, err = redial(c).Do("DEL", l.Key)
+		}
 		return err
-	}
-	if held != l.Value {
-		return compat.ErrLost
-	}
-	if _, err = c.Do("DEL", l.Key); c.Err() != nil {
-		_, err = redial(c).Do("DEL", l.Key)
-	}
-	return err
+	})
 }

@@ -11,7 +11,7 @@ import (
 // with SETEX: over any holder (redlock-py, PR 12).
 type setexFallback struct{ tokened }
 
-func (s setexFallback) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (s setexFallback) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := s.lease(key, now, ttl)
 	won, err := get(c, "SET", key, l.Value, "NX", "PX", ttl.Milliseconds())
 	switch err.(type) {

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -12,6 +11,6 @@ import (
 // has no TTL gets one, any client's.
 type shortRepair struct{ txlock.Classic }
 
-func (s shortRepair) Acquire(c redis.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
+func (s shortRepair) Acquire(c *compat.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
 	return s.Classic.Acquire(c, now, key, 3*time.Second)
 }

@@ -14,18 +14,22 @@ import (
 // the key, and their leases end when the value says so, without any margin.
 type stamped struct{}
 
-func (stamped) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return l, compat.ErrLost // it has no way to
+func (stamped) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	return l, compat.Change{}, compat.ErrLost // it has no way to
 }
 
+func (stamped) Traits() compat.Traits { return compat.Traits{} }
+
 // Release deletes whatever is there.
-func (stamped) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	_, err := c.Do("DEL", l.Key)
-	return err
+func (stamped) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		_, err := c.Do("DEL", l.Key)
+		return err
+	})
 }
 
 // Inspect lets the Locker try whatever there is: these clients look by trying.
-func (stamped) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (stamped) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	value, err := redis.String(c.Do("GET", key))
 	if errors.Is(err, redis.ErrNil) {
@@ -36,7 +40,7 @@ func (stamped) Inspect(c redis.Conn, now time.Time, key string) (compat.State, e
 }
 
 // get reads a string; none is "".
-func get(c redis.Conn, cmd string, args ...any) (string, error) {
+func get(c *compat.Conn, cmd string, args ...any) (string, error) {
 	value, err := redis.String(c.Do(cmd, args...))
 	if errors.Is(err, redis.ErrNil) {
 		return "", nil

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -11,9 +10,9 @@ import (
 // them: the EXPIRE runs for a refused client too.
 type together struct{ tokened }
 
-func (t together) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t together) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := t.lease(key, now, ttl)
-	replies, err := compat.Exec(c, compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, int64(ttl / time.Second)})
+	replies, err := c.Exec(compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, int64(ttl / time.Second)})
 	if err == nil && replies[0] != int64(1) {
 		err = &compat.HeldError{Key: key}
 	}

@@ -14,11 +14,13 @@ type tokened struct {
 	txlock.Options // Extend, Release and Inspect, where a client has nothing worse
 }
 
+func (tokened) Traits() compat.Traits { return compat.Traits{} }
+
 func (t tokened) lease(key string, now time.Time, ttl time.Duration) compat.Lease {
 	return compat.Lease{Key: key, Value: t.Token(), Until: now.Add(ttl)}
 }
 
-func (t tokened) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := t.lease(key, now, ttl)
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if err != nil {

@@ -3,7 +3,6 @@ package catalogue
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -12,7 +11,7 @@ import (
 // key is its own, and never reads what it watches.
 type unverifiedWatch struct{ tokened }
 
-func (u unverifiedWatch) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (u unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := u.tokened.Acquire(c, now, key, ttl)
 	if err == nil {
 		_, err = c.Do("WATCH", key)
@@ -20,10 +19,12 @@ func (u unverifiedWatch) Acquire(c redis.Conn, now time.Time, key string, ttl ti
 	return l, err
 }
 
-func (unverifiedWatch) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	replies, err := compat.Exec(c, compat.Cmd{"DEL", l.Key})
-	if err == nil && replies == nil {
-		return compat.ErrLost
-	}
-	return err
+func (unverifiedWatch) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		replies, err := c.Exec(compat.Cmd{"DEL", l.Key})
+		if err == nil && replies == nil {
+			return compat.ErrLost
+		}
+		return err
+	})
 }

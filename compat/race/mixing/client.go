@@ -27,7 +27,7 @@ type short struct {
 	lease time.Duration
 }
 
-func (s short) Acquire(c redis.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
+func (s short) Acquire(c *compat.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
 	return s.Algorithm.Acquire(c, now, key, s.lease)
 }
 
@@ -44,12 +44,15 @@ func (e *Exception) Is(target error) bool {
 }
 
 // Extend fails: these clients do not extend.
-func (client) Extend(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return l, compat.ErrLost
+func (client) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+	return l, compat.Change{}, compat.ErrLost
 }
 
+// Traits has none.
+func (client) Traits() compat.Traits { return compat.Traits{} }
+
 // Inspect reports a key with a value as dead, so that a waiter tries: these clients look by trying.
-func (client) Inspect(c redis.Conn, now time.Time, key string) (compat.State, error) {
+func (client) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	value, exists, err := get(c, "GET", key)
 	if exists {
@@ -59,7 +62,23 @@ func (client) Inspect(c redis.Conn, now time.Time, key string) (compat.State, er
 }
 
 // Release releases the lock as the client does, late or not.
-func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
+func (k client) Release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, k.release(c, l) }}
+}
+
+// now is the client's own clock, as it reads it in the midst of a release.
+func now(c *compat.Conn) time.Time {
+	if k, ok := c.Conn.(interface{ Now() time.Time }); ok {
+		return k.Now()
+	}
+	return time.Time{}
+}
+
+func (k client) release(c *compat.Conn, l compat.Lease) error {
+	var at time.Time
+	if k.Format.Release == dialect.ReleaseLive || k.whileLive {
+		at = now(c)
+	}
 	switch k.Format.Release {
 	case dialect.ReleaseNever:
 		return nil
@@ -68,7 +87,7 @@ func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 		if k.atMost {
 			deadline = l.Until
 		}
-		if !now.Before(deadline) {
+		if !at.Before(deadline) {
 			return compat.ErrLost
 		}
 	case dialect.ReleaseNotEarly:
@@ -78,11 +97,12 @@ func (k client) Release(c redis.Conn, now time.Time, l compat.Lease) error {
 		if err != nil {
 			return err
 		}
-		if held != l.Value || k.whileLive && !now.Before(l.Until.Add(k.Plus)) {
+		if held != l.Value || k.whileLive && !at.Before(l.Until.Add(k.Plus)) {
 			return compat.ErrLost
 		}
 	case dialect.ReleaseWatched:
-		return compat.ReleaseIfHolds(c, l)
+		_, err := c.Run(compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"DEL", l.Key}}})
+		return err
 	case dialect.ReleaseScript:
 		return released(c.Do("EVAL", compareAndDelete, 1, l.Key, l.Value))
 	}
@@ -101,7 +121,7 @@ func released(n any, err error) error {
 
 // releaseNotEarly is redis-py's release: it deletes any value that is not an earlier timestamp than
 // its own. It reports nothing if it does nothing.
-func (k client) releaseNotEarly(c redis.Conn, l compat.Lease) error {
+func (k client) releaseNotEarly(c *compat.Conn, l compat.Lease) error {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
 		return err
@@ -118,7 +138,7 @@ func (k client) releaseNotEarly(c redis.Conn, l compat.Lease) error {
 }
 
 // get reads a key; exists is false if it is missing.
-func get(c redis.Conn, cmd string, args ...any) (value string, exists bool, err error) {
+func get(c *compat.Conn, cmd string, args ...any) (value string, exists bool, err error) {
 	value, err = redis.String(c.Do(cmd, args...))
 	if errors.Is(err, redis.ErrNil) {
 		return "", false, nil

@@ -48,7 +48,7 @@ func TestTakenFrom(t *testing.T) {
 			if !late {
 				at = at.Add(-time.Millisecond)
 			}
-			if _, err := model(format(t, x.client)).Acquire(c, at, "k", lease); (err == nil) != late {
+			if _, err := model(format(t, x.client)).Acquire(compat.NewConn(c), at, "k", lease); (err == nil) != late {
 				t.Errorf("%s, %s on the key, at %v: %v", x.client, x.value, at.Sub(noon), err)
 			}
 		}
@@ -90,20 +90,28 @@ func TestReleases(t *testing.T) {
 		s := oldredis.Run(t, "7.0")
 		c := s.Dial()
 		a := model(format(t, x.client))
-		l, err := a.Acquire(c, noon, "k", lease)
+		l, err := a.Acquire(compat.NewConn(c), noon, "k", lease)
 		if err != nil {
 			t.Fatal(x.client, err)
 		}
 		if x.on != "" {
 			do(t, c, "SET", "k", x.on)
 		}
-		err = a.Release(c, noon.Add(x.after), l)
+		_, err = compat.NewConn(atTime{c, noon.Add(x.after)}).Run(a.Release(l))
 		exists, _ := redis.Bool(do(t, c, "EXISTS", "k"), nil)
 		if exists == x.gone || err != nil && err != compat.ErrLost {
 			t.Errorf("%s releases %q after %v: the key exists: %v, %v", x.client, x.on, x.after, exists, err)
 		}
 	}
 }
+
+// atTime is a connection with a clock that stands still.
+type atTime struct {
+	redis.Conn
+	now time.Time
+}
+
+func (c atTime) Now() time.Time { return c.now }
 
 // If a fleet is unsafe by itself, only its overlap with the other fleet counts.
 func TestClashIsWithTheOther(t *testing.T) {

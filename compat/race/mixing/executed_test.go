@@ -103,7 +103,7 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 		do(t, c, "EXPIRE", "k", ttl)
 	}
 	a := model(f)
-	_, err = a.Acquire(c, noon, "k", lease)
+	_, err = a.Acquire(compat.NewConn(c), noon, "k", lease)
 	after, _ := redis.String(do(t, c, "GET", "k"), nil)
 	left, _ := redis.Int(do(t, c, "TTL", "k"), nil)
 	switch same, had := after == value, ttl > 0; {
@@ -122,7 +122,7 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 	}
 	if forever {
 		s.Advance(240 * time.Hour)
-		if _, err := a.Acquire(c, noon.Add(240*time.Hour), "k", lease); errors.Is(err, compat.ErrHeld) {
+		if _, err := a.Acquire(compat.NewConn(c), noon.Add(240*time.Hour), "k", lease); errors.Is(err, compat.ErrHeld) {
 			return "stuck"
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type timed struct{ client }
 
 // Acquire makes one attempt.
-func (t timed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: t.stamp(now, ttl), Until: now.Add(ttl), Ambiguous: true}
 	if t.unasked {
 		return t.set(c, now, l, ttl)
@@ -49,7 +49,7 @@ func (t timed) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 }
 
 // takeover replaces an expired value.
-func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
+func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
 	switch t.Win {
 	case dialect.WinAlways:
 		if _, err := c.Do("SET", l.Key, l.Value); err != nil {
@@ -57,7 +57,7 @@ func (t timed) takeover(c redis.Conn, now time.Time, l compat.Lease, ttl time.Du
 		}
 		return l, t.expire(c, l.Key, ttl)
 	case dialect.WinWatched:
-		replies, err := compat.Exec(c, compat.Cmd{"SET", l.Key, l.Value})
+		replies, err := c.Exec(compat.Cmd{"SET", l.Key, l.Value})
 		if err == nil && replies == nil {
 			err = &compat.HeldError{Key: l.Key}
 		}
@@ -92,7 +92,7 @@ func (t timed) won(held string, exists bool, old string, there bool, now time.Ti
 }
 
 // set is celery-once's acquisition: it reads, and writes if there is no unexpired value.
-func (t timed) set(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (t timed) set(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
 		return l, err
@@ -112,16 +112,16 @@ func (t timed) tries() int {
 }
 
 // look reads the key, under WATCH if the takeover needs it.
-func (t timed) look(c redis.Conn, key string) (string, bool, error) {
+func (t timed) look(c *compat.Conn, key string) (string, bool, error) {
 	if t.Win == dialect.WinWatched {
-		return compat.Watch(c, key)
+		return c.Watch(key)
 	}
 	return get(c, "GET", key)
 }
 
-func (t timed) refuse(c redis.Conn, key, held string, thrown *Exception) error {
+func (t timed) refuse(c *compat.Conn, key, held string, thrown *Exception) error {
 	if t.Win == dialect.WinWatched {
-		compat.Unwatch(c)
+		c.Unwatch()
 	}
 	if thrown != nil {
 		return thrown
@@ -130,7 +130,7 @@ func (t timed) refuse(c redis.Conn, key, held string, thrown *Exception) error {
 }
 
 // expire sets the TTL that some clients put on a key with a timestamp.
-func (t timed) expire(c redis.Conn, key string, ttl time.Duration) error {
+func (t timed) expire(c *compat.Conn, key string, ttl time.Duration) error {
 	if t.TTL == dialect.TTLNone {
 		return nil
 	}

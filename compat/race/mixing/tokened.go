@@ -19,7 +19,7 @@ import (
 type tokened struct{ client }
 
 // Acquire makes one attempt.
-func (t tokened) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: t.value(now, ttl), Until: now.Add(ttl), Ambiguous: t.Token == dialect.TokenFlag}
 	won, err := t.make(c, l, ttl)
 	switch {
@@ -34,7 +34,7 @@ func (t tokened) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 }
 
 // make creates the key and sets its TTL, at once or by a second command.
-func (t tokened) make(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+func (t tokened) make(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
 	expire := compat.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)}
 	switch {
 	case t.Kind == dialect.Watched:
@@ -53,22 +53,22 @@ func (t tokened) make(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, er
 }
 
 // makeWatched is BookSleeve's acquisition: WATCH, EXISTS, MULTI, SETEX, EXEC.
-func (t tokened) makeWatched(c redis.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+func (t tokened) makeWatched(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return false, err
 	}
 	exists, err := redis.Bool(c.Do("EXISTS", l.Key))
 	if err != nil || exists {
-		compat.Unwatch(c)
+		c.Unwatch()
 		return false, err
 	}
-	replies, err := compat.Exec(c, compat.Cmd{"SETEX", l.Key, int64(ttl / time.Second), l.Value})
+	replies, err := c.Exec(compat.Cmd{"SETEX", l.Key, int64(ttl / time.Second), l.Value})
 	return replies != nil, err
 }
 
 // repair is Redis in Action's repair: a client that finds no TTL on the key sets one, whichever
 // client holds it (tx/ttl-repair).
-func (t tokened) repair(c redis.Conn, key string, ttl time.Duration) error {
+func (t tokened) repair(c *compat.Conn, key string, ttl time.Duration) error {
 	left, err := redis.Int64(c.Do("TTL", key))
 	if err == nil && left < 0 {
 		_, err = c.Do("EXPIRE", key, int64(ttl/time.Second))
@@ -82,7 +82,7 @@ func (t tokened) repair(c redis.Conn, key string, ttl time.Duration) error {
 // takeOld is redis-objects' compatibility code for the floats of its older versions: it reads the
 // value with to_f, and overwrites it if it is not 0 and has expired, without checking that it is
 // the first.
-func (t tokened) takeOld(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) error {
+func (t tokened) takeOld(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) error {
 	held, _, err := get(c, "GET", l.Key)
 	if err != nil {
 		return err

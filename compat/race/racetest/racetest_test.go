@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
@@ -19,7 +18,7 @@ type hasty struct {
 	txlock.Options
 }
 
-func (h hasty) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (h hasty) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: h.Token(), Until: compat.Until(now, ttl)}
 	reply, err := c.Do("SET", key, l.Value, "NX", "PX", ttl.Milliseconds())
 	if err == nil && reply == nil {
@@ -28,10 +27,14 @@ func (h hasty) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duratio
 	return l, err
 }
 
-func (h hasty) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	_, err := c.Do("DEL", l.Key)
-	return err
+func (h hasty) Release(l compat.Lease) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+		_, err := c.Do("DEL", l.Key)
+		return []any{int64(1)}, err
+	}}
 }
+
+func (hasty) Traits() compat.Traits { return compat.Traits{} }
 
 func newHasty(token func() string) compat.Algorithm {
 	return hasty{txlock.Options{Token: token}}

@@ -54,6 +54,20 @@ counted (a lost reply, a restart), readers and writers are run with two readers 
 Two readers may hold the lock at once, and a reader writes nothing: in the rows of a pause two write. Of redlock **ownership** is not checked, and it has no fence.
 *late*, *lost reply* and *lost request* concern the answer of one of its servers; [explorer.md](explorer.md) says what else is different there.
 
+### Outside the bounds
+
+What these tables do not show:
+
+- A request that arrives late. A lost request never arrives, and a lost reply belongs to a command that ran at once. Two extensions that overtake each other are not explored.
+- More than one kind of fault at a time, but for what a row names; more clients and attempts, and more jumps of time, than a row has.
+- What ` + "`TryLock`" + ` reads of the key behind a refusal, to tell a foreign value.
+- Waiting: the queue, its wake-ups on the waiter's side (` + "`BLPOP`" + `), polling and repair by a waiter. *progress* has one fresh client wait for the lock, with ` + "`Locker.Lock`" + `.
+- Timers and goroutines of the engine. A holder acts on the end of its lease when it is next scheduled; renewals in *batch* begin when one is due or later. Contexts that end, ` + "`Options.Timeout`" + ` and ` + "`Close`" + ` are not explored.
+- More than one connection of a client at a time. A pinned connection breaks when its client uses another. In *one connection* a second one is never to be had.
+- The rows from *shorter lease* on have two clients, once each. Redlock is not in them, *batch* leaves out pinned leases, which are not renewed in one write, and in *wake-up* and *batch* readers and writers are left out.
+- Locks of several keys (` + "`multilock`" + `), a cluster's redirections, Sentinel, ` + "`txlock.Fleet`" + `, ` + "`getsetlock.Patient`" + ` and the clocks of servers.
+- The real server: the embedded one stands for it, and is compared with real ones elsewhere.
+
 `)
 }
 

@@ -1,6 +1,7 @@
 package racecmd
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
 	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
 	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
-	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, handoff (to the next in their process), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
+	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, extend-shorter (to a fifth of the lease), extend-longer (to twice the lease), handoff (to the next in their process), stale-handle (somebody tries to release by a handle from before the hand-off), detach (and adopt the handle), batch (a second lock, renewed in the same write), signal (releases wake a waiter), one-conn (no second connection), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
 	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
@@ -81,7 +82,9 @@ func completeList(cmd *cobra.Command, flag string, values func() []string) {
 	})
 }
 
-func holderWords() []string { return []string{"extend", "handoff", "poll", "write", "fence"} }
+func holderWords() []string {
+	return []string{"extend", "extend-shorter", "extend-longer", "handoff", "stale-handle", "detach", "batch", "signal", "one-conn", "poll", "write", "fence"}
+}
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
@@ -105,8 +108,22 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		switch what {
 		case "extend":
 			base.Extend = true
+		case "extend-shorter":
+			base.ExtendTo = append(base.ExtendTo, cmp.Or(base.TTL, 10*time.Second)/5)
+		case "extend-longer":
+			base.ExtendTo = append(base.ExtendTo, cmp.Or(base.TTL, 10*time.Second)*2)
 		case "handoff":
 			base.Handoff = true
+		case "stale-handle":
+			base.Handoff, base.StaleHandle = true, true
+		case "detach":
+			base.Detach = true
+		case "batch":
+			base.Batch = true
+		case "signal":
+			base.Signal = true
+		case "one-conn":
+			base.OneConn = true
 		case "poll":
 			base.Poll = true
 		case "write":

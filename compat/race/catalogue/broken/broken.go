@@ -17,11 +17,10 @@ import (
 
 // A Lock is one of them, with the fields of race.Lock that it needs.
 type Lock struct {
-	Name   string
-	Says   string // one line
-	Bare   bool   // it makes sense only without compat.Locker
-	Pinned int    // how many leases of a client may pin their connections
-	New    func(token func() string, fence bool) compat.Algorithm
+	Name string
+	Says string // one line
+	Bare bool   // it makes sense only without compat.Locker
+	New  func(token func() string, fence bool) compat.Algorithm
 }
 
 // Locks returns all of them.
@@ -41,10 +40,14 @@ func Locks() []Lock {
 			}},
 		{Name: "broken/bare-del", Says: "cleans up after an unknown outcome by a DEL that compares nothing", Bare: true,
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return bareDel{g} })},
-		{Name: "broken/unverified-watch", Says: "pins its connection under a WATCH without knowing whose key it watches", Pinned: 1,
+		{Name: "broken/unverified-watch", Says: "pins its connection under a WATCH without knowing whose key it watches", Bare: true,
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return unverifiedWatch{g} })},
 		{Name: "broken/blind-handoff", Says: "hands its lock off as a new lease, and asks neither its clock nor the server whether it has the old one", Bare: true,
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return blindHandoff{g} })},
+		{Name: "broken/keeps-the-longer-end", Says: "believes in the old end of its lease while a shorter extension is under way or unknown", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return longerEnd{g} })},
+		{Name: "broken/stale-handle", Says: "hands its lock off with its value, of which somebody still has a handle", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return staleHandle{g} })},
 		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return listRelease{g} })},
 		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
@@ -52,6 +55,11 @@ func Locks() []Lock {
 				return setnxExpire{txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}}, token}
 			}},
 	}
+}
+
+// by is the change of l that a lock carries out in its own way.
+func by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
 // guarded makes a lock of txlock.Guarded, with one of its methods broken.
@@ -71,26 +79,28 @@ func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) co
 	return l
 }
 
-// listRelease is what compat.ReleaseListed would be in half the commands. A server
+// listRelease is what the list release would be in half the commands. A server
 // that refuses the RPUSH, and runs the rest, removes whatever is on the key.
 type listRelease struct{ txlock.Guarded }
 
-func (listRelease) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
-	s := compat.Aux(l.Key, l.Value)
-	replies, err := compat.Exec(c, compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
-		compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
-	e, refused := err.(redis.Error)
-	if refused && strings.Contains(string(e), "no such key") || err == nil && replies[3] != int64(1) {
-		return compat.ErrLost
-	}
-	return err
+func (listRelease) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		s := compat.Aux(l.Key, l.Value)
+		replies, err := c.Exec(compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
+			compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
+		e, refused := err.(redis.Error)
+		if refused && strings.Contains(string(e), "no such key") || err == nil && replies[3] != int64(1) {
+			return compat.ErrLost
+		}
+		return err
+	})
 }
 
 // delSetnx is getset/double-takeover: two clients see the same expired value, and
 // the second one's DEL removes the first one's lock.
 type delSetnx struct{ getsetlock.Classic }
 
-func (d delSetnx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (d delSetnx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
 	l.Value = getsetlock.Float.Format(now.Add(ttl), d.Nonce)
 	for try := 0; try < 2; try++ {
@@ -121,28 +131,30 @@ func (d delSetnx) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dura
 // getDel is tx/watch-without-multi: between its GET and its DEL the key changes hands.
 type getDel struct{ txlock.Guarded }
 
-func (getDel) Release(c redis.Conn, _ time.Time, l compat.Lease) error {
-	value, err := redis.String(c.Do("GET", l.Key))
-	if errors.Is(err, redis.ErrNil) || err == nil && value != l.Value {
-		return compat.ErrLost
-	}
-	if err != nil {
+func (getDel) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		value, err := redis.String(c.Do("GET", l.Key))
+		if errors.Is(err, redis.ErrNil) || err == nil && value != l.Value {
+			return compat.ErrLost
+		}
+		if err != nil {
+			return err
+		}
+		deleted, err := redis.Bool(c.Do("DEL", l.Key))
+		if err == nil && !deleted {
+			return compat.ErrLost
+		}
 		return err
-	}
-	deleted, err := redis.Bool(c.Do("DEL", l.Key))
-	if err == nil && !deleted {
-		return compat.ErrLost
-	}
-	return err
+	})
 }
 
 // lateLease is any/lease-counted-from-reply. It reads the clock where an
 // algorithm is not allowed to, through the connection's own.
 type lateLease struct{ txlock.Guarded }
 
-func (b lateLease) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b lateLease) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
-	if k, ok := c.(interface{ Received() time.Time }); ok && err == nil {
+	if k, ok := c.Conn.(interface{ Received() time.Time }); ok && err == nil {
 		l.Until = compat.Until(k.Received(), ttl)
 	}
 	return l, err
@@ -151,7 +163,7 @@ func (b lateLease) Acquire(c redis.Conn, now time.Time, key string, ttl time.Dur
 // bareDel is any/release-of-unknown.
 type bareDel struct{ txlock.Guarded }
 
-func (b bareDel) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b bareDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
 	if err != nil {
 		l.How = ""
@@ -159,35 +171,80 @@ func (b bareDel) Acquire(c redis.Conn, now time.Time, key string, ttl time.Durat
 	return l, err
 }
 
-func (b bareDel) Release(c redis.Conn, now time.Time, l compat.Lease) error {
-	if l.How != "" {
-		return b.Guarded.Release(c, now, l)
-	}
-	_, err := c.Do("DEL", l.Key)
-	return err
+func (b bareDel) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		if l.How != "" {
+			_, err := c.Run(b.Guarded.Release(l))
+			return err
+		}
+		_, err := c.Do("DEL", l.Key)
+		return err
+	})
 }
 
-// unverifiedWatch is tx/unverified-watch: an extension that was aborted begins to
-// watch anew, and takes the key that it watches then for its own.
+// unverifiedWatch is tx/unverified-watch: it keeps its connection and watches the key; an
+// extension that was aborted begins to watch anew, and takes the key that it watches then
+// for its own.
 type unverifiedWatch struct{ txlock.Guarded }
 
-func (b unverifiedWatch) ExtendKept(c redis.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, bool, error) {
-	seconds, err := compat.WholeSeconds(ttl)
-	if err != nil || !now.Before(l.Until) {
-		return l, false, errors.Join(err, compat.ErrLost)
+func (b unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := b.Guarded.Acquire(c, now, key, ttl)
+	if err == nil {
+		_, _, err = c.Watch(key)
 	}
-	for range compat.Aborts {
-		replies, s, err := compat.ExecAndWatch(c, l.Key, compat.Cmd{"EXPIRE", l.Key, seconds})
-		if err != nil {
-			return l, false, err
-		}
-		if value, exists, _ := s.Value(l.Key); replies != nil || !exists {
-			l.Until = compat.Until(now, ttl)
-			return l, value == l.Value, nil
-		}
-	}
-	return l, false, compat.ErrAborted
+	return l, err
 }
+
+func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	if !now.Before(l.Until) {
+		return l, compat.Change{}, compat.ErrLost
+	}
+	expire, err := compat.Expire(false, l.Key, ttl)
+	l.Until = compat.Until(now, ttl)
+	return l, by(l, func(c *compat.Conn) error {
+		for range 8 {
+			replies, err := c.Exec(expire)
+			if err != nil {
+				return err
+			}
+			if _, exists, err := c.Watch(l.Key); err != nil || replies != nil || !exists {
+				return err
+			}
+		}
+		return compat.ErrAborted
+	}), err
+}
+
+// Release is what pins are for: nothing is compared.
+func (unverifiedWatch) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		replies, err := c.Exec(compat.Cmd{"DEL", l.Key})
+		if err == nil && (replies == nil || replies[0] == int64(0)) {
+			return compat.ErrLost
+		}
+		return err
+	})
+}
+
+// longerEnd is what an engine was that kept the old end of a lease until it knew of a new one:
+// after a shorter extension whose reply was lost it believes in the longer of the two.
+type longerEnd struct{ txlock.Guarded }
+
+// Believes is the lease that a holder of l believes in while it is not known whether it is
+// next, for the explorer.
+func (longerEnd) Believes(l, next compat.Lease) compat.Lease {
+	if next.Until.Before(l.Until) {
+		return l
+	}
+	return next
+}
+
+// staleHandle is what an engine was whose hand-off kept the value: somebody still has a
+// handle of the lock before.
+type staleHandle struct{ txlock.Guarded }
+
+// Handoff makes one holder's lease another's, for the explorer.
+func (staleHandle) Handoff(_ time.Time, l compat.Lease, _ time.Duration) compat.Lease { return l }
 
 // setnxExpire is the trap of facts/servers.md: a refused attempt moves the
 // holder's end.
@@ -196,13 +253,13 @@ type setnxExpire struct {
 	token func() string
 }
 
-func (b setnxExpire) Acquire(c redis.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b setnxExpire) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: b.token(), Until: compat.Until(now, ttl), How: compat.Free}
-	seconds, err := compat.WholeSeconds(ttl)
+	seconds, err := compat.Whole(ttl, time.Second)
 	if err != nil {
 		return l, err
 	}
-	replies, err := compat.Exec(c, compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, seconds})
+	replies, err := c.Exec(compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, seconds})
 	if err != nil {
 		return l, err
 	}

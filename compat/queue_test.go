@@ -3,7 +3,6 @@ package compat_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -16,13 +15,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A hall is where the clients of one Locker stand in line for "k".
+// A hall is where the clients of one Locker wait for "k".
 type hall struct {
 	*world
 	k   *compat.Locker
@@ -38,12 +36,12 @@ func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
 	h := &hall{world: w, net: new(network)}
 	o.Clock = w.clock
 	o.Rand = func() float64 { return 0 }
-	o.Observer = compat.ObserverFunc(func(e compat.Event) {
+	o.Observer = compat.Observer(func(e compat.Event) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.seen = append(h.seen, e)
 	})
-	h.k = compat.New(h.net.Over(w.server), a, o)
+	h.k = compat.NewOn(h.net.Over(w.source()), a, o)
 	return h
 }
 
@@ -57,7 +55,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// enter has n clients stand in line, one after the other, each to run section
+// enter has n clients wait, one after the other, each to run section
 // with the lock. The first of them is number from.
 func (h *hall) enter(from, n int, section func(i int, l *compat.Lock)) {
 	h.t.Helper()
@@ -79,7 +77,7 @@ func (h *hall) enter(from, n int, section func(i int, l *compat.Lock)) {
 				h.t.Error(err)
 			}
 		})
-		eventually(h.t, "a waiter stands in line", func() bool { return h.k.Waiting("k") == before+1 })
+		eventually(h.t, "a waiter waits", func() bool { return h.k.Waiting("k") == before+1 })
 	}
 }
 
@@ -131,14 +129,14 @@ func TestFirstComeFirstServed(t *testing.T) {
 		release(t, l)
 		h.wg.Wait()
 		h.inOrder(10)
-		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]compat.How{compat.Free}, slices.Repeat([]compat.How{compat.HandedOn}, 10))) {
+		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]compat.How{compat.Free}, slices.Repeat([]compat.How{compat.HandedOff}, 10))) {
 			t.Errorf("obtained %q", hows)
 		}
 		if n, once := h.net.Count(), len(releaseOf(t, w, a)); n != once {
 			t.Errorf("eleven sections took %d commands, want those of one release, %d: %q", n, once, h.net.Sent())
 		}
-		if w.value("k") != "" || h.k.Lines() != 0 {
-			t.Errorf("the key holds %q, %d lines are left", w.value("k"), h.k.Lines())
+		if w.value("k") != "" || h.k.Queues() != 0 {
+			t.Errorf("the key holds %q, %d lines are left", w.value("k"), h.k.Queues())
 		}
 	})
 }
@@ -159,9 +157,9 @@ func releaseOf(t *testing.T, w *world, a compat.Algorithm) []string {
 	return net.Sent()
 }
 
-// A lock is handed on so many times in a row and then released, for others; and
+// A lock is handed off so many times in a row and then released, for others; and
 // with a negative number never. After so many releases too the process pauses.
-func TestHandOversAreBounded(t *testing.T) {
+func TestHandoffsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		most int
 		want string
@@ -172,7 +170,7 @@ func TestHandOversAreBounded(t *testing.T) {
 		{-1, strings.Repeat("f", 40)},
 	} {
 		w := newWorld(t, "2.4")
-		h := w.hall(txlock.Renamed{}, compat.Options{MaxHandOvers: c.most})
+		h := w.hall(txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
 		l := try(t, h.k, "k")
 		h.enter(0, len(c.want)-1, nil)
 		release(t, l)
@@ -193,7 +191,7 @@ func TestHandOversAreBounded(t *testing.T) {
 
 // In each chain the fences grow, and each holder's is its own: it is drawn in
 // the transaction that extends.
-func TestHandOverDrawsAFence(t *testing.T) {
+func TestHandoffDrawsAFence(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{
 		"tx:renamed":     txlock.Renamed{Options: txlock.Options{Fence: true}},
 		"tx:guarded":     txlock.Guarded{Options: txlock.Options{Fence: true}},
@@ -204,7 +202,7 @@ func TestHandOverDrawsAFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "2.6.12")
-			h := w.hall(a, compat.Options{MaxHandOvers: 4})
+			h := w.hall(a, compat.Options{MaxHandoffs: 4})
 			l := try(t, h.k, "k")
 			fences := []int64{l.Fence()}
 			h.enter(0, 9, func(_ int, l *compat.Lock) { fences = append(fences, l.Fence()) })
@@ -224,7 +222,7 @@ func TestHandOverDrawsAFence(t *testing.T) {
 // Each holder gets the lease that it asked for: what is left of the one before
 // is enough if it is three quarters of that and not more than it; otherwise the
 // key is extended first.
-func TestHandOverRenewsTheLease(t *testing.T) {
+func TestHandoffRenewsTheLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
@@ -240,7 +238,7 @@ func TestHandOverRenewsTheLease(t *testing.T) {
 		} {
 			w.clock.Add(c.gone)
 			before := l.Until()
-			next, err := l.HandOn(background, c.ttl)
+			next, err := l.Handoff(background, c.ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,9 +257,9 @@ func TestHandOverRenewsTheLease(t *testing.T) {
 	})
 }
 
-// A chain of hand-overs does not last longer than half a lease, however few they
-// are; nor is a lock handed on of which less than a quarter is left.
-func TestHandOverEndsInTime(t *testing.T) {
+// A chain of hand-offs does not last longer than half a lease, however few they
+// are; nor is a lock handed off of which less than a quarter is left.
+func TestHandoffEndsInTime(t *testing.T) {
 	w := newWorld(t, "2.4")
 	h := w.hall(txlock.Renamed{}, compat.Options{})
 	l := try(t, h.k, "k")
@@ -285,9 +283,9 @@ func TestHandOverEndsInTime(t *testing.T) {
 	}
 }
 
-// What was lost is not handed on: the one who would have got it asks the server,
-// and waits for whoever has the lock now.
-func TestLostIsNotHandedOn(t *testing.T) {
+// What was lost is not handed off: the one who would have got it asks the server,
+// and waits for the client that has the lock now.
+func TestLostIsNotHandedOff(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		rival, _ := w.client(a)
@@ -314,8 +312,8 @@ func TestLostIsNotHandedOn(t *testing.T) {
 }
 
 // An extension for the next holder whose reply is lost is settled like every
-// other; one that fails gives the lock back, and the next holder asks anew.
-func TestHandOverOverABrokenNetwork(t *testing.T) {
+// other; one that fails releases the lock, and the next holder asks anew.
+func TestHandoffOverABrokenNetwork(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		for _, f := range []fault{lostRequest, lostReply} {
 			for n := 1; ; n++ {
@@ -357,24 +355,24 @@ func TestWaiterGoesOnAfterALoss(t *testing.T) {
 	})
 }
 
-// HandOn makes one holder of another: the old one is over, with a cause, before
+// Handoff makes one holder of another: the old one is over, with a cause, before
 // the new one begins, and has nothing more to do with the lock.
-func TestHandOn(t *testing.T) {
+func TestHandoff(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		h := w.hall(a, compat.Options{Renew: true})
 		l := try(t, h.k, "k")
-		next, err := l.HandOn(background, 2*ttl)
+		next, err := l.Handoff(background, 2*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cause := context.Cause(l.Context()); cause != compat.ErrHandedOver {
-			t.Errorf("the old holder's context ended with %v, want ErrHandedOver", cause)
+		if cause := context.Cause(l.Context()); cause != compat.ErrHandedOff {
+			t.Errorf("the old holder's context ended with %v, want ErrHandedOff", cause)
 		}
 		for what, err := range map[string]error{
-			"Release": l.Release(background), "Extend": l.Extend(background, ttl), "HandOn": second(l.HandOn(background, ttl)),
+			"Release": l.Release(background), "Extend": l.Extend(background, ttl), "Handoff": second(l.Handoff(background, ttl)),
 		} {
-			if !errors.Is(err, compat.ErrLost) {
-				t.Errorf("%s by the old holder: %v, want ErrLost", what, err)
+			if !errors.Is(err, compat.ErrHandedOff) {
+				t.Errorf("%s by the old holder: %v, want ErrHandedOff", what, err)
 			}
 		}
 		if err := next.Context().Err(); err != nil || w.value("k") != next.Token() {
@@ -384,36 +382,36 @@ func TestHandOn(t *testing.T) {
 		h.enter(0, 1, nil)
 		release(t, next)
 		h.wg.Wait()
-		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.HandedOn, compat.HandedOn}) {
+		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.HandedOff, compat.HandedOff}) {
 			t.Errorf("obtained %q", hows)
 		}
 	})
 }
 
-// HandOn of what is lost is ErrLost; of what can't be learnt, the old holder
+// Handoff of what is lost is ErrLost; of what can't be learnt, the old holder
 // stays what it was.
-func TestHandOnFails(t *testing.T) {
+func TestHandoffFails(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
-		if _, err := l.HandOn(background, 0); !errors.Is(err, compat.ErrInvalid) {
+		if _, err := l.Handoff(background, 0); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("a ttl of 0: %v, want ErrInvalid", err)
 		}
 		w.clock.Add(ttl / 2)
 		h.net.Lose(func(int, string) fault { return lostRequest })
-		if _, err := l.HandOn(background, ttl); err == nil || errors.Is(err, compat.ErrLost) {
+		if _, err := l.Handoff(background, ttl); err == nil || errors.Is(err, compat.ErrLost) {
 			t.Errorf("without a server: %v, want an error that is not ErrLost", err)
 		}
 		h.net.Lose(nil)
 		if err := l.Context().Err(); err != nil {
-			t.Errorf("after a hand-over that failed the context ended: %v", err)
+			t.Errorf("after a hand-off that failed the context ended: %v", err)
 		}
 		if err := l.Extend(background, ttl); err != nil {
-			t.Errorf("Extend after a hand-over that failed: %v", err)
+			t.Errorf("Extend after a hand-off that failed: %v", err)
 		}
 		w.clock.Add(ttl / 2)
 		w.do("SET", "k", "another's")
-		if _, err := l.HandOn(background, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := l.Handoff(background, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("HandOn of what is another's: %v, want ErrLost", err)
 		}
 		if w.value("k") != "another's" {
@@ -442,7 +440,7 @@ func TestCancelManyWaiters(t *testing.T) {
 		}
 	}
 	if n := h.k.Waiting("k"); n != 1 || h.net.Count() != 0 {
-		t.Errorf("%d are left in line, %d commands were sent; want 1 and none", n, h.net.Count())
+		t.Errorf("%d are left in the queue, %d commands were sent; want 1 and none", n, h.net.Count())
 	}
 	release(t, l)
 	h.wg.Wait()
@@ -474,8 +472,8 @@ func TestManyWaitersAskAsOne(t *testing.T) {
 	w.clock.Add(time.Second)
 	release(t, l)
 	w.until(inBackground(wg.Wait))
-	if inside != all || p.ActiveCount() > 2 || k.Lines() != 0 {
-		t.Errorf("%d sections on %d connections, %d lines left", inside, p.ActiveCount(), k.Lines())
+	if inside != all || p.ActiveCount() > 2 || k.Queues() != 0 {
+		t.Errorf("%d sections on %d connections, %d lines left", inside, p.ActiveCount(), k.Queues())
 	}
 }
 
@@ -485,7 +483,7 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"tx:renamed": txlock.Renamed{}, "fenced": setlock.Lua{Options: setlock.Options{Fence: true}}} {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "7.0")
-			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandOvers: 3, Cleanup: 20 * time.Second}
+			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandoffs: 3, Cleanup: 20 * time.Second}
 			lockers := []*compat.Locker{compat.New(s.Pool(), a, o), compat.New(s.Pool(), a, o)}
 			inside := 0
 			var wg sync.WaitGroup
@@ -512,8 +510,8 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 			}
 			wg.Wait()
 			for _, k := range lockers {
-				if k.Lines() != 0 {
-					t.Errorf("%d lines are left", k.Lines())
+				if k.Queues() != 0 {
+					t.Errorf("%d lines are left", k.Queues())
 				}
 				l, err := k.TryLock(background, "k", time.Minute)
 				if err != nil {
@@ -525,51 +523,9 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 	}
 }
 
-// Readers do not wait for each other in line: the second comes in beside the first.
-func TestReadersPassEachOther(t *testing.T) {
-	w := newWorld(t, "2.4")
-	read := w.hall(rwlock.Read{}, compat.Options{})
-	one := try(t, read.k, "k")
-	two, err := read.k.Lock(background, "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := w.hall(rwlock.Write{}, compat.Options{})
-	var three *compat.Lock
-	waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
-	eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
-	release(t, one)
-	release(t, two)
-	w.until(waiting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var readers []<-chan struct{}
-	for range 5 {
-		readers = append(readers, inBackground(func() {
-			l, err := read.k.Lock(background, "k", ttl)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_ = l // and keep it
-		}))
-	}
-	eventually(t, "the readers wait", func() bool { return read.k.Waiting("k") == 4 })
-	release(t, three)
-	for _, r := range readers {
-		w.until(r)
-	}
-	for _, how := range read.hows() {
-		if how == compat.HandedOn {
-			t.Error("a reader's lock was handed on")
-		}
-	}
-}
-
-// A lock whose lease can't be extended is handed on as it is, for as long as it
+// A lock whose lease can't be extended is handed off as it is, for as long as it
 // lasts, and then released.
-func TestUnextendableIsNotHandedOn(t *testing.T) {
+func TestUnextendableIsNotHandedOff(t *testing.T) {
 	w := newWorld(t, "2.4")
 	h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
 	l := try(t, h.k, "k")
@@ -592,8 +548,8 @@ func TestUnextendableIsNotHandedOn(t *testing.T) {
 
 type fixed struct{ compat.Algorithm }
 
-func (fixed) Extend(_ redis.Conn, _ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, error) {
-	return l, fmt.Errorf("it has one length: %w", errors.ErrUnsupported)
+func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+	return l, compat.Change{}, errors.ErrUnsupported
 }
 
 // Those who wait for the same end do not all come at the same moment: each is late by
@@ -611,7 +567,7 @@ func TestWaitersSpreadAfterTheEnd(t *testing.T) {
 		}
 		end := w.clock.Now().Add(1234 * time.Millisecond)
 		pauses := &paused{Mock: w.clock}
-		k := compat.New(w.server, a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
+		k := compat.NewOn(w.source(), a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
 		w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
 		pauses.mu.Lock()
 		i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
@@ -643,7 +599,7 @@ func (p *paused) Timer(d time.Duration) *clock.Timer {
 func TestWaiterLooksOftenWhereHoldersTakeTurns(t *testing.T) {
 	w := newWorld(t, "2.4")
 	pauses := &paused{Mock: w.clock}
-	k := compat.New(w.server, txlock.Renamed{}, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Hour, Rand: func() float64 { return 0 }})
+	k := compat.NewOn(w.source(), txlock.Renamed{}, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Hour, Rand: func() float64 { return 0 }})
 	ctx, cancel := context.WithCancel(background)
 	w.do("SETEX", "k", 3600, "somebody")
 	done := inBackground(func() { k.Lock(ctx, "k", ttl) }) //nolint:errcheck // it is cancelled
@@ -692,7 +648,9 @@ func TestWaitersFailTogether(t *testing.T) {
 		w.clock.Add(5 * time.Second)
 		return nil, slow
 	})
-	k = compat.New(hook, txlock.Renamed{}, compat.Options{Clock: w.clock})
+	source := compat.Pooled(hook)
+	source.Prompt = true
+	k = compat.NewOn(source, txlock.Renamed{}, compat.Options{Clock: w.clock})
 	var wg sync.WaitGroup
 	for range all {
 		wg.Go(func() {
@@ -702,8 +660,8 @@ func TestWaitersFailTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if asked != 1 || k.Lines() != 0 {
-		t.Errorf("asked %d times, %d lines are left", asked, k.Lines())
+	if asked != 1 || k.Queues() != 0 {
+		t.Errorf("asked %d times, %d lines are left", asked, k.Queues())
 	}
 }
 

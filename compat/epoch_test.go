@@ -17,12 +17,16 @@ import (
 // before.
 type succession struct {
 	servers []*oldredis.Server
-	era     uint64
+	epoch   uint64
 	lose    string       // the command whose connection breaks,
 	instead func() error // when this has happened; its error is the connection's, which is never had if lose is ""
 }
 
-func (s *succession) Era() uint64 { return s.era }
+func (s *succession) source() compat.Source {
+	source := compat.Pooled(s)
+	source.Epoch = func() uint64 { return s.epoch }
+	return source
+}
 
 func (s *succession) GetContext(context.Context) (redis.Conn, error) {
 	if s.lose == "" && s.instead != nil {
@@ -32,7 +36,7 @@ func (s *succession) GetContext(context.Context) (redis.Conn, error) {
 			return nil, err
 		}
 	}
-	return &losing{s.servers[s.era].Dial(), s}, nil
+	return &losing{s.servers[s.epoch].Dial(), s}, nil
 }
 
 type losing struct {
@@ -62,16 +66,16 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 		want error
 	}{
 		{"it got through, the same server", "MULTI", func(s *succession) { s.servers[0].Dial().Do("DEL", "k") }, nil}, //nolint:errcheck
-		{"the server was replaced", "MULTI", func(s *succession) { s.era++ }, compat.ErrLost},
+		{"the server was replaced", "MULTI", func(s *succession) { s.epoch++ }, compat.ErrLost},
 		{"and another has it there", "MULTI", func(s *succession) {
-			s.era++
+			s.epoch++
 			s.servers[1].Dial().Do("SET", "k", "another's") //nolint:errcheck
 		}, compat.ErrLost},
 		{"never sent", "", func(s *succession) { s.servers[0].Dial().Do("DEL", "k") }, compat.ErrLost}, //nolint:errcheck
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
-			lock, err := compat.New(s, txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
+			lock, err := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,22 +93,22 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 
 // The server that replaces another may be an older one: the algorithm is asked
 // again, before it writes.
-func TestCheckInEachEra(t *testing.T) {
+func TestCheckInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4"), oldredis.Run(t, "2.2"), oldredis.Run(t, "2.6")}}
-	k := compat.New(s, txlock.Renamed{}, compat.Options{})
+	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{})
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	s.era = 1
+	s.epoch = 1
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("on a 2.2 that replaced a 2.4: %v, want ErrUnsafeServer", err)
 	}
 	// Replaced between the check and the acquisition: asked again.
-	s.era = 0
+	s.epoch = 0
 	if _, err := k.TryLock(t.Context(), "other", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	s.instead = func() error { s.era = 1; return nil }
+	s.instead = func() error { s.epoch = 1; return nil }
 	if _, err := k.TryLock(t.Context(), "another", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("replaced by a 2.2 after the check: %v, want ErrUnsafeServer", err)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
-// eachListing runs f on embedded versions that have the list release, on a real
+// eachListCAS runs f on embedded versions that have the list commands, on a real
 // redis-server, and at the addresses in SETNXLOCK_TEST_REDIS.
-func eachListing(t *testing.T, f func(t *testing.T, c redis.Conn)) {
+func eachListCAS(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 	versions := []string{"2.0", "2.2", "2.4", "2.6", "7.0"} // whose lists differ
 	if underRace {
 		versions = versions[:1] // nothing runs beside it
@@ -39,12 +39,22 @@ func eachListing(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 			}
 			defer c.Close()
 			if info, _ := redis.String(c.Do("INFO")); strings.Contains(info, "redis_version:1.") {
-				t.Log("a server of 1.2: TestListedCheck says that it is refused")
+				t.Log("a server of 1.2: TestListCASCheck says that it is refused")
 				return
 			}
 			f(t, c)
 		})
 	}
+}
+
+// releaseByLists and replaceByLists are the two changes that ListCAS can do.
+func releaseByLists(c redis.Conn, l compat.Lease) error {
+	_, err := compat.NewConn(c).Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: l.Value})
+	return err
+}
+
+func replaceByLists(c redis.Conn, l compat.Lease, value string) ([]any, error) {
+	return compat.NewConn(c).Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"SET", l.Key, value}}})
 }
 
 // A refuser is a connection to a server that refuses some commands of the next
@@ -112,7 +122,7 @@ func content(t *testing.T, c redis.Conn, key string, others ...string) (is strin
 	for _, name := range others {
 		cmds = append(cmds, compat.Cmd{"EXISTS", name})
 	}
-	replies, err := compat.Pipe(c, cmds...)
+	replies, err := compat.NewConn(c).Pipe(cmds...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +136,11 @@ func content(t *testing.T, c redis.Conn, key string, others ...string) (is strin
 	return string(word), slices.Contains(replies[reads:], any(int64(1)))
 }
 
-// TestListedSubsets leaves out every subset of the commands, with each thing
+// TestListCASSubsets leaves out every subset of the commands, with each thing
 // that can be on the key: what is not ours stays as it was, and what is ours is
 // there, or gone, or replaced, as the outcome says.
-func TestListedSubsets(t *testing.T) {
-	eachListing(t, func(t *testing.T, c redis.Conn) {
+func TestListCASSubsets(t *testing.T) {
+	eachListCAS(t, func(t *testing.T, c redis.Conn) {
 		key := "setnxlock-test:" + compat.NewToken()
 		l := compat.Lease{Key: key, Value: "held"}
 		names := []string{key}
@@ -150,7 +160,7 @@ func TestListedSubsets(t *testing.T) {
 				m[1] = key
 				cmds = append(cmds, m)
 			}
-			if _, err := compat.Pipe(c, cmds...); err != nil {
+			if _, err := compat.NewConn(c).Pipe(cmds...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -171,9 +181,9 @@ func TestListedSubsets(t *testing.T) {
 					refusing.refused = refused
 					var err error
 					if replace {
-						_, err = compat.ReplaceListed(refusing, l, "next")
+						_, err = replaceByLists(refusing, l, "next")
 					} else {
-						err = compat.ReleaseListed(refusing, l)
+						err = releaseByLists(refusing, l)
 					}
 
 					after, left := content(t, c, key, names[1:]...)
@@ -212,27 +222,27 @@ func TestListedSubsets(t *testing.T) {
 	})
 }
 
-// TestListedLeftovers: what a takeover leaves behind of which one command was
+// TestListCASLeftovers: what a takeover leaves behind of which one command was
 // refused does not lead the late release of its predecessor astray, nor its own.
-func TestListedLeftovers(t *testing.T) {
-	eachListing(t, func(t *testing.T, c redis.Conn) {
+func TestListCASLeftovers(t *testing.T) {
+	eachListCAS(t, func(t *testing.T, c redis.Conn) {
 		key := "setnxlock-test:" + compat.NewToken()
 		old, current := compat.Lease{Key: key, Value: "held"}, compat.Lease{Key: key, Value: "next"}
 		for refused := range 11 {
 			c.Do("SET", key, old.Value)
-			if _, err := compat.ReplaceListed(&refuser{Conn: c, refused: 1 << refused}, old, current.Value); err != nil {
+			if _, err := replaceByLists(&refuser{Conn: c, refused: 1 << refused}, old, current.Value); err != nil {
 				c.Do("SET", key, current.Value) // and taken by another way then
 			}
-			if err := compat.ReleaseListed(c, old); !errors.Is(err, compat.ErrLost) {
+			if err := releaseByLists(c, old); !errors.Is(err, compat.ErrLost) {
 				t.Errorf("the predecessor's release, after command %d of the takeover was refused: %v", refused, err)
 			}
-			if _, err := compat.ReplaceListed(c, old, "another"); !errors.Is(err, compat.ErrLost) {
+			if _, err := replaceByLists(c, old, "another"); !errors.Is(err, compat.ErrLost) {
 				t.Errorf("another takeover, after command %d was refused: %v", refused, err)
 			}
 			if v, err := redis.String(c.Do("GET", key)); v != current.Value {
 				t.Errorf("after command %d was refused the key holds %q, %v", refused, v, err)
 			}
-			if err := compat.ReleaseListed(c, current); err != nil {
+			if err := releaseByLists(c, current); err != nil {
 				t.Errorf("the release, after command %d was refused: %v", refused, err)
 			}
 			if n, err := redis.Int(c.Do("EXISTS", key)); n != 0 || err != nil {
@@ -245,32 +255,32 @@ func TestListedLeftovers(t *testing.T) {
 	})
 }
 
-// TestListedCompares: only the very value is equal, whatever bytes there are in it.
-func TestListedCompares(t *testing.T) {
+// TestListCASCompares: only the very value is equal, whatever bytes there are in it.
+func TestListCASCompares(t *testing.T) {
 	values := []string{"12345", "012345", "12345 ", " 12345", "+12345", "-0", "0", "1e3", "1000", "*", "#", "a->b", "nosort", "\r\n", "two\r\nlines",
 		"with spaces", "\x00", "\x00\x01", "tok", "tokk", "TOK", strings.Repeat("x", 1025), strings.Repeat("x", 1026), strings.Repeat("x", 70000),
 		"9223372036854775807", "9223372036854775808", "1330837567.000123456789012"}
-	eachListing(t, func(t *testing.T, c redis.Conn) {
+	eachListCAS(t, func(t *testing.T, c redis.Conn) {
 		key := "setnxlock-test:" + compat.NewToken()
 		for _, ours := range values {
 			for _, theirs := range values {
 				l := compat.Lease{Key: key, Value: ours}
 				c.Do("SET", key, theirs)
-				_, err := compat.ReplaceListed(c, l, "next")
+				_, err := replaceByLists(c, l, "next")
 				left := theirs
 				if ours == theirs {
 					left = "next"
 				}
 				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
-					t.Fatalf("ReplaceListed of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
+					t.Fatalf("replace of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
 				}
 				c.Do("SET", key, theirs)
-				err = compat.ReleaseListed(c, l)
+				err = releaseByLists(c, l)
 				if ours == theirs {
 					left = ""
 				}
 				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
-					t.Fatalf("ReleaseListed of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
+					t.Fatalf("release of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
 				}
 			}
 		}
@@ -278,19 +288,19 @@ func TestListedCompares(t *testing.T) {
 	})
 }
 
-// TestListedKeys: names that mean something to SORT, or are as long as it reads.
-func TestListedKeys(t *testing.T) {
-	eachListing(t, func(t *testing.T, c redis.Conn) {
+// TestListCASKeys: names that mean something to SORT, or are as long as it reads.
+func TestListCASKeys(t *testing.T) {
+	eachListCAS(t, func(t *testing.T, c redis.Conn) {
 		prefix := "setnxlock-test:" + compat.NewToken()
-		for _, suffix := range []string{"*", "a->b", "#", "{tag}", "a}b", " and spaces", "\r\n", "\x00", strings.Repeat("k", compat.MaxListedKey-len(prefix))} {
+		for _, suffix := range []string{"*", "a->b", "#", "{tag}", "a}b", " and spaces", "\r\n", "\x00", strings.Repeat("k", 1024-len(prefix))} {
 			l := compat.Lease{Key: prefix + suffix, Value: "held"}
 			c.Do("SET", l.Key, "held")
-			if _, err := compat.ReplaceListed(c, l, "next"); err != nil {
-				t.Errorf("ReplaceListed of the key %.60q: %v", l.Key, err)
+			if _, err := replaceByLists(c, l, "next"); err != nil {
+				t.Errorf("replace of the key %.60q: %v", l.Key, err)
 			}
 			l.Value = "next"
-			if err := compat.ReleaseListed(c, l); err != nil {
-				t.Errorf("ReleaseListed of the key %.60q: %v", l.Key, err)
+			if err := releaseByLists(c, l); err != nil {
+				t.Errorf("release of the key %.60q: %v", l.Key, err)
 			}
 			if n, _ := redis.Int(c.Do("EXISTS", l.Key)); n != 0 {
 				t.Errorf("the key %.60q is there still", l.Key)
@@ -300,33 +310,33 @@ func TestListedKeys(t *testing.T) {
 	})
 }
 
-// TestListedInvalid: what can't be compared is not sent.
-func TestListedInvalid(t *testing.T) {
+// TestListCASInvalid: what can't be compared is not sent.
+func TestListCASInvalid(t *testing.T) {
 	s := oldredis.Run(t, "2.0")
 	sent := s.Record()
-	for _, l := range []compat.Lease{{Key: "k"}, {Key: "k", Value: "k"}, {Key: strings.Repeat("k", compat.MaxListedKey+1), Value: "held"}} {
-		if err := compat.ReleaseListed(s.Dial(), l); !errors.Is(err, compat.ErrInvalid) {
-			t.Errorf("ReleaseListed of %.10q, %q: %v", l.Key, l.Value, err)
+	for _, l := range []compat.Lease{{Key: "k"}, {Key: "k", Value: "k"}, {Key: strings.Repeat("k", 1025), Value: "held"}} {
+		if err := releaseByLists(s.Dial(), l); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("release of %.10q, %q: %v", l.Key, l.Value, err)
 		}
-		if _, err := compat.ReplaceListed(s.Dial(), l, "next"); !errors.Is(err, compat.ErrInvalid) {
-			t.Errorf("ReplaceListed of %.10q, %q: %v", l.Key, l.Value, err)
+		if _, err := replaceByLists(s.Dial(), l, "next"); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("replace of %.10q, %q: %v", l.Key, l.Value, err)
 		}
 	}
-	if _, err := compat.ReplaceListed(s.Dial(), compat.Lease{Key: "k", Value: "held"}, ""); !errors.Is(err, compat.ErrInvalid) {
-		t.Errorf("ReplaceListed by nothing: %v", err)
+	if _, err := replaceByLists(s.Dial(), compat.Lease{Key: "k", Value: "held"}, ""); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("replace by nothing: %v", err)
 	}
 	if sent.String() != "" {
 		t.Errorf("sent:\n%s", sent)
 	}
 }
 
-// TestListedNothing: where there is no key none is made, not even for a moment.
-func TestListedNothing(t *testing.T) {
+// TestListCASNothing: where there is no key none is made, not even for a moment.
+func TestListCASNothing(t *testing.T) {
 	for _, v := range oldredis.Versions()[1:] {
 		s := oldredis.Run(t, v)
 		sent := s.Record()
-		if _, err := compat.ReplaceListed(s.Dial(), compat.Lease{Key: "k", Value: "held"}, "next"); !errors.Is(err, compat.ErrLost) {
-			t.Errorf("%s: ReplaceListed where there is no key: %v", v, err)
+		if _, err := replaceByLists(s.Dial(), compat.Lease{Key: "k", Value: "held"}, "next"); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: replace where there is no key: %v", v, err)
 		}
 		if n := strings.Count(sent.String(), "EXEC → "); n != 1 || !strings.Contains(sent.String(), "no such key 0 0 ") {
 			t.Errorf("%s: %d transactions, or a key that was made:\n%s", v, n, sent)
@@ -334,9 +344,9 @@ func TestListedNothing(t *testing.T) {
 	}
 }
 
-// TestListedOverMaxmemory: the server refuses, the lock stays, and the connection
+// TestListCASOverMaxmemory: the server refuses, the lock stays, and the connection
 // is as good as before.
-func TestListedOverMaxmemory(t *testing.T) {
+func TestListCASOverMaxmemory(t *testing.T) {
 	for _, v := range oldredis.Versions()[1:] {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
@@ -345,19 +355,19 @@ func TestListedOverMaxmemory(t *testing.T) {
 			c.Do("SET", "k", "held")
 			s.SetMaxMemoryReached(true)
 			var refused redis.Error
-			if err := compat.ReleaseListed(c, l); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
-				t.Errorf("ReleaseListed when memory is full: %v", err)
+			if err := releaseByLists(c, l); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+				t.Errorf("release when memory is full: %v", err)
 			}
-			if _, err := compat.ReplaceListed(c, l, "next"); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
-				t.Errorf("ReplaceListed when memory is full: %v", err)
+			if _, err := replaceByLists(c, l, "next"); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+				t.Errorf("replace when memory is full: %v", err)
 			}
 			s.SetMaxMemoryReached(false)
 			c.Do("DISCARD") // 5.0 refuses that too
 			if got, err := redis.String(c.Do("GET", "k")); got != "held" {
 				t.Errorf("the key holds %q (%v) afterwards", got, err)
 			}
-			if err := compat.ReleaseListed(c, l); err != nil {
-				t.Errorf("ReleaseListed when there is memory again: %v", err)
+			if err := releaseByLists(c, l); err != nil {
+				t.Errorf("release when there is memory again: %v", err)
 			}
 			if left := s.Snapshot().Entries(s); len(left) > 0 {
 				t.Errorf("left: %v", left)
@@ -366,14 +376,14 @@ func TestListedOverMaxmemory(t *testing.T) {
 	}
 }
 
-// TestListedCheck: a server that does not run every command as it should is
+// TestListCASCheck: a server that does not run every command as it should is
 // refused, and nothing is left there.
-func TestListedCheck(t *testing.T) {
+func TestListCASCheck(t *testing.T) {
 	check := func(t *testing.T, v string, o oldredis.Options) error {
 		t.Helper()
 		s := oldredis.MustNew(v, o)
 		t.Cleanup(func() { s.Close() })
-		err := compat.CheckListed(s.Dial(), "scratch", "another lock")
+		err := compat.NewConn(s.Dial()).CheckListCAS("scratch", "another lock")
 		if left := s.Snapshot().Entries(s); len(left) > 0 && len(o.Refuse) == 0 {
 			t.Errorf("left: %v", left)
 		}
@@ -381,23 +391,23 @@ func TestListedCheck(t *testing.T) {
 	}
 	for _, v := range oldredis.Versions()[1:] {
 		if err := check(t, v, oldredis.Options{}); err != nil {
-			t.Errorf("CheckListed on %s: %v", v, err)
+			t.Errorf("CheckListCAS on %s: %v", v, err)
 		}
 	}
 	var unsafe *compat.UnsafeServerError
 	if err := check(t, "1.2", oldredis.Options{}); !errors.As(err, &unsafe) || !strings.Contains(unsafe.Why, "emptied list") || unsafe.Use != "another lock" {
-		t.Errorf("CheckListed on 1.2: %v", err)
+		t.Errorf("CheckListCAS on 1.2: %v", err)
 	}
 	for _, v := range []string{"2.0", "2.4", "2.6", "7.0"} {
 		for _, name := range []string{"MULTI", "RPUSH", "SORT", "LREM", "RENAMENX", "RPOPLPUSH", "RENAME", "MSETNX", "DEL", "EXEC"} {
 			if err := check(t, v, oldredis.Options{Refuse: []string{name}}); !errors.Is(err, compat.ErrUnsafeServer) {
-				t.Errorf("CheckListed on %s without %s: %v", v, name, err)
+				t.Errorf("CheckListCAS on %s without %s: %v", v, name, err)
 			}
 		}
 	}
 	s := oldredis.Run(t, "2.0")
 	s.SetMaxMemoryReached(true)
-	if err := compat.CheckListed(s.Dial(), "scratch", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
-		t.Errorf("CheckListed when memory is full: %v: it may be safe later", err)
+	if err := compat.NewConn(s.Dial()).CheckListCAS("scratch", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
+		t.Errorf("CheckListCAS when memory is full: %v: it may be safe later", err)
 	}
 }

@@ -41,14 +41,14 @@ func keepersOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p 
 
 // A meter counts the round trips and the commands on a Source's connections.
 type meter struct {
-	compat.Source
+	compat.Pool
 	mu    sync.Mutex
 	trips int
 	cmds  []string
 }
 
 func (m *meter) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := m.Source.GetContext(ctx)
+	c, err := m.Pool.GetContext(ctx)
 	return &metered{c, m}, err
 }
 
@@ -84,7 +84,7 @@ func (c *metered) Do(name string, args ...any) (any, error) {
 }
 
 // What each variant sends, and in how many round trips.
-func TestKeptRoundTrips(t *testing.T) {
+func TestPinnedRoundTrips(t *testing.T) {
 	const keep = " WATCH GET"
 	for _, c := range []struct {
 		name, version            string
@@ -99,7 +99,7 @@ func TestKeptRoundTrips(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.version)
-			m := &meter{Source: w.server.Pool()}
+			m := &meter{Pool: w.server.Pool()}
 			k := compat.New(m, safe[c.name], compat.Options{Clock: w.clock, MaxPinned: 1})
 			if err := try(t, k, "k").Release(background); err != nil { // asks, once, whether the server is safe
 				t.Fatal(err)
@@ -131,10 +131,10 @@ func TestKeptRoundTrips(t *testing.T) {
 }
 
 // A takeover keeps its connection too.
-func TestKeptTakeover(t *testing.T) {
+func TestPinnedTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.2")
-	m := &meter{Source: w.server.Pool()}
+	m := &meter{Pool: w.server.Pool()}
 	k := compat.New(m, getsetlock.Guarded{}, compat.Options{Clock: w.clock, MaxPinned: 1})
 	w.do("SET", "k", "1330837560")
 	l := try(t, k, "k")
@@ -208,7 +208,7 @@ func returned(t *testing.T, p *redis.Pool) {
 }
 
 // A refused attempt leaves no WATCH and no connection.
-func TestKeptRefusal(t *testing.T) {
+func TestPinnedRefusal(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		held := try(t, k, "k")
 		for range 3 {
@@ -228,7 +228,7 @@ func TestKeptRefusal(t *testing.T) {
 		}
 		w.do("RPUSH", "k", "a list")
 		if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("a key that is no string: %v", err)
+			t.Errorf("a key that is not a string: %v", err)
 		}
 		w.do("DEL", "k")
 		w.clock.Add(time.Millisecond)
@@ -238,7 +238,7 @@ func TestKeptRefusal(t *testing.T) {
 
 // Whatever happened to the key while the connection was kept, the holder is told
 // as it would be without: done, if the value is still its own; else ErrLost.
-func TestKeptAndTouched(t *testing.T) {
+func TestPinnedAndTouched(t *testing.T) {
 	for what, c := range map[string]struct {
 		do   func(w *world, value string)
 		lost bool
@@ -277,7 +277,7 @@ func TestKeptAndTouched(t *testing.T) {
 							err = compat.ErrLost // a release that broke off: what is gone in time is taken for released
 						}
 					}
-					if what == "evicted" && strings.HasPrefix(t.Name(), "TestKeptAndTouched/evicted/getset") && err == nil {
+					if what == "evicted" && strings.HasPrefix(t.Name(), "TestPinnedAndTouched/evicted/getset") && err == nil {
 						err = compat.ErrLost // GETSET made it anew, and nobody had it in between
 					}
 					if c.lost != errors.Is(err, compat.ErrLost) || !c.lost && err != nil {
@@ -304,9 +304,9 @@ func cutAll(s *oldredis.Server) {
 
 // A key that expires while its connection is kept, unnoticed by WATCH before
 // 6.0.9 and counted by DEL before 2.8, was lost.
-func TestKeptAndExpired(t *testing.T) {
+func TestPinnedAndExpired(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
-		if strings.HasPrefix(t.Name(), "TestKeptAndExpired/getset") {
+		if strings.HasPrefix(t.Name(), "TestPinnedAndExpired/getset") {
 			return // its keys have no TTL
 		}
 		l := try(t, k, "k")
@@ -318,9 +318,9 @@ func TestKeptAndExpired(t *testing.T) {
 	})
 }
 
-// A lock that ends by itself, or is handed over, gives its connection back, and
+// A lock that ends by itself, or is detached, gives its connection back, and
 // a release that comes late harms nobody.
-func TestKeptIsGivenBack(t *testing.T) {
+func TestPinnedIsGivenBack(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		late := try(t, k, "k")
 		w.clock.Add(ttl + time.Second)
@@ -335,7 +335,7 @@ func TestKeptIsGivenBack(t *testing.T) {
 		if err := late.Release(background); !errors.Is(err, compat.ErrLost) || w.value("k") != second.Token() {
 			t.Errorf("a late release: %v, the key holds %q, want %q", err, w.value("k"), second.Token())
 		}
-		h, err := second.HandOver(background)
+		h, err := second.Detach(background)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +353,7 @@ func TestKeptIsGivenBack(t *testing.T) {
 
 // A release whose context has ended gives the lock and the connection back; an
 // extension keeps both.
-func TestKeptAndCancelled(t *testing.T) {
+func TestPinnedAndCancelled(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		done, cancel := context.WithCancel(background)
 		cancel()
@@ -365,7 +365,7 @@ func TestKeptAndCancelled(t *testing.T) {
 			t.Errorf("Extend to a nanosecond: %v", err)
 		}
 		if p.ActiveCount()-p.IdleCount() != 1 {
-			t.Error("the connection was given back")
+			t.Error("the connection was returned")
 		}
 		if err := l.Release(done); err != nil || w.value("k") != "" {
 			t.Errorf("Release: %v, the key holds %q", err, w.value("k"))
@@ -374,15 +374,15 @@ func TestKeptAndCancelled(t *testing.T) {
 	})
 }
 
-// Whichever message of an extension or a release over a kept connection is lost,
+// Whichever message of an extension or a release over a pinned connection is lost,
 // nothing stays unknown.
-func TestKeptLostMessages(t *testing.T) {
+func TestPinnedLostMessages(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, _ *compat.Locker, p *redis.Pool) {
 		name := strings.Split(t.Name(), "/")[1]
 		for _, f := range []fault{lostRequest, lostReply} {
 			for n := 1; n <= 5; n++ {
 				net := new(network)
-				k := compat.New(net.Over(p), safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
+				k := compat.NewOn(net.Over(compat.Pooled(p)), safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
 				l := try(t, k, "k")
 				lose := func() {
 					net.Lose(func(i int, _ string) fault {
@@ -416,10 +416,10 @@ func TestKeptLostMessages(t *testing.T) {
 
 // Locks that are renewed while they are kept stay kept, and are released in one
 // round trip.
-func TestKeptIsRenewed(t *testing.T) {
+func TestPinnedIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
-	m := &meter{Source: w.server.Pool()}
+	m := &meter{Pool: w.server.Pool()}
 	k := compat.New(m, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
 	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 		held := w.value("k")
@@ -442,17 +442,17 @@ func TestKeptIsRenewed(t *testing.T) {
 	}
 }
 
-// A kept connection of a server that was replaced is not asked any more.
-func TestKeptInEachEra(t *testing.T) {
+// A pinned connection of a server that was replaced is not asked any more.
+func TestPinnedInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
-	k := compat.New(s, txlock.Renamed{}, compat.Options{MaxPinned: 2})
+	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{MaxPinned: 2})
 	for _, stands := range []bool{false, true} {
-		s.era = 0
+		s.epoch = 0
 		l, err := k.TryLock(t.Context(), "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.era = 1
+		s.epoch = 1
 		if stands {
 			s.servers[1].Dial().Do("SETEX", "k", 60, l.Token()) //nolint:errcheck
 		}
@@ -473,9 +473,9 @@ func TestKeptInEachEra(t *testing.T) {
 	}
 }
 
-// A kept connection that hangs costs half of the step's time, and then another
+// A pinned connection that hangs costs half of the step's time, and then another
 // one does it.
-func TestKeptConnectionHangs(t *testing.T) {
+func TestPinnedConnectionHangs(t *testing.T) {
 	addr := realredis.Start(t)
 	for _, ctx := range []context.Context{background, t.Context()} {
 		var first *hanging
@@ -516,9 +516,9 @@ func TestKeptConnectionHangs(t *testing.T) {
 	}
 }
 
-// A server that ends the kept connection, on command or for having idled, costs
+// A server that ends the pinned connection, on command or for having idled, costs
 // the advantage and nothing else.
-func TestKeptConnectionIsClosed(t *testing.T) {
+func TestPinnedConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	addr := realredis.Start(t)
 	p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
@@ -593,7 +593,7 @@ func TestKeptConnectionIsClosed(t *testing.T) {
 
 // A pool that lets no more connections be open than are kept, and one: all steps
 // that are not the holders' take turns on that.
-func TestKeptOfSmallPool(t *testing.T) {
+func TestPinnedOfSmallPool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
 	p := w.server.Pool()
@@ -622,18 +622,18 @@ func TestKeptOfSmallPool(t *testing.T) {
 	returned(t, p)
 }
 
-// A lock that is handed on in this process takes its connection along.
-func TestKeptIsHandedOn(t *testing.T) {
+// A lock that is handed off in this process takes its connection along.
+func TestPinnedIsHandedOff(t *testing.T) {
 	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		l := try(t, k, "k")
 		for range 3 {
 			w.clock.Add(5 * time.Second)
-			next, err := l.HandOn(background, ttl)
+			next, err := l.Handoff(background, ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := p.ActiveCount() - p.IdleCount(); n != 1 {
-				t.Errorf("%d connections are kept for a lock that was handed on", n)
+				t.Errorf("%d connections are kept for a lock that was handed off", n)
 			}
 			l = next
 		}

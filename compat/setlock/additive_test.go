@@ -11,20 +11,20 @@ import (
 
 // set/extend-adds: three renewals, each after a third of the lease, and the key
 // of a dead holder stands for three leases instead of one.
-func TestAdded(t *testing.T) {
+func TestAdditiveExtend(t *testing.T) {
 	for _, c := range []struct {
 		a    compat.Algorithm
 		want time.Duration
-	}{{setlock.Lua{}, 9 * time.Second}, {setlock.Added{}, 9*time.Second + 3*6*time.Second}} {
+	}{{setlock.Lua{}, 9 * time.Second}, {setlock.AdditiveExtend{}, 9*time.Second + 3*6*time.Second}} {
 		s := oldredis.Run(t, "7.0")
-		conn := s.Dial()
+		conn := compat.NewConn(s.Dial())
 		l, err := c.a.Acquire(conn, s.Now(), "k", 9*time.Second)
 		for range 3 {
 			if err != nil {
 				t.Fatalf("%T: %v", c.a, err)
 			}
 			s.Advance(3 * time.Second)
-			l, err = c.a.Extend(conn, s.Now(), l, 9*time.Second)
+			l, err = extend(c.a, conn, s.Now(), l, 9*time.Second)
 		}
 		if err != nil || !l.Until.Equal(compat.Until(s.Now(), 9*time.Second)) {
 			t.Errorf("%T: until %v, %v", c.a, l.Until, err)
@@ -33,10 +33,10 @@ func TestAdded(t *testing.T) {
 		if err != nil || st.TTL != c.want {
 			t.Errorf("%T: a TTL of %v, %v; want %v", c.a, st.TTL, err, c.want)
 		}
-		if err := c.a.Release(conn, s.Now(), l); err != nil {
+		if err := release(c.a, conn, l); err != nil {
 			t.Errorf("%T: %v", c.a, err)
 		}
-		if _, err := c.a.Extend(conn, s.Now(), l, 9*time.Second); err != compat.ErrLost {
+		if _, err := extend(c.a, conn, s.Now(), l, 9*time.Second); err != compat.ErrLost {
 			t.Errorf("%T: extended after its release: %v", c.a, err)
 		}
 	}

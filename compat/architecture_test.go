@@ -1,0 +1,234 @@
+package compat_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The algorithms are given the time and a connection: no clock, timer,
+// goroutine, channel or context stands in them, so that the engine alone waits
+// and the explorer can run them as they ship.
+func TestAlgorithmsAreTold(t *testing.T) {
+	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock", "bridge"} {
+		for _, f := range parse(t, dir) {
+			ast.Inspect(f.file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
+					t.Errorf("%s: %T in an algorithm", f.at(n), n)
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" {
+						switch n.Sel.Name {
+						case "Now", "Sleep", "After", "AfterFunc", "NewTimer", "Tick", "NewTicker", "Since":
+							t.Errorf("%s: time.%s in an algorithm", f.at(n), n.Sel.Name)
+						}
+					}
+				case *ast.ImportSpec:
+					for _, banned := range []string{"context", "sync", "benbjohnson/clock"} {
+						if strings.HasSuffix(strings.Trim(n.Path.Value, `"`), banned) {
+							t.Errorf("%s: import %s in an algorithm", f.at(n), n.Path.Value)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// Every package has one package comment, and it begins as Go's do.
+func TestPackageComments(t *testing.T) {
+	for _, dir := range packages(t) {
+		var docs []string
+		name := ""
+		for _, f := range parse(t, dir) {
+			name = f.file.Name.Name
+			if f.file.Doc != nil {
+				docs = append(docs, f.file.Doc.Text())
+			}
+		}
+		if len(docs) != 1 || !strings.HasPrefix(docs[0], "Package "+name+" ") {
+			t.Errorf("%s has %d package comments, want one that begins with its name", dir, len(docs))
+		}
+	}
+}
+
+// packages are the directories of the module that have Go files, but for commands,
+// and for bench, which is a separate module.
+func packages(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); path == "../cmd" || path == "../bench" || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
+			return fs.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(path, "*.go"))
+		if slices.ContainsFunc(files, func(name string) bool { return !strings.HasSuffix(name, "_test.go") }) {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if err != nil || len(dirs) < 9 {
+		t.Fatalf("the packages of the module: %q, %v", dirs, err)
+	}
+	return dirs
+}
+
+// Imports point one way, and a program that imports a lock compiles redigo and
+// clock and nothing else of size.
+func TestImports(t *testing.T) {
+	allowed := map[string]bool{"github.com/gomodule/redigo/redis": true, "github.com/benbjohnson/clock": true, "github.com/setnxlock/setnxlock/compat": true, "github.com/setnxlock/setnxlock/compat/internal/lease": true, "github.com/setnxlock/setnxlock/compat/internal/slot": true, "github.com/setnxlock/setnxlock/compat/dialect": true}
+	for _, p := range []string{"github.com/setnxlock/setnxlock/getsetlock", "github.com/setnxlock/setnxlock/txlock",
+		"github.com/setnxlock/setnxlock/compat/setlock"} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", p).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dep := range strings.Fields(string(out)) {
+			if dep != p && !allowed[dep] {
+				t.Errorf("%s needs %s", p, dep)
+			}
+		}
+	}
+}
+
+type source struct {
+	set  *token.FileSet
+	file *ast.File
+}
+
+func (s source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
+
+// parse reads the Go files of a directory, without its tests.
+func parse(t *testing.T, dir string) []source {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %d files, %v", dir, len(names), err)
+	}
+	var all []source
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, source{set, f})
+	}
+	return all
+}
+
+const module = "github.com/setnxlock/setnxlock/"
+
+// deps are the packages of this module that p imports, directly or not.
+func deps(t *testing.T, p string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", module+p).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, dep := range strings.Fields(string(out)) {
+		if rel, ours := strings.CutPrefix(dep, module); ours && rel != p {
+			all = append(all, rel)
+		}
+	}
+	return all
+}
+
+// Imports point one way: docs/architecture.md draws which.
+func TestImportsPointOneWay(t *testing.T) {
+	for p, banned := range map[string][]string{
+		"compat":                {"getsetlock", "txlock", "compat/"},
+		"getsetlock":            {"txlock", "compat/race", "compat/server", "compat/locks", "compat/oldredis", "cmd"},
+		"txlock":                {"getsetlock", "compat/race", "compat/server", "compat/locks", "compat/oldredis", "cmd"},
+		"compat/internal/lease": {""},
+		"compat/dialect":        {"getsetlock", "txlock", "compat/race", "cmd"},
+		"compat/locks":          {"compat/race", "compat/auto", "cmd"},
+		"compat/server":         {"compat/race", "compat/auto", "cmd"},
+		"compat/race":           {"compat/race/view", "compat/race/catalogue", "compat/race/racetest", "cmd"},
+		"compat/race/catalogue": {"compat/race/racetest", "cmd"},
+		"compat/race/view":      {"cmd"},
+	} {
+		for _, dep := range deps(t, p) {
+			for _, b := range banned {
+				if b == "compat/" && strings.HasPrefix(dep, "compat/internal/") {
+					continue
+				}
+				if dep == b || strings.HasPrefix(dep, b) && (b == "" || strings.HasSuffix(b, "/")) || strings.HasPrefix(dep, b+"/") {
+					t.Errorf("%s needs %s", p, dep)
+				}
+			}
+		}
+	}
+}
+
+// The face of the engine is small: each name is for a user of locks or an author of one.
+func TestFifty(t *testing.T) {
+	out, err := exec.Command("go", "doc", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for line := range strings.Lines(string(out)) {
+		switch word, _, _ := strings.Cut(strings.TrimSpace(line), " "); word {
+		case "func", "type", "const", "var":
+			names++
+		}
+	}
+	if names > 50 || names < 30 {
+		t.Errorf("go doc shows %d names, want 50 at most", names)
+	}
+}
+
+// An algorithm is read on one page.
+func TestAlgorithmsAreOnePage(t *testing.T) {
+	for _, page := range []string{
+		"../getsetlock/classic.go", "../getsetlock/guarded.go", "../getsetlock/listcas.go", "../getsetlock/patient.go",
+		"../txlock/classic.go", "../txlock/guarded.go", "../txlock/renamed.go", "../txlock/fleet.go",
+		"setlock/lua.go", "setlock/script.go", "setlock/watched.go", "setlock/published.go", "setlock/additive.go",
+		"sentinel/replicated.go",
+	} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > 120 {
+			t.Errorf("%s has %d lines, want 120 at most", page, n)
+		}
+	}
+}
+
+// What a user hands in is never asked by a type assertion what else it can: a wrapper would lose
+// it. Assertions are for replies, errors and what the engine itself has put somewhere.
+func TestNoAbilityIsDiscovered(t *testing.T) {
+	own := map[string]bool{
+		"redis.Error": true, "[]any": true, "[]byte": true, "string": true, "int64": true, "bool": true, "marked": true,
+		"*limited": true, "*Lock": true, "*Conn": true, "*HeldError": true,
+		"*redis.Pool": true, // whose idle connections save a goroutine, and nothing else
+	}
+	for _, f := range parse(t, ".") {
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if a, ok := n.(*ast.TypeAssertExpr); ok && a.Type != nil {
+				if name := types.ExprString(a.Type); !own[name] {
+					t.Errorf("%s: an assertion to %s", f.at(n), name)
+				}
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package compat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Change is commands that run if, and only if, Key holds Value: an extension, a release, a
+// repair. It is data; how the condition is kept is the engine's, which carries changes out
+// one by one or many together, over a pinned connection, and with a wake-up behind them.
+//
+// A change whose first command answers 0 found nothing to change: that is ErrLost.
+type Change struct {
+	If    Condition
+	Key   string
+	Value string
+	Do    []Cmd // the first argument of each is its key; nil: the key is deleted
+	Draw  bool  // draw a number from Aux(Key, "fence") beside it
+
+	Persistent bool // and only if the key has no TTL; by WATCH
+	Once       bool // another client can write Value too: an EXEC that was aborted is final; by WATCH
+
+	// By, if it is set, carries the change out in its own way, for a lock that is not a
+	// value on a key. It returns the replies as Do's would be, the drawn number last, and
+	// ErrLost if the lock is not ours.
+	By func(c *Conn) ([]any, error)
+
+	// After, if it is set, runs behind the change on the same connection, and returns what
+	// becomes of its error.
+	After func(c *Conn, err error) error
+
+	// Seen, if it is set, is called with the outcome, each time the change was carried out.
+	Seen func(err error)
+}
+
+// A Condition is a way to change a key only if it holds a value.
+type Condition uint8
+
+const (
+	Watch     Condition = iota // WATCH, GET, MULTI, EXEC: Redis 2.2 (watch.go)
+	ListCAS                    // one transaction of list commands: Redis 2.0 (listcas.go)
+	Script                     // a Lua script: Redis 2.6 (script.go)
+	Unguarded                  // GET, then the commands: not safe, as published (unguarded.go)
+)
+
+// Run carries ch out and returns the replies to Do, the drawn number last.
+func (c *Conn) Run(ch Change) ([]any, error) {
+	if len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2 {
+		ch.Do = nil // what a deletion is called here
+	}
+	var replies []any
+	var err error
+	switch {
+	case ch.By != nil:
+		replies, err = ch.By(c)
+	case ch.Persistent || ch.Once: // by WATCH alone
+		replies, err = c.ifHolds(&ch)
+	case ch.If == ListCAS:
+		replies, err = c.listCAS(&ch)
+	case ch.If == Script:
+		replies, err = c.script(&ch)
+	case ch.If == Unguarded:
+		replies, err = c.unguarded(&ch)
+	default:
+		replies, err = c.ifHolds(&ch)
+	}
+	return ch.ended(c, replies, err)
+}
+
+// runAll carries out several changes under one Condition, each with its own outcome.
+func (c *Conn) runAll(changes []Change) ([][]any, []error) {
+	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
+	switch changes[0].If {
+	case ListCAS:
+		c.allListCAS(changes, replies, errs)
+	case Script:
+		c.allScripts(changes, replies, errs)
+	case Unguarded:
+		c.allUnguarded(changes, replies, errs)
+	default:
+		c.allIfHold(changes, replies, errs)
+	}
+	for i, ch := range changes {
+		replies[i], errs[i] = ch.ended(c, replies[i], errs[i])
+	}
+	return replies, errs
+}
+
+// ended is what a change's replies come to.
+func (ch *Change) ended(c *Conn, replies []any, err error) ([]any, error) {
+	if err == nil && len(replies) == 0 {
+		err = ErrLost
+	}
+	if e, refused := err.(redis.Error); refused && ch.By == nil && ch.If != ListCAS &&
+		(len(ch.Do) < 2 && !ch.Draw || strings.HasPrefix(string(e), "EXECABORT")) {
+		err = Refused.Mark(err) // its only command: nothing was changed
+	}
+	if err == nil && replies[0] == int64(0) {
+		err = ErrLost // expired inside the transaction: before 6.0.9 WATCH does not notice
+	}
+	if ch.After != nil {
+		err = ch.After(c, err)
+	}
+	if ch.Seen != nil {
+		ch.Seen(err)
+	}
+	return replies, err
+}
+
+// cmds are the commands of a change, with the one that draws.
+func (ch *Change) cmds() []Cmd {
+	do := ch.Do
+	if do == nil {
+		do = one("DEL", ch.Key)
+	}
+	if ch.Draw {
+		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
+	}
+	return do
+}
+
+// drawn is the number that a change drew: its last reply.
+func drawn(replies []any) (int64, error) {
+	return redis.Int64(replies[len(replies)-1], nil)
+}
+
+// batches reports that ch can be carried out together with others of its Condition.
+func (ch *Change) batches() bool { return ch.By == nil && !ch.Once && !ch.Persistent }
+
+// removes reports that ch is a release.
+func (ch *Change) removes() bool { return ch.By == nil && ch.Do == nil }
+
+// replaces returns the value that ch puts on the key by its first command.
+func (ch *Change) replaces() (value string, ok bool) {
+	m := ch.Do[0]
+	switch {
+	case named(m, "GETSET"), named(m, "SET") && len(m) == 3:
+		value, ok = m[2].(string)
+	case named(m, "SETEX"), named(m, "PSETEX"):
+		value, ok = m[3].(string)
+	}
+	return value, ok
+}
+
+// countError is the error of a pipeline that was answered in part.
+func countError(got, want int, what string) error {
+	return fmt.Errorf("setnxlock: %d replies to %d %s", got, want, what)
+}

@@ -1,0 +1,252 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// embedding forwards by being one.
+type embedding struct{ compat.Algorithm }
+
+// byHand forwards each method.
+type byHand struct{ to compat.Algorithm }
+
+func (a byHand) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return a.to.Acquire(c, now, key, ttl)
+}
+
+func (a byHand) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	return a.to.Extend(now, l, ttl)
+}
+
+func (a byHand) Release(l compat.Lease) compat.Change { return a.to.Release(l) }
+
+func (a byHand) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	return a.to.Inspect(c, now, key)
+}
+
+func (a byHand) Traits() compat.Traits { return a.to.Traits() }
+
+// wrappers only forward.
+var wrappers = []struct {
+	name string
+	wrap func(compat.Algorithm) compat.Algorithm
+}{
+	{"embedded", func(a compat.Algorithm) compat.Algorithm { return embedding{a} }},
+	{"by hand", func(a compat.Algorithm) compat.Algorithm { return byHand{a} }},
+}
+
+// forwarding: an algorithm inside a wrapper that only forwards is the same lock. It is shared as
+// that is, and sends the same commands in the same writes: it is checked, pinned, extended in a
+// batch, handed off and repaired like it.
+func (c *suite) forwarding(t testing.TB) {
+	ctx := within(t, 20*time.Second)
+	c.conduct(t, ctx, "warm", c.algorithm) // the server knows its scripts from here on
+	want := c.conduct(t, ctx, "plain", c.algorithm)
+	for _, w := range wrappers {
+		got := c.conduct(t, ctx, w.name, w.wrap(c.algorithm))
+		if got.shared != want.shared || got.rotates != want.rotates || got.writes != want.writes || !slices.Equal(got.sent, want.sent) {
+			t.Errorf("%s it behaves as %+v, want %+v", w.name, got, want)
+		}
+	}
+}
+
+// conduct is what tells one lock from another, to its server.
+type conduct struct {
+	shared, rotates bool
+	writes          int
+	sent            []string
+}
+
+// conduct takes two keys that pin their connections and two that don't, renews the latter
+// together, hands one off, releases all, and repairs a key.
+func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat.Algorithm) (is conduct) {
+	source, net, mock := c.Sources[0], new(Network), now()
+	b := compat.NewBackend(net.Over(source), a)
+	can := b.Abilities()
+	is.shared, is.rotates = can.Shared, can.Rotates
+	o := c.options()
+	o.Clock, o.MaxPinned, o.Renew = mock, 2, true
+	var events events
+	o.Observer = events.Observe
+	k := compat.NewLocker(b, o)
+	var locks []*compat.Lock
+	for i := range 4 {
+		lock, err := k.TryLock(ctx, c.key("forwarding-"+name+string(rune('0'+i))), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	for _, lock := range locks[:2] { // one by one: those that pin are renewed at once, in any order
+		if err := lock.Extend(ctx, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events.forget()
+	mock.Add(9 * time.Second)
+	events.await(t, 2, compat.EventExtended, compat.EventFailed)
+	locks[2].Token() // that is known cannot be handed off
+	if next, err := locks[2].Handoff(ctx, 20*time.Second); err == nil {
+		locks[2] = next
+	} else if !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%s: Handoff: %v", name, err)
+	}
+	for _, lock := range locks {
+		if err := lock.Release(ctx); err != nil {
+			t.Errorf("%s: Release: %v", name, err)
+		}
+	}
+	key := c.prefix + c.key("forwarding-"+name+"-dead")
+	if _, err := do(ctx, source, key, "SET", key, compat.NewToken()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := b.Inspect(ctx, mock.Now, key)
+	if err == nil {
+		err = b.Repair(ctx, mock.Now, st, 20*time.Second)
+	}
+	if err != nil && !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("%s: Repair: %v", name, err)
+	}
+	is.writes, is.sent = net.Writes(), net.Sent()
+	return is
+}
+
+// now is a clock that stands at the present.
+func now() *clock.Mock {
+	mock := clock.NewMock()
+	mock.Set(time.Now())
+	return mock
+}
+
+// events is an Observer that can be waited for.
+type events struct {
+	mu   sync.Mutex
+	all  []compat.Event
+	news chan struct{}
+}
+
+func (e *events) Observe(event compat.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+	if e.news != nil {
+		close(e.news)
+		e.news = nil
+	}
+}
+
+func (e *events) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = nil
+}
+
+// await waits for n events of these kinds.
+func (e *events) await(t testing.TB, n int, kinds ...compat.Kind) {
+	late := time.After(20 * time.Second)
+	for {
+		e.mu.Lock()
+		came := 0
+		for _, event := range e.all {
+			if slices.Contains(kinds, event.Kind) {
+				came++
+			}
+		}
+		if e.news == nil {
+			e.news = make(chan struct{})
+		}
+		news := e.news
+		e.mu.Unlock()
+		if came >= n {
+			return
+		}
+		select {
+		case <-news:
+		case <-late:
+			t.Fatalf("%d of %d events %v came", came, n, kinds)
+		}
+	}
+}
+
+// settle waits for events until so, or until none has come for a while.
+func (e *events) settle(so func() bool) {
+	for !so() {
+		e.mu.Lock()
+		if e.news == nil {
+			e.news = make(chan struct{})
+		}
+		news := e.news
+		e.mu.Unlock()
+		select {
+		case <-news:
+		case <-time.After(200 * time.Millisecond):
+			return
+		}
+	}
+}
+
+// narrow is source with one connection. waits is told of each that has to wait for it.
+func narrow(source compat.Source, waits chan<- struct{}) compat.Source {
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	get := source.Get
+	return compat.Source{Slots: source.Slots, Epoch: source.Epoch, Get: func(ctx context.Context, key string) (redis.Conn, error) {
+		select {
+		case <-free:
+		default:
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+			select {
+			case <-free:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		conn, err := get(ctx, key)
+		if err != nil {
+			free <- struct{}{}
+			return nil, err
+		}
+		return &returned{Conn: conn, free: free}, nil
+	}}
+}
+
+// returned tells that its connection was returned.
+type returned struct {
+	redis.Conn
+	free chan<- struct{}
+	once sync.Once
+}
+
+func (c *returned) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { c.free <- struct{}{} })
+	return err
+}
+
+func (c *returned) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	return redis.DoContext(c.Conn, ctx, name, args...)
+}
+
+func (c *returned) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	return redis.DoWithTimeout(c.Conn, d, name, args...)
+}
+
+func (c *returned) ReceiveContext(ctx context.Context) (any, error) {
+	return redis.ReceiveContext(c.Conn, ctx)
+}
+
+func (c *returned) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}

@@ -1,0 +1,170 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// limits: a ttl that makes no lease is ErrInvalid, and nothing is sent.
+func (c *suite) limits(t testing.TB) {
+	ctx := within(t, 20*time.Second)
+	key, net := c.key("limits"), new(Network)
+	k := c.New(net.Over, c.options())
+	lock, err := c.take(ctx, k, key, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until, other := lock.Until(), c.key("limits-free")
+	net.Lose(nil)
+	for _, ttl := range []time.Duration{0, -1, -time.Second, math.MinInt64, time.Millisecond, 2 * time.Millisecond, math.MaxInt64} {
+		_, locked := k.Lock(ctx, other, ttl)
+		_, tried := k.TryLock(ctx, other, ttl)
+		_, adopted := k.Adopt(ctx, key, "any", ttl)
+		_, handed := lock.Handoff(ctx, ttl)
+		done := k.Do(ctx, other, ttl, func(context.Context) error { return nil })
+		for step, err := range map[string]error{
+			"Lock": locked, "TryLock": tried, "Adopt": adopted, "Handoff": handed, "Do": done, "Extend": lock.Extend(ctx, ttl),
+		} {
+			if !errors.Is(err, compat.ErrInvalid) {
+				t.Errorf("%s with a ttl of %v: %v, want ErrInvalid", step, ttl, err)
+			}
+		}
+	}
+	if net.Count() != 0 {
+		t.Errorf("%q was sent for a ttl that makes no lease", net.Sent())
+	}
+	if st, err := c.client().Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) || !lock.Until().Equal(until) {
+		t.Errorf("after it: %+v, %v, until %v; want it held until %v", st, err, lock.Until(), until)
+	}
+	if err := lock.Release(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// oneConnection: a pool of one connection is enough for all that a lock does; while somebody
+// else has it a step ends with ErrTimeout, after Options.Timeout, and nothing is taken.
+func (c *suite) oneConnection(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	key, mock, waits := c.key("one-connection"), now(), make(chan struct{}, 1)
+	o := c.options()
+	o.Clock, o.Timeout = mock, 2*time.Second
+	var sources []compat.Source
+	k := c.New(func(s compat.Source) compat.Source {
+		s = narrow(s, waits)
+		sources = append(sources, s)
+		return s
+	}, o)
+	lock, err := c.take(ctx, k, key, 20*time.Second)
+	if err == nil {
+		err = lock.Extend(ctx, 20*time.Second)
+	}
+	if err == nil {
+		err = lock.Release(ctx) // before anything else: it may have pinned the connection
+	}
+	if err == nil {
+		_, err = k.Inspect(ctx, key)
+	}
+	if err != nil {
+		t.Fatalf("with one connection: %v", err)
+	}
+	for _, s := range sources {
+		conn, err := s.Get(ctx, c.prefix+key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	for len(waits) > 0 {
+		<-waits
+	}
+	contexts := []context.Context{ctx}
+	if c.algorithm != nil { // what is made of several has limits of its own, in its own time
+		contexts = append(contexts, context.Background())
+	}
+	for _, ctx := range contexts {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := k.TryLock(ctx, key, 20*time.Second)
+			ended <- err
+		}()
+		<-waits
+		var err error
+		for steps, over := 0, false; !over; steps++ {
+			select {
+			case err = <-ended:
+				over = true
+			default:
+				if steps > 1000 {
+					t.Fatal("TryLock waits for a connection for ever")
+				}
+				mock.Add(100 * time.Millisecond)
+			}
+		}
+		if !errors.Is(err, compat.ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
+			t.Errorf("TryLock without a connection: %v, want ErrTimeout", err)
+		}
+	}
+	if st, err := c.client().Inspect(ctx, key); err != nil || st.Value != "" {
+		t.Errorf("after that: %+v, %v; want a free key", st, err)
+	}
+}
+
+// closing: Close releases what is held, ends every wait and every context, and nothing can be
+// taken any more.
+func (c *suite) closing(t testing.TB) {
+	ctx := within(t, 20*time.Second)
+	o := c.options()
+	o.Renew = true
+	k := c.New(plain, o)
+	held, err := c.rival().TryLock(ctx, c.key("closing-held"), 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locks []*compat.Lock
+	for _, name := range []string{"closing-1", "closing-2"} {
+		lock, err := c.take(ctx, k, c.key(name), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := k.Lock(ctx, c.key("closing-held"), 20*time.Second)
+		waited <- err
+	}()
+	if err := k.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-waited; !errors.Is(err, compat.ErrClosed) {
+		t.Errorf("a wait ended by Close: %v, want ErrClosed", err)
+	}
+	for i, lock := range locks {
+		if lock.Context().Err() == nil {
+			t.Errorf("the context of lock %d outlives Close", i)
+		}
+		if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) {
+			t.Errorf("Release after Close: %v, want ErrReleased", err)
+		}
+		if st, err := c.client().Inspect(ctx, c.key([]string{"closing-1", "closing-2"}[i])); err != nil || st.Value != "" {
+			t.Errorf("after Close: %+v, %v; want a free key", st, err)
+		}
+	}
+	if err := held.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	_, tried := k.TryLock(ctx, c.key("closing-1"), 20*time.Second)
+	_, locked := k.Lock(ctx, c.key("closing-1"), 20*time.Second)
+	_, adopted := k.Adopt(ctx, c.key("closing-1"), "any", 20*time.Second)
+	for step, err := range map[string]error{"TryLock": tried, "Lock": locked, "Adopt": adopted} {
+		if !errors.Is(err, compat.ErrClosed) {
+			t.Errorf("%s after Close: %v, want ErrClosed", step, err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
+)
+
+// Handoff gives the lock to a new holder in this process, without releasing it on the server:
+// the new Lock has its own fence if the algorithm draws them, a token that nobody else
+// knows, and ends ttl from now. It is extended on the server for that, unless no fence is
+// drawn, nobody knows the token, and three quarters of ttl are left anyway. This Lock is over
+// then, and its context ends with cause ErrHandedOff. On an error it is what it was, or less: ErrLost if the
+// lock is not ours any more; any other error if it is not known to have been extended.
+//
+// A Release does the same by itself if somebody waits for the lock in this process: see
+// Options.MaxHandoffs.
+func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
+	if err := l.k.validTTL(l.key, ttl); err != nil {
+		return nil, err
+	}
+	if err := l.begin(ctx); err != nil { // no renewal comes in between
+		return nil, err
+	}
+	defer l.end()
+	start, old := l.k.now(), l.current()
+	renews := l.renews()
+	if !l.k.abilities.Rotates && !l.secret() {
+		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.key, errors.ErrUnsupported)
+	}
+	next := old
+	if !l.freshFor(ttl, start) || l.on(lease.Event{Kind: lease.Handoff, At: start, Claim: claimOf(old, l.ttl())}, old) != lease.OK {
+		if err := l.ended(); err != nil {
+			return nil, err
+		}
+		var err error
+		if next, err = l.k.extend(ctx, l, ttl, true, true, lease.Handoff); err != nil {
+			return nil, err
+		}
+	} else {
+		ttl = max(ttl, next.Until.Sub(start))
+	}
+	next.How, next.Rotate = HandedOff, false
+	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: old, Took: start.Sub(l.since)}, func() {
+		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
+		l.k.gone(l)
+	})
+	return l.k.hold(ctx, false, next, ttl, renews, start, 0)
+}
+
+// ended is why the lock has; nil: it has not.
+func (l *Lock) ended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Cause() == lease.None && !l.state.Leaving() {
+		return nil
+	}
+	return overError(l.key, l.state.Cause())
+}
+
+// secret reports that nobody outside the engine knows the token.
+func (l *Lock) secret() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Secret()
+}
+
+func (l *Lock) renews() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Renews()
+}
+
+// freshFor reports that the lease can be another holder's for ttl as it is.
+func (l *Lock) freshFor(ttl time.Duration, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.state.Claim()
+	left := c.Until.Sub(now)
+	return c.Fence == 0 && l.state.Secret() && left >= (ttl-lease.Drift(ttl))/4*3 && left <= ttl
+}
+
+// passable reports whether the lock can be handed off by its release: it is known what the key
+// holds, a value can be put there that nobody knows, and a quarter of the lease is left, in
+// which the next holder can extend it.
+func (l *Lock) passable(now time.Time, ttl time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Cause() == lease.None && !l.state.Rotate() && (l.state.Secret() || l.k.abilities.Rotates) &&
+		l.state.Until().Sub(now) >= ttl/4
+}
+
+// A passed is a lock on its way from a release to the next holder: nobody's yet.
+type passed struct {
+	loose
+	secret bool // nobody knows its value
+	fence  int64
+}
+
+// take is the lock that l's release passes on, if l still holds it.
+func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
+	l.mu.Lock()
+	le, secret := believed(l.lease, &l.state), l.state.Secret()
+	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
+	if passes {
+		l.k.scheduler.remove(l)
+		l.endContext()
+	}
+	l.mu.Unlock()
+	if passes {
+		p.loose, p.fence, p.secret = *newLoose(le, ttl, now), le.Fence, secret
+	}
+	return passes
+}
+
+// inherit takes a lock that a release passed on: extended, with a value and a fence of its
+// own, unless it is fresh and nobody knows its value. On an error it has been released as far
+// as it was ours.
+func (k *Locker) inherit(ctx context.Context, q *queue, p *passed, ttl time.Duration) error {
+	now, h := k.now(), &p.loose
+	h.lease.How = HandedOff
+	left := h.state.Until().Sub(now)
+	if !now.Before(h.state.End()) {
+		return k.undo(ctx, h, fmt.Errorf("%w: %q: its time is running out", ErrLost, h.lease.Key))
+	}
+	if p.fence == 0 && p.secret && left >= (ttl-lease.Drift(ttl))/4*3 && left <= ttl {
+		return nil
+	}
+	_, err := k.extend(ctx, h, ttl, !p.secret, true, lease.Done)
+	if errors.Is(err, errors.ErrUnsupported) {
+		k.queues.mu.Lock()
+		q.contention.cannotHandOff = true
+		k.queues.mu.Unlock()
+	}
+	switch {
+	case err == nil && p.fence > 0 && h.state.Claim().Fence <= p.fence:
+		err = fmt.Errorf("setnxlock: %q was handed off without a new fence", h.lease.Key)
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLost), errors.Is(err, ErrForeign):
+		k.unpin(h.current())
+		return err
+	}
+	return k.undo(ctx, h, err)
+}

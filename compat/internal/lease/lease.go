@@ -1,0 +1,420 @@
+// Package lease is what a process may believe of one lock that it holds: a state
+// machine without clock, connection, goroutine or mutex. Every lock of the engine is one
+// State: renewed alone or in a batch, pinned, handed off, detached, adopted, on one server
+// or on many. The engine tells it what happened and does what its answer says; nothing else
+// decides what an outcome means for a lock.
+//
+// It keeps five invariants, whatever is lost, late, shortened or cancelled, in any order
+// (TestInvariants tries every sequence of events up to a length):
+//
+//   - Belief ≤ grant: Until is never later than the moment up to which the server is known
+//     to keep the key for us. From the moment a request is sent that may shorten the lease
+//     until its outcome is known, the shorter end is believed.
+//   - A fence never falls.
+//   - A lost lock never comes back: Ended is final, and so is its cause.
+//   - A lock is scheduled or has ended: there is no state in which nobody watches its end.
+//   - A successor's value is known to nobody before it: a value that was disclosed is never
+//     handed off, and whoever has handed off or detached forgets it.
+package lease
+
+import "time"
+
+// Drift is taken off every lease: a hundredth of the ttl and two milliseconds, for clocks
+// that run at different rates and a timer that fires late. (The figures are Redlock's.)
+func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Until is the end of a lease of ttl that was asked for at a moment.
+func Until(asked time.Time, ttl time.Duration) time.Time { return asked.Add(ttl - Drift(ttl)) }
+
+// Past reports that until has come, by the monotonic clock or by the wall clock. The first
+// stands still while a machine is suspended, the second can be set: the lease is believed
+// only while both agree.
+func Past(now, until time.Time) bool {
+	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
+}
+
+// A Claim is what the server granted, or may have: Value on the key, kept for us to Until.
+type Claim struct {
+	Value string
+	Until time.Time
+	TTL   time.Duration // what was asked for
+	Fence int64         // 0: none was drawn, or its number was lost
+}
+
+// Cause is why a lock has ended.
+type Cause uint8
+
+const (
+	None      Cause = iota // it has not
+	Released               // by its holder
+	Lost                   // ran out, or the key is somebody else's
+	HandedOff              // to another holder in this process
+	Detached               // to another process
+)
+
+// Verdict is the answer to an event.
+type Verdict uint8
+
+const (
+	OK    Verdict = iota // go on
+	Read                 // the key may hold one of several values: read it first
+	Doubt                // too many outcomes are unknown: nothing more may be asked
+	Over                 // the lock has ended: Cause says why
+)
+
+// Kind says what happened.
+type Kind uint8
+
+const (
+	// Ask: an operation that needs the lease is about to begin. Any verdict.
+	Ask Kind = iota
+	// Send: an extension to Claim.TTL is about to be sent. Follows an Ask with verdict OK.
+	Send
+	// Done: the server extended; Claim is what the key holds. Final says that no extension
+	// sent before it can take effect any more.
+	Done
+	// Refused: the server answered, and changed nothing. The lock may still be ours.
+	Refused
+	// NotSent: nothing was sent.
+	NotSent
+	// Unknown: the extension may have run, or may still run; Claim is what it asked for.
+	Unknown
+	// NotOurs: the server answered that the key does not hold the value it was asked with.
+	NotOurs
+	// Found: the key was read and holds Claim.Value; "" for a key that is gone.
+	Found
+	// Tick: time has passed.
+	Tick
+	// Postpone: the renewal is due, and something else is under way.
+	Postpone
+
+	// Release: the holder gives the lock up. Verdict OK: send it, for each Value.
+	Release
+	// ReleaseDone: the server removed the key.
+	ReleaseDone
+	// ReleaseNotOurs: no value of ours was on it.
+	ReleaseNotOurs
+	// ReleaseUnknown: it may have been removed. ReleaseNotSent: it was not.
+	ReleaseUnknown
+	ReleaseNotSent
+
+	// Disclose: somebody outside the engine has learned the value.
+	Disclose
+	// Handoff: the lock becomes Claim, another holder's, by an extension that was Done, or as
+	// it is. Verdict Read: not with this value and this fence; extend first, with new ones.
+	Handoff
+	// Pass: its release passes the lock to the next holder in this process, which has to
+	// extend it before it may be believed, with a new value unless Secret.
+	Pass
+	// Detach: the lock leaves the process with its value.
+	Detach
+)
+
+// An Event is one thing that happened to a lock, at a moment of its Locker's clock.
+type Event struct {
+	Kind  Kind
+	At    time.Time
+	Claim Claim
+	Final bool
+}
+
+// most is how many extensions of unknown outcome are kept track of.
+const most = 16
+
+// A State is one lock. The zero State is not ready to use: New makes one.
+type State struct {
+	held     Claim
+	doubts   []Claim   // extensions that may have run, or may still run
+	shorter  time.Time // the end an extension under way may bring; zero: none is under way
+	renews   bool
+	renewAt  time.Time
+	released bool // a release was sent whose outcome is unknown
+	leaving  bool // the holder has asked for its release
+	open     bool // ended, but a release may still find the key ours
+	secret   bool // nobody outside the engine knows the value
+	cause    Cause
+}
+
+// New is a lock whose Claim was granted. With renews it is to be renewed until it ends.
+func New(c Claim, renews bool, now time.Time) State {
+	s := State{held: c, renews: renews, secret: true}
+	s.renewIn(now, c.TTL/3)
+	return s
+}
+
+// On takes an event. It is the only place where a lock's belief changes.
+func (s *State) On(e Event) Verdict {
+	if s.cause != None && (e.Kind < Release || e.Kind > ReleaseNotSent) {
+		if e.Kind == Found && s.open {
+			return OK // a release may still find a value of ours
+		}
+		return Over
+	}
+	switch e.Kind {
+	case Ask:
+		return s.ask(e.At)
+
+	case Send:
+		if v := s.ask(e.At); v != OK && v != Read { // Read: it was read, and a doubt remains
+			return v
+		}
+		s.shorter = Until(e.At, e.Claim.TTL)
+		s.renewAt = time.Time{} // under way
+
+	case Done:
+		s.shorter = time.Time{}
+		if e.Final {
+			s.doubts = nil
+		}
+		for i, d := range s.doubts { // a late one counts from when it runs: after this one
+			s.doubts[i].Until = Until(e.At, d.TTL)
+		}
+		if e.Claim.Value != s.held.Value {
+			s.secret = true
+		}
+		e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
+		s.held = e.Claim
+		s.renewIn(e.At, s.held.TTL/3)
+		return s.ask(e.At)
+
+	case Refused, NotSent:
+		s.shorter = time.Time{}
+		s.renewIn(e.At, s.soon())
+
+	case Unknown:
+		s.shorter = time.Time{}
+		s.doubts = append(s.doubts[:len(s.doubts):len(s.doubts)], e.Claim)
+		s.renewIn(e.At, s.soon())
+
+	case NotOurs:
+		s.shorter = time.Time{}
+		if s.otherValue() {
+			s.renewIn(e.At, s.soon())
+			return Read // it may hold what an unknown extension put there
+		}
+		return s.end(Lost)
+
+	case Found:
+		if e.Claim.Value == s.held.Value {
+			return OK // a doubt remains: what was sent may still arrive
+		}
+		for _, d := range s.doubts {
+			if d.Value == e.Claim.Value && d.Value != "" {
+				d.Fence = s.held.Fence // the number it drew was lost with its reply
+				s.held, s.doubts, s.secret = d, nil, true
+				return OK
+			}
+		}
+		if s.released { // by a release whose reply was lost
+			return s.end(Released)
+		}
+		return s.end(Lost)
+
+	case Tick:
+		if Past(e.At, s.End()) {
+			return s.expire()
+		}
+
+	case Postpone:
+		s.renewIn(e.At, s.soon())
+
+	case Release:
+		switch {
+		case s.cause == None:
+			s.leaving = true
+			s.renewAt = time.Time{}
+		case !s.open:
+			return Over
+		}
+
+	case ReleaseDone:
+		s.finish(Released)
+
+	case ReleaseNotOurs:
+		if s.released { // by the one that was sent before
+			s.finish(Released)
+		} else {
+			s.finish(Lost)
+		}
+
+	case ReleaseUnknown, ReleaseNotSent:
+		s.released = s.released || e.Kind == ReleaseUnknown
+		if s.cause == None {
+			s.cause = Released
+		}
+		s.open = true
+
+	case Disclose:
+		s.secret = false
+
+	case Handoff:
+		s.shorter = time.Time{}
+		switch {
+		case s.leaving:
+			e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
+			if s.held = e.Claim; e.Final { // its release has to find what the key holds now
+				s.doubts = nil
+			}
+			return Over
+		case Past(e.At, e.Claim.Until):
+			return s.expire()
+		case !s.secret && e.Claim.Value == s.held.Value,
+			s.held.Fence > 0 && e.Claim.Fence <= s.held.Fence,
+			len(s.doubts) > 0 && !e.Final:
+			return Read
+		}
+		s.leave(HandedOff)
+
+	case Pass:
+		if Past(e.At, s.Until()) || len(s.doubts) > 0 {
+			return Read
+		}
+		s.leave(HandedOff)
+		s.cause = Released // its holder released it
+
+	case Detach:
+		if v := s.ask(e.At); v != OK {
+			return v
+		}
+		if len(s.doubts) > 0 { // what was sent may still arrive, at the next holder's lock
+			return Read
+		}
+		s.leave(Detached)
+	}
+	return OK
+}
+
+// ask says whether an operation that needs the lease may begin.
+func (s *State) ask(now time.Time) Verdict {
+	switch {
+	case s.cause != None || s.leaving:
+		return Over
+	case Past(now, s.Until()):
+		return s.expire()
+	case len(s.doubts) >= most:
+		return Doubt
+	case s.otherValue():
+		return Read
+	}
+	return OK
+}
+
+// otherValue reports that the key may hold another value than the one that is held.
+func (s *State) otherValue() bool {
+	for _, d := range s.doubts {
+		if d.Value != s.held.Value {
+			return true
+		}
+	}
+	return false
+}
+
+// expire ends a lock whose time has run out. Its key may still be there, for a release.
+func (s *State) expire() Verdict {
+	s.open = true
+	return s.end(Lost)
+}
+
+func (s *State) end(c Cause) Verdict {
+	s.cause, s.renewAt = c, time.Time{}
+	return Over
+}
+
+// finish ends a lock that a release has settled.
+func (s *State) finish(c Cause) {
+	if s.cause == None || s.cause == Released && c == Lost {
+		s.cause = c
+	}
+	s.open = false
+}
+
+// leave ends a lock whose key goes on to hold a value that is somebody else's from now on.
+func (s *State) leave(c Cause) {
+	s.end(c)
+	if c == HandedOff {
+		s.held.Value, s.doubts = "", nil
+	}
+}
+
+func (s *State) renewIn(now time.Time, d time.Duration) {
+	s.renewAt = time.Time{}
+	if s.renews && !s.leaving && s.cause == None {
+		if left := s.End().Sub(now); d >= left { // an end that came nearer
+			d = max(left/2, time.Millisecond)
+		}
+		s.renewAt = now.Add(d)
+	}
+}
+
+// soon is when a renewal that failed is tried again.
+func (s *State) soon() time.Duration { return max(s.held.TTL/20, time.Millisecond) }
+
+// Claim is what the lock believes: the value it knows of, its fence, and the end that
+// stands whatever became of what is under way.
+func (s *State) Claim() Claim {
+	c := s.held
+	c.Until = s.Until()
+	return c
+}
+
+// Until is when the lease ends, at the latest that can be relied on.
+func (s *State) Until() time.Time {
+	until := s.held.Until
+	for _, d := range s.doubts {
+		until = earlier(until, d.Until)
+	}
+	if !s.shorter.IsZero() {
+		until = earlier(until, s.shorter)
+	}
+	return until
+}
+
+// End is when the lock's context ends: shortly before the lease does.
+func (s *State) End() time.Time {
+	until := s.Until()
+	return until.Add(-min(max(time.Millisecond, s.held.TTL/50), 250*time.Millisecond))
+}
+
+// RenewAt is when the next renewal is due; zero: none is, or one is under way.
+func (s *State) RenewAt() time.Time { return s.renewAt }
+
+// Cause is why the lock has ended; None: it has not.
+func (s *State) Cause() Cause { return s.cause }
+
+// Leaving reports that its release has been asked for.
+func (s *State) Leaving() bool { return s.leaving }
+
+// Renews reports that it is renewed until it ends.
+func (s *State) Renews() bool { return s.renews }
+
+// Settled reports that an ended lock leaves nothing to release.
+func (s *State) Settled() bool { return s.cause != None && !s.open }
+
+// Rotate reports that the next extension must put a new value on the key: another one, which
+// may still arrive, was sent with the present value.
+func (s *State) Rotate() bool { return len(s.doubts) > 0 }
+
+// Secret reports that nobody outside the engine knows the value.
+func (s *State) Secret() bool { return s.secret }
+
+// Value is the i-th of those that the key may hold as ours, the likeliest first.
+func (s *State) Value(i int) (value string, ok bool) {
+	if i == 0 {
+		return s.held.Value, true
+	}
+	for n := len(s.doubts) - 1; n >= 0; n-- {
+		if v := s.doubts[n].Value; v != "" && v != s.held.Value {
+			if i--; i == 0 {
+				return v, true
+			}
+		}
+	}
+	return "", false
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,516 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The server of the model keeps one key. A message that was delayed reaches it at any later
+// time, and a stranger takes the key as soon as its time has run out.
+type message struct {
+	if_, value string // compare, and what is put on the key
+	ttl        time.Duration
+	touched    int // it runs only if nothing touched the key since, as under WATCH; -1: it compares by value alone
+	removes    bool
+}
+
+type world struct {
+	now     time.Time
+	value   string
+	end     time.Time
+	touches int
+	counter int64 // the fence's
+	late    []message
+	s       State
+	known   []string // values that were disclosed
+	removed bool     // by a release of ours
+	issued  int
+	floor   int64 // the highest fence that any holder had
+	was     Cause
+	story   []string
+	act     func(*State, Event) Verdict
+}
+
+const (
+	long  = 60 * time.Second
+	short = 5 * time.Second
+)
+
+func start(act func(*State, Event) Verdict) *world {
+	w := &world{now: time.Unix(1000, 0), act: act}
+	w.value, w.end, w.counter = "v0", w.now.Add(long), 1
+	w.s = New(Claim{Value: "v0", Until: Until(w.now, long), TTL: long, Fence: 1}, true, w.now)
+	w.floor = 1
+	return w
+}
+
+func values(s *State) (all []string) {
+	for i := 0; ; i++ {
+		v, ok := s.Value(i)
+		if !ok {
+			return all
+		}
+		all = append(all, v)
+	}
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.late, c.known, c.story = slices.Clone(w.late), slices.Clone(w.known), slices.Clone(w.story)
+	c.s.doubts = slices.Clone(w.s.doubts)
+	return &c
+}
+
+// run has the server run m, if its condition holds.
+func (w *world) run(m message) bool {
+	w.expire()
+	if w.value != m.if_ || m.touched >= 0 && m.touched != w.touches {
+		return false
+	}
+	w.touches++
+	if m.removes {
+		w.value, w.removed = "", true
+		return true
+	}
+	w.value, w.end = m.value, w.now.Add(m.ttl)
+	return true
+}
+
+func (w *world) expire() {
+	if w.value != "stranger" && (w.value == "" || !w.now.Before(w.end)) {
+		w.value, w.end = "stranger", w.now.Add(time.Hour)
+		w.touches++
+	}
+}
+
+func (w *world) on(k Kind, c Claim, final bool) Verdict {
+	return w.act(&w.s, Event{Kind: k, At: w.now, Claim: c, Final: final})
+}
+
+// A variant is how the algorithm of the model extends.
+type variant struct {
+	name    string
+	watch   bool // under WATCH: a touch voids what is late
+	changes bool // each extension changes the value
+	rotates bool // it changes the value when asked to
+}
+
+var variants = []variant{
+	{"timestamps, by value", false, true, true},
+	{"tokens, under WATCH", true, false, true},
+	{"tokens, by a script", false, false, true},
+	{"tokens, by a script that can't change them", false, false, false},
+}
+
+// extend asks the machine as the engine does, and lets fate decide.
+func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
+	switch w.on(Ask, Claim{}, false) {
+	case Over:
+		return
+	case Read, Doubt:
+		w.read()
+	}
+	if w.s.Cause() != None || w.on(Send, Claim{TTL: ttl}, false) != OK {
+		return
+	}
+	c := w.s.Claim()
+	next := Claim{Value: c.Value, Until: Until(w.now, ttl), TTL: ttl, Fence: c.Fence}
+	if v.changes || v.rotates && (w.s.Rotate() || then == Handoff) {
+		w.issued++
+		next.Value = fmt.Sprint("v", w.issued)
+	}
+	if then == Handoff || c.Fence == 0 {
+		next.Fence = 0
+	}
+	m := message{if_: c.Value, value: next.Value, ttl: ttl, touched: -1}
+	if v.watch {
+		m.touched = w.touches
+	}
+	final := next.Value != c.Value || v.watch
+	w.check("while an extension is under way")
+	switch fate {
+	case "not sent":
+		w.on(NotSent, Claim{}, false)
+	case "aborted":
+		w.on(Refused, Claim{}, false)
+	case "lost request":
+		w.on(Unknown, next, final)
+	case "late":
+		w.late = append(w.late, m)
+		w.on(Unknown, next, final)
+	case "lost reply":
+		w.expire()
+		if w.run(m) {
+			w.draw(&next)
+			w.inFlight()
+		}
+		next.Fence = c.Fence
+		w.on(Unknown, next, final)
+	case "done", "overtaken":
+		if w.expire(); fate == "overtaken" {
+			w.arrive()
+		}
+		if v.watch { // an EXEC that is aborted compares anew
+			m.touched = w.touches
+		}
+		if !w.run(m) {
+			w.on(NotOurs, Claim{}, false)
+			return
+		}
+		w.draw(&next)
+		w.inFlight()
+		switch w.on(then, next, final) {
+		case OK:
+			if then == Handoff {
+				w.handedOff(next)
+			}
+		case Read:
+			w.on(Done, next, final)
+		}
+	}
+}
+
+// inFlight checks what is believed when the server has run an extension and its reply is still
+// on the way. That the key holds the new value is not known yet.
+func (w *world) inFlight() {
+	if c := w.s.Claim(); w.s.Cause() == None && w.now.Before(c.Until) && c.Until.After(w.end) {
+		w.fail(fmt.Sprintf("while the reply is on its way: believes until %v, granted until %v", c.Until.Sub(w.now), w.end.Sub(w.now)))
+	}
+}
+
+// arrive lets the oldest late message reach the server.
+func (w *world) arrive() {
+	if len(w.late) > 0 {
+		m := w.late[0]
+		w.late = w.late[1:]
+		w.run(m)
+	}
+}
+
+func (w *world) draw(c *Claim) {
+	if c.Fence == 0 {
+		w.counter++
+		c.Fence = w.counter
+	}
+}
+
+// handedOff checks what the next holder gets, and follows that one from here on.
+func (w *world) handedOff(c Claim) {
+	if slices.Contains(w.known, c.Value) {
+		w.fail("a successor's value was known before it: " + c.Value)
+	}
+	if c.Fence <= w.floor {
+		w.fail(fmt.Sprintf("a successor's fence is %d after %d", c.Fence, w.floor))
+	}
+	if v := values(&w.s); !slices.Equal(v, []string{""}) {
+		w.fail(fmt.Sprintf("the predecessor still knows %q", v))
+	}
+	w.s = New(c, true, w.now)
+	w.was, w.floor = None, c.Fence
+}
+
+func (w *world) read() {
+	w.expire()
+	held := w.value
+	for _, v := range values(&w.s) {
+		if v == w.value {
+			held = v
+		}
+	}
+	w.on(Found, Claim{Value: held}, false)
+}
+
+func (w *world) release(fate string) {
+	if w.on(Release, Claim{}, false) == Over {
+		return
+	}
+	sent, done := false, false
+	for _, v := range values(&w.s) {
+		if fate == "not sent" {
+			break
+		}
+		m := message{if_: v, touched: -1, removes: true}
+		switch fate {
+		case "lost request":
+			sent = true
+		case "lost reply":
+			w.run(m)
+			sent = true
+		case "late":
+			w.late = append(w.late, m)
+			sent = true
+		case "done":
+			done = w.run(m) || done
+		}
+	}
+	switch {
+	case fate == "done" && done:
+		w.on(ReleaseDone, Claim{}, false)
+	case fate == "done":
+		w.on(ReleaseNotOurs, Claim{}, false)
+	case sent:
+		w.on(ReleaseUnknown, Claim{}, false)
+	default:
+		w.on(ReleaseNotSent, Claim{}, false)
+	}
+}
+
+type broken string
+
+func (w *world) fail(why string) { panic(broken(why + "\n  " + strings.Join(w.story, "\n  "))) }
+
+// check holds the machine to its invariants.
+func (w *world) check(when string) {
+	c := w.s.Claim()
+	if w.s.Cause() == None && !w.s.Leaving() {
+		if w.now.Before(c.Until) && !slices.Contains(values(&w.s), w.value) {
+			w.fail(when + ": believes in a lock that the server keeps for " + w.value)
+		}
+		if w.now.Before(c.Until) && c.Until.After(w.end) {
+			w.fail(fmt.Sprintf("%s: believes until %v, granted until %v", when, c.Until.Sub(w.now), w.end.Sub(w.now)))
+		}
+	}
+	if c.Fence < w.floor && w.s.Cause() != HandedOff {
+		w.fail(fmt.Sprintf("%s: the fence fell from %d to %d", when, w.floor, c.Fence))
+	}
+	w.floor = max(w.floor, c.Fence)
+	if w.was != None && w.s.Cause() != w.was && !(w.was == Released && w.s.Cause() == Lost) {
+		w.fail(fmt.Sprintf("%s: ended for cause %d, and then for %d", when, w.was, w.s.Cause()))
+	}
+	if w.s.Cause() == Lost && w.was != Lost && w.removed {
+		w.fail(when + ": lost, says the machine, and it was released by us")
+	}
+	if w.s.Cause() == Lost && w.was == None && w.now.Before(w.end) && strings.HasPrefix(w.value, "v") && w.now.Before(w.s.End()) {
+		w.fail(when + ": lost, says the machine, and the server keeps it for us")
+	}
+	w.was = w.s.Cause()
+	if w.s.Cause() == None { // scheduled: its end comes, whatever else
+		later := w.s
+		later.doubts = slices.Clone(w.s.doubts)
+		if w.act(&later, Event{Kind: Tick, At: later.Until()}); later.Cause() != Lost {
+			w.fail(when + ": neither scheduled nor ended")
+		}
+		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.shorter.IsZero() {
+			w.fail(when + ": not to be renewed any more")
+		}
+	}
+}
+
+// steps are what may happen next.
+func steps(v variant) map[string]func(w *world) {
+	all := map[string]func(w *world){
+		"5 s pass":                   func(w *world) { w.now = w.now.Add(5 * time.Second) },
+		"30 s pass":                  func(w *world) { w.now = w.now.Add(30 * time.Second) },
+		"a renewal comes in between": func(w *world) { w.on(Postpone, Claim{}, false) },
+		"the timer fires":            func(w *world) { w.on(Tick, Claim{}, false) },
+		"the key is read":            func(w *world) { w.read() },
+		"the value is shown":         func(w *world) { w.known = append(w.known, w.s.Claim().Value); w.on(Disclose, Claim{}, false) },
+		"it is detached": func(w *world) {
+			if w.on(Detach, Claim{}, false) == OK && w.s.Cause() == Detached {
+				w.known = append(w.known, w.s.Claim().Value)
+			}
+		},
+		"the oldest late message arrives": func(w *world) { w.arrive() },
+		"its release is asked for":        func(w *world) { w.on(Release, Claim{}, false) },
+		"it is handed off as it is": func(w *world) {
+			c := w.s.Claim()
+			if w.on(Handoff, c, false) == OK {
+				w.handedOff(c)
+			}
+		},
+		"it is passed on by its release": func(w *world) {
+			c, secret := w.s.Claim(), w.s.Secret()
+			if w.on(Pass, Claim{}, false) == OK {
+				if secret && slices.Contains(w.known, c.Value) {
+					w.fail("a successor's value was known before it")
+				}
+				w.s, w.was = State{cause: Released}, Released
+				w.s.held.Fence = w.floor
+			}
+		},
+	}
+	for _, ttl := range []time.Duration{short, long} {
+		for _, fate := range []string{"done", "overtaken", "lost reply", "lost request", "late", "not sent", "aborted"} {
+			all[fmt.Sprintf("extended by %v: %s", ttl, fate)] = func(w *world) { w.extend(v, ttl, fate, Done) }
+		}
+	}
+	for _, fate := range []string{"done", "lost reply", "late"} {
+		all["handed off with an extension: "+fate] = func(w *world) { w.extend(v, short, fate, Handoff) }
+	}
+	for _, fate := range []string{"done", "lost reply", "lost request", "late", "not sent"} {
+		all["released: "+fate] = func(w *world) { w.release(fate) }
+	}
+	return all
+}
+
+// key is what tells worlds apart that can go on differently.
+func (w *world) key() string {
+	return fmt.Sprint(w.now.Unix(), w.value, w.end.Unix(), w.touches, w.late, w.s, w.counter, w.issued, w.known, w.removed, w.floor, w.was)
+}
+
+// explore tries every sequence of steps up to a length. It returns how many worlds it saw.
+func explore(v variant, length int, act func(*State, Event) Verdict) (seen int, why string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case broken:
+			why = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	all := steps(v)
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	known := map[string]bool{}
+	level := []*world{start(act)}
+	for range length {
+		var next []*world
+		for _, from := range level {
+			for _, name := range names {
+				w := from.clone()
+				w.story = append(w.story, name)
+				w.expire()
+				all[name](w)
+				w.expire()
+				w.check("after " + name)
+				if k := w.key(); !known[k] {
+					known[k] = true
+					next = append(next, w)
+				}
+			}
+		}
+		level = next
+	}
+	return len(known), ""
+}
+
+func TestInvariants(t *testing.T) {
+	length := 5
+	if testing.Short() || underRace {
+		length = 4
+	}
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			n, why := explore(v, length, (*State).On)
+			if why != "" {
+				t.Fatal(why)
+			}
+			t.Logf("%d states after %d events", n, length)
+		})
+	}
+}
+
+// Each mutant leaves out what one fix put in: the net has to catch it.
+var mutants = map[string]func(s *State, e Event) Verdict{
+	"an extension of unknown outcome keeps the old end": func(s *State, e Event) Verdict {
+		if e.Kind == Unknown {
+			e.Kind = Refused
+		}
+		return s.On(e)
+	},
+	"the shorter end is believed only when its reply has come": func(s *State, e Event) Verdict {
+		v := s.On(e)
+		if e.Kind == Send && v == OK {
+			s.shorter = s.held.Until
+		}
+		return v
+	},
+	"what may still arrive is forgotten": func(s *State, e Event) Verdict {
+		e.Final = true
+		return s.On(e)
+	},
+	"an extension that was resolved by reading has no fence": func(s *State, e Event) Verdict {
+		was := s.held.Value
+		v := s.On(e)
+		if e.Kind == Found && s.held.Value != was {
+			s.held.Fence = 0
+		}
+		return v
+	},
+	"the reply's fence is taken as it is": func(s *State, e Event) Verdict {
+		v := s.On(e)
+		if e.Kind == Unknown && s.cause == None {
+			s.held.Fence = e.Claim.Fence - 1
+		}
+		return v
+	},
+	"a reply that comes late brings a lost lock back": func(s *State, e Event) Verdict {
+		if e.Kind == Found && s.cause == Lost {
+			s.cause = None
+		}
+		return s.On(e)
+	},
+	"a value that was shown is handed off": func(s *State, e Event) Verdict {
+		if e.Kind == Handoff || e.Kind == Pass {
+			s.secret = true
+		}
+		return s.On(e)
+	},
+	"the predecessor remembers the value": func(s *State, e Event) Verdict {
+		was := s.held.Value
+		v := s.On(e)
+		if e.Kind == Handoff && v == OK {
+			s.held.Value = was
+		}
+		return v
+	},
+	"the fence is not drawn for a successor": func(s *State, e Event) Verdict {
+		if e.Kind == Handoff {
+			s.held.Fence = 0
+		}
+		return s.On(e)
+	},
+	"our own release of unknown outcome is a loss, asked for again": func(s *State, e Event) Verdict {
+		if e.Kind == ReleaseUnknown {
+			e.Kind = ReleaseNotSent
+		}
+		return s.On(e)
+	},
+	"a key that holds what an unknown extension asked for is lost": func(s *State, e Event) Verdict {
+		if e.Kind == NotOurs {
+			s.doubts = nil
+		}
+		return s.On(e)
+	},
+	"what failed is not tried again": func(s *State, e Event) Verdict {
+		v := s.On(e)
+		if e.Kind == NotSent {
+			s.renewAt = time.Time{}
+		}
+		return v
+	},
+	"a lock whose release has begun is off the schedule": func(s *State, e Event) Verdict {
+		if e.Kind == Tick && s.leaving {
+			return OK
+		}
+		return s.On(e)
+	},
+	"a detach that fails takes the lock off the schedule": func(s *State, e Event) Verdict {
+		v := s.On(e)
+		if e.Kind == Detach && v == Read {
+			s.renews, s.renewAt = true, time.Time{}
+		}
+		return v
+	},
+}
+
+func TestMutantsAreFound(t *testing.T) {
+	for name, act := range mutants {
+		t.Run(name, func(t *testing.T) {
+			for _, v := range variants {
+				if _, why := explore(v, 4, act); why != "" {
+					t.Log(v.name + ": " + why)
+					return
+				}
+			}
+			t.Error("nothing was found")
+		})
+	}
+}

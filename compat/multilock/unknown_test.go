@@ -1,0 +1,166 @@
+package multilock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// lose loses message n, and those that follow if all is set.
+func lose(n int, f conformance.Fault, all bool) func(int, string) conformance.Fault {
+	return func(i int, _ string) conformance.Fault {
+		if i == n || all && i > n {
+			return f
+		}
+		return conformance.None
+	}
+}
+
+// eachFault runs f for each way to lose messages from the n-th on, for n = 1, 2, … until f says
+// that the n-th was never sent.
+func eachFault(f func(n int, fault func(int, string) conformance.Fault) (sent int)) {
+	for n := 1; ; n++ {
+		most := 0
+		for _, fault := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
+			for _, all := range []bool{false, true} {
+				most = max(most, f(n, lose(n, fault, all)))
+			}
+		}
+		if n > most {
+			return
+		}
+	}
+}
+
+// Whatever messages are lost while a set is extended to a shorter ttl, the lock never claims to
+// end later than any of its keys does, and the next extension or the release tells the truth.
+func TestShorterExtension(t *testing.T) {
+	const long, short = 60 * time.Second, 5 * time.Second
+	everywhere(t, func(w world) {
+		keys := []string{"a", "b", "c"}
+		start := w.server.Snapshot()
+		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
+			w.server.Restore(start)
+			net := new(conformance.Network)
+			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join(keys...), long)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			net.Lose(fault)
+			extended := lock.Extend(background, short)
+			sent := net.Count()
+			net.Lose(nil)
+			if errors.Is(extended, compat.ErrLost) {
+				w.t.Errorf("message %d: %v, although nobody touched the keys", n, extended)
+				return sent
+			}
+			for _, k := range keys {
+				st, err := w.singles().Inspect(background, k)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				if lock.Until().After(st.Until) {
+					w.t.Errorf("message %d: Until is %v, and %s ends at %v; extended: %v", n, lock.Until(), k, st.Until, extended)
+				}
+			}
+			if err := lock.Release(background); err != nil {
+				w.t.Errorf("message %d: released after %v: %v", n, extended, err)
+			}
+			w.free(keys...)
+			return sent
+		})
+	})
+}
+
+// A shortened key, and a server that can't be reached for the next: no reply is lost, and the
+// lock ends with the first key.
+func TestShortenedInPart(t *testing.T) {
+	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("2.2", oldredis.Options{})
+	t.Cleanup(func() { a.Close(); b.Close() })
+	gone := &gone{Pool: b}
+	k := compat.NewLocker(multilock.New(two(a, gone), txlock.Guarded{}, multilock.Options{}), compat.Options{})
+	lock, err := k.TryLock(background, multilock.Join("0", "1"), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.down = true
+	err = lock.Extend(background, 5*time.Second)
+	if !errors.Is(err, compat.ErrUnknown) || time.Until(lock.Until()) > 5*time.Second {
+		t.Errorf("%v, and ends in %v; want ErrUnknown, and 5 s", err, time.Until(lock.Until()))
+	}
+	gone.down = false
+	if err := lock.Extend(background, time.Minute); err != nil || time.Until(lock.Until()) < 50*time.Second {
+		t.Errorf("%v, and ends in %v; want it extended", err, time.Until(lock.Until()))
+	}
+	if err := lock.Release(background); err != nil {
+		t.Error(err)
+	}
+}
+
+// A release of unknown outcome may be repeated, and is not a loss.
+func TestReleaseAgain(t *testing.T) {
+	everywhere(t, func(w world) {
+		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
+			net := new(conformance.Network)
+			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join("a", "b"), ttl)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			net.Lose(fault)
+			released := lock.Release(background)
+			sent := net.Count()
+			net.Lose(nil)
+			if released != nil {
+				if !errors.Is(released, compat.ErrUnknown) || errors.Is(released, compat.ErrLost) {
+					w.t.Errorf("message %d: %v, want ErrUnknown", n, released)
+				}
+				if err := lock.Release(background); err != nil {
+					w.t.Errorf("message %d: released again after %v: %v", n, released, err)
+				}
+			}
+			if err := lock.Release(background); !errors.Is(err, compat.ErrReleased) {
+				w.t.Errorf("message %d: released once more: %v, want ErrReleased", n, err)
+			}
+			w.free("a", "b")
+			return sent
+		})
+	})
+}
+
+// Readers of one Locker hold a set together: none waits for the other to release it.
+func TestReadersShareSets(t *testing.T) {
+	s := oldredis.MustNew("2.4", oldredis.Options{})
+	t.Cleanup(func() { s.Close() })
+	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}, multilock.Options{}), compat.Options{})
+	ctx, cancel := context.WithTimeout(background, 5*time.Second)
+	defer cancel()
+	set := multilock.Join("a", "b")
+	one, err := k.Lock(ctx, set, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := k.Lock(ctx, set, ttl)
+	if err != nil {
+		t.Fatalf("a second reader: %v", err)
+	}
+	if st, err := k.Inspect(ctx, set); err != nil || len(st.Holders) < 4 {
+		t.Errorf("%+v, %v, want both readers of both keys", st, err)
+	}
+	write := compat.New(s, rwlock.Write{}, compat.Options{})
+	if _, err := write.TryLock(ctx, "b", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("a writer of b beside them: %v, want ErrHeld", err)
+	}
+	for _, l := range []*compat.Lock{one, two} {
+		if err := l.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,524 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
+)
+
+// server is the Backend of one Algorithm on the servers of one Source: each step borrows a
+// connection for its own length.
+type server struct {
+	source    Source
+	algo      Algorithm
+	traits    Traits
+	checked   atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+	borrowing atomic.Int64  // steps that are getting their connection
+	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
+
+	pins  bool         // leases may pin their connections
+	free  atomic.Int64 // how many more may
+	clock clock.Clock
+
+	silent atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
+	lists  atomic.Uint64 // what volatile found, and in which epoch
+}
+
+// NewBackend returns the Backend of a on the servers of source, each key on the one that has
+// it: for a lock that is made of several, and for NewLocker.
+func NewBackend(source Source, a Algorithm) Backend {
+	return &server{source: source, algo: a, traits: a.Traits()}
+}
+
+func (s *server) Abilities() Abilities {
+	return Abilities{Shared: s.traits.Shared, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, server: s}
+}
+
+// do runs one step over a connection that is borrowed for it; once more if all that happened
+// was that a cluster redirected it in a way that its Source could not follow.
+func (s *server) do(ctx context.Context, key string, step func(*Conn) error) error {
+	c := conns.Get().(*Conn)
+	err := s.over(ctx, key, c, step)
+	if c.clean { // else what was to be sent may still be read
+		*c = Conn{}
+		conns.Put(c)
+	}
+	return err
+}
+
+// Conns are large, and needed for the length of a step.
+var conns = sync.Pool{New: func() any { return new(Conn) }}
+
+// over is do with a Conn that may outlive the step.
+func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
+	err := s.once(ctx, key, c, step)
+	if OutcomeOf(err) == NotSent && redirected(err) {
+		*c = Conn{}
+		err = s.once(ctx, key, c, step)
+	}
+	return err
+}
+
+// once asks, before it borrows a connection, whether the context is done: redigo would kill a
+// healthy connection for it.
+func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
+	if ctx.Err() != nil {
+		return NotSent.Mark(cause(ctx))
+	}
+	pins := c.pins
+	borrowed, err := s.borrow(ctx, key)
+	if err != nil {
+		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", slow(because(ctx, err))))
+	}
+	c.Conn = borrowed
+	c.begin(ctx)
+	c.pins = pins
+	err = c.verdict(step(c))
+	live := c.Err() == nil
+	c.pinned = c.pinned && live
+	switch {
+	case c.pinned:
+	case c.refused && live && c.watching:
+		s.returnLater(c)
+	default:
+		s.giveBack(c)
+	}
+	return err
+}
+
+// borrow gets a connection, and never outlasts ctx or the step's limit.
+func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
+	here := s.borrowing.Add(1)
+	defer s.borrowing.Add(-1)
+	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
+		return connected(s.source.Get(ctx, key))
+	}
+	if l, ok := ctx.(*limited); ok && ctx.Done() == nil {
+		bounded, stop := within(l.Context, l.clock, l.limit)
+		defer stop()
+		ctx = bounded
+	}
+	type got struct {
+		c   redis.Conn
+		err error
+	}
+	came := make(chan got)
+	gaveUp := make(chan struct{})
+	defer close(gaveUp)
+	go func() {
+		c, err := connected(s.source.Get(ctx, key))
+		select {
+		case came <- got{c, err}:
+		case <-gaveUp:
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case g := <-came:
+		if g.err != nil {
+			g.err = because(ctx, g.err)
+		}
+		return g.c, g.err
+	case <-ctx.Done():
+		return nil, cause(ctx)
+	}
+}
+
+// fresh reports that the connections that are idle can't be too old for the pool.
+func (s *server) fresh() bool {
+	return s.source.Fresh == 0 || time.Since(time.Unix(0, s.returned.Load())) < s.source.Fresh/2
+}
+
+// connected closes the errored connection that a redis.Pool returns beside an error.
+func connected(c redis.Conn, err error) (redis.Conn, error) {
+	if err != nil && c != nil {
+		c.Close()
+		c = nil
+	}
+	return c, err
+}
+
+// returnLater returns a connection in the background: a client that was refused, or lets a
+// lock go, does not wait for the server once more.
+func (s *server) returnLater(c *Conn) {
+	c.ctx, c.limit = nil, c.within
+	c.until = time.Now().Add(c.within)
+	s.clock.AfterFunc(0, func() { s.giveBack(c) })
+}
+
+func (s *server) giveBack(c *Conn) {
+	if c.Err() != nil {
+		s.checked.Store(0) // the next connection may lead to another server
+	}
+	c.giveBack()
+	if s.source.Fresh > 0 && c.clean {
+		s.returned.Store(time.Now().UnixNano())
+	}
+}
+
+// verdict is a step's error after what a cluster answered in it. That a server was found
+// unsafe while it was moving the slot says nothing about it.
+func (c *Conn) verdict(err error) error {
+	if c.notNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = c.notNow
+	}
+	if _, refused := notNow(err); refused && !c.ran {
+		return NotSent.Mark(err)
+	}
+	return denied(err)
+}
+
+func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
+	l := Lease{Key: key}
+	safe, err := s.check(ctx, key)
+	if err != nil {
+		return l, NotSent.Mark(err)
+	}
+	attempt := func(c *Conn) (err error) {
+		epoch, err := s.still(safe)
+		if err != nil {
+			return err
+		}
+		l, err = s.algo.Acquire(c, now(), key, ttl)
+		l.epoch = epoch
+		return err
+	}
+	if !s.pins {
+		return l, s.do(ctx, key, attempt)
+	}
+	if s.free.Add(-1) < 0 {
+		s.free.Add(1)
+		return l, s.do(ctx, key, attempt)
+	}
+	p := &pin{s: s, key: key}
+	p.pins = true
+	err = s.over(ctx, key, &p.Conn, func(c *Conn) error {
+		err := attempt(c)
+		p.epoch, c.pinned, c.refused = l.epoch, err == nil && c.seen.watches(l.Value), errors.Is(err, ErrHeld)
+		return err
+	})
+	if p.pinned {
+		p.value, l.pin = l.Value, p
+	} else {
+		s.free.Add(1)
+	}
+	return l, err
+}
+
+// still returns the epoch, or an error if it is not the one in which the server was found safe.
+func (s *server) still(safe uint64) (uint64, error) {
+	epoch := s.epoch()
+	if s.traits.Check != nil && epoch != safe {
+		return epoch, NotSent.Mark(errReplaced) // the new one may be of another version
+	}
+	return epoch, nil
+}
+
+// errReplaced is a connection's end to the Locker: it asks again.
+var errReplaced = fmt.Errorf("setnxlock: the server was replaced: %w", net.ErrClosed)
+
+// epoch is 0 for a Source that has none.
+func (s *server) epoch() uint64 {
+	if s.source.Epoch != nil {
+		return s.source.Epoch()
+	}
+	return 0
+}
+
+// change is what an extension of l to ttl is now, and what it makes of l.
+func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Change, error) {
+	if lease.Past(now, l.Until) {
+		return l, Change{}, ErrLost
+	}
+	next, ch, err := s.algo.Extend(now, l, ttl)
+	if err != nil {
+		return l, ch, err
+	}
+	next.Rotate, next.pin = false, nil
+	next.final = next.Value != l.Value || ch.By == nil && ch.If == Watch
+	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
+	return next, ch, nil
+}
+
+// extended is the lease that an extension's replies come to.
+func extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
+	if err == nil && ch.Draw {
+		next.Fence, err = drawn(replies)
+	}
+	if o := OutcomeOf(err); o == Refused || o == NotSent {
+		return l, err
+	}
+	return next, err
+}
+
+func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
+	next := l
+	step := func(c *Conn, pinned bool) error {
+		epoch := s.epoch()
+		var ch Change
+		var err error
+		if next, ch, err = s.change(now(), l, ttl); err != nil {
+			return err
+		}
+		next.epoch = epoch
+		var replies []any
+		if pinned && ch.pinnable() {
+			replies, err = c.pinnedRun(&ch, next.Value)
+			replies, err = ch.ended(c, replies, err)
+		} else {
+			replies, err = c.Run(ch)
+		}
+		next, err = extended(l, next, &ch, replies, err)
+		return err
+	}
+	err, ran := s.overPinned(ctx, l, &next, step)
+	if !ran {
+		err = s.do(ctx, l.Key, func(c *Conn) error { return step(c, false) })
+	}
+	if OutcomeOf(err) == NotSent {
+		pin := next.pin
+		next = l
+		next.pin = pin
+	}
+	return next, err
+}
+
+// batchAtMost is how many leases are extended in one write: a server runs it without a pause
+// for anybody else.
+const batchAtMost = 128
+
+// batches puts together what one server can be asked at once: of a cluster, the keys of one
+// slot. A lease that has pinned its connection is extended over that.
+func (s *server) batches(leases []Lease) [][]int {
+	open := map[int]int{} // by slot, the batch that has room
+	var list [][]int
+	for i, l := range leases {
+		where := 0
+		if s.source.Slots {
+			where = slot.Of(l.Key)
+		}
+		at, ok := open[where]
+		if !ok || l.pin != nil || len(list[at]) == batchAtMost {
+			at, list = len(list), append(list, nil)
+			if l.pin == nil {
+				open[where] = at
+			}
+		}
+		list[at] = append(list[at], i)
+	}
+	return list
+}
+
+// extendAll is Extend of many leases over one connection. Each has its own outcome: one that
+// was lost does not keep the others from being extended.
+func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Lease, ttls []time.Duration) ([]Lease, []error) {
+	next, errs := slices.Clone(leases), make([]error, len(leases))
+	ran := false
+	err := s.do(ctx, leases[0].Key, func(c *Conn) error {
+		epoch, t := s.epoch(), now()
+		changes := make([]Change, 0, len(leases))
+		var together, apart []int
+		for i, l := range leases {
+			var ch Change
+			if next[i], ch, errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
+				continue
+			}
+			next[i].epoch = epoch
+			if ch.batches() && (len(changes) == 0 || ch.If == changes[0].If) {
+				changes, together = append(changes, ch), append(together, i)
+			} else {
+				apart = append(apart, i)
+			}
+		}
+		ran = true
+		if len(changes) > 0 {
+			replies, failed := c.runAll(changes)
+			for n, i := range together {
+				next[i], errs[i] = extended(leases[i], next[i], &changes[n], replies[n], c.verdict(failed[n]))
+			}
+		}
+		for _, i := range apart {
+			var ch Change
+			if next[i], ch, errs[i] = s.change(t, leases[i], ttls[i]); errs[i] == nil {
+				next[i].epoch = epoch
+				replies, err := c.Run(ch)
+				next[i], errs[i] = extended(leases[i], next[i], &ch, replies, c.verdict(err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	if !ran {
+		for i := range errs {
+			next[i], errs[i] = leases[i], err
+		}
+	}
+	return next, errs
+}
+
+// A pool's idle connections are all dead after a restart of the server or a night under its
+// timeout, and each one is found out by using it. A Source that does not say how many there
+// are has no more than these.
+const staleAtMost = 16
+
+// again is do for a step that can be repeated without harm, because it only reads: it goes on
+// to the next connection as long as the one it got turns out to be closed, or to lead to a
+// server that has the key no more.
+func (s *server) again(ctx context.Context, key string, step func(*Conn) error) error {
+	most := staleAtMost
+	if s.source.Idle != nil {
+		most += s.source.Idle()
+	}
+	var err error
+	for range most {
+		if err = s.do(ctx, key, step); !closed(err) && !redirected(err) {
+			break
+		}
+	}
+	return err
+}
+
+// closed reports that a connection was found closed. A time limit that ran out is no such
+// finding: the next connection would only take as long again.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func (s *server) Release(ctx context.Context, now func() time.Time, l Lease) error {
+	return s.release(ctx, now, l, nil)
+}
+
+// release is Release, with a wake-up if there is one. A value that proves nothing is not removed
+// when its time has run out: what is on the key then may be another client's.
+func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *wakeup) error {
+	ch := s.algo.Release(l)
+	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
+		s.unpin(l)
+		return ErrLost
+	}
+	gone := l
+	step := func(c *Conn, pinned bool) error {
+		c.wake = k
+		if pinned && ch.pinnable() {
+			replies, err := c.pinnedRun(&ch, "")
+			_, err = ch.ended(c, replies, err)
+			return err
+		}
+		_, err := c.Run(ch)
+		if err == nil && c.wake != nil && c.wake.err == nil { // it did not go with the release
+			k.woken, k.err = c.wakeOne(k.cmds)
+		}
+		return err
+	}
+	err, ran := s.overPinned(ctx, l, &gone, step)
+	if !ran {
+		s.unpin(l)
+		err = s.do(ctx, l.Key, func(c *Conn) error { return step(c, false) })
+	}
+	return err
+}
+
+func (s *server) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
+	st := State{Key: key, TTL: NoTTL}
+	err := s.again(ctx, key, func(c *Conn) (err error) {
+		st, err = s.algo.Inspect(c, now(), key)
+		return err
+	})
+	return st, err
+}
+
+func (s *server) Repair(ctx context.Context, now func() time.Time, st State, ttl time.Duration) error {
+	if s.traits.Repair == nil {
+		return ErrHeld
+	}
+	return s.do(ctx, st.Key, func(c *Conn) error {
+		ch, err := s.traits.Repair(now(), st, ttl)
+		if err == nil {
+			_, err = c.Run(ch)
+		}
+		if errors.Is(err, ErrLost) {
+			err = ErrHeld
+		}
+		return err
+	})
+}
+
+func (s *server) Find(ctx context.Context, now func() time.Time, key, value string) (Lease, error) {
+	l, err := find(ctx, s, now, key, value)
+	l.epoch = s.epoch()
+	return l, err
+}
+
+// valid is ErrInvalid for a ttl that the algorithm can't keep: it says so when it is asked to
+// extend, which sends nothing.
+func (s *server) valid(key string, ttl time.Duration) error {
+	if _, _, err := s.algo.Extend(time.Unix(0, 0), Lease{Key: key, Value: "v"}, ttl); errors.Is(err, ErrInvalid) {
+		return err
+	}
+	return nil
+}
+
+// find is Find for a lock of which one read tells everything.
+func find(ctx context.Context, b Backend, now func() time.Time, key, value string) (Lease, error) {
+	st, err := b.Inspect(ctx, now, key)
+	if err != nil {
+		return Lease{}, err
+	}
+	if value == "" || !st.Holds(value) {
+		return Lease{}, fmt.Errorf("%w: %q does not hold this token", ErrLost, key)
+	}
+	return Lease{Key: key, Value: value, Until: st.until(value)}, nil
+}
+
+// check asks the algorithm, once in each epoch, whether it is safe on this server, and returns
+// the epoch. A proxy answers what it does not know by closing the connection, and so does a
+// broken network: that is no proof, and said as it was seen.
+func (s *server) check(ctx context.Context, key string) (epoch uint64, err error) {
+	epoch = s.epoch()
+	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
+		return epoch, nil
+	}
+	for range checksAtMost {
+		err = s.do(ctx, key, func(c *Conn) error {
+			epoch = s.epoch()
+			return s.traits.Check(c, key)
+		})
+		if err == nil {
+			s.checked.Store(epoch + 1)
+			return epoch, nil
+		}
+		var e redis.Error
+		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !closed(err) || errors.Is(err, net.ErrClosed) {
+			return epoch, err
+		}
+		if s.again(ctx, key, func(c *Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+			return epoch, err
+		}
+	}
+	return epoch, fmt.Errorf("%w: %w", ErrUnanswered, err)
+}
+
+// checksAtMost is how often a check may lose its connection while reads are answered.
+const checksAtMost = 3
+
+// ignoreRefusal drops an error that the server answered with: an answer all the same.
+func ignoreRefusal(err error) error {
+	if _, ok := err.(redis.Error); ok {
+		return nil
+	}
+	return err
+}

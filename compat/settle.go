@@ -1,0 +1,424 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
+)
+
+// A settler carries one step of a Backend to an outcome: what a lost reply left open is
+// learned by reading the key. The Locker's locks go through it, and so do the single locks
+// that a lock over several servers or keys is made of (Settled).
+type settler struct {
+	backend Backend
+	now     func() time.Time
+	step    func(ctx context.Context, ttl time.Duration) (context.Context, func())
+	cleanup func(ctx context.Context) (context.Context, func())
+	limit   time.Duration // of a step that is for no ttl
+	server  *server       // if releases wake a client that waits elsewhere; else nil
+}
+
+// A holder is what a step changes: a lock, or a lease that is none yet. on tells its state
+// machine what happened; l is the lease that the event is about.
+type holder interface {
+	current() Lease
+	value(i int) (value string, ok bool) // the i-th that the key may hold as ours
+	on(e lease.Event, l Lease) lease.Verdict
+	over() error          // why it has ended
+	lost(err error) error // err, and that it was lost if it was
+}
+
+// extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
+// then is what the holder's machine is told when it was done.
+func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
+	for try := 1; ; try++ {
+		l, v := s.ask(h, ttl, rotate, redraw)
+		if v == lease.Read || v == lease.Doubt {
+			if _, err := s.read(ctx, h); err != nil {
+				h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
+				return l, err
+			}
+			l, v = s.send(h, ttl, rotate, redraw)
+		}
+		switch v {
+		case lease.Over:
+			return l, h.over()
+		case lease.Doubt:
+			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
+			return l, &UnknownError{Lease: l, Err: errDoubts}
+		}
+		step, done := s.step(ctx, ttl)
+		next, err := s.backend.Extend(step, s.now, l, ttl)
+		done()
+		again, err := s.answer(h, l, next, err, ttl, then)
+		if !again || try == 3 {
+			return next, err
+		}
+		if OutcomeOf(err) != Unknown { // the key may hold what an earlier extension asked for
+			continue
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrUnknown) || l.Ambiguous {
+			return next, err
+		}
+		found, readErr := s.read(ctx, h)
+		switch {
+		case errors.Is(readErr, ErrLost):
+			return next, readErr
+		case readErr != nil:
+			return next, err
+		case found == next.Value && found != l.Value && !next.drew && then == lease.Done:
+			return h.current(), nil
+		case try == 2:
+			return next, err // the lease is what it was, or what was asked for: the lesser is believed
+		}
+	}
+}
+
+// ask asks h's machine for an extension to ttl. OK: the lease may be sent.
+func (s *settler) ask(h holder, ttl time.Duration, rotate, redraw bool) (Lease, lease.Verdict) {
+	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Lease{}); v != lease.OK {
+		return h.current(), v
+	}
+	return s.send(h, ttl, rotate, redraw)
+}
+
+// send is the lease that is about to be sent.
+func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease, lease.Verdict) {
+	l := h.current()
+	l.Rotate = l.Rotate || rotate
+	if redraw {
+		l.Fence = 0
+	}
+	return l, h.on(lease.Event{Kind: lease.Send, At: s.now(), Claim: lease.Claim{TTL: ttl}}, l)
+}
+
+// answer tells h's machine what became of an extension of l, and returns what the caller is
+// to be told. again: it is open, or the key is to be read and it is to be asked once more.
+func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
+	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.final || l.Rotate && next.Value != l.Value}
+	switch OutcomeOf(err) {
+	case Done:
+		e.Kind = then
+		switch h.on(e, next) {
+		case lease.Read:
+			e.Kind = lease.Done // it was extended all the same
+			h.on(e, next)
+			return false, fmt.Errorf("setnxlock: %q can't be handed off with this value and fence: %w", l.Key, errors.ErrUnsupported)
+		case lease.Over:
+			if err := h.over(); !errors.Is(err, ErrLost) {
+				return false, err
+			}
+			return false, fmt.Errorf("%w: %q: the reply came after the lease had run out", ErrLost, l.Key)
+		}
+		return false, nil
+	case NotSent:
+		e.Kind = lease.NotSent
+		h.on(e, next)
+		return false, err
+	case Refused:
+		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrForeign) {
+			e.Kind = lease.Refused
+			h.on(e, next)
+			return false, err
+		}
+		e.Kind = lease.NotOurs
+		if h.on(e, next) == lease.Over {
+			return false, fmt.Errorf("%w: %q", ErrLost, l.Key)
+		}
+		return true, errTouched
+	}
+	e.Kind = lease.Unknown
+	if next.drew && next.Until.After(l.Until) { // finding the value will not prove all of it
+		e.Claim.Until = l.Until
+	}
+	if h.on(e, next) == lease.Over {
+		return false, h.over()
+	}
+	return true, err
+}
+
+var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked for", ErrAborted)
+
+var errDoubts = errors.New("setnxlock: too many extensions whose outcome is unknown")
+
+// read reads the key and tells h what it holds.
+func (s *settler) read(ctx context.Context, h holder) (value string, err error) {
+	l := h.current()
+	st, err := s.inspect(ctx, l.Key, s.limit)
+	if err != nil {
+		return "", err
+	}
+	value = st.Value
+	for i := 0; ; i++ {
+		v, ok := h.value(i)
+		if !ok {
+			break
+		}
+		if st.Holds(v) {
+			value = v
+			break
+		}
+	}
+	if st.Status == StatusFree {
+		value = ""
+	}
+	if h.on(lease.Event{Kind: lease.Found, At: s.now(), Claim: lease.Claim{Value: value}}, l) == lease.Over {
+		return value, fmt.Errorf("%w: %q", ErrLost, l.Key)
+	}
+	return value, nil
+}
+
+func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {
+	step, done := s.step(ctx, ttl)
+	defer done()
+	return s.backend.Inspect(step, s.now, key)
+}
+
+// release releases what h may hold. With signal it wakes a client that waits elsewhere, if
+// there is one: woken.
+func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
+	if h.on(lease.Event{Kind: lease.Release, At: s.now()}, Lease{}) == lease.Over {
+		return false, h.over()
+	}
+	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
+		if _, err := s.read(ctx, h); errors.Is(err, ErrLost) {
+			return false, s.settled(h, err)
+		}
+	}
+	l := h.current()
+	sent := false
+	var unknown error
+	for i := 0; ; i++ {
+		v, ok := h.value(i)
+		if !ok {
+			break
+		}
+		one := l
+		one.Value = v
+		if v != l.Value {
+			one.pin = nil
+		}
+		var tried bool
+		woken, tried, err = s.releaseOne(ctx, one, signal)
+		sent = sent || tried && OutcomeOf(err) == Unknown
+		if err == nil {
+			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
+			return woken, h.lost(nil)
+		}
+		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrForeign) {
+			unknown = err
+		}
+	}
+	switch {
+	case unknown == nil:
+		h.on(lease.Event{Kind: lease.ReleaseNotOurs}, l)
+		return woken, s.settled(h, err)
+	case sent:
+		h.on(lease.Event{Kind: lease.ReleaseUnknown}, l)
+	default:
+		h.on(lease.Event{Kind: lease.ReleaseNotSent}, l)
+	}
+	return woken, h.lost(unknown)
+}
+
+// settled is the error of a release that found nothing of ours: none, if an earlier one of
+// ours had got through.
+func (s *settler) settled(h holder, err error) error {
+	if errors.Is(h.over(), ErrReleased) {
+		return nil
+	}
+	return h.lost(err)
+}
+
+// releaseOne releases l. If the outcome is unknown it looks, and releases once more if the key
+// still holds l's value: it compares, so a second one never removes another client's lock
+// (any/lost-reply-to-release). A key that is not ours any more, in time, was released; unless
+// nothing was sent, or a server answers that may never have had it (any/failover).
+func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, sent bool, err error) {
+	inTime := !lease.Past(s.now(), l.Until)
+	for try := 1; ; try++ {
+		cleaning := ctx.Err() != nil
+		step, done := s.orCleanup(ctx)
+		woken, err = s.removing(step, l, signal && try == 1)
+		o := OutcomeOf(err)
+		sent = sent || o != NotSent
+		if o == Done || o == Refused {
+			done()
+			return woken, sent, err
+		}
+		if l.Ambiguous && sent || try == 2 {
+			done()
+			return woken, sent, &UnknownError{Lease: l, Err: err}
+		}
+		if !cleaning && ended(ctx) { // in the middle
+			done()
+			step, done = s.cleanup(ctx)
+		}
+		st, readErr := s.backend.Inspect(step, s.now, l.Key)
+		done()
+		switch {
+		case readErr != nil:
+			return woken, sent, &UnknownError{Lease: l, Err: err}
+		case st.Holds(l.Value):
+			// it did not get through: once more
+		case !inTime:
+			return woken, sent, fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+		case !sent || epochOf(s.backend) != l.epoch:
+			return woken, sent, fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
+		default:
+			return woken, sent, nil // it got through
+		}
+	}
+}
+
+// removing is one release on the server.
+func (s *settler) removing(ctx context.Context, l Lease, signal bool) (woken bool, err error) {
+	if s.server != nil && signal {
+		return s.server.releaseWaking(ctx, s.now, l)
+	}
+	return false, s.backend.Release(ctx, s.now, l)
+}
+
+// orCleanup is a step's context, or a cleanup's if ctx has ended.
+func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
+	if ctx.Err() != nil {
+		return s.cleanup(ctx)
+	}
+	return s.step(ctx, s.limit)
+}
+
+// epochOf is that of the server which answers, if it can be replaced.
+func epochOf(b Backend) uint64 {
+	if e := b.Abilities().Epoch; e != nil {
+		return e()
+	}
+	return 0
+}
+
+// ended reports whether ctx has ended, or is about to: a connection notices a deadline before
+// the context does.
+func ended(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
+}
+
+// loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is
+// being passed on, or a part of a lock that is made of several.
+type loose struct {
+	state lease.State
+	lease Lease
+}
+
+func newLoose(l Lease, ttl time.Duration, now time.Time) *loose {
+	return &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
+}
+
+func claimOf(l Lease, ttl time.Duration) lease.Claim {
+	return lease.Claim{Value: l.Value, Until: l.Until, TTL: ttl, Fence: l.Fence}
+}
+
+func (h *loose) current() Lease             { return believed(h.lease, &h.state) }
+func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
+func (h *loose) over() error                { return overError(h.lease.Key, h.state.Cause()) }
+func (h *loose) lost(err error) error {
+	return lostToo(h.lease.Key, &h.state, err)
+}
+
+func (h *loose) on(e lease.Event, l Lease) lease.Verdict {
+	follow(&h.lease, e.Kind, l)
+	return h.state.On(e)
+}
+
+// believed is l as its state machine believes it.
+func believed(l Lease, s *lease.State) Lease {
+	c := s.Claim()
+	l.Value, l.Until, l.Fence, l.Rotate = c.Value, c.Until, c.Fence, s.Rotate()
+	return l
+}
+
+// follow keeps what a lease carries beside its claim: whose epoch, which connection.
+func follow(of *Lease, k lease.Kind, l Lease) {
+	switch k {
+	case lease.Done, lease.Handoff:
+		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, l.pin
+	case lease.Unknown:
+		of.Ambiguous = of.Ambiguous || l.Ambiguous
+		of.pin = l.pin
+	case lease.Refused, lease.NotOurs, lease.NotSent:
+		of.pin = l.pin
+	}
+}
+
+// overError is what an operation on a lock that has ended returns.
+func overError(key string, c lease.Cause) error {
+	return fmt.Errorf("%w: %q", causeError(c), key)
+}
+
+func causeError(c lease.Cause) error {
+	switch c {
+	case lease.Released, lease.None: // None: its release has begun
+		return ErrReleased
+	case lease.HandedOff:
+		return ErrHandedOff
+	case lease.Detached:
+		return ErrDetached
+	}
+	return ErrLost
+}
+
+// lostToo adds to a release's error that the lock was lost, if it was: whatever became of the
+// release, the work under the lock may have overlapped.
+func lostToo(key string, s *lease.State, err error) error {
+	if s.Cause() != lease.Lost || errors.Is(err, ErrLost) {
+		return err
+	}
+	lost := fmt.Errorf("%w: %q", ErrLost, key)
+	if err == nil {
+		return lost
+	}
+	return fmt.Errorf("%w: %w", lost, err)
+}
+
+// Settled is b for a lock that is made of several: an Extend or a Release whose reply was
+// lost is settled by reading, as the Locker does it for its own lock.
+func Settled(b Backend) Backend { return settled{b} }
+
+type settled struct{ Backend }
+
+func (b settled) settler(now func() time.Time) *settler {
+	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
+	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} }}
+}
+
+// Extend returns the lease that stands at least, with an error of outcome Unknown if it is
+// not known which of two.
+func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
+	h := newLoose(l, ttl, now())
+	next, err := b.settler(now).extend(ctx, h, ttl, l.Rotate, l.Fence == 0, lease.Done)
+	switch OutcomeOf(err) {
+	case Done:
+		got := h.current()
+		got.final, got.drew = next.final, next.drew
+		return got, nil
+	case Unknown:
+		next.Until = h.state.Until()
+		return next, err
+	}
+	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
+		next := h.current()
+		return next, &UnknownError{Lease: next, Err: err}
+	}
+	return l, err
+}
+
+// Release removes the key if it is ours.
+func (b settled) Release(ctx context.Context, now func() time.Time, l Lease) error {
+	if l.epoch == 0 { // a part of a lease: when it was written is not known
+		l.epoch = epochOf(b.Backend)
+	}
+	_, err := b.settler(now).release(ctx, newLoose(l, 0, now()), false)
+	return err
+}

@@ -1,0 +1,225 @@
+package compat
+
+import (
+	"github.com/gomodule/redigo/redis"
+)
+
+// The condition kept by WATCH, Redis 2.2 and later. Two round trips:
+//
+//	WATCH key; GET key         not the value: UNWATCH, ErrLost
+//	MULTI; commands…; EXEC     nil: somebody touched the key in between
+//
+// An EXEC that aborts while the key still holds the value was aborted by a renewal of ours, by
+// a repair, or by a server that counts a refused SETNX as a touch
+// (tx/renewal-aborts-release, tx/contender-aborts-release): it did not run, and is tried
+// again, a few times. The commands must not make the key for anybody else: before Redis
+// 6.0.9 a watched key may expire without EXEC noticing (tx/extend-resurrects), and then
+// nobody else has had it since.
+func (c *Conn) ifHolds(ch *Change) ([]any, error) {
+	cmds := ch.cmds()
+	for range aborts {
+		value, exists, err := c.Watch(ch.Key)
+		if err != nil {
+			return nil, err
+		}
+		if exists && value == ch.Value && ch.Persistent {
+			var left int64
+			if left, err = redis.Int64(c.Do("TTL", ch.Key)); err == nil && left != -1 {
+				exists = false
+			}
+		}
+		if err != nil || !exists || value != ch.Value {
+			c.Unwatch()
+			if err == nil {
+				err = ErrLost
+			}
+			return nil, err
+		}
+		w := c.compose(arguments(cmds))
+		w.transaction(cmds)
+		replies, err := w.decided(execRan)
+		if err == nil {
+			replies, err = c.executed(replies)
+		}
+		if err != nil || replies != nil {
+			return replies, err
+		}
+		if ch.Once {
+			break
+		}
+	}
+	return nil, ErrAborted
+}
+
+// pinnedRun is ifHolds over a connection that has watched the key since it held the value:
+// there is nothing left to compare. One round trip. after is what the key holds then; "" for
+// a release, which leaves no WATCH.
+//
+//	MULTI; commands…; EXEC; WATCH key; GET key     extended, and watched anew
+//	MULTI; EXISTS key; DEL key; EXEC               released
+//
+// nil, and the value seen behind it: touched, and ours for all that. It is tried again, which
+// compares, for the WATCH is new and the value is known. EXISTS reaps a key that has expired
+// unnoticed: a DEL alone would count it before Redis 2.8.
+func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
+	if after == "" {
+		return c.pinnedRelease(ch)
+	}
+	cmds := ch.cmds()
+	for range aborts {
+		k := any(ch.Key)
+		w := c.compose(arguments(cmds) + 2)
+		w.transaction(cmds)
+		w.send(Cmd{"WATCH", k})
+		w.send(Cmd{"GET", k})
+		all, err := w.replies()
+		if err != nil {
+			return nil, err
+		}
+		n := len(all) - 2
+		c.seen = reading{watch: all[n], get: all[n+1]}
+		replies, err := c.executed(all[:n])
+		switch {
+		case err != nil:
+			return nil, err
+		case replies != nil && c.seen.Gone(after):
+			return nil, ErrLost // to a client that came between EXEC and WATCH
+		case replies != nil:
+			return replies, nil
+		case c.seen.watches(ch.Value):
+			continue
+		case c.seen.watch != "OK":
+			return c.ifHolds(ch)
+		}
+		if _, _, err := c.seen.Value(ch.Key); err != nil {
+			return nil, err
+		}
+		return nil, ErrLost
+	}
+	return nil, ErrAborted
+}
+
+func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
+	k := any(ch.Key)
+	w := c.compose(arguments(ch.Do) + 2)
+	w.send(Cmd{"MULTI"})
+	w.send(Cmd{"EXISTS", k})
+	if ch.removes() {
+		w.send(Cmd{"DEL", k})
+	}
+	w.all(ch.Do)
+	w.send(Cmd{"EXEC"})
+	replies, err := w.decided(execRan)
+	if err == nil {
+		replies, err = c.executed(replies)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case replies == nil:
+		return c.ifHolds(ch)
+	case replies[0] == int64(0):
+		return nil, ErrLost
+	}
+	return replies[1:], nil
+}
+
+// allIfHold is ifHolds for many keys of one server, in two round trips for all of them. An
+// EXEC that was aborted did nothing for any of them: each half is then tried by itself, so
+// that one key that somebody keeps touching does not keep the others from being extended.
+func (c *Conn) allIfHold(changes []Change, replies [][]any, errs []error) {
+	all := make([]int, len(changes))
+	for i := range all {
+		all[i] = i
+	}
+	b := watched{c, changes, replies, errs}
+	b.run(all)
+}
+
+// watched is a batch under WATCH.
+type watched struct {
+	c       *Conn
+	changes []Change
+	replies [][]any
+	errs    []error
+}
+
+// run carries out the changes of these indexes.
+func (b *watched) run(list []int) {
+	if len(list) == 0 {
+		return
+	}
+	if len(list) == 1 {
+		i := list[0]
+		b.replies[i], b.errs[i] = b.c.ifHolds(&b.changes[i])
+		return
+	}
+	if again := b.together(list); len(again) > 0 {
+		b.run(again[:len(again)/2])
+		b.run(again[len(again)/2:])
+	}
+}
+
+// together carries them out in one transaction. It returns those for which it did nothing.
+func (b *watched) together(list []int) (again []int) {
+	watch, get := make(Cmd, 1, len(list)+1), make(Cmd, 1, len(list)+1)
+	watch[0], get[0] = "WATCH", "MGET"
+	for _, i := range list {
+		k := any(b.changes[i].Key)
+		watch, get = append(watch, k), append(get, k)
+	}
+	replies, err := b.c.Pipe(watch, get)
+	if err == nil {
+		err = first(replies, nil)
+	}
+	var held []any
+	if err == nil {
+		held, err = redis.Values(replies[1], nil)
+	}
+	if err == nil && len(held) != len(list) {
+		err = countError(len(held), len(list), "keys of MGET")
+	}
+	if err != nil {
+		b.c.Unwatch()
+		b.fail(list, err)
+		return nil
+	}
+	var cmds []Cmd
+	ours := list[:0:0]
+	for n, i := range list {
+		if v, ok := held[n].([]byte); !ok || string(v) != b.changes[i].Value {
+			b.errs[i] = ErrLost
+			continue
+		}
+		ours, cmds = append(ours, i), append(cmds, b.changes[i].cmds()...)
+	}
+	if len(ours) == 0 {
+		b.c.Unwatch()
+		return nil
+	}
+	w := b.c.compose(arguments(cmds))
+	w.transaction(cmds)
+	done, err := w.replies()
+	if err == nil {
+		done, err = b.c.transacted(done)
+	}
+	switch {
+	case err != nil:
+		b.fail(ours, err)
+		return nil
+	case done == nil:
+		return ours
+	}
+	for _, i := range ours {
+		n := len(b.changes[i].cmds())
+		b.replies[i], b.errs[i] = done[:n], first(done[:n], nil)
+		done = done[n:]
+	}
+	return nil
+}
+
+func (b *watched) fail(list []int, err error) {
+	for _, i := range list {
+		b.errs[i] = err
+	}
+}

@@ -1,0 +1,93 @@
+package getsetlock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// ListCAS is the timestamp lock that compares by list commands (compat.ListCAS): what Guarded
+// does under WATCH it does in one transaction of list commands. Redis 2.0 and later, 2.0 being
+// where there is no WATCH and nothing else compares. One round trip when the key is free, for
+// an extension and for a release; two for a refusal, three for a takeover.
+//
+//	SETNX key T              1: ours
+//	GET key                  an unexpired timestamp: held
+//	MULTI; lists; EXEC       what was read is on the key still: ours; else another was faster,
+//	                         and nothing was written
+//
+// Among clients of ListCAS, and of Guarded, nobody writes over a winner's time and nobody
+// deletes another's lock. Clients of Classic exclude it and are excluded by it, for they can't
+// tell the difference; but what the published protocol does to them it does to ListCAS, too:
+// one that comes second to a takeover leaves its own time on our key, so that we can't extend
+// or release and the key stays until that time (getset/loser-overwrites); and one that pauses
+// between GET and DEL past its end deletes our lock (getset/paused-release).
+//
+// Over maxmemory 2.0–2.4 refuse transactions, and 2.6 and later what makes lists: a lock is
+// then neither extended nor released before its end. An extension or a release writes a
+// kilobyte to the AOF and the replicas; where there is WATCH, Guarded's writes a tenth of that.
+type ListCAS struct{ Options }
+
+// Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets
+// shorter, and fewer leases of others look expired. A key of more than 1,024 bytes
+// is ErrInvalid.
+func (g ListCAS) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := g.Lease(key, now, ttl)
+	if err == nil {
+		err = compat.ListCAS.CanCompare(key, l.Value)
+	}
+	if err != nil {
+		return l, err
+	}
+	for try := 0; try < 2; try++ {
+		won, err := g.setnx(c, &l)
+		if won || err != nil {
+			return l, err
+		}
+		held, err := redis.String(c.Do("GET", key))
+		if errors.Is(err, redis.ErrNil) {
+			continue // released since the SETNX: ask again, once (getset/vanished-key)
+		}
+		if err != nil {
+			return l, c.Foreign(key, err)
+		}
+		if !g.Dialect.Dead(held, now) {
+			return l, g.held(key, held)
+		}
+		return g.takeover(c, l, held)
+	}
+	return l, &compat.HeldError{Key: key}
+}
+
+// takeover replaces a dead value, held.
+func (g ListCAS) takeover(c *compat.Conn, l compat.Lease, held string) (compat.Lease, error) {
+	replies, err := c.Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: held, Do: []compat.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
+	switch {
+	case errors.Is(err, compat.ErrLost):
+		return l, &compat.HeldError{Key: l.Key}
+	case err == nil && g.Fence:
+		l.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+	}
+	l.How = compat.TakenOver
+	return l, err
+}
+
+// Extend moves the end of l to now+ttl.
+func (g ListCAS) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	return g.extend(compat.ListCAS, now, l, ttl)
+}
+
+// Release deletes the key if it still has our time on it. It may come late: a client that
+// took over has changed the value.
+func (g ListCAS) Release(l compat.Lease) compat.Change { return release(compat.ListCAS, l) }
+
+// Traits say that it checks the server.
+func (g ListCAS) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+
+// check returns ErrUnsafeServer if lists don't compare here. On 1.2, where a list that was
+// emptied stays, nothing that is safe is known.
+func (g ListCAS) check(c *compat.Conn, key string) error {
+	return c.CheckListCAS(compat.Aux(key, "check:"+compat.NewToken()), "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic")
+}

@@ -1,0 +1,127 @@
+package promises_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Renewals that are made together decide as single ones do: a reply that was lost, and
+// a server that can't be reached for a moment, lose no lock that nobody touched.
+func TestBatchesDecideAsSinglesDo(t *testing.T) {
+	const ttl = 9 * time.Second // renewed every 3 s
+	renew := func(w *world, size int, fault func(n *network)) (commands int, lost []string) {
+		k, net := w.client(compat.Options{Renew: true})
+		locks := make([]*compat.Lock, size)
+		for i := range locks {
+			l, err := k.TryLock(background, w.kind.another(i), ttl)
+			if err != nil {
+				w.Fatal(err)
+			}
+			l.Context()
+			locks[i] = l
+		}
+		pass(2500 * time.Millisecond)
+		net.expect(nil)
+		fault(net)
+		pass(time.Second)
+		commands = net.commands()
+		pass(30 * time.Second)
+		for _, l := range locks {
+			if !believes(l) {
+				lost = append(lost, l.Key())
+			}
+			if err := l.Release(background); err != nil && believes(l) {
+				lost = append(lost, err.Error())
+			}
+		}
+		return commands, lost
+	}
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for _, size := range []int{1, 2, 3} {
+			commands, wrong := 0, 0
+			inWorld(t, k, func(w *world) {
+				var lost []string
+				if commands, lost = renew(w, size, func(*network) {}); len(lost) > 0 {
+					t.Errorf("%d locks, no fault: lost %q", size, lost)
+				}
+			})
+			for _, what := range []fate{replyLost, requestLost} {
+				stride := 1
+				if underRace {
+					stride = 5
+				}
+				for n := 1; n <= commands; n += stride {
+					inWorld(t, k, func(w *world) {
+						_, lost := renew(w, size, func(net *network) {
+							net.expect(func(i int, _ string) fate {
+								if i != n {
+									return arrives
+								}
+								net.set(func(n *network) { n.down = true })
+								time.AfterFunc(400*time.Millisecond, net.clear)
+								return what
+							})
+						})
+						if len(lost) > 0 {
+							if wrong++; wrong == 1 {
+								t.Errorf("%d locks, %s at command %d, and 0.4 s without a server: lost %q",
+									size, map[fate]string{replyLost: "reply lost", requestLost: "request lost"}[what], n, lost)
+							}
+						}
+					})
+				}
+			}
+			if wrong > 1 {
+				t.Logf("%d locks: wrong in %d of %d runs", size, wrong, 2*commands)
+			}
+		}
+	})
+}
+
+// Whatever step of a holder fails, its lock still ends with its lease, and the key is to
+// be had again in the same process.
+func TestFailedStepsLeaveTheLockScheduled(t *testing.T) {
+	for name, step := range map[string]func(l *compat.Lock) (*compat.Lock, error){
+		"extend":   func(l *compat.Lock) (*compat.Lock, error) { return nil, l.Extend(background, medium) },
+		"release":  func(l *compat.Lock) (*compat.Lock, error) { return nil, l.Release(background) },
+		"hand off": func(l *compat.Lock) (*compat.Lock, error) { return handoff(background, l, medium) },
+		"detach":   func(l *compat.Lock) (*compat.Lock, error) { _, err := detach(background, l); return nil, err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, all(false), func(t *testing.T, k kind) {
+				everyFault(t, k, func(w *world, strike func(*network)) string {
+					holder, net := w.client(compat.Options{})
+					l := w.try(holder, medium)
+					pass(time.Second)
+					strike(net)
+					l.Extend(background, medium) //nolint:errcheck // unknown, perhaps
+					next, err := step(l)
+					end := l.Until()
+					net.clear()
+					pass(max(0, time.Until(end)))
+					if next != nil {
+						pass(max(0, time.Until(next.Until())))
+					}
+					if l.Context().Err() == nil {
+						return sprint("after %v: the lease is over, its context is not", err)
+					}
+					if next != nil && next.Context().Err() == nil {
+						return "the next holder's context outlived its lease"
+					}
+					start := time.Now()
+					again, err := holder.Lock(w.within(time.Hour), w.kind.key, medium)
+					if err != nil {
+						return sprint("the same process, after the lease: %v", err)
+					}
+					if took := time.Since(start); took > 2*medium {
+						return sprint("the same process got it %v after the lease's end", took)
+					}
+					again.Release(background) //nolint:errcheck
+					return ""
+				})
+			})
+		})
+	}
+}

@@ -1,0 +1,243 @@
+package promises_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// An act is what a holder does with its lock. It returns the locks that somebody may believe in.
+type act struct {
+	name  string
+	first time.Duration // the ttl of the acquisition
+	do    func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock
+}
+
+const (
+	short  = 5 * time.Second
+	medium = 20 * time.Second
+	long   = time.Minute
+)
+
+func extend(ttls ...time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
+	return func(_ *world, _ *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+		for i, ttl := range ttls {
+			if i > 0 {
+				n.set(func(n *network) { n.down = false })
+			}
+			l.Extend(background, ttl) //nolint:errcheck // whatever it says
+		}
+		return []*compat.Lock{l}
+	}
+}
+
+func handsOff(ttl time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
+	return func(_ *world, _ *compat.Locker, _ *network, l *compat.Lock) []*compat.Lock {
+		next, err := handoff(background, l, ttl)
+		if err != nil {
+			return []*compat.Lock{l}
+		}
+		return []*compat.Lock{l, next}
+	}
+}
+
+// releases to a waiter of the same process, who asked for a ttl of its own.
+func releases(ttl time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
+	return func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+		ctx := w.within(3 * time.Second)
+		var next *compat.Lock
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if got, err := k.Lock(ctx, w.kind.key, ttl); err == nil {
+				got.Context()
+				next = got
+			}
+		}()
+		synctest.Wait()
+		l.Release(background) //nolint:errcheck // whatever it says
+		<-done
+		if next == nil {
+			return []*compat.Lock{l}
+		}
+		return []*compat.Lock{l, next}
+	}
+}
+
+var acts = []act{
+	{"extend to a shorter ttl", long, extend(short)},
+	{"extend to a longer ttl", medium, extend(long)},
+	{"extend to a shorter ttl, then a longer one", long, extend(short, 2*long)},
+	{"extend to a longer ttl, then a shorter one", medium, extend(long, short)},
+	{"hand off with a shorter ttl", long, handsOff(short)},
+	{"hand off with a longer ttl", medium, handsOff(long)},
+	{"release to a waiter with a shorter ttl", long, releases(short)},
+	{"release to a waiter with a longer ttl", medium, releases(long)},
+}
+
+// What a client believes is never more than what the server grants: whatever was
+// lost on the way, another client that comes in finds nobody who still works.
+func TestBeliefNeverOutlivesTheGrant(t *testing.T) {
+	kinds := all(false)
+	for _, k := range []kind{singles(true)[1], singles(true)[5], singles(true)[7]} {
+		k.name += " with a fence"
+		kinds = append(kinds, k)
+	}
+	for _, a := range acts {
+		t.Run(a.name, func(t *testing.T) {
+			eachKind(t, kinds, func(t *testing.T, k kind) {
+				everyFault(t, k, func(w *world, strike func(*network)) string {
+					holder, net := w.client(compat.Options{})
+					rival, _ := w.client(compat.Options{})
+					l := w.try(holder, a.first)
+					pass(time.Second)
+					strike(net)
+					return overlap(w, rival, a.do(w, holder, net, l))
+				})
+			})
+		})
+	}
+}
+
+// overlap has a rival try again and again until nobody believes in any of locks any
+// more. It returns what is wrong: that it got in before.
+func overlap(w *world, rival *compat.Locker, locks []*compat.Lock) string {
+	for range 1000 {
+		var end time.Time
+		for _, l := range locks {
+			if believes(l) && l.Until().After(end) {
+				end = l.Until()
+			}
+		}
+		left := time.Until(end)
+		if left <= time.Millisecond {
+			break
+		}
+		pass(max(time.Millisecond, min(left/8, left-time.Millisecond)))
+		for _, key := range w.kind.each() {
+			got, err := rival.TryLock(background, key, time.Hour)
+			if err != nil {
+				if !errors.Is(err, compat.ErrHeld) {
+					return sprint("the rival was told %v", err)
+				}
+				continue
+			}
+			for _, l := range locks {
+				if believes(l) {
+					return sprint("another client has %q, and the holder believes in its lock for another %v", key, time.Until(l.Until()).Round(time.Millisecond))
+				}
+			}
+			got.Release(background) //nolint:errcheck // it is over anyway
+			return ""
+		}
+	}
+	pass(time.Millisecond)
+	for _, l := range locks {
+		if l.Context().Err() == nil && !time.Now().Before(l.Until()) {
+			pass(time.Hour)
+			if l.Context().Err() == nil {
+				return "the context did not end with the lease, nor an hour later"
+			}
+			return "the context outlived the lease"
+		}
+	}
+	return ""
+}
+
+// An extension that was given up arrives after a later one has succeeded: it
+// must not shorten what the holder believes in. The published getset:classic, whose
+// GETSET compares nothing, can't keep this promise.
+func TestDelayedExtension(t *testing.T) {
+	eachKind(t, all(false)[1:], func(t *testing.T, k kind) {
+		for n, reached := 1, true; reached && n < 60; n++ {
+			inWorld(t, k, func(w *world) {
+				holder, net := w.client(compat.Options{})
+				rival, _ := w.client(compat.Options{})
+				l := w.try(holder, long)
+				pass(time.Second)
+				net.expect(func(i int, _ string) fate {
+					if i == n {
+						net.set(func(n *network) { n.down = true })
+						return requestLate
+					}
+					return arrives
+				})
+				l.Extend(background, short) //nolint:errcheck // unknown
+				reached = net.commands() >= n
+				net.clear()
+				l.Extend(background, long) //nolint:errcheck // whatever it says
+				net.deliverLate()
+				if what := overlap(w, rival, []*compat.Lock{l}); what != "" {
+					t.Errorf("the %d-th command came late: %s", n, what)
+				}
+			})
+		}
+	})
+}
+
+// Each holder's fence is greater than those of the holders before it, and no
+// holder's fence ever falls.
+func TestFencesNeverFall(t *testing.T) {
+	for _, a := range append(acts, act{"adopt", long, func(w *world, k *compat.Locker, _ *network, l *compat.Lock) []*compat.Lock {
+		h, err := detach(background, l)
+		if err != nil {
+			return []*compat.Lock{l}
+		}
+		next, err := k.AdoptHandle(background, h, medium)
+		if err != nil {
+			return []*compat.Lock{l}
+		}
+		return []*compat.Lock{l, next}
+	}}, act{"extend, then hand off", long, func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+		l.Extend(background, long) //nolint:errcheck // whatever it says
+		n.clear()
+		return handsOff(medium)(w, k, n, l)
+	}}) {
+		t.Run(a.name, func(t *testing.T) {
+			kinds := singles(true)
+			for _, k := range composites(true) {
+				if len(k.versions) == 1 { // a lock of several servers has none
+					kinds = append(kinds, k)
+				}
+			}
+			eachKind(t, kinds, func(t *testing.T, k kind) {
+				everyFault(t, k, func(w *world, strike func(*network)) string {
+					holder, net := w.client(compat.Options{})
+					l := w.try(holder, a.first)
+					first := l.Fence()
+					if first == 0 {
+						return "the first holder has no fence"
+					}
+					pass(time.Second)
+					strike(net)
+					locks := a.do(w, holder, net, l)
+					net.clear()
+					last := first
+					for i, l := range locks {
+						switch f := l.Fence(); {
+						case i == 0 && f < first:
+							return sprint("the holder's fence fell from %d to %d", first, f)
+						case i > 0 && f <= last:
+							return sprint("the next holder's fence is %d, after %d", f, last)
+						default:
+							last = f
+						}
+					}
+					l = locks[len(locks)-1]
+					if l.Extend(background, long) == nil && l.Fence() < last {
+						return sprint("an extension later the fence fell from %d to %d", last, l.Fence())
+					}
+					l.Release(background) //nolint:errcheck // whatever it says
+					pass(3 * long)
+					if next := w.try(holder, long); next.Fence() <= last {
+						return sprint("a later holder's fence is %d, after %d", next.Fence(), last)
+					}
+					return ""
+				})
+			})
+		})
+	}
+}

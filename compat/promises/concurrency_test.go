@@ -1,0 +1,708 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+var rbg = context.Background()
+
+type rworld struct {
+	*testing.T
+	s *oldredis.Server
+}
+
+func inReview(t *testing.T, version string, f func(w *rworld)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(&rworld{t, s})
+		s.Close()
+	})
+}
+
+func (w *rworld) client(a compat.Algorithm, o compat.Options) (*compat.Locker, *network) {
+	n := new(network)
+	if o.Rand == nil {
+		o.Rand = func() float64 { return 0 }
+	}
+	return compat.NewOn(n.to(w.s), a, o), n
+}
+
+func (w *rworld) get(key string) string {
+	c := w.s.Dial()
+	defer c.Close()
+	v, _ := redis.String(c.Do("GET", key))
+	return v
+}
+
+func rpass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func rlive(l *compat.Lock) bool { return l.Context().Err() == nil && time.Now().Before(l.Until()) }
+
+// A renewal whose outcome is unknown, then an outage longer than ttl/20: renewals never resume.
+func TestRenewalsResumeAfterAnOutage(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
+		t.Run(name, func(t *testing.T) {
+			inReview(t, "7.0", func(w *rworld) {
+				k, n := w.client(a, compat.Options{Renew: true})
+				l, err := k.TryLock(rbg, "k", 30*time.Second) // renewed at 10 s
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Context()
+				rpass(9 * time.Second)
+				n.expect(func(i int, name string) fate {
+					if name == "EXEC" || strings.HasPrefix(name, "EVAL") {
+						n.set(func(n *network) { n.down = true })
+						return replyLost
+					}
+					return arrives
+				})
+				rpass(6 * time.Second) // down from 10 s to 15 s
+				n.clear()
+				rpass(30 * time.Second)
+				if !rlive(l) {
+					t.Errorf("lost, though the server was away for 5 s of a lease of 30 s, and nobody touched the key: %v", context.Cause(l.Context()))
+				}
+				k.Close(rbg)
+			})
+		})
+	}
+}
+
+// Four unknown outcomes and it is never extended again.
+func TestDoubtsDoom(t *testing.T) {
+	for name, refusal := range map[string]redis.Error{"lost requests": "", "MISCONF": "MISCONF Redis is configured to save RDB snapshots, but is currently not able to persist on disk"} {
+		t.Run(name, func(t *testing.T) {
+			inReview(t, "7.0", func(w *rworld) {
+				k, n := w.client(txlock.Guarded{}, compat.Options{Renew: true})
+				l, err := k.TryLock(rbg, "k", 30*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Context()
+				rpass(9 * time.Second)
+				bad := func(name string) bool { return name == "EXEC" || name == "EXPIRE" || name == "SETEX" }
+				if refusal == "" {
+					n.expect(func(i int, name string) fate {
+						if bad(name) {
+							return requestLost
+						}
+						return arrives
+					})
+				} else {
+					n.set(func(n *network) {
+						n.answer = func(name string) redis.Error {
+							if name == "EXPIRE" || name == "SETEX" {
+								return refusal
+							}
+							if name == "EXEC" {
+								return "EXECABORT Transaction discarded because of previous errors."
+							}
+							return ""
+						}
+					})
+				}
+				rpass(4 * time.Second) // until 13 s
+				n.clear()
+				n.set(func(n *network) { n.answer = nil })
+				rpass(30 * time.Second)
+				if !rlive(l) {
+					t.Errorf("lost, though writes failed only from 10 s to 13 s of a lease of 30 s")
+				}
+				k.Close(rbg)
+			})
+		})
+	}
+}
+
+// A cluster's refusal: a single renewal is "not sent", a batch's is "unknown", and four of them are the end.
+func TestBatchInAClusterThatIsDown(t *testing.T) {
+	for _, size := range []int{1, 2} {
+		inReview(t, "7.0", func(w *rworld) {
+			k, n := w.client(txlock.Guarded{}, compat.Options{Renew: true})
+			var locks []*compat.Lock
+			for i := range size {
+				l, err := k.TryLock(rbg, "{a}"+string(rune('0'+i)), 30*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Context()
+				locks = append(locks, l)
+			}
+			rpass(9 * time.Second)
+			n.set(func(n *network) {
+				n.answer = func(string) redis.Error { return "CLUSTERDOWN Hash slot not served" }
+			})
+			rpass(11 * time.Second) // until 20 s
+			n.set(func(n *network) { n.answer = nil })
+			rpass(30 * time.Second)
+			for _, l := range locks {
+				if !rlive(l) {
+					t.Errorf("%d locks: %s lost, though the cluster was down for 10 s of a lease of 30 s only", size, l.Key())
+				}
+			}
+			k.Close(rbg)
+		})
+	}
+}
+
+// A Release while a Handoff is under way: the key stays, and Release says ErrLost.
+func TestReleaseDuringHandoff(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
+		t.Run(name, func(t *testing.T) {
+			inReview(t, "7.0", func(w *rworld) {
+				k, n := w.client(a, compat.Options{})
+				l, err := k.TryLock(rbg, "k", time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+				var next *compat.Lock
+				var handErr error
+				var wg sync.WaitGroup
+				wg.Go(func() { next, handErr = l.Handoff(rbg, 2*time.Minute) })
+				rpass(50 * time.Millisecond)
+				err = l.Release(rbg)
+				wg.Wait()
+				if next == nil && w.get("k") != "" {
+					t.Errorf("Handoff: %v; Release: %v; and the key stays, nobody's", handErr, err)
+				}
+				k.Close(rbg)
+			})
+		})
+	}
+}
+
+// Release again, after ErrUnknown, as the docs invite: nil, and nothing was released.
+func TestReleaseAgain(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(getsetlock.Guarded{}, compat.Options{})
+		l, err := k.TryLock(rbg, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.expect(func(i int, name string) fate {
+			if name == "EXEC" {
+				n.set(func(n *network) { n.down = true })
+				return requestLost
+			}
+			return arrives
+		})
+		err1 := l.Extend(rbg, time.Minute) // unknown
+		err2 := l.Release(rbg)             // nothing arrives: ErrUnknown
+		n.clear()
+		err3 := l.Release(rbg)
+		if w.get("k") != "" && err3 == nil {
+			t.Errorf("Extend: %v\nRelease: %v\nRelease again: %v, and the key is still held", err1, err2, err3)
+		}
+		k.Close(rbg)
+	})
+}
+
+// Close while a TryLock is under way: a lock that is never ended.
+func TestCloseDuringTryLock(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
+		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+		var l *compat.Lock
+		var err error
+		var wg sync.WaitGroup
+		wg.Go(func() { l, err = k.TryLock(rbg, "k", 5*time.Second) })
+		rpass(50 * time.Millisecond)
+		closed := k.Close(rbg)
+		wg.Wait()
+		if l != nil {
+			l.Context()
+			rpass(time.Minute)
+			if l.Context().Err() == nil {
+				t.Errorf("Close: %v, TryLock: %v; its lease ended %v ago, its context never", closed, err, time.Since(l.Until()))
+			}
+			l.Release(rbg)
+		}
+	})
+}
+
+// 6b. The same with Handoff.
+func TestCloseDuringHandoff(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := k.TryLock(rbg, "k", 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Token()
+		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+		var next *compat.Lock
+		var wg sync.WaitGroup
+		wg.Go(func() { next, err = l.Handoff(rbg, 5*time.Second) })
+		rpass(50 * time.Millisecond)
+		closed := k.Close(rbg)
+		wg.Wait()
+		n.delay(nil)
+		if next == nil && w.get("k") != "" {
+			t.Errorf("Close: %v, Handoff: %v; the key is still held", closed, err)
+		}
+		if next != nil {
+			next.Context()
+			rpass(time.Minute)
+			if next.Context().Err() == nil {
+				t.Errorf("Close: %v; a lock lives on", closed)
+			}
+		}
+	})
+}
+
+// Close does not end the wait of the head.
+func TestCloseEndsWaits(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		other, _ := w.client(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := other.TryLock(rbg, "k", 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := w.client(setlock.Lua{}, compat.Options{})
+		done := make(chan error, 2)
+		ctx, cancel := context.WithTimeout(rbg, time.Hour)
+		defer cancel()
+		for range 2 {
+			go func() { _, err := k.Lock(ctx, "k", 5*time.Second); done <- err }()
+			rpass(time.Second)
+		}
+		k.Close(rbg)
+		for i := range 2 {
+			select {
+			case err := <-done:
+				if !errors.Is(err, compat.ErrClosed) {
+					t.Errorf("%v", err)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("wait %d: a minute after Close, Lock still waits", i)
+			}
+		}
+		cancel()
+		l.Release(rbg)
+		other.Close(rbg)
+		rpass(10 * time.Second)
+	})
+}
+
+// Extend returns nil, and the end is the old one.
+func TestResolvedExtend(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(getsetlock.Guarded{}, compat.Options{})
+		l, err := k.TryLock(rbg, "k", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		struck := false
+		n.expect(func(i int, name string) fate {
+			if name == "EXEC" && !struck {
+				struck = true
+				return replyLost
+			}
+			return arrives
+		})
+		err = l.Extend(rbg, time.Minute)
+		if err == nil && time.Until(l.Until()) < 50*time.Second {
+			t.Errorf("Extend(1m): nil, and %v are left", time.Until(l.Until()))
+		}
+		l.Release(rbg)
+		k.Close(rbg)
+	})
+}
+
+// Detach never returns, and asks for ever.
+func TestDetachLoops(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(getsetlock.TwoKeys{}, compat.Options{})
+		l, err := k.TryLock(rbg, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.expect(func(i int, name string) fate {
+			if name == "EXEC" {
+				return requestLost
+			}
+			return arrives
+		})
+		for range 3 {
+			l.Extend(rbg, time.Hour)
+		}
+		n.expect(nil)
+		ctx, cancel := context.WithCancel(rbg)
+		n.expect(func(i int, name string) fate {
+			if i == 2000 {
+				t.Errorf("Detach has sent 2000 commands, and goes on")
+				cancel()
+			}
+			return arrives
+		})
+		_, err = l.Detach(ctx)
+		cancel()
+		t.Logf("Detach: %v", err)
+		l.Release(rbg)
+		k.Close(rbg)
+	})
+}
+
+// The adopter's belief outlives the grant: a late extension of the one who detached.
+func TestAdoptAfterADoubt(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {
+		t.Run(name, func(t *testing.T) {
+			inReview(t, "7.0", func(w *rworld) {
+				k, n := w.client(a, compat.Options{})
+				k2, _ := w.client(a, compat.Options{})
+				rival, _ := w.client(a, compat.Options{})
+				l, err := k.TryLock(rbg, "k", time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.expect(func(i int, name string) fate {
+					if strings.HasPrefix(name, "EVAL") || name == "MULTI" {
+						n.set(func(n *network) { n.down = true })
+						return requestLate
+					}
+					return arrives
+				})
+				ext := l.Extend(rbg, 5*time.Second)
+				n.clear()
+				h, err := l.Detach(rbg)
+				if errors.Is(err, compat.ErrUnknown) { // as its doc says: extend once more
+					if err := l.Extend(rbg, time.Minute); err != nil {
+						t.Fatal(err)
+					}
+					h, err = l.Detach(rbg)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				next, err := k2.AdoptHandle(rbg, h, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next.Context()
+				n.deliverLate()
+				rpass(10 * time.Second)
+				got, err := rival.TryLock(rbg, "k", time.Minute)
+				if err == nil && rlive(next) {
+					t.Errorf("Extend: %v; the rival has it, and the adopter believes in it for another %v", ext, time.Until(next.Until()))
+				}
+				if got != nil {
+					got.Release(rbg)
+				}
+				next.Release(rbg)
+				for _, k := range []*compat.Locker{k, k2, rival} {
+					k.Close(rbg)
+				}
+			})
+		})
+	}
+}
+
+// Inspect and ReleaseToken of a Patient with a Lease below a second.
+func TestPatientInspect(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, _ := w.client(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{})
+		l, err := k.TryLock(rbg, "k", 400*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Inspect(rbg, "k"); err != nil {
+			t.Errorf("Inspect: %v", err)
+		}
+		if err := k.ReleaseHandle(rbg, l.Handle()); err != nil {
+			t.Errorf("ReleaseHandle: %v", err)
+		}
+		k.Close(rbg)
+	})
+}
+
+// A pool whose idle connections are stale by IdleTimeout dials in the foreground.
+func TestIdleTimeout(t *testing.T) {
+	s := oldredis.MustNew("7.0", oldredis.Options{})
+	var hanging atomic.Bool
+	hang := make(chan struct{})
+	p := &redis.Pool{MaxIdle: 3, IdleTimeout: 50 * time.Millisecond, Dial: func() (redis.Conn, error) {
+		if hanging.Load() {
+			<-hang
+			return nil, errRefused
+		}
+		return s.Dial(), nil
+	}}
+	k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
+	l, err := k.TryLock(rbg, "k", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	hanging.Store(true)
+	done := make(chan error, 1)
+	go func() { done <- l.Extend(rbg, time.Minute) }()
+	select {
+	case err := <-done:
+		t.Log(err)
+	case <-time.After(3 * time.Second):
+		t.Error("Timeout is 200 ms, and after 3 s Extend waits for a Dial")
+	}
+	close(hang)
+}
+
+// A Token read beside an extension is disclosed, and handed off all the same.
+func TestTokenRace(t *testing.T) {
+	s := oldredis.MustNew("7.0", oldredis.Options{})
+	k := compat.New(s.Pool(), getsetlock.Guarded{}, compat.Options{})
+	deadline := time.Now().Add(20 * time.Second)
+	for n := 0; time.Now().Before(deadline); n++ {
+		l, err := k.TryLock(rbg, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		known := make([]string, 2)
+		for i := range known {
+			wg.Go(func() {
+				for !stop.Load() {
+					known[i] = l.Token()
+				}
+			})
+		}
+		l.Extend(rbg, time.Minute)
+		stop.Store(true)
+		wg.Wait()
+		next, err := l.Handoff(rbg, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range known {
+			if v == next.Token() {
+				t.Fatalf("after %d tries: the successor's token is one that the holder before it was told", n)
+			}
+		}
+		next.Release(rbg)
+	}
+	k.Close(rbg)
+}
+
+// a clock that can be ahead of its timers, as after a suspension.
+type rsuspended struct {
+	clock.Clock
+	off atomic.Int64
+}
+
+func (c *rsuspended) Now() time.Time                  { return c.Clock.Now().Add(time.Duration(c.off.Load())) }
+func (c *rsuspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// A lease that Detach finds run out: nobody is told, and who waits in this process waits for ever.
+func TestDetachTooLate(t *testing.T) {
+	for _, how := range []string{"extend", "detach"} {
+		t.Run(how, func(t *testing.T) {
+			inReview(t, "7.0", func(w *rworld) {
+				c := &rsuspended{Clock: clock.New()}
+				lost := false
+				k, _ := w.client(setlock.Lua{}, compat.Options{Clock: c, Observer: compat.Observer(func(e compat.Event) { lost = lost || e.Kind == compat.EventLost })})
+				l, err := k.TryLock(rbg, "k", 5*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Context()
+				ctx, cancel := context.WithTimeout(rbg, time.Hour)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() {
+					next, err := k.Lock(ctx, "k", 5*time.Second)
+					if next != nil {
+						next.Release(rbg)
+					}
+					done <- err
+				}()
+				rpass(100 * time.Millisecond)
+				c.off.Store(int64(10 * time.Second))
+				if how == "detach" {
+					_, err = l.Detach(rbg)
+				} else {
+					err = l.Extend(rbg, 5*time.Second)
+				}
+				rpass(time.Minute)
+				select {
+				case <-done:
+				default:
+					t.Errorf("%s: %v; EventLost: %v; a minute later the waiter of this process still waits", how, err, lost)
+				}
+				cancel()
+				rpass(time.Second)
+			})
+		})
+	}
+}
+
+// Persistent is heeded by WATCH alone.
+func TestPersistent(t *testing.T) {
+	for name, by := range map[string]compat.Condition{"watch": compat.Watch, "script": compat.Script, "unguarded": compat.Unguarded} {
+		s := oldredis.MustNew("7.0", oldredis.Options{})
+		c := compat.NewConn(s.Dial())
+		c.Do("SET", "k", "v", "PX", 60000)
+		_, err := c.Run(compat.Change{If: by, Key: "k", Value: "v", Do: []compat.Cmd{{"EXPIRE", "k", 1}}, Persistent: true})
+		if !errors.Is(err, compat.ErrLost) {
+			t.Errorf("%s: a key with a TTL: %v", name, err)
+		}
+	}
+}
+
+// What f gave away on purpose is an error of Do's.
+func TestDoDetaches(t *testing.T) {
+	s := oldredis.MustNew("7.0", oldredis.Options{})
+	k := compat.New(s.Pool(), setlock.Lua{}, compat.Options{})
+	err := k.Do(rbg, "k", time.Minute, func(ctx context.Context) error {
+		_, err := compat.FromContext(ctx).Detach(ctx)
+		return err
+	})
+	if err != nil {
+		t.Errorf("f detached the lock and returned nil: %v", err)
+	}
+	k.Close(rbg)
+}
+
+// The retry of a renewed lock comes after the end that is believed.
+func TestShorterIsRetriedInTime(t *testing.T) {
+	inReview(t, "7.0", func(w *rworld) {
+		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := k.TryLock(rbg, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Context()
+		n.expect(func(i int, name string) fate {
+			n.set(func(n *network) { n.down = true })
+			return replyLost
+		})
+		err = l.Extend(rbg, 2*time.Second)
+		n.clear() // the network is well again at once
+		rpass(10 * time.Second)
+		if !rlive(l) {
+			t.Errorf("Extend(2s): %v; lost, for the renewal was to be tried in 3 s", err)
+		}
+		k.Close(rbg)
+	})
+}
+
+// Whatever is under way when Close is called: nothing is held after it, and no context lives on.
+func TestCloseAmongMany(t *testing.T) {
+	for seed := range 30 {
+		what := ""
+		inReview(t, "7.0", func(w *rworld) {
+			k, n := w.client(setlock.Lua{}, compat.Options{Renew: true, Signal: seed%2 == 1})
+			n.delay(func(i int, name string) (time.Duration, time.Duration) {
+				return time.Duration((i*7+seed)%20) * time.Millisecond, 0
+			})
+			var mu sync.Mutex
+			var locks []*compat.Lock
+			var wg sync.WaitGroup
+			for range 6 {
+				wg.Go(func() {
+					for {
+						ctx, cancel := context.WithTimeout(rbg, time.Minute)
+						l, err := k.Lock(ctx, "k", 5*time.Second)
+						cancel()
+						if err != nil {
+							if !errors.Is(err, compat.ErrClosed) {
+								mu.Lock()
+								what = err.Error()
+								mu.Unlock()
+							}
+							return
+						}
+						l.Context()
+						mu.Lock()
+						locks = append(locks, l)
+						mu.Unlock()
+						time.Sleep(3 * time.Millisecond)
+						l.Release(rbg)
+					}
+				})
+			}
+			rpass(time.Duration(200+7*seed) * time.Millisecond)
+			k.Close(rbg)
+			k.Close(rbg)
+			wg.Wait()
+			time.Sleep(20 * time.Second)
+			for _, l := range locks {
+				if l.Context().Err() == nil {
+					what = "a context lives on"
+				}
+			}
+		})
+		if what != "" {
+			t.Errorf("seed %d: %s", seed, what)
+		}
+	}
+}
+
+// Detached by a pinned lock, handed off, extended: no connection is left over, and pins are free again.
+func TestPins(t *testing.T) {
+	for _, version := range []string{"2.4", "7.0"} {
+		inReview(t, version, func(w *rworld) {
+			k, n := w.client(txlock.Guarded{}, compat.Options{MaxPinned: 1})
+			for i := 1; i < 40; i++ {
+				l, err := k.TryLock(rbg, "k", 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := i % 10
+				n.expect(func(i int, name string) fate {
+					if i == at {
+						return replyLost
+					}
+					return arrives
+				})
+				switch i % 4 {
+				case 0:
+					if next, err := l.Handoff(rbg, 20*time.Second); err == nil {
+						l = next
+					}
+				case 1:
+					l.Extend(rbg, 20*time.Second)
+					l.Extend(rbg, 20*time.Second)
+				case 2:
+					l.Extend(rbg, 20*time.Second)
+					l.Detach(rbg)
+				case 3:
+					l.Extend(rbg, 20*time.Second)
+					if next, err := l.Handoff(rbg, 20*time.Second); err == nil {
+						l = next
+					}
+				}
+				n.clear()
+				l.Release(rbg)
+				rpass(time.Minute)
+				if n.opened != n.closed {
+					t.Fatalf("%s %d: opened %d, closed %d", version, i, n.opened, n.closed)
+				}
+			}
+			l, _ := k.TryLock(rbg, "k", 10*time.Second)
+			if n.opened != n.closed+1 {
+				t.Errorf("%s: it does not pin any more", version)
+			}
+			l.Release(rbg)
+			k.Close(rbg)
+		})
+	}
+}

@@ -1,0 +1,358 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A network that loses packets at random says nothing about the server behind it.
+func TestNetworkFaultsAreNotTheServers(t *testing.T) {
+	for name, broken := range map[string]error{
+		"closed":  io.EOF,
+		"reset":   &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+		"timeout": &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, all(false), func(t *testing.T, k kind) {
+				wrong, seeds := 0, uint64(60)
+				if underRace {
+					seeds = 6
+				}
+				for seed := range seeds {
+					inWorld(t, k, func(w *world) {
+						random := rand.New(rand.NewPCG(seed, 1))
+						locker, net := w.client(compat.Options{})
+						net.broken = broken
+						net.expect(func(int, string) fate {
+							switch random.IntN(8) {
+							case 0:
+								return requestLost
+							case 1:
+								return replyLost
+							}
+							return arrives
+						})
+						for range 5 {
+							l, err := locker.TryLock(background, w.kind.key, short)
+							if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrForeign) {
+								if wrong++; wrong == 1 {
+									t.Errorf("seed %d: %v", seed, err)
+								}
+							}
+							if err == nil {
+								l.Release(background) //nolint:errcheck // it may fail
+							}
+							pass(2 * short)
+						}
+					})
+				}
+				if wrong > 1 {
+					t.Logf("%d times with %d seeds", wrong, seeds)
+				}
+			})
+		})
+	}
+}
+
+// Do says ErrLost if, and only if, the context that its function had said so.
+func TestDoSaysThatTheLockWasLost(t *testing.T) {
+	ours := errors.New("the work's own error")
+	for name, happen := range map[string]func(w *world, net *network){
+		"nothing":                  func(*world, *network) {},
+		"the server dies":          func(_ *world, net *network) { net.set(func(n *network) { n.down = true }) },
+		"the keys are gone":        func(w *world, _ *network) { flush(w) },
+		"gone, and another has it": func(w *world, _ *network) { flush(w); rival, _ := w.client(compat.Options{}); w.try(rival, time.Hour) },
+		"the server dies for a moment": func(_ *world, net *network) {
+			net.set(func(n *network) { n.down = true })
+			time.AfterFunc(time.Second, net.clear)
+		},
+		"it comes back after the lease": func(_ *world, net *network) {
+			net.set(func(n *network) { n.down = true })
+			time.AfterFunc(2*short, net.clear)
+		},
+	} {
+		for result, err := range map[string]error{"nil": nil, "its own error": ours, "the context's cause": context.Canceled} {
+			t.Run(name+"/f returns "+result, func(t *testing.T) {
+				eachKind(t, all(false), func(t *testing.T, k kind) {
+					inWorld(t, k, func(w *world) {
+						locker, net := w.client(compat.Options{})
+						var cause error
+						got := locker.Do(background, w.kind.key, short, func(ctx context.Context) error {
+							happen(w, net)
+							select {
+							case <-ctx.Done():
+							case <-time.After(long):
+							}
+							if cause = context.Cause(ctx); err == context.Canceled {
+								return cause
+							}
+							return err
+						})
+						if lost := errors.Is(cause, compat.ErrLost); errors.Is(got, compat.ErrLost) != lost {
+							t.Errorf("the context's cause was %v; Do: %v", cause, got)
+						}
+						if err == ours && !errors.Is(got, ours) {
+							t.Errorf("Do: %v, which hides the work's own error", got)
+						}
+					})
+				})
+			})
+		}
+	}
+}
+
+// flush makes each server forget everything.
+func flush(w *world) {
+	for _, s := range w.servers {
+		s.FlushAll()
+	}
+}
+
+// A release of unknown outcome may be called again, and is no loss then: nobody
+// but us has touched the key.
+func TestReleaseAgainIsNoLoss(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		everyFault(t, k, func(w *world, strike func(*network)) string {
+			holder, net := w.client(compat.Options{})
+			rival, _ := w.client(compat.Options{})
+			l := w.try(holder, long)
+			pass(time.Second)
+			strike(net)
+			first := l.Release(background)
+			net.clear()
+			if first != nil && !errors.Is(first, compat.ErrUnknown) {
+				return sprint("the first release: %v", first)
+			}
+			if first == nil {
+				return ""
+			}
+			if again := l.Release(background); again != nil && !errors.Is(again, errReleased) {
+				return sprint("%v, and then %v", first, again)
+			}
+			if _, err := rival.TryLock(background, w.kind.key, long); err != nil {
+				return sprint("released the second time, and then another client is told %v", err)
+			}
+			return ""
+		})
+	})
+}
+
+// What is asked of a lock that we have released ourselves says so: it is not lost.
+func TestReleasedIsNotLost(t *testing.T) {
+	for name, ask := range map[string]func(*compat.Lock) error{
+		"release":  func(l *compat.Lock) error { return l.Release(background) },
+		"extend":   func(l *compat.Lock) error { return l.Extend(background, long) },
+		"hand off": func(l *compat.Lock) error { _, err := handoff(background, l, long); return err },
+		"detach":   func(l *compat.Lock) error { _, err := detach(background, l); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, all(false), func(t *testing.T, k kind) {
+				inWorld(t, k, func(w *world) {
+					holder, _ := w.client(compat.Options{})
+					l := w.try(holder, long)
+					if err := l.Release(background); err != nil {
+						w.Fatal(err)
+					}
+					if err := ask(l); !errors.Is(err, errReleased) || errors.Is(err, compat.ErrLost) {
+						t.Errorf("after our own release: %v", err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A question is what can be asked of a Locker, or of the lock l that it has.
+type question struct {
+	name string
+	ask  func(ctx context.Context, w *world, k *compat.Locker, l *compat.Lock) (*compat.Lock, error)
+}
+
+var questions = []question{
+	{"TryLock", func(ctx context.Context, w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {
+		return k.TryLock(ctx, w.kind.another(1), long)
+	}},
+	{"Lock", func(ctx context.Context, w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {
+		return k.Lock(ctx, w.kind.another(1), long)
+	}},
+	{"Extend", func(ctx context.Context, _ *world, _ *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return l, l.Extend(ctx, long)
+	}},
+	{"hand off", func(ctx context.Context, _ *world, _ *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return handoff(ctx, l, long)
+	}},
+	{"Adopt", func(ctx context.Context, _ *world, k *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return k.Adopt(ctx, l.Key(), l.Token(), long)
+	}},
+	{"Inspect", func(ctx context.Context, w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {
+		_, err := k.Inspect(ctx, w.kind.key)
+		return nil, err
+	}},
+	{"Release", func(ctx context.Context, _ *world, _ *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return l, l.Release(ctx)
+	}},
+}
+
+// ended runs f, and reports whether it has ended after d; then it makes it end.
+func ended(net *network, d time.Duration, f func() error) (err error, ok bool) {
+	done := make(chan struct{})
+	go func() { defer close(done); err = f() }()
+	select {
+	case <-done:
+		return err, true
+	case <-time.After(d):
+		net.clear()
+		<-done
+		return err, false
+	}
+}
+
+// hangs are the ways in which a server does not answer.
+var hangs = map[string]func(n *network){
+	"dial": (*network).hang,
+	"reply": func(n *network) {
+		n.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+	},
+}
+
+// A caller that cancels is told context.Canceled, and one whose deadline has
+// passed that; a limit of ours is neither, but has a name.
+func TestWhoGaveUp(t *testing.T) {
+	gone := errors.New("the user has left")
+	for _, q := range questions {
+		for hang, hangs := range hangs {
+			for _, who := range []string{"cancel", "deadline", "our limit", "our limit, with a context that can end"} {
+				t.Run(q.name+"/"+hang+" hangs/"+who, func(t *testing.T) {
+					kinds := []kind{all(false)[1], all(false)[5], all(false)[7], composites(false)[1], composites(false)[8], quorum("redlock", false, []string{"2.2", "2.4", "2.6"}, getsetlock.Guarded{}, txlock.Renamed{}, txlock.Renamed{})}
+					eachKind(t, kinds, func(t *testing.T, k kind) {
+						inWorld(t, k, func(w *world) {
+							o := compat.Options{Timeout: time.Hour}
+							ctx, cancel := context.WithCancelCause(background)
+							defer cancel(nil)
+							switch who {
+							case "cancel":
+								time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
+							case "deadline":
+								ctx = w.within(100 * time.Millisecond)
+							case "our limit":
+								ctx, o.Timeout = background, 2*time.Second
+							default:
+								o.Timeout = 2 * time.Second
+							}
+							locker, net := w.client(o)
+							l := w.try(locker, medium)
+							hangs(net)
+							err, ok := ended(net, 30*time.Second, func() error { _, err := q.ask(ctx, w, locker, l); return err })
+							switch canceled, late := errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded); {
+							case !ok:
+								t.Error("it has not ended after 30 s")
+							case q.name == "Release" && (who == "cancel" || who == "deadline") && errors.Is(err, compat.ErrUnknown):
+							case who == "cancel" && !canceled:
+								t.Errorf("the caller cancelled: %v", err)
+							case who == "deadline" && !late:
+								t.Errorf("the caller's deadline passed: %v", err)
+							case who == "cancel" || who == "deadline":
+							case canceled:
+								t.Errorf("our limit ran out, and that is said to be context.Canceled: %v", err)
+							case !errors.Is(err, errTimeout):
+								t.Errorf("our limit ran out, which nothing tells: %v", err)
+							}
+						})
+					})
+				})
+			}
+		}
+	}
+}
+
+// No step returns a lease that has run out, however long its replies took, nor one
+// of a lock that was declared lost in the meantime.
+func TestNeverALeaseThatHasRunOut(t *testing.T) {
+	for _, q := range questions[:5] {
+		t.Run(q.name, func(t *testing.T) {
+			eachKind(t, all(true), func(t *testing.T, k kind) {
+				wrong := 0
+				for _, d := range []time.Duration{medium + time.Second, long + time.Second} {
+					for _, late := range []bool{false, true} {
+						for n, reached := 1, true; reached && n < 60; n++ {
+							inWorld(t, k, func(w *world) {
+								locker, net := w.client(compat.Options{Timeout: time.Hour})
+								l := w.try(locker, medium)
+								pass(time.Second)
+								net.delay(func(i int, _ string) (before, after time.Duration) {
+									switch {
+									case i != n:
+										return 0, 0
+									case late:
+										return 0, d
+									}
+									return d, 0
+								})
+								got, err := q.ask(background, w, locker, l)
+								synctest.Wait()
+								reached = net.commands() >= n
+								if err == nil && !believes(got) {
+									if wrong++; wrong <= 2 {
+										t.Errorf("command %d took %v: no error, and a lease until %v from now, its context %v",
+											n, d, time.Until(got.Until()), context.Cause(got.Context()))
+									}
+								}
+							})
+						}
+					}
+				}
+				if wrong > 2 {
+					t.Logf("wrong in %d runs", wrong)
+				}
+			})
+		})
+	}
+}
+
+// An extension whose reply was lost, and which was found by reading, leaves a lock
+// that is released like any other, also where the server can be replaced: it was not.
+func TestReleaseAfterAResolvedExtension(t *testing.T) {
+	kinds := singles(false)
+	for i, k := range kinds {
+		kinds[i].make = func(s []compat.Source, o compat.Options) *compat.Locker {
+			lasting := s[0]
+			lasting.Epoch = func() uint64 { return 7 } // it can be replaced, and never is
+			return k.make([]compat.Source{lasting}, o)
+		}
+	}
+	eachKind(t, kinds, func(t *testing.T, k kind) {
+		for n, more := 1, true; more && n < 40; n++ {
+			if underRace && n > 3 {
+				break
+			}
+			everyFault(t, k, func(w *world, strike func(*network)) string {
+				holder, net := w.client(compat.Options{})
+				l := w.try(holder, long)
+				net.strike(misfortunes[0], n)
+				err := l.Extend(background, long)
+				if more = net.commands() >= n; err != nil {
+					strike(net)
+					return ""
+				}
+				net.clear()
+				strike(net)
+				if err := l.Release(background); err != nil && !errors.Is(err, compat.ErrUnknown) {
+					return sprint("the reply to command %d of the extension was lost, and then the release: %v", n, err)
+				}
+				return ""
+			})
+		}
+	})
+}

@@ -1,0 +1,354 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A fate is what becomes of one command on its way.
+type fate int
+
+const (
+	arrives     fate = iota
+	requestLost      // it never arrives, and the connection is gone
+	replyLost        // it runs, and the connection is gone before its reply
+	requestLate      // the connection is gone, and what was sent arrives at network.deliverLate
+)
+
+// errRefused is what dialing a server says that is not there.
+var errRefused = errors.New("dial tcp: connect: connection refused")
+
+// A network is between one client and its servers. Commands are counted from
+// 1 over all connections, one by one, so that a fault can cut a pipelined write
+// in two. The zero value loses nothing.
+type network struct {
+	mu             sync.Mutex
+	count          int
+	writes         int
+	dials          int
+	fate           func(n int, name string) fate
+	slow           func(n int, name string) (before, after time.Duration)
+	ran            func(n int, name string)
+	broken         error         // what the client is told of a connection that is gone; nil: io.ErrUnexpectedEOF
+	down           bool          // nothing arrives, nobody can connect
+	hanging        chan struct{} // until it is closed, dialing ends with its context only; nil: it does not hang
+	late           []func()
+	opened, closed int
+	all            []*conn
+	answer         func(name string) redis.Error // "": the server's own
+}
+
+// expect makes the next commands fare as f says, counted from here; nil: all arrive.
+func (n *network) expect(f func(n int, name string) fate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count, n.writes, n.dials, n.fate = 0, 0, 0, f
+}
+
+// delay makes the commands from here on take as long as f says, before and after they run.
+func (n *network) delay(f func(n int, name string) (before, after time.Duration)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count, n.slow = 0, f
+}
+
+// set changes the network.
+func (n *network) set(f func(n *network)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f(n)
+}
+
+// hang makes dialing hang.
+func (n *network) hang() { n.set(func(n *network) { n.hanging = make(chan struct{}) }) }
+
+// clear ends all faults, as if nothing had ever been wrong.
+func (n *network) clear() {
+	n.set(func(n *network) {
+		if n.hanging != nil {
+			close(n.hanging)
+		}
+		n.fate, n.slow, n.down, n.hanging = nil, nil, false, nil
+	})
+}
+
+// commands is how many were sent since expect.
+func (n *network) commands() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count
+}
+
+// roundTrips is in how many writes.
+func (n *network) roundTrips() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.writes
+}
+
+// deliverLate delivers what was sent long ago.
+func (n *network) deliverLate() {
+	n.mu.Lock()
+	late := n.late
+	n.late = nil
+	n.mu.Unlock()
+	for _, f := range late {
+		f()
+	}
+}
+
+// to returns s behind the network.
+func (n *network) to(s compat.Pool) compat.Source { return compat.Pooled(link{n, s}) }
+
+type link struct {
+	net *network
+	s   compat.Pool
+}
+
+func (l link) GetContext(ctx context.Context) (redis.Conn, error) {
+	l.net.mu.Lock()
+	l.net.dials++
+	down, hanging := l.net.down, l.net.hanging
+	l.net.mu.Unlock()
+	if hanging != nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-hanging:
+			return nil, errRefused
+		}
+	}
+	if down {
+		return nil, errRefused
+	}
+	c, err := l.s.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	through := &conn{net: l.net, to: c}
+	l.net.set(func(n *network) { n.opened, n.all = n.opened+1, append(n.all, through) })
+	return through, nil
+}
+
+// A conn is a connection through the network.
+type conn struct {
+	net     *network
+	to      redis.Conn
+	pending []compat.Cmd
+	replies []any // an error among them is a redis.Error
+	dead    error
+	gone    bool
+}
+
+var (
+	_ redis.ConnWithContext = (*conn)(nil)
+	_ redis.ConnWithTimeout = (*conn)(nil)
+)
+
+func (c *conn) Err() error {
+	if c.dead != nil {
+		return c.dead
+	}
+	return c.to.Err()
+}
+
+func (c *conn) Close() error {
+	if !c.gone {
+		c.gone = true
+		c.net.set(func(n *network) { n.closed++ })
+	}
+	if c.dead == nil {
+		c.dead = errors.New("closed")
+		return c.to.Close()
+	}
+	return nil
+}
+
+func (c *conn) Send(name string, args ...any) error {
+	if c.dead != nil {
+		return c.dead
+	}
+	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	return c.do(context.Background(), 0, name, args)
+}
+
+func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, c.die(err)
+	}
+	return c.do(ctx, 0, name, args)
+}
+
+func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
+	return c.do(context.Background(), limit, name, args)
+}
+
+func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+	if c.dead != nil {
+		return nil, c.dead
+	}
+	if name != "" {
+		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	}
+	if err := c.flush(ctx, limit); err != nil {
+		return nil, err
+	}
+	replies := c.replies
+	c.replies = nil
+	if name == "" {
+		return replies, nil
+	}
+	for _, r := range replies {
+		if e, ok := r.(redis.Error); ok {
+			return replies[len(replies)-1], e
+		}
+	}
+	return replies[len(replies)-1], nil
+}
+
+func (c *conn) Flush() error { return c.flush(context.Background(), 0) }
+
+func (c *conn) Receive() (any, error) {
+	if len(c.replies) == 0 {
+		return nil, errors.New("nothing to receive")
+	}
+	r := c.replies[0]
+	c.replies = c.replies[1:]
+	if e, ok := r.(redis.Error); ok {
+		return nil, e
+	}
+	return r, nil
+}
+
+func (c *conn) ReceiveWithTimeout(time.Duration) (any, error)   { return c.Receive() }
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.Receive() }
+
+// flush delivers what was sent.
+func (c *conn) flush(ctx context.Context, limit time.Duration) error {
+	cmds := c.pending
+	c.pending = nil
+	if len(cmds) > 0 {
+		c.net.set(func(n *network) { n.writes++ })
+	}
+	for i, m := range cmds {
+		reply, err := c.deliver(ctx, limit, m, cmds[i:])
+		if err != nil {
+			return err
+		}
+		c.replies = append(c.replies, reply)
+	}
+	return nil
+}
+
+// deliver delivers one command, or what becomes of it; rest is it and what is behind it.
+func (c *conn) deliver(ctx context.Context, limit time.Duration, m compat.Cmd, rest []compat.Cmd) (any, error) {
+	name := m[0].(string)
+	var what fate
+	var before, after time.Duration
+	c.net.mu.Lock()
+	c.net.count++
+	n := c.net.count
+	if c.net.down {
+		what = requestLost
+	} else if c.net.fate != nil {
+		c.net.mu.Unlock() // it may change the network
+		what = c.net.fate(n, name)
+		c.net.mu.Lock()
+	}
+	if c.net.slow != nil {
+		before, after = c.net.slow(n, name)
+	}
+	broken, ran := c.net.broken, c.net.ran
+	c.net.mu.Unlock()
+	if broken == nil {
+		broken = io.ErrUnexpectedEOF
+	}
+	switch what {
+	case requestLost:
+		return nil, c.die(broken)
+	case requestLate:
+		c.dead = broken
+		to := c.to
+		c.net.set(func(n *network) {
+			n.late = append(n.late, func() {
+				for _, m := range rest {
+					to.Do(m[0].(string), m[1:]...) //nolint:errcheck // nobody reads the reply
+				}
+				to.Close()
+			})
+		})
+		return nil, broken
+	}
+	if err := c.pass(ctx, limit, before); err != nil {
+		return nil, err
+	}
+	c.net.mu.Lock()
+	answer := c.net.answer
+	c.net.mu.Unlock()
+	if answer != nil {
+		if e := answer(name); e != "" {
+			return e, nil
+		}
+	}
+	var reply any = int64(1) // WAIT's: the one replica has it
+	var err error
+	if name != "WAIT" {
+		reply, err = c.to.Do(name, m[1:]...)
+	}
+	if c.to.Err() != nil {
+		return nil, c.die(c.to.Err())
+	}
+	if err != nil {
+		reply = err
+	}
+	if ran != nil {
+		ran(n, name)
+	}
+	if err := c.pass(ctx, limit, after); err != nil {
+		return nil, err
+	}
+	if what == replyLost {
+		return nil, c.die(broken)
+	}
+	return reply, nil
+}
+
+// pass lets time pass, until the client's patience ends.
+func (c *conn) pass(ctx context.Context, limit, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	took := time.NewTimer(d)
+	defer took.Stop()
+	var over <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-took.C:
+		return nil
+	case <-over:
+		return c.die(os.ErrDeadlineExceeded)
+	case <-ctx.Done():
+		return c.die(ctx.Err())
+	}
+}
+
+func (c *conn) die(why error) error {
+	c.dead = why
+	c.to.Close()
+	return why
+}

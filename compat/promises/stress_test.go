@@ -1,0 +1,273 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+func TestStress(t *testing.T) {
+	seeds := 8
+	if s := os.Getenv("SETNXLOCK_SEEDS"); s != "" {
+		seeds, _ = strconv.Atoi(s)
+	}
+	type kind struct {
+		name string
+		a    compat.Algorithm
+		o    compat.Options
+	}
+	f := true
+	for _, k := range []kind{
+		{"getset:guarded", getsetlock.Guarded{Options: getsetlock.Options{Fence: f}}, compat.Options{Renew: true}},
+		{"getset:guarded nofence pinned", getsetlock.Guarded{}, compat.Options{Renew: true, MaxPinned: 2}},
+		{"getset:listed", getsetlock.ListCAS{}, compat.Options{Renew: true}},
+		{"tx:renamed pinned", txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{Renew: true, MaxPinned: 2}},
+		{"tx:guarded signal", txlock.Guarded{}, compat.Options{Renew: true, Signal: true}},
+		{"set:watched pinned", setlock.Watched{}, compat.Options{MaxPinned: 1}},
+		{"set:lua", setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{Renew: true}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			bad := 0
+			for seed := range seeds {
+				what := stress(t, uint64(seed), k.a, k.o)
+				if what != "" {
+					bad++
+					if bad <= 3 {
+						t.Errorf("seed %d: %s", seed, what)
+					}
+				}
+			}
+			if bad > 0 {
+				t.Logf("%d of %d", bad, seeds)
+			}
+		})
+	}
+}
+
+func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (what string) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var mu sync.Mutex
+		fail := func(f string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			if what == "" {
+				what = fmt.Sprintf(f, args...)
+			}
+		}
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var rmu sync.Mutex
+		random := func(n int) int { rmu.Lock(); defer rmu.Unlock(); return rng.IntN(n) }
+		keys := []string{"a", "b"}
+		current := map[string]*compat.Lock{}
+		fence := map[string]int64{}
+		given := map[string]bool{}
+		over := map[*compat.Lock]bool{}
+		release := func(ctx context.Context, l *compat.Lock) error {
+			mu.Lock()
+			over[l] = true
+			mu.Unlock()
+			return l.Release(ctx)
+		}
+		entered := func(l *compat.Lock) {
+			l.Context()
+			mu.Lock()
+			old := current[l.Key()]
+			current[l.Key()] = l
+			lf := fence[l.Key()]
+			done := old != nil && overOf(over, old)
+			fence[l.Key()] = max(lf, l.Fence())
+			mu.Unlock()
+			if old != nil && old != l && !done && old.Context().Err() == nil && time.Now().Before(old.Until()) && time.Now().Before(l.Until()) {
+				fail("two holders of %s: old until +%v, new %s +%v", l.Key(), time.Until(old.Until()), l.Lease().How, time.Until(l.Until()))
+			}
+			if l.Fence() != 0 && l.Fence() <= lf {
+				fail("fence %d after %d (%s)", l.Fence(), lf, l.Lease().How)
+			}
+		}
+		_ = given
+		var lockers []*compat.Locker
+		var nets []*network
+		for range 2 {
+			n := new(network)
+			o := o
+			o.Rand = func() float64 { return float64(random(1000)) / 1000 }
+			lockers = append(lockers, compat.NewOn(n.to(s), a, o))
+			nets = append(nets, n)
+		}
+		for _, n := range nets {
+			n.set(func(n *network) {
+				n.fate = func(i int, name string) fate {
+					switch random(60) {
+					case 0:
+						return replyLost
+					case 1:
+						return requestLost
+					case 2:
+						if name == "EXEC" || name == "EVALSHA" {
+							return requestLate
+						}
+					}
+					return arrives
+				}
+				n.slow = func(int, string) (time.Duration, time.Duration) {
+					switch random(10) {
+					case 0:
+						return time.Duration(random(300)) * time.Millisecond, 0
+					case 1:
+						return 0, time.Duration(random(300)) * time.Millisecond
+					}
+					return time.Millisecond, time.Millisecond
+				}
+			})
+		}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(50+random(2000)) * time.Millisecond):
+					for _, n := range nets {
+						n.deliverLate()
+					}
+				}
+			}
+		})
+		ttl := func() time.Duration { return time.Duration(1000+random(9)*1000) * time.Millisecond }
+		var workers sync.WaitGroup
+		for i := range 8 {
+			k := lockers[i%2]
+			workers.Go(func() {
+				for range 25 {
+					key := keys[random(2)]
+					ctx, cancel := context.WithTimeout(rbg, time.Duration(200+random(4000))*time.Millisecond)
+					var l *compat.Lock
+					var err error
+					if random(3) == 0 {
+						l, err = k.TryLock(ctx, key, ttl())
+					} else {
+						l, err = k.Lock(ctx, key, ttl())
+					}
+					if err == nil {
+						entered(l)
+						var side sync.WaitGroup
+						for range 1 + random(4) {
+							time.Sleep(time.Duration(random(800)) * time.Millisecond)
+							op := func() {
+								switch random(7) {
+								case 0, 1:
+									l.Extend(ctx, ttl())
+								case 2:
+									if next, err := l.Handoff(ctx, ttl()); err == nil {
+										entered(next)
+										next.Extend(rbg, ttl())
+										release(rbg, next)
+									}
+								case 3:
+									if h, err := l.Detach(ctx); err == nil {
+										if next, err := lockers[random(2)].AdoptHandle(rbg, h, ttl()); err == nil {
+											entered(next)
+											release(ctx, next)
+										} else if random(2) == 0 {
+											k.ReleaseHandle(rbg, h)
+										}
+									}
+								case 4:
+									l.Token()
+								case 5:
+									release(ctx, l)
+								case 6:
+									k.Inspect(ctx, key)
+								}
+							}
+							if random(2) == 0 {
+								side.Go(op)
+							} else {
+								op()
+							}
+						}
+						err := release(ctx, l)
+						side.Wait()
+						_ = err
+					} else if errors.Is(err, compat.ErrInvalid) || errors.Is(err, compat.ErrUnsafeServer) {
+						fail("%v", err)
+					}
+					cancel()
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { workers.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(3 * time.Hour):
+			fail("hangs")
+			return
+		}
+		close(stop)
+		wg.Wait()
+		for i, n := range nets {
+			n.clear()
+			n.set(func(n *network) { n.fate, n.slow = nil, nil })
+			_ = i
+		}
+		time.Sleep(time.Minute)
+		for i, k := range lockers {
+			for _, key := range keys {
+				ctx, cancel := context.WithTimeout(rbg, time.Minute)
+				l, err := k.Lock(ctx, key, time.Second)
+				if err != nil {
+					fail("afterwards, locker %d: %v", i, err)
+				} else if err := l.Release(rbg); err != nil {
+					fail("afterwards, release: %v", err)
+				}
+				cancel()
+			}
+			if err := k.Close(rbg); err != nil {
+				fail("close: %v", err)
+			}
+			if err := k.Close(rbg); err != nil {
+				fail("close again: %v", err)
+			}
+		}
+		for _, n := range nets {
+			n.deliverLate()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for i, n := range nets {
+			if n.opened != n.closed {
+				for _, c := range n.all {
+					if !c.gone {
+						fail("net %d: a connection is left open; dead: %v", i, c.dead)
+					}
+				}
+				fail("net %d: %d connections opened, %d closed", i, n.opened, n.closed)
+			}
+		}
+	})
+	return what
+}
+
+func overOf(m map[*compat.Lock]bool, l *compat.Lock) bool { return m[l] }

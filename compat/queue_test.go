@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -668,3 +669,45 @@ func TestWaitersFailTogether(t *testing.T) {
 type sourceFunc func(context.Context) (redis.Conn, error)
 
 func (f sourceFunc) GetContext(ctx context.Context) (redis.Conn, error) { return f(ctx) }
+
+// Readers do not wait for each other: the second comes in beside the first.
+func TestReadersPassEachOther(t *testing.T) {
+	w := newWorld(t, "2.4")
+	read := w.hall(rwlock.Read{}, compat.Options{})
+	one := try(t, read.k, "k")
+	two, err := read.k.Lock(background, "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := w.hall(rwlock.Write{}, compat.Options{})
+	var three *compat.Lock
+	waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
+	eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
+	release(t, one)
+	release(t, two)
+	w.until(waiting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readers []<-chan struct{}
+	for range 5 {
+		readers = append(readers, inBackground(func() {
+			l, err := read.k.Lock(background, "k", ttl)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = l // and keep it
+		}))
+	}
+	eventually(t, "the readers wait", func() bool { return read.k.Waiting("k") == 4 })
+	release(t, three)
+	for _, r := range readers {
+		w.until(r)
+	}
+	for _, how := range read.hows() {
+		if how == compat.HandedOff {
+			t.Error("a reader's lock was handed off")
+		}
+	}
+}

@@ -387,9 +387,6 @@ func (s *State) Leaving() bool { return s.leaving }
 // Renews reports that it is renewed until it ends.
 func (s *State) Renews() bool { return s.renews }
 
-// Settled reports that an ended lock leaves nothing to release.
-func (s *State) Settled() bool { return s.cause != None && !s.open }
-
 // Rotate reports that the next extension must put a new value on the key: another one, which
 // may still arrive, was sent with the present value.
 func (s *State) Rotate() bool { return len(s.doubts) > 0 }

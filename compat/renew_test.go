@@ -229,3 +229,31 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 		t.Error("no lock outlived the test: it shows nothing of those whose time has not come")
 	}
 }
+
+// leaping is a mock that another goroutine moves by an hour between a look at it and the timer
+// that is set by what was seen.
+type leaping struct{ *clock.Mock }
+
+func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	c.Add(time.Hour)
+	return c.Mock.AfterFunc(d, f)
+}
+
+// A clock that moves on while the timer is being set moves past nobody's end: a mock's timer
+// would wait for its next move, for ever if nobody moves it again.
+func TestTimerSetTooLate(t *testing.T) {
+	m := leaping{clock.NewMock()}
+	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
+	s, err := oldredis.New("2.4", oldredis.Options{Clock: m.Mock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	seen := make(watcher, 10)
+	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: seen.Observe})
+	if l, err := k.TryLock(background, "k", time.Minute); err != nil {
+		t.Fatal(err)
+	} else if e := seen.next(t); e.Kind != compat.EventLost || l.Context().Err() == nil {
+		t.Errorf("an hour later: %v, context %v", e.Kind, l.Context().Err())
+	}
+}

@@ -97,7 +97,6 @@ func (s *scheduler) fire() {
 	s.mu.Lock()
 	now := s.clock.Now()
 	s.firing = time.Time{}
-again:
 	for len(s.heap) > 0 {
 		l := s.heap[0]
 		i := &l.item
@@ -114,10 +113,6 @@ again:
 			i.renew = time.Time{}
 		}
 		s.fix(l)
-	}
-	if t := s.clock.Now(); len(s.heap) > 0 && lease.Past(t, s.heap[0].item.due()) {
-		now = t // the clock has gone on: a mock's timer would wait for its next move
-		goto again
 	}
 	s.arm()
 	s.mu.Unlock()
@@ -148,6 +143,9 @@ func (s *scheduler) arm() {
 		s.timer = s.clock.AfterFunc(d, s.fire)
 	} else {
 		s.timer.Reset(d)
+	}
+	if lease.Past(s.clock.Now(), due) { // a mock has gone on meanwhile: its timer waits for the next move
+		go s.fire()
 	}
 }
 

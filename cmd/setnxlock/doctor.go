@@ -208,7 +208,7 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 
 func abilities(r server.Report) []ability {
 	var list []ability
-	for _, can := range server.Abilities() {
+	for _, can := range r.Abilities() {
 		list = append(list, ability{string(can), r.Can(can), can.What(), can.Since()})
 	}
 	return list

@@ -33,6 +33,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -128,7 +129,7 @@ func Choose(ctx context.Context, source compat.Source, r server.Report, o Option
 // needs. If it refuses the lock nevertheless, an ACL forbids the lock's own keys. Other clients
 // of the fleet take that lock, so a weaker one is not the answer.
 func able(r server.Report, l locks.Lock) bool {
-	return !slices.ContainsFunc(l.Needs, func(n server.Ability) bool { return !r.Can(n) })
+	return !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
 }
 
 // seen is what the server did when a lock was tried out, for the middle of a sentence.

@@ -42,11 +42,20 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	err = c.Lacks(err, row.lacks, n.Use)
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) && unsafe.Reply != "" && !older(unsafe.Version, row.since) {
-		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s), so that was renamed or disabled (rename-command), or a proxy in between lacks it", row.since, short(unsafe.Reply))
+		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
 		unsafe.Use += ", or give the command back its name"
 	}
 	return err
 }
+
+// Renamed reports that a check failed because the server does not know a command which its version
+// has: other clients, or this one later, may find it there.
+func Renamed(err error) bool {
+	var unsafe *compat.UnsafeServerError
+	return errors.As(err, &unsafe) && strings.Contains(unsafe.Why, renamed)
+}
+
+const renamed = "it was renamed or disabled (rename-command)"
 
 // short is a server's reply without the arguments that it repeats.
 func short(e redis.Error) string {

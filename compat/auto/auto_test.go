@@ -219,7 +219,7 @@ func TestUnsafe(t *testing.T) {
 		{nil, func(r *server.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
 		{nil, func(r *server.Report) { r.Role = "replica" }, "its master"},
 		{nil, func(r *server.Report) { r.Writable = false }, "it again when it accepts them"},
-		{[]string{"EVAL", "WATCH", "GETSET"}, func(*server.Report) {}, "another server"},
+		{[]string{"EVAL", "WATCH", "GETSET", "SORT"}, func(*server.Report) {}, "another server"},
 		{[]string{"EVAL", "WATCH", "SETNX"}, func(*server.Report) {}, "another server"},
 	} {
 		s := oldredis.MustNew("7.0", oldredis.Options{Refuse: test.refused})

@@ -18,12 +18,7 @@ func (p *probe) askInfo() bool {
 	if err != nil {
 		return false
 	}
-	p.info = make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(name, "#") {
-			p.info[name] = strings.TrimSpace(value)
-		}
-	}
+	p.info = parseInfo(text)
 	p.r.Info = true
 	p.r.Version = p.info["redis_version"]
 	p.setRole(p.info["role"])

@@ -33,6 +33,10 @@ type Options struct {
 	// names only: the prefix of the locks, or the key that is to be locked. Default: none.
 	Prefix string
 
+	// Where names the way to the server for a Memory, if there may be several: directly, and
+	// through a proxy that lets less through.
+	Where string
+
 	// Timeout bounds each question and the cleaning up. A server that has not
 	// answered by then has refused. Default: 2 s.
 	Timeout time.Duration
@@ -93,6 +97,8 @@ type Report struct {
 	NotAsked []ability.Ability // could not be asked for without leaving a key behind that nothing ends
 	Warnings []Warning
 	Checks   []Check
+
+	who identity // "": it is not remembered
 
 	_ struct{} // no positional literals
 }

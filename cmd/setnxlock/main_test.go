@@ -26,7 +26,10 @@ import (
 // TestMain makes this test binary answer to three names on PATH, in scripts
 // and in exec.Command.
 func TestMain(m *testing.M) {
-	os.Setenv("GORACE", noRaceSleep) //nolint:errcheck // its value can't be wrong
+	os.Setenv("GORACE", noRaceSleep)                                  //nolint:errcheck // its value can't be wrong
+	if os.Getenv("HOME") != "/no-home" { // not a script's: the user's own cache stays as it is
+		os.Setenv("XDG_CACHE_HOME", os.DevNull) //nolint:errcheck // its value can't be wrong
+	}
 	testscript.Main(m, map[string]func(){
 		"setnxlock": main,
 		"puppet":    puppet,
@@ -105,9 +108,36 @@ func TestScripts(t *testing.T) {
 			"json":   scriptJSON,
 			"pages":  scriptPages,
 
+			"commands": scriptCommands,
+
 			"exercises": scriptExercises,
 		},
 	})
+}
+
+// commands N fails if the server has run more than N commands since CONFIG RESETSTAT, those inside
+// scripts included.
+func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
+	ts.Check(err)
+	defer c.Close()
+	stats, err := redis.String(c.Do("INFO", "commandstats"))
+	ts.Check(err)
+	ran := 0
+	for line := range strings.Lines(stats) {
+		if _, calls, ok := strings.Cut(line, ":calls="); ok {
+			calls, _, _ = strings.Cut(calls, ",")
+			n, err := strconv.Atoi(calls)
+			ts.Check(err)
+			ran += n
+		}
+	}
+	ts.Logf("%d commands:\n%s", ran, stats)
+	if ran > most {
+		ts.Fatalf("%d commands, want %d at most", ran, most)
+	}
 }
 
 // redis VERSION starts an embedded server, "redis real [ARG...]" a real one.

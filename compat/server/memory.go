@@ -40,7 +40,6 @@ type answer struct {
 	Format int       `json:"format"`
 	Who    identity  `json:"who"`
 	Where  string    `json:"where,omitempty"` // Options.Where
-	Prefix string    `json:"prefix,omitempty"`
 	Asked  time.Time `json:"asked"`
 	Report Report    `json:"report"`
 	Safe   []string  `json:"safe,omitempty"` // the locks whose own check found the server safe
@@ -78,7 +77,7 @@ func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r 
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.who = who
-		m.answers, m.changed = append(m.answers, answer{answerFormat, who, o.Where, o.Prefix, time.Now(), r, nil}), true
+		m.answers, m.changed = append(m.answers, answer{answerFormat, who, o.Where, time.Now(), r, nil}), true
 	}
 	return r, false, probed
 }
@@ -87,13 +86,13 @@ func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r 
 func (m *Memory) find(who identity, o Options) *answer {
 	before := len(m.answers)
 	m.answers = slices.DeleteFunc(m.answers, func(a answer) bool {
-		same := a.Where == o.Where && a.Prefix == o.Prefix
+		same := a.Where == o.Where
 		age := time.Since(a.Asked)
 		return age > Kept || age < 0 || same && a.Who.User == who.User && a.Who != who && (o.Where != "" || a.Who.RunID == who.RunID)
 	})
 	m.changed = m.changed || len(m.answers) != before
 	for i := range m.answers {
-		if a := &m.answers[i]; a.Who == who && a.Where == o.Where && a.Prefix == o.Prefix {
+		if a := &m.answers[i]; a.Who == who && a.Where == o.Where {
 			a.Report.who = who
 			return a
 		}
@@ -173,6 +172,9 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 	}
 	return nil
 }
+
+// Remembered reports whether a Memory has what the report says.
+func (r Report) Remembered() bool { return r.who.RunID != "" }
 
 // SameServer reports whether c leads to the server that r is about: one command.
 func (r Report) SameServer(c *compat.Conn) bool {

@@ -29,7 +29,7 @@ func TestMemory(t *testing.T) {
 	ask(&m, source, server.Options{}, false, "at first")
 	r := ask(&m, source, server.Options{}, true, "again")
 	m.Trust(r, server.Options{}, "set:lua")
-	ask(&m, source, server.Options{Prefix: "app:"}, false, "for another prefix")
+	ask(&m, source, server.Options{Prefix: "app:"}, true, "for another prefix")
 	ask(&m, source, server.Options{Where: "by another way"}, false, "by another way")
 
 	b, err := json.Marshal(&m)

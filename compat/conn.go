@@ -39,7 +39,7 @@ type Conn struct {
 	multi    bool    // the server may be in MULTI
 	watching bool    // the server may hold a WATCH
 
-	refusal struct { // the last
+	refusal struct { // the last, and the first command that met with it
 		command string
 		reply   redis.Error
 	}
@@ -164,7 +164,7 @@ func (c *Conn) track(name string, reply any, err error) {
 	if err == nil && refused {
 		err = e
 	}
-	if e, no := err.(redis.Error); no && (c.refusal.reply == "" || !strings.HasPrefix(string(e), "EXECABORT")) {
+	if e, no := err.(redis.Error); no && e != c.refusal.reply && (c.refusal.reply == "" || !strings.HasPrefix(string(e), "EXECABORT")) {
 		c.refusal.command, c.refusal.reply = name, e
 	}
 	c.judge(name, reply, err)

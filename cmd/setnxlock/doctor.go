@@ -345,6 +345,10 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(unsafe.Error()), "setnxlock: "))
 		return nil
 	}
+	if errors.Is(err, compat.ErrDenied) {
+		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(err.Error(), "setnxlock: "))
+		return nil
+	}
 	if err != nil {
 		return err
 	}

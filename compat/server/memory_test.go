@@ -83,7 +83,7 @@ func TestMemoryOfTheUnnamed(t *testing.T) {
 			}
 		}
 	}
-	full := realredis.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
+	full := realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")
 	var m server.Memory
 	for range 2 {
 		if r, known, err := m.Probe(t.Context(), compat.Pooled(poolOf(t, full)), server.Options{}); known || err != nil || r.Writable {

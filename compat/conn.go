@@ -44,6 +44,8 @@ type Conn struct {
 		reply   redis.Error
 	}
 
+	brokeOn string // the commands of the write on which the connection broke
+
 	notNow redis.Error // a cluster's refusal to run one of the commands
 	ran    bool        // one that can change something ran, or may have
 }
@@ -63,7 +65,7 @@ func (c *Conn) begin(ctx context.Context) {
 		c.until = time.Now().Add(c.limit)
 	}
 	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
-	c.refusal.command, c.refusal.reply = "", ""
+	c.refusal.command, c.refusal.reply, c.brokeOn = "", "", ""
 }
 
 // Send is redis.Conn's.
@@ -140,6 +142,11 @@ func (c *Conn) Receive() (any, error) {
 // commands that were sent.
 func (c *Conn) note(name string, reply any, err error) {
 	sent := c.sent
+	if err != nil {
+		if _, refused := err.(redis.Error); !refused {
+			c.brokeOn = strings.TrimSpace(strings.Join(sent, " ") + " " + name)
+		}
+	}
 	c.sent = c.sent[:0]
 	if name == "" {
 		replies, _ := reply.([]any)

@@ -492,10 +492,14 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
 		return epoch, nil
 	}
+	blamed := ""
 	for range checksAtMost {
+		on := ""
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
-			return s.traits.Check(c, key)
+			err := s.traits.Check(c, key)
+			on = c.brokeOn
+			return err
 		})
 		if err == nil {
 			s.checked.Store(epoch + 1)
@@ -508,12 +512,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		if s.again(ctx, key, func(c *Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
 			return epoch, err
 		}
+		if on == blamed && on != "" {
+			return epoch, fmt.Errorf("%w: closed the connection, twice, on %s: %w", ErrUnanswered, on, err)
+		}
+		blamed = on
 	}
-	return epoch, fmt.Errorf("%w: %w", ErrUnanswered, err)
+	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
-// checksAtMost is how often a check may lose its connection while reads are answered.
-const checksAtMost = 3
+// checksAtMost is how often a check may lose its connection while reads are answered. If it is the
+// same commands twice in a row, those are blamed, as by package server's Try.
+const checksAtMost = 4
 
 // ignoreRefusal drops an error that the server answered with: an answer all the same.
 func ignoreRefusal(err error) error {

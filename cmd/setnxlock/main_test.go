@@ -26,7 +26,7 @@ import (
 // TestMain makes this test binary answer to three names on PATH, in scripts
 // and in exec.Command.
 func TestMain(m *testing.M) {
-	os.Setenv("GORACE", noRaceSleep)                                  //nolint:errcheck // its value can't be wrong
+	os.Setenv("GORACE", noRaceSleep)       //nolint:errcheck // its value can't be wrong
 	if os.Getenv("XDG_CACHE_HOME") == "" { // the user's own cache stays as it is
 		os.Setenv("XDG_CACHE_HOME", os.DevNull) //nolint:errcheck // its value can't be wrong
 	}
@@ -141,12 +141,47 @@ func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// redis VERSION starts an embedded server, "redis real [ARG...]" a real one.
+// startLoading starts what answers each command as a server does that is loading its data.
+func startLoading(ts *testscript.TestScript) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
+					if err != nil {
+						return
+					}
+					for range 2 * n { // each word behind its length
+						lines.Scan()
+					}
+					if _, err := fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// redis VERSION starts an embedded server, "redis real [ARG...]" a real one, "redis loading" what is
+// loading its data.
 func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
 	var address string
-	if args[0] == "real" {
+	switch args[0] {
+	case "real":
 		address = startReal(ts, args[1:]...)
-	} else {
+	case "loading":
+		address = startLoading(ts)
+	default:
 		address = startOld(ts, args[0])
 	}
 	ts.Setenv("SETNXLOCK_REDIS", address)

@@ -168,7 +168,7 @@ func (r Report) Has(id string) bool {
 }
 
 // Probe finds out what the server behind source can do. It sends
-// forty writes, some more for each command on which connections are closed, and
+// thirty writes, some more for each command on which connections are closed, and
 // uses one connection at a time. It writes to two scratch keys of random name and removes them, also
 // when it fails or ctx ends. Each has a TTL as soon as anybody can see it: if the connection is
 // lost for good, wherever that is, what is left ends after two minutes.

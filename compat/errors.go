@@ -49,6 +49,11 @@ var (
 	// ttl. Every such error is os.ErrDeadlineExceeded too, and never context.Canceled.
 	ErrTimeout error = timeout{}
 
+	// ErrElection means that no master of a cluster or of a group of Sentinels serves the key,
+	// while others of the group answer: as long as one that died has no successor. Nothing was
+	// sent. Lock waits for it to pass.
+	ErrElection = errors.New("setnxlock: no master answers for the key")
+
 	// ErrAborted means that a release or an extension was not done, because others touched
 	// the key at every try. The lease is what it was: call again.
 	ErrAborted = errors.New("setnxlock: not done: others touch the key at every try")

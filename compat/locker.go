@@ -179,7 +179,8 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 // taken has been released, or is ErrUnknown as well. Errors that waiting does not cure
 // (ErrUnsafeServer, ErrDenied, ErrForeign for a key that is not a string, a server that can't be
 // reached at the first attempt or for a whole ttl) end the wait. A cluster that moves the
-// key's slot, or elects a master for it, is waited for: for a whole ttl.
+// key's slot, and one or a group of Sentinels that elects a master for it (ErrElection, or a
+// master that says nothing), is waited for: for a whole ttl.
 //
 // ctx bounds the waiting, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
@@ -394,7 +395,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		}
 		tries++
 		asked := k.now()
-		l, err := k.attempt(ctx, key, ttl, tries)
+		l, err := w.attempt(ctx, tries)
 		if err == nil {
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}

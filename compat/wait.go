@@ -19,7 +19,19 @@ type wait struct {
 	deferring bool // another has the first go: look after a pause, not before
 
 	held   *HeldError // what was in the way, when it was last looked
+	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
+}
+
+// attempt makes the n-th attempt, once what an earlier one may have left is gone.
+func (w *wait) attempt(ctx context.Context, n int) (Lease, error) {
+	if w.open != nil {
+		if err := w.k.undo(ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
+			return *w.open, err
+		}
+		w.open = nil
+	}
+	return w.k.attempt(ctx, w.key, w.ttl, n)
 }
 
 // after returns when another attempt is worth making after the n-th ended with
@@ -27,10 +39,13 @@ type wait struct {
 // ends the wait.
 func (w *wait) after(ctx context.Context, err error, n int) (*entry, error) {
 	var held *HeldError
+	var unknown *UnknownError
 	_, passes := notNow(err)
 	switch {
 	case ended(ctx):
 		return nil, w.gaveUp(ctx, err)
+	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
+		w.open = &unknown.Lease // looked for on the successor, which may have it
 	case errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
@@ -44,7 +59,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*entry, error) {
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 && !passes || w.failing(err):
+	case n == 1 && !passes && !w.elects(err) || w.failing(err):
 		return nil, err
 	}
 	e, _, err := w.sleep(ctx, time.Time{})
@@ -130,6 +145,11 @@ func (w *wait) repair(ctx context.Context, st State) {
 // watched reports whether s is to be repaired if it does not change.
 func (s State) watched() bool { return s.Status == StatusPersistent || s.Watch > 0 }
 
+// elects reports that another server may take the place of the one that did not answer.
+func (w *wait) elects(err error) bool {
+	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
+}
+
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
 	now := w.k.now()
@@ -206,7 +226,10 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 		why = context.DeadlineExceeded
 	}
 	var u *UnknownError
-	if errors.As(err, &u) {
+	if errors.As(err, &u) || w.open != nil {
+		if u == nil {
+			u = &UnknownError{Lease: *w.open, Err: ErrElection}
+		}
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(why, u))
 	}
 	if w.held != nil { // in words only: the error must not be ErrHeld

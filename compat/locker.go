@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
@@ -88,6 +89,7 @@ type Locker struct {
 	scheduler scheduler
 	queues    queues
 	tasks     sync.WaitGroup // in the background
+	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
 }
 
 // New returns a Locker that runs a over connections from pool.
@@ -123,7 +125,8 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.MaxHandoffs == 0 {
 		o.MaxHandoffs = 16
 	}
-	k := &Locker{o: o, abilities: b.Abilities(), plain: &limited{context.Background(), o.Timeout, o.Clock}}
+	crew := cleaning.New(o.Clock, o.Cleanup, ErrTimeout)
+	k := &Locker{o: o, abilities: b.Abilities(), plain: &limited{context.Background(), o.Timeout, o.Clock, crew}, crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
 	k.settler.server = k.signalling()
 	k.scheduler.clock, k.scheduler.renew = o.Clock, k.renewAll
@@ -305,6 +308,9 @@ func (k *Locker) Close(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-ctx.Done():
+		errs = append(errs, cause(ctx))
+	}
+	if k.crew.Wait(ctx) != nil && len(errs) == len(locks) {
 		errs = append(errs, cause(ctx))
 	}
 	return errors.Join(errs...)
@@ -502,11 +508,11 @@ func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Co
 	d := min(k.o.Timeout, ttl)
 	switch {
 	case cancels(ctx):
-		return within(ctx, k.o.Clock, d)
+		return within(ctx, k.o.Clock, d, k.crew)
 	case d == k.plain.limit && ctx == k.plain.Context:
 		return k.plain, func() {}
 	}
-	return &limited{ctx, d, k.o.Clock}, func() {}
+	return &limited{ctx, d, k.o.Clock, k.crew}, func() {}
 }
 
 func cancels(ctx context.Context) bool { return ctx.Done() != nil }
@@ -517,27 +523,31 @@ type limited struct {
 	context.Context
 	limit time.Duration
 	clock clock.Clock
+	crew  *cleaning.Crew
 }
 
 type ofLimited struct{}
 
-// Value finds the limit below whatever a Backend has put on top of it.
+// Value finds the limit, and the Locker's crew, below whatever a Backend has put on top of it.
 func (l *limited) Value(key any) any {
-	if key == (ofLimited{}) {
+	switch key {
+	case ofLimited{}:
 		return l
+	case cleaning.Key{}:
+		return l.crew
 	}
 	return l.Context.Value(key)
 }
 
 // cleanupContext is the context of what must be done although ctx has ended.
 func (k *Locker) cleanupContext(ctx context.Context) (context.Context, func()) {
-	return within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup)
+	return within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup, k.crew)
 }
 
-func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
+func within(ctx context.Context, c clock.Clock, d time.Duration, crew *cleaning.Crew) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := c.AfterFunc(d, func() { cancel(ErrTimeout) })
-	return &limited{ctx, d, c}, func() { t.Stop(); cancel(nil) }
+	return &limited{ctx, d, c, crew}, func() { t.Stop(); cancel(nil) }
 }
 
 // elapsed measures a time for an Observer; nobody else asks.

@@ -106,7 +106,7 @@ func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
 		return connected(s.source.Get(ctx, key))
 	}
 	if l, ok := ctx.(*limited); ok && ctx.Done() == nil {
-		bounded, stop := within(l.Context, l.clock, l.limit)
+		bounded, stop := within(l.Context, l.clock, l.limit, l.crew)
 		defer stop()
 		ctx = bounded
 	}

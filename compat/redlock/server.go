@@ -15,8 +15,22 @@ import (
 // can't be read, but each part can.
 type server struct {
 	compat.Backend
-	name string
-	late atomic.Int32 // steps that nobody waits for any more
+	name  string
+	late  atomic.Int32          // steps that nobody waits for any more, and that do not end
+	lags  atomic.Bool           // it did not answer in time, the last time
+	unfit atomic.Pointer[error] // why it can't be part of the quorum, when it last answered
+}
+
+// vote is take, and remembers whether the server is one that can vote.
+func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := s.take(ctx, now, key, ttl)
+	switch {
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
+		s.unfit.Store(&err)
+	case err == nil, errors.Is(err, compat.ErrHeld):
+		s.unfit.Store(nil)
+	}
+	return l, err
 }
 
 // take asks for one part. If the reply was lost the key tells whether it is

@@ -460,48 +460,6 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	return h.current(), err
 }
 
-// settle learns by reading the key, on another connection, whether an attempt whose reply was
-// lost has succeeded (any/lost-reply). If the key holds our value, extending it proves the
-// lease ours, gives it its TTL if the connection broke before that was sent, and draws the
-// fence whose number was lost.
-func (k *Locker) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
-	l := h.current()
-	if l.Ambiguous || errors.Is(why, ErrUnknown) {
-		return &UnknownError{Lease: l, Err: why}
-	}
-	if ctx.Err() != nil {
-		return k.undo(ctx, h, cause(ctx))
-	}
-	st, err := k.inspect(ctx, l.Key, ttl)
-	switch {
-	case err != nil:
-		return k.undo(ctx, h, why)
-	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
-		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
-	case !st.Holds(l.Value):
-		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
-	}
-	if _, err := k.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
-		return k.undo(ctx, h, errors.Join(why, err))
-	}
-	h.lease.How = Resolved
-	return nil
-}
-
-// undo releases what may have been taken, in a context that outlives ctx, and returns why; or,
-// if that is not known to have worked, ErrUnknown too. The release compares: undoing what was
-// never done must not remove another client's lock (any/release-of-unknown).
-func (k *Locker) undo(ctx context.Context, h *loose, why error) error {
-	step, done := k.cleanup(ctx)
-	defer done()
-	l := h.current()
-	_, err := k.release(step, h, true)
-	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
-		return why
-	}
-	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
-}
-
 // stepContext bounds one step by ctx, Options.Timeout and ttl. A context that can't be cancelled
 // needs no goroutine to watch it: redigo's own time limit does.
 func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Context, func()) {

@@ -31,6 +31,48 @@ type holder interface {
 	lost(err error) error // err, and that it was lost if it was
 }
 
+// settle learns by reading the key, on another connection, whether an attempt whose reply was
+// lost has succeeded (any/lost-reply). If the key holds our value, extending it proves the
+// lease ours, gives it its TTL if the connection broke before that was sent, and draws the
+// fence whose number was lost.
+func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
+	l := h.current()
+	if l.Ambiguous || errors.Is(why, ErrUnknown) {
+		return &UnknownError{Lease: l, Err: why}
+	}
+	if ctx.Err() != nil {
+		return s.undo(ctx, h, cause(ctx))
+	}
+	st, err := s.inspect(ctx, l.Key, ttl)
+	switch {
+	case err != nil:
+		return s.undo(ctx, h, why)
+	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
+		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+	case !st.Holds(l.Value):
+		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
+	}
+	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
+		return s.undo(ctx, h, errors.Join(why, err))
+	}
+	h.lease.How = Resolved
+	return nil
+}
+
+// undo releases what may have been taken, in a context that outlives ctx, and returns why; or,
+// if that is not known to have worked, ErrUnknown too. The release compares: undoing what was
+// never done must not remove another client's lock (any/release-of-unknown).
+func (s *settler) undo(ctx context.Context, h *loose, why error) error {
+	step, done := s.cleanup(ctx)
+	defer done()
+	l := h.current()
+	_, err := s.release(step, h, true)
+	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
+		return why
+	}
+	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
+}
+
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
 // then is what the holder's machine is told when it was done.
 func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
@@ -382,8 +424,8 @@ func lostToo(key string, s *lease.State, err error) error {
 	return fmt.Errorf("%w: %w", lost, err)
 }
 
-// Settled is b for a lock that is made of several: an Extend or a Release whose reply was
-// lost is settled by reading, as the Locker does it for its own lock.
+// Settled is b for a lock that is made of several: a step whose reply was lost is settled by
+// reading, as the Locker does it for its own lock.
 func Settled(b Backend) Backend { return settled{b} }
 
 type settled struct{ Backend }
@@ -391,6 +433,28 @@ type settled struct{ Backend }
 func (b settled) settler(now func() time.Time) *settler {
 	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
 	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} }}
+}
+
+// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
+// idle connection that the server had closed must not cost a part of the lock. With an error of
+// outcome Unknown it returns the lease that may stand.
+func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
+	for try := 1; ; try++ {
+		l, err := b.Backend.Acquire(ctx, now, key, ttl)
+		if OutcomeOf(err) != Unknown {
+			return l, err
+		}
+		h := newLoose(l, ttl, now())
+		err = b.settler(now).settle(ctx, h, ttl, err)
+		switch {
+		case err == nil, errors.Is(err, ErrUnknown):
+			return h.current(), err
+		case OutcomeOf(err) == Refused:
+			return l, err
+		case try == 2 || ctx.Err() != nil: // it is free, or was taken back
+			return l, NotSent.Mark(err)
+		}
+	}
 }
 
 // Extend returns the lease that stands at least, with an error of outcome Unknown if it is

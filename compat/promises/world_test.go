@@ -98,7 +98,7 @@ func quorum(name string, sequential bool, versions []string, a ...compat.Algorit
 func several(name, version string, a compat.Algorithm) kind {
 	return kind{name: name, versions: []string{version}, key: multilock.Join("a", "b", "c"),
 		make: func(s []compat.Source, o compat.Options) *compat.Locker {
-			return compat.NewLocker(multilock.New(s[0], a, multilock.Options{Clock: o.Clock}), o)
+			return compat.NewLocker(multilock.New(s[0], a), o)
 		}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
 // Test for these with errors.Is; the types below carry the details.
@@ -63,7 +64,7 @@ var (
 	ErrInvalid = errors.New("setnxlock: invalid argument")
 
 	// ErrClosed means that the Locker was closed.
-	ErrClosed = errors.New("setnxlock: the Locker is closed")
+	ErrClosed = queue.ErrClosed
 )
 
 // timeout is a net.Error, and os.ErrDeadlineExceeded to errors.Is.

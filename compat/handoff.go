@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
 // Handoff gives the lock to a new holder in this process, without releasing it on the server:
@@ -46,7 +47,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	next.How, next.Rotate = HandedOff, false
 	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: old, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
-		l.k.gone(l)
+		l.k.queues.Gone(&l.place)
 	})
 	return l.k.hold(ctx, false, next, ttl, renews, start, 0)
 }
@@ -106,7 +107,7 @@ func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 	le, secret := believed(l.lease, &l.state), l.state.Secret()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
 	if passes {
-		l.k.scheduler.remove(l)
+		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
 	l.mu.Unlock()
@@ -119,7 +120,7 @@ func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 // inherit takes a lock that a release passed on: extended, with a value and a fence of its
 // own, unless it is fresh and nobody knows its value. On an error it has been released as far
 // as it was ours.
-func (k *Locker) inherit(ctx context.Context, q *queue, p *passed, ttl time.Duration) error {
+func (k *Locker) inherit(ctx context.Context, q *queue.Queue[passed], p *passed, ttl time.Duration) error {
 	now, h := k.now(), &p.loose
 	h.lease.How = HandedOff
 	left := h.state.Until().Sub(now)
@@ -131,9 +132,7 @@ func (k *Locker) inherit(ctx context.Context, q *queue, p *passed, ttl time.Dura
 	}
 	_, err := k.extend(ctx, h, ttl, !p.secret, true, lease.Done)
 	if errors.Is(err, errors.ErrUnsupported) {
-		k.queues.mu.Lock()
-		q.contention.cannotHandOff = true
-		k.queues.mu.Unlock()
+		k.queues.CannotHandOff(q)
 	}
 	switch {
 	case err == nil && p.fence > 0 && h.state.Claim().Fence <= p.fence:

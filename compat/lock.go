@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -32,8 +34,8 @@ type Lock struct {
 	busy  bool          // a step is under way: one at a time
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	item  item
-	queue *queue // the key's in this process, guarded by the queues' mutex; nil: others may hold the key beside us
+	item  schedule.Item[*Lock]
+	place queue.Holder[passed]
 }
 
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
@@ -45,9 +47,10 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
-		k.queues.took(l.key, l)
+		k.queues.Took(l.key, &l.place, l.since)
 	}
-	if !k.scheduler.add(l, l.state.End(), l.state.RenewAt(), ttl/30) {
+	l.item.Of = l
+	if !k.scheduler.Add(&l.item, times(&l.state)) {
 		l.Release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
 		return nil, ErrClosed
 	}
@@ -57,6 +60,11 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		})
 	}
 	return l, nil
+}
+
+// times are when a lock ends and is renewed: a thirtieth of the ttl sooner, if others are.
+func times(s *lease.State) schedule.Times {
+	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
 }
 
 // Key is the key as it stands on the server, prefix included.
@@ -137,9 +145,9 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 	v := l.state.On(e)
 	now := l.state.Cause()
 	if now == lease.None && (e.Kind == lease.Tick || end != l.state.End() || renew != l.state.RenewAt()) {
-		l.k.scheduler.set(l, l.state.End(), l.state.RenewAt(), l.state.Claim().TTL/30)
+		l.k.scheduler.Set(&l.item, times(&l.state))
 	} else if now != lease.None && was == lease.None {
-		l.k.scheduler.remove(l)
+		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
 	l.mu.Unlock()
@@ -165,7 +173,7 @@ func (l *Lock) endContext() {
 
 // wasLost is what a loss comes to that was noticed by itself, and not by a release.
 func (l *Lock) wasLost(by lease.Kind) {
-	defer l.k.gone(l)
+	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	l.k.unpin(le)
 	err := fmt.Errorf("%w: %q", ErrLost, l.key)
@@ -282,23 +290,23 @@ func (l *Lock) Release(ctx context.Context) error {
 	defer l.end()
 
 	start, ttl := l.k.now(), l.ttl()
-	next, signal := l.k.successor(l, l.passable(start, ttl), ttl, start)
+	next, signal := l.k.queues.Successor(&l.place, l.passable(start, ttl), ttl, start)
 	if next != nil {
 		p, le := new(passed), l.current()
 		if !p.take(l, ttl, start) {
-			next.granted <- grant{}
+			next.Grant(queue.Grant[passed]{})
 			return l.over()
 		}
-		defer func() { next.granted <- grant{passed: p} }() // that it is over here comes before it begins there
+		defer next.Grant(queue.Grant[passed]{Passed: p}) // that it is over here comes before it begins there
 		l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: le, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
 	woken, err := l.k.release(ctx, l, signal)
 	defer func() {
 		if err != nil {
-			l.k.gone(l)
+			l.k.queues.Gone(&l.place)
 		} else {
-			l.k.released(l, woken, ttl)
+			l.k.queues.Released(&l.place, woken, ttl)
 		}
 	}()
 	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)

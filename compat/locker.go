@@ -10,6 +10,8 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // Options are a Locker's. The zero value is ready to use.
@@ -85,8 +87,8 @@ type Locker struct {
 	abilities Abilities
 	o         Options
 	plain     *limited // the context of most steps
-	scheduler scheduler
-	queues    queues
+	scheduler schedule.Scheduler[*Lock]
+	queues    queue.Queues[passed]
 	tasks     sync.WaitGroup // in the background
 }
 
@@ -125,8 +127,14 @@ func NewLocker(b Backend, o Options) *Locker {
 	}
 	k := &Locker{o: o, abilities: b.Abilities(), plain: &limited{context.Background(), o.Timeout, o.Clock}}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
-	k.settler.server = k.signalling()
-	k.scheduler.clock, k.scheduler.renew = o.Clock, k.renewAll
+	k.queues = queue.Queues[passed]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
+	k.queues.Undo = func(ctx context.Context, p *passed) { k.undo(ctx, &p.loose, nil) } //nolint:errcheck // what stays ends with its lease
+	if o.Signal && k.abilities.server != nil {
+		k.settler.server = k.abilities.server
+		k.queues.Signals = &queue.Signals{Listen: k.listen, Wake: k.wakeAnother}
+	}
+	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
+	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }
 	if s := k.abilities.server; s != nil {
 		s.pinAtMost(o.MaxPinned, o.Clock)
 	}
@@ -291,8 +299,8 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 // itself: the errors of those releases are returned. Detach first what is to live on. After
 // Close, Lock, TryLock and Adopt return ErrClosed.
 func (k *Locker) Close(ctx context.Context) error {
-	k.queues.close()
-	locks := k.scheduler.close()
+	k.queues.Close()
+	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
 	eachAtOnce(len(locks), func(i int) {
 		if err := locks[i].Release(ctx); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
@@ -309,12 +317,6 @@ func (k *Locker) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (k *Locker) closed() bool {
-	k.queues.mu.Lock()
-	defer k.queues.mu.Unlock()
-	return k.queues.closed
-}
-
 // background runs f so that Close can wait for it.
 func (k *Locker) background(f func()) {
 	k.tasks.Add(1)
@@ -328,7 +330,7 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
 	}
-	if k.closed() {
+	if k.queues.Closed() {
 		return "", ErrClosed
 	}
 	key = k.o.Prefix + key
@@ -353,30 +355,30 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
-	q, entry, err := k.queues.join(key)
+	q, entry, err := k.queues.Join(key)
 	if err != nil {
 		return nil, err
 	}
 	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.MinPoll}
 	defer func() {
 		if entry == nil {
-			k.leave(key, q)
+			k.queues.Leave(q)
 		}
 	}()
 	for tries := 0; ; {
 		if entry != nil {
-			g, called := k.await(ctx, key, entry)
-			if !called {
+			g, granted := k.queues.Await(ctx, entry)
+			if !granted {
 				return nil, w.gaveUp(ctx, nil)
 			}
-			if g.failed != nil {
-				return nil, g.failed
+			if g.Failed != nil {
+				return nil, g.Failed
 			}
 			entry = nil
-			if g.passed != nil {
-				err := k.inherit(ctx, q, g.passed, ttl)
+			if g.Passed != nil {
+				err := k.inherit(ctx, q, g.Passed, ttl)
 				if err == nil {
-					return k.hold(ctx, bound, g.passed.current(), ttl, renew, start, tries)
+					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}
 				if ctx.Err() != nil {
 					return nil, w.gaveUp(ctx, err)
@@ -389,7 +391,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 				continue
 			}
 		}
-		if k.closed() {
+		if k.queues.Closed() {
 			return nil, ErrClosed
 		}
 		tries++
@@ -400,7 +402,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		}
 		if entry, err = w.after(ctx, err, tries); err != nil {
 			if !ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
-				k.queues.fail(q, err)
+				k.queues.Fail(q, err)
 			}
 			return nil, err
 		}

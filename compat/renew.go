@@ -3,6 +3,8 @@ package compat
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
@@ -108,4 +110,23 @@ func (l *Lock) renewed(err error, start time.Time) {
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
 		l.k.see(Event{Kind: EventFailed, Key: l.key, Lease: l.current(), Err: err}, nil)
 	}
+}
+
+// atOnce is how many connections renewals that are due together may use.
+const atOnce = 8
+
+// eachAtOnce calls do for each of n, on up to atOnce goroutines, and waits for them.
+func eachAtOnce(n int, do func(i int)) {
+	var next atomic.Int64
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			do(i)
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(n, atOnce) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
 }

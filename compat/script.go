@@ -17,9 +17,13 @@ import (
 // handful. It compares, stops at a first command that answers 0, and returns all replies.
 //
 // A server that does not know it yet, or has forgotten it (a restart, a failover, SCRIPT
-// FLUSH), answers NOSCRIPT without having run anything, and gets the source.
+// FLUSH), answers NOSCRIPT without having run anything, and gets the source. With a wake-up
+// the source is sent at once: what wakes a client would run behind a NOSCRIPT, too.
 func (c *Conn) script(ch *Change) ([]any, error) {
 	s, cmds := scriptOf(ch)
+	if c.wake != nil {
+		return c.evaluate("EVAL", s, ch, cmds)
+	}
 	replies, err := c.evaluate("EVALSHA", s, ch, cmds)
 	if noScript(err) {
 		replies, err = c.evaluate("EVAL", s, ch, cmds)

@@ -3,13 +3,12 @@ package compat
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A Conn is a borrowed connection for the length of one step: what an Algorithm sends with.
@@ -48,11 +47,8 @@ func NewConn(c redis.Conn) *Conn { return &Conn{Conn: c} }
 
 // begin begins a step.
 func (c *Conn) begin(ctx context.Context) {
-	c.ctx, c.limit, c.within = nil, 0, 0
-	if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
-		c.within = l.limit
-	}
-	if cancels(ctx) {
+	c.ctx, c.limit, c.within = nil, 0, limit.Of(ctx)
+	if limit.Cancels(ctx) {
 		c.ctx = ctx
 	} else if c.limit = c.within; c.limit > 0 {
 		c.until = time.Now().Add(c.limit)
@@ -86,7 +82,7 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
 		} else if err != nil && c.ctx.Err() != nil {
-			err = cause(c.ctx)
+			err = limit.Cause(c.ctx)
 		}
 	case c.limit > 0:
 		left := max(time.Until(c.until), time.Millisecond) // of a step of several round trips
@@ -98,19 +94,9 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 		reply, err = c.Conn.Do(name, args...)
 	}
 	if err != nil {
-		err = slow(err)
+		err = limit.Slow(err)
 	}
 	return reply, err
-}
-
-// slow is ErrTimeout for a read or write that a time limit ended.
-func slow(err error) error {
-	var n net.Error
-	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrTimeout) || errors.As(err, &n) && n.Timeout() &&
-		!errors.Is(err, ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrTimeout, err)
-	}
-	return err
 }
 
 // Receive is redis.Conn's, within the step's context.
@@ -182,7 +168,7 @@ func (c *Conn) track(name string, reply any, err error) {
 // judge notes whether the command can have changed anything: a step of which a cluster
 // refused every command that writes did not run.
 func (c *Conn) judge(name string, reply any, err error) {
-	if e, refused := notNow(err); refused {
+	if e, refused := answer.NotNow(err); refused {
 		c.notNow = e
 		return
 	}
@@ -234,7 +220,7 @@ func unsupported(err error) bool {
 // command, and returns any other error as it is: a refusal by an ACL or a broken connection
 // proves nothing about the server.
 func (c *Conn) Lacks(err error, why, use string) error {
-	if lacks(err) {
+	if answer.Lacks(err) {
 		return c.Unsafe(why, use)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
@@ -215,7 +216,7 @@ func (l *Lock) begin(ctx context.Context) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, cause(ctx)))
+			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, limit.Cause(ctx)))
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
@@ -86,7 +88,7 @@ type Locker struct {
 	settler
 	abilities Abilities
 	o         Options
-	plain     *limited // the context of most steps
+	plain     *limit.Context // the context of most steps
 	scheduler schedule.Scheduler[*Lock]
 	queues    queue.Queues[passed]
 	tasks     sync.WaitGroup // in the background
@@ -125,7 +127,7 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.MaxHandoffs == 0 {
 		o.MaxHandoffs = 16
 	}
-	k := &Locker{o: o, abilities: b.Abilities(), plain: &limited{context.Background(), o.Timeout, o.Clock}}
+	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(context.Background(), o.Clock, o.Timeout)}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
 	k.queues = queue.Queues[passed]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, p *passed) { k.undo(ctx, &p.loose, nil) } //nolint:errcheck // what stays ends with its lease
@@ -312,7 +314,7 @@ func (k *Locker) Close(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		errs = append(errs, cause(ctx))
+		errs = append(errs, limit.Cause(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -401,7 +403,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}
 		if entry, err = w.after(ctx, err, tries); err != nil {
-			if !ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
+			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
 				k.queues.Fail(q, err)
 			}
 			return nil, err
@@ -413,7 +415,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
 	start := k.now()
 	l, err := k.acquire(ctx, key, ttl)
-	if closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
+	if answer.Closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
 		// The pool's connection was dead, and the key was found free: ask over a live one.
 		l, err = k.acquire(ctx, key, ttl)
 	}
@@ -448,7 +450,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	case err != nil:
 		err = k.settle(ctx, h, ttl, err)
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
-		err = k.undo(ctx, h, cause(ctx))
+		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
 		err = k.undo(ctx, h, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
 	}
@@ -465,7 +467,7 @@ func (k *Locker) settle(ctx context.Context, h *loose, ttl time.Duration, why er
 		return &UnknownError{Lease: l, Err: why}
 	}
 	if ctx.Err() != nil {
-		return k.undo(ctx, h, cause(ctx))
+		return k.undo(ctx, h, limit.Cause(ctx))
 	}
 	st, err := k.inspect(ctx, l.Key, ttl)
 	switch {
@@ -497,48 +499,21 @@ func (k *Locker) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
 }
 
-// stepContext bounds one step by ctx, Options.Timeout and ttl. A context that can't be cancelled
-// needs no goroutine to watch it: redigo's own time limit does.
+// stepContext bounds one step by ctx, Options.Timeout and ttl.
 func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Context, func()) {
 	d := min(k.o.Timeout, ttl)
 	switch {
-	case cancels(ctx):
-		return within(ctx, k.o.Clock, d)
-	case d == k.plain.limit && ctx == k.plain.Context:
+	case limit.Cancels(ctx):
+		return limit.Within(ctx, k.o.Clock, d)
+	case d == k.plain.Limit && ctx == k.plain.Context:
 		return k.plain, func() {}
 	}
-	return &limited{ctx, d, k.o.Clock}, func() {}
-}
-
-func cancels(ctx context.Context) bool { return ctx.Done() != nil }
-
-// A limited is a context with a time limit: for the whole step, or, if it can't be cancelled,
-// for each command.
-type limited struct {
-	context.Context
-	limit time.Duration
-	clock clock.Clock
-}
-
-type ofLimited struct{}
-
-// Value finds the limit below whatever a Backend has put on top of it.
-func (l *limited) Value(key any) any {
-	if key == (ofLimited{}) {
-		return l
-	}
-	return l.Context.Value(key)
+	return limit.PerCommand(ctx, k.o.Clock, d), func() {}
 }
 
 // cleanupContext is the context of what must be done although ctx has ended.
 func (k *Locker) cleanupContext(ctx context.Context) (context.Context, func()) {
-	return within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup)
-}
-
-func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t := c.AfterFunc(d, func() { cancel(ErrTimeout) })
-	return &limited{ctx, d, c}, func() { t.Stop(); cancel(nil) }
+	return limit.Within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup)
 }
 
 // elapsed measures a time for an Observer; nobody else asks.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A pin is the connection that a lease has pinned: it watches key since that held value. As
@@ -115,20 +116,6 @@ func (s *server) unpin(l Lease) {
 func (c *Conn) hurry() {
 	c.until = c.until.Add(-c.limit / 2)
 	if c.ctx != nil && c.within > 0 {
-		c.ctx = sooner{c.ctx, time.Now().Add(c.within / 2)}
+		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
 	}
-}
-
-// sooner is a context with an earlier deadline, which redigo makes its read timeout: in real
-// time, and without ending.
-type sooner struct {
-	context.Context
-	at time.Time
-}
-
-func (s sooner) Deadline() (time.Time, bool) {
-	if at, ok := s.Context.Deadline(); ok && at.Before(s.at) {
-		return at, true
-	}
-	return s.at, true
 }

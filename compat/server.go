@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
@@ -64,7 +64,7 @@ var conns = sync.Pool{New: func() any { return new(Conn) }}
 // over is do with a Conn that may outlive the step.
 func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	err := s.once(ctx, key, c, step)
-	if OutcomeOf(err) == NotSent && redirected(err) {
+	if OutcomeOf(err) == NotSent && answer.Redirected(err) {
 		*c = Conn{}
 		err = s.once(ctx, key, c, step)
 	}
@@ -75,12 +75,12 @@ func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn)
 // healthy connection for it.
 func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	if ctx.Err() != nil {
-		return NotSent.Mark(cause(ctx))
+		return NotSent.Mark(limit.Cause(ctx))
 	}
 	pins := c.pins
 	borrowed, err := s.borrow(ctx, key)
 	if err != nil {
-		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", slow(because(ctx, err))))
+		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Slow(limit.Because(ctx, err))))
 	}
 	c.Conn = borrowed
 	c.begin(ctx)
@@ -105,37 +105,11 @@ func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
 		return connected(s.source.Get(ctx, key))
 	}
-	if l, ok := ctx.(*limited); ok && ctx.Done() == nil {
-		bounded, stop := within(l.Context, l.clock, l.limit)
-		defer stop()
-		ctx = bounded
-	}
-	type got struct {
-		c   redis.Conn
-		err error
-	}
-	came := make(chan got)
-	gaveUp := make(chan struct{})
-	defer close(gaveUp)
-	go func() {
-		c, err := connected(s.source.Get(ctx, key))
-		select {
-		case came <- got{c, err}:
-		case <-gaveUp:
-			if c != nil {
-				c.Close()
-			}
+	return limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
+		if c != nil {
+			c.Close()
 		}
-	}()
-	select {
-	case g := <-came:
-		if g.err != nil {
-			g.err = because(ctx, g.err)
-		}
-		return g.c, g.err
-	case <-ctx.Done():
-		return nil, cause(ctx)
-	}
+	})
 }
 
 // fresh reports that the connections that are idle can't be too old for the pool.
@@ -176,7 +150,7 @@ func (c *Conn) verdict(err error) error {
 	if c.notNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.notNow
 	}
-	if _, refused := notNow(err); refused && !c.ran {
+	if _, refused := answer.NotNow(err); refused && !c.ran {
 		return NotSent.Mark(err)
 	}
 	return denied(err)
@@ -384,18 +358,11 @@ func (s *server) again(ctx context.Context, key string, step func(*Conn) error) 
 	}
 	var err error
 	for range most {
-		if err = s.do(ctx, key, step); !closed(err) && !redirected(err) {
+		if err = s.do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
 			break
 		}
 	}
 	return err
-}
-
-// closed reports that a connection was found closed. A time limit that ran out is no such
-// finding: the next connection would only take as long again.
-func closed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (s *server) Release(ctx context.Context, now func() time.Time, l Lease) error {
@@ -502,10 +469,16 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 			return epoch, nil
 		}
 		var e redis.Error
-		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !closed(err) || errors.Is(err, net.ErrClosed) {
+		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
-		if s.again(ctx, key, func(c *Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+		if s.again(ctx, key, func(c *Conn) error {
+			_, err := c.Do("GET", key)
+			if answer.Refused(err) { // an answer all the same
+				return nil
+			}
+			return err
+		}) != nil {
 			return epoch, err
 		}
 	}
@@ -514,11 +487,3 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 
 // checksAtMost is how often a check may lose its connection while reads are answered.
 const checksAtMost = 3
-
-// ignoreRefusal drops an error that the server answered with: an answer all the same.
-func ignoreRefusal(err error) error {
-	if _, ok := err.(redis.Error); ok {
-		return nil
-	}
-	return err
-}

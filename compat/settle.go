@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A settler carries one step of a Backend to an outcome: what a lost reply left open is
@@ -253,7 +254,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 			done()
 			return woken, sent, &UnknownError{Lease: l, Err: err}
 		}
-		if !cleaning && ended(ctx) { // in the middle
+		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
 			step, done = s.cleanup(ctx)
 		}
@@ -296,13 +297,6 @@ func epochOf(b Backend) uint64 {
 		return e()
 	}
 	return 0
-}
-
-// ended reports whether ctx has ended, or is about to: a connection notices a deadline before
-// the context does.
-func ended(ctx context.Context) bool {
-	at, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(at)
 }
 
 // loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is

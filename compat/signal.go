@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
 )
 
@@ -68,7 +69,7 @@ func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Leas
 	r := &wakeup{cmds: waking(l.Key)}
 	err = s.release(ctx, now, l, r)
 	var refused redis.Error
-	if r.err != nil && (closed(r.err) || errors.As(r.err, &refused)) {
+	if r.err != nil && (answer.Closed(r.err) || errors.As(r.err, &refused)) {
 		// A user who may not, a proxy that does not know it: the release must not suffer again.
 		s.silent.Store(now().Add(signalRetry).UnixNano())
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
@@ -29,9 +31,9 @@ type wait struct {
 // ends the wait.
 func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[passed], error) {
 	var held *HeldError
-	_, passes := notNow(err)
+	_, passes := answer.NotNow(err)
 	switch {
-	case ended(ctx):
+	case limit.Ended(ctx):
 		return nil, w.gaveUp(ctx, err)
 	case errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
@@ -85,7 +87,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[pas
 		}
 		st, err := w.k.inspect(ctx, w.key, w.ttl)
 		switch {
-		case ended(ctx):
+		case limit.Ended(ctx):
 			return nil, w.gaveUp(ctx, err)
 		case errors.Is(err, ErrForeign):
 			return nil, err

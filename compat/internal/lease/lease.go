@@ -17,7 +17,9 @@
 //     handed off, and whoever has handed off or detached forgets it.
 package lease
 
-import "time"
+import (
+	"time"
+)
 
 // Drift is taken off every lease: a hundredth of the ttl and two milliseconds, for clocks
 // that run at different rates and a timer that fires late. (The figures are Redlock's.)

@@ -32,6 +32,12 @@ type Conn struct {
 
 	wake *wakeup // goes with the release
 
+	key    any    // the last that was made an argument
+	single [4]any // room for replies that come alone, in this step
+	few    int    // how many came
+
+	reaps bool // DEL counts no key that has expired
+
 	sent     []string // commands whose replies are still to come
 	room     [8]string
 	args     [16]any // room for the arguments of one write
@@ -53,7 +59,7 @@ func (c *Conn) begin(ctx context.Context) {
 	} else if c.limit = c.within; c.limit > 0 {
 		c.until = time.Now().Add(c.limit)
 	}
-	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
+	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake, c.few = false, reading{}, false, false, false, false, "", nil, 0
 }
 
 // Send is redis.Conn's.
@@ -71,6 +77,23 @@ func (c *Conn) Do(name string, args ...any) (any, error) {
 	c.asked = true
 	reply, err := c.exchange(name, args...)
 	c.note(name, reply, err)
+	return reply, err
+}
+
+// exec sends EXEC, with the transaction that was sent before. The error is the first that any of
+// the commands, or EXEC, was answered with; the reply is EXEC's own.
+func (c *Conn) exec() (any, error) {
+	c.asked, c.multi = true, true
+	c.sent = c.sent[:0]
+	reply, err := c.exchange("EXEC")
+	own := err
+	if answer.Refused(err) {
+		if e, refused := answer.NotNow(err); refused {
+			c.notNow = e
+		}
+		own = nil // a command could not be queued: what of EXEC?
+	}
+	c.track("EXEC", reply, own)
 	return reply, err
 }
 
@@ -230,20 +253,12 @@ func (c *Conn) Lacks(err error, why, use string) error {
 // answer of it has proven. It asks INFO for the version; a server that does not say goes
 // without.
 func (c *Conn) Unsafe(why, use string) error {
-	return &UnsafeServerError{Version: version(c), Why: why, Use: use}
+	return &UnsafeServerError{Version: c.version(), Why: why, Use: use}
 }
 
-func version(c redis.Conn) string {
-	info, err := redis.String(c.Do("INFO"))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+func (c *Conn) version() string {
+	info, _ := redis.String(c.Do("INFO"))
+	return answer.Version(info)
 }
 
 // InspectToken reads a key that holds a token and has its lease for a TTL: one round trip.

@@ -47,6 +47,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	}
 	p.begin(ctx)
 	p.hurry()
+	p.reaps = s.reaps.Load() == p.epoch+1
 	if s.epoch() != p.epoch || p.Err() != nil { // a server that was replaced watches nothing
 		p.put(l)
 		return nil, false

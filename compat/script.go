@@ -91,11 +91,5 @@ func (ch *Change) lua() []Cmd {
 
 // script sends the script for ch, whose commands are cmds.
 func (w *write) script(by string, ch *Change, cmds []Cmd) {
-	if w.err != nil {
-		return
-	}
-	from := len(w.args)
-	w.args = script.Append(w.args, script.For(ch.Key, cmds), by == "EVAL", ch.Key, ch.Value, cmds)
-	w.err = w.c.Send(by, w.args[from:len(w.args):len(w.args)]...)
-	w.n++
+	w.add(by, script.Append(w.args, script.For(ch.Key, cmds), by == "EVAL", ch.Key, ch.Value, cmds))
 }

@@ -25,6 +25,7 @@ type server struct {
 	algo      Algorithm
 	traits    Traits
 	checked   atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+	reaps     atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
 	borrowing atomic.Int64  // steps that are getting their connection
 	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
 
@@ -137,6 +138,7 @@ func (s *server) returnLater(c *Conn) {
 func (s *server) giveBack(c *Conn) {
 	if c.Err() != nil {
 		s.checked.Store(0) // the next connection may lead to another server
+		s.reaps.Store(0)
 	}
 	c.giveBack()
 	if s.source.Fresh > 0 && c.clean {
@@ -462,7 +464,11 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	for range checksAtMost {
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
-			return s.traits.Check(c, key)
+			err := s.traits.Check(c, key)
+			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
+				s.reaps.Store(epoch + 1)
+			}
+			return err
 		})
 		if err == nil {
 			s.checked.Store(epoch + 1)

@@ -5,8 +5,10 @@ package answer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -14,14 +16,15 @@ import (
 )
 
 // of returns the server's answer in err.
-func of(err error) (e redis.Error, ok bool) {
+func of(err error) (redis.Error, bool) {
 	switch err := err.(type) {
 	case nil: // most often, and errors.As would cost an allocation
 		return "", false
 	case redis.Error:
 		return err, true
 	}
-	ok = errors.As(err, &e)
+	var e redis.Error
+	ok := errors.As(err, &e)
 	return e, ok
 }
 
@@ -107,6 +110,24 @@ func Denied(e redis.Error) (command, remedy string) {
 		remedy = "it is loading its data: try again"
 	}
 	return command, remedy
+}
+
+// Version is the redis_version of an INFO; "" if it does not say.
+func Version(info string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// ReapsBeforeDEL reports that in this version DEL looks whether its key has expired before it
+// counts it: since 2.8.10.
+func ReapsBeforeDEL(version string) bool {
+	var v [3]int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n == 3 && slices.Compare(v[:], []int{2, 8, 10}) >= 0
 }
 
 // Closed reports that a connection was found closed. A time limit that ran out is no such

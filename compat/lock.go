@@ -51,7 +51,7 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		k.queues.Took(l.key, &l.place, l.since)
 	}
 	l.item.Of = l
-	if !k.scheduler.Add(&l.item, times(&l.state)) {
+	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
 		l.Release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
 		return nil, ErrClosed
 	}
@@ -146,7 +146,7 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 	v := l.state.On(e)
 	now := l.state.Cause()
 	if now == lease.None && (e.Kind == lease.Tick || end != l.state.End() || renew != l.state.RenewAt()) {
-		l.k.scheduler.Set(&l.item, times(&l.state))
+		l.k.scheduler.Set(&l.item, times(&l.state), e.At)
 	} else if now != lease.None && was == lease.None {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()

@@ -61,8 +61,8 @@ func (i *Item[T]) due() time.Time {
 	return i.times.End
 }
 
-// Add puts i in the heap. After Close it does not.
-func (s *Scheduler[T]) Add(i *Item[T], t Times) bool {
+// Add puts i in the heap; at is when its times were set. After Close it does not.
+func (s *Scheduler[T]) Add(i *Item[T], t Times, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -71,18 +71,18 @@ func (s *Scheduler[T]) Add(i *Item[T], t Times) bool {
 	s.heap = append(s.heap, i)
 	i.index, i.times = len(s.heap), t
 	s.fix(i)
-	s.arm()
+	s.arm(at)
 	return true
 }
 
 // Set moves the times of an item that is still in the heap.
-func (s *Scheduler[T]) Set(i *Item[T], t Times) {
+func (s *Scheduler[T]) Set(i *Item[T], t Times, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i.index > 0 && i.times != t {
 		i.times = t
 		s.fix(i)
-		s.arm()
+		s.arm(at)
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *Scheduler[T]) fire() {
 		}
 		s.fix(i)
 	}
-	s.arm()
+	s.arm(now)
 	s.mu.Unlock()
 
 	for _, of := range ended {
@@ -138,7 +138,10 @@ func (s *Scheduler[T]) fire() {
 }
 
 // arm sets the timer, if it does not fire soon enough. s.mu is held.
-func (s *Scheduler[T]) arm() {
+//
+// What was still to come at that time and is not any more is done at once: a mock has been moved
+// meanwhile, and its timer would wait for its next move.
+func (s *Scheduler[T]) arm(at time.Time) {
 	if len(s.heap) == 0 {
 		return
 	}
@@ -156,7 +159,7 @@ func (s *Scheduler[T]) arm() {
 	} else {
 		s.timer.Reset(d)
 	}
-	if lease.Past(s.Clock.Now(), due) { // a mock has gone on meanwhile: its timer waits for the next move
+	if at.Before(due) && s.Clock.Until(due) <= 0 {
 		go s.fire()
 	}
 }

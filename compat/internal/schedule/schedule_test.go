@@ -47,7 +47,7 @@ func TestDueTogether(t *testing.T) {
 		"ending": {End: at(70)},
 	}
 	for name, times := range items {
-		if !s.Add(&Item[string]{Of: name}, times) {
+		if !s.Add(&Item[string]{Of: name}, times, m.Now()) {
 			t.Fatal("not added")
 		}
 	}
@@ -71,7 +71,7 @@ func TestOrder(t *testing.T) {
 		for n := range 100 {
 			end := m.Now().Add(time.Duration(1+r.IntN(10000)) * time.Second)
 			p := placed{&Item[string]{Of: string(rune('A' + n))}, end}
-			s.Add(p.item, Times{End: end})
+			s.Add(p.item, Times{End: end}, s.Clock.Now())
 			all = append(all, p)
 			switch i := r.IntN(len(all)); r.IntN(3) {
 			case 0:
@@ -79,7 +79,7 @@ func TestOrder(t *testing.T) {
 				all = slices.Delete(all, i, i+1)
 			case 1:
 				all[i].end = m.Now().Add(time.Duration(1+r.IntN(10000)) * time.Second)
-				s.Set(all[i].item, Times{End: all[i].end})
+				s.Set(all[i].item, Times{End: all[i].end}, s.Clock.Now())
 			}
 		}
 		ends := make(map[string]time.Time)
@@ -110,7 +110,7 @@ func TestOrder(t *testing.T) {
 func TestUndecided(t *testing.T) {
 	m := clock.NewMock()
 	s, l := newScheduler(m)
-	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)})
+	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
 	m.Add(time.Minute)
 	m.Add(3 * wallCheck)
 	if len(l.ended) < 2 {
@@ -121,11 +121,11 @@ func TestUndecided(t *testing.T) {
 func TestClose(t *testing.T) {
 	m := clock.NewMock()
 	s, _ := newScheduler(m)
-	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)})
+	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
 	if left := s.Close(); !slices.Equal(left, []string{"a"}) {
 		t.Errorf("%v are left", left)
 	}
-	if s.Add(&Item[string]{Of: "b"}, Times{End: m.Now().Add(time.Minute)}) {
+	if s.Add(&Item[string]{Of: "b"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now()) {
 		t.Error("added after Close")
 	}
 }
@@ -136,7 +136,7 @@ func TestShrinks(t *testing.T) {
 	s, _ := newScheduler(m)
 	items := make([]Item[string], 10_000)
 	for i := range items {
-		s.Add(&items[i], Times{End: m.Now().Add(time.Minute)})
+		s.Add(&items[i], Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
 	}
 	for i := range items {
 		s.Remove(&items[i])
@@ -168,7 +168,7 @@ func TestSuspended(t *testing.T) {
 	m := clock.NewMock()
 	c := &suspended{Mock: m, base: time.Now(), zero: m.Now()}
 	s, l := newScheduler(c)
-	s.Add(&Item[string]{Of: "a"}, Times{End: c.Now().Add(time.Minute)})
+	s.Add(&Item[string]{Of: "a"}, Times{End: c.Now().Add(time.Minute)}, s.Clock.Now())
 	m.Add(10 * time.Second)
 	if len(l.ended) > 0 {
 		t.Fatal("ended after 10 s of 60")
@@ -181,5 +181,30 @@ func TestSuspended(t *testing.T) {
 	m.Add(wallCheck)
 	if len(l.ended) != 1 {
 		t.Errorf("an hour later, by the wall clock: %d have ended", len(l.ended))
+	}
+}
+
+// A leaping is a mock that another goroutine moves by an hour between a look at it and the timer
+// that is set by what was seen.
+type leaping struct{ *clock.Mock }
+
+func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	c.Add(time.Hour)
+	return c.Mock.AfterFunc(d, f)
+}
+
+// What was still to come when an item was added, and is not when the timer has been set, is done
+// without another move of the clock.
+func TestSetTooLate(t *testing.T) {
+	m := leaping{clock.NewMock()}
+	s, l := newScheduler(m)
+	ended := make(chan struct{})
+	i := &Item[string]{Of: "a"}
+	s.End = func(item string, at time.Time) { l.End(item, at); s.Remove(i); close(ended) }
+	s.Add(i, Times{End: m.Now().Add(time.Minute)}, m.Now())
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("nothing was done")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
 // A Conn is a borrowed connection for the length of one step: what an Algorithm sends with.
@@ -20,7 +21,7 @@ type Conn struct {
 	redis.Conn
 	ctx   context.Context // nil: the step can't be cancelled
 	limit time.Duration   // for the step, when ctx is nil; 0: the connection's own
-	until time.Time       // when that ends
+	until time.Time       // when that ends; zero: nothing was sent yet
 
 	within  time.Duration // how long the step may take, by either; 0: not known
 	pins    bool          // the last write is to end with WATCH
@@ -38,14 +39,8 @@ type Conn struct {
 
 	reaps bool // DEL counts no key that has expired
 
-	sent     []string // commands whose replies are still to come
-	room     [8]string
-	args     [16]any // room for the arguments of one write
-	multi    bool    // the server may be in MULTI
-	watching bool    // the server may hold a WATCH
-
-	notNow redis.Error // a cluster's refusal to run one of the commands
-	ran    bool        // one that can change something ran, or may have
+	args    [16]any // room for the arguments of one write
+	session session.Session
 }
 
 // NewConn is c for an Algorithm that is run without a Locker.
@@ -56,19 +51,18 @@ func (c *Conn) begin(ctx context.Context) {
 	c.ctx, c.limit, c.within = nil, 0, limit.Of(ctx)
 	if limit.Cancels(ctx) {
 		c.ctx = ctx
-	} else if c.limit = c.within; c.limit > 0 {
-		c.until = time.Now().Add(c.limit)
+	} else {
+		c.limit = c.within
 	}
-	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake, c.few = false, reading{}, false, false, false, false, "", nil, 0
+	c.until = time.Time{}
+	c.pins, c.seen, c.pinned, c.refused, c.asked, c.wake, c.few = false, reading{}, false, false, false, nil, 0
+	c.session.Begin()
 }
 
 // Send is redis.Conn's.
 func (c *Conn) Send(name string, args ...any) error {
 	c.asked = true
-	if c.sent == nil {
-		c.sent = c.room[:0]
-	}
-	c.sent = append(c.sent, name)
+	c.session.Sent(name)
 	return c.Conn.Send(name, args...)
 }
 
@@ -76,24 +70,16 @@ func (c *Conn) Send(name string, args ...any) error {
 func (c *Conn) Do(name string, args ...any) (any, error) {
 	c.asked = true
 	reply, err := c.exchange(name, args...)
-	c.note(name, reply, err)
+	c.session.Done(name, reply, err)
 	return reply, err
 }
 
 // exec sends EXEC, with the transaction that was sent before. The error is the first that any of
 // the commands, or EXEC, was answered with; the reply is EXEC's own.
 func (c *Conn) exec() (any, error) {
-	c.asked, c.multi = true, true
-	c.sent = c.sent[:0]
+	c.asked = true
 	reply, err := c.exchange("EXEC")
-	own := err
-	if answer.Refused(err) {
-		if e, refused := answer.NotNow(err); refused {
-			c.notNow = e
-		}
-		own = nil // a command could not be queued: what of EXEC?
-	}
-	c.track("EXEC", reply, own)
+	c.session.Executed(reply, err)
 	return reply, err
 }
 
@@ -108,7 +94,12 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 			err = limit.Cause(c.ctx)
 		}
 	case c.limit > 0:
-		left := max(time.Until(c.until), time.Millisecond) // of a step of several round trips
+		left := c.limit
+		if c.until.IsZero() {
+			c.until = time.Now().Add(left)
+		} else { // a step of several round trips
+			left = max(time.Until(c.until), time.Millisecond)
+		}
 		reply, err = redis.DoWithTimeout(c.Conn, left, name, args...)
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
@@ -132,92 +123,20 @@ func (c *Conn) Receive() (any, error) {
 	if c.ctx == nil || unsupported(err) {
 		reply, err = c.Conn.Receive()
 	}
-	if len(c.sent) > 0 {
-		c.track(c.sent[0], reply, err)
-		c.sent = c.sent[1:]
-	}
+	c.session.Received(reply, err)
 	return reply, err
-}
-
-// note follows the replies that one Do brought in: its own, and before it those of the
-// commands that were sent.
-func (c *Conn) note(name string, reply any, err error) {
-	sent := c.sent
-	c.sent = c.sent[:0]
-	if name == "" {
-		replies, _ := reply.([]any)
-		for i, s := range sent {
-			var r any = err
-			if i < len(replies) {
-				r = replies[i]
-			}
-			c.track(s, r, err)
-		}
-		return
-	}
-	for _, s := range sent {
-		c.track(s, nil, redis.Error("not seen")) // Do returns the last reply only
-	}
-	c.track(name, reply, err)
-}
-
-func (c *Conn) track(name string, reply any, err error) {
-	e, refused := reply.(redis.Error)
-	ok := err == nil && !refused
-	if err == nil && refused {
-		err = e
-	}
-	c.judge(name, reply, err)
-	switch strings.ToUpper(name) {
-	case "WATCH":
-		c.watching = true
-	case "UNWATCH":
-		c.watching = c.watching && !ok
-	case "MULTI":
-		c.multi = true
-	case "EXEC":
-		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
-		c.multi = c.multi && !ok
-		c.watching = c.watching && !ok
-	case "DISCARD":
-		// "DISCARD without MULTI" is as good an answer as OK.
-		if ok || strings.Contains(err.Error(), "without MULTI") {
-			c.multi = false
-			c.watching = c.watching && !ok
-		}
-	}
-}
-
-// judge notes whether the command can have changed anything: a step of which a cluster
-// refused every command that writes did not run.
-func (c *Conn) judge(name string, reply any, err error) {
-	if e, refused := answer.NotNow(err); refused {
-		c.notNow = e
-		return
-	}
-	switch strings.ToUpper(name) {
-	case "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
-		return
-	case "EXEC":
-		e, _ := err.(redis.Error)
-		if err == nil && reply == nil || strings.HasPrefix(string(e), "EXECABORT") {
-			return
-		}
-	}
-	if !c.multi || reply != "QUEUED" {
-		c.ran = true
-	}
 }
 
 // giveBack returns the connection to where it was borrowed, clean or dead.
 func (c *Conn) giveBack() {
-	if c.Err() == nil && c.multi {
-		c.Do("DISCARD") //nolint:errcheck // looked at below, through track
+	left := &c.session
+	if c.Err() == nil && left.Multi {
+		c.Do("DISCARD") //nolint:errcheck // its reply is looked at below
 	}
-	if c.Err() == nil && c.watching {
+	if c.Err() == nil && left.Watching {
 		c.Do("UNWATCH") //nolint:errcheck
 	}
-	if c.Err() == nil && (c.multi || c.watching) {
+	if c.Err() == nil && (left.Multi || left.Watching) {
 		kill(c.Conn)
 	}
 	c.clean = c.Err() == nil

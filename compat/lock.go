@@ -273,25 +273,28 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // may then be called again, for it compares, and never removes another client's lock. After
 // it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
-	if l.on(lease.Event{Kind: lease.Release, At: l.k.now()}, Lease{}) == lease.Over {
+	start := l.k.now()
+	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {
 		return l.over()
 	}
-	l.mu.Lock()
-	if l.stop != nil {
-		l.stop()
-	}
-	l.mu.Unlock()
 	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
+		l.mu.Lock()
+		if l.stop != nil {
+			l.stop()
+		}
+		l.mu.Unlock()
 		wait, done := l.k.orCleanup(ctx)
 		err := l.begin(wait)
 		if done(); err != nil {
 			return err
 		}
+		start = l.k.now()
 	}
 	defer l.end()
 
-	start, ttl := l.k.now(), l.ttl()
-	next, signal := l.k.queues.Successor(&l.place, l.passable(start, ttl), ttl, start)
+	ttl := l.ttl()
+	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
+	next, signal := l.k.queues.Successor(&l.place, passable, ttl, start)
 	if next != nil {
 		p, le := new(passed), l.current()
 		if !p.take(l, ttl, start) {

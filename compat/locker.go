@@ -154,7 +154,7 @@ func (k *Locker) unpin(l Lease) {
 // ErrUnknown (an *UnknownError) if it could not learn whether it was obtained, ctx.Err()
 // included when that is the reason. What was obtained too late has been released.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	start := k.now()
+	start := k.started()
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
@@ -304,7 +304,7 @@ func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
 	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
-	eachAtOnce(len(locks), func(i int) {
+	schedule.AtOnce(len(locks), func(i int) {
 		if err := locks[i].Release(ctx); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
 			errs[i] = err
 		}
@@ -413,7 +413,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
-	start := k.now()
+	start := k.started()
 	l, err := k.acquire(ctx, key, ttl)
 	if answer.Closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
 		// The pool's connection was dead, and the key was found free: ask over a live one.
@@ -516,7 +516,14 @@ func (k *Locker) cleanupContext(ctx context.Context) (context.Context, func()) {
 	return limit.Within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup)
 }
 
-// elapsed measures a time for an Observer; nobody else asks.
+// started and elapsed measure a time for an Observer; nobody else asks.
+func (k *Locker) started() (now time.Time) {
+	if k.o.Observer != nil {
+		now = k.now()
+	}
+	return now
+}
+
 func (k *Locker) elapsed(start time.Time) time.Duration {
 	if k.o.Observer == nil {
 		return 0

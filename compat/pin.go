@@ -115,7 +115,7 @@ func (s *server) unpin(l Lease) {
 // hurry leaves half of the step's time for another connection: one that was pinned may have
 // died without a word.
 func (c *Conn) hurry() {
-	c.until = c.until.Add(-c.limit / 2)
+	c.limit /= 2
 	if c.ctx != nil && c.within > 0 {
 		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
 	}

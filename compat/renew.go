@@ -3,11 +3,10 @@ package compat
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // renewAll renews locks that are due together: those that one server can be asked at once in
@@ -29,7 +28,7 @@ func (k *Locker) renewAll(due []*Lock) {
 			batches = append(batches, []int{i})
 		}
 	}
-	eachAtOnce(len(batches), func(n int) {
+	schedule.AtOnce(len(batches), func(n int) {
 		batch := make([]*Lock, len(batches[n]))
 		for i, at := range batches[n] {
 			batch[i] = locks[at]
@@ -110,23 +109,4 @@ func (l *Lock) renewed(err error, start time.Time) {
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
 		l.k.see(Event{Kind: EventFailed, Key: l.key, Lease: l.current(), Err: err}, nil)
 	}
-}
-
-// atOnce is how many connections renewals that are due together may use.
-const atOnce = 8
-
-// eachAtOnce calls do for each of n, on up to atOnce goroutines, and waits for them.
-func eachAtOnce(n int, do func(i int)) {
-	var next atomic.Int64
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			do(i)
-		}
-	}
-	var wg sync.WaitGroup
-	for range min(n, atOnce) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
 }

@@ -91,7 +91,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	c.pinned = c.pinned && live
 	switch {
 	case c.pinned:
-	case c.refused && live && c.watching:
+	case c.refused && live && c.session.Watching:
 		s.returnLater(c)
 	default:
 		s.giveBack(c)
@@ -130,8 +130,7 @@ func connected(c redis.Conn, err error) (redis.Conn, error) {
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
-	c.ctx, c.limit = nil, c.within
-	c.until = time.Now().Add(c.within)
+	c.ctx, c.limit, c.until = nil, c.within, time.Time{}
 	s.clock.AfterFunc(0, func() { s.giveBack(c) })
 }
 
@@ -149,10 +148,10 @@ func (s *server) giveBack(c *Conn) {
 // verdict is a step's error after what a cluster answered in it. That a server was found
 // unsafe while it was moving the slot says nothing about it.
 func (c *Conn) verdict(err error) error {
-	if c.notNow != "" && errors.Is(err, ErrUnsafeServer) {
-		err = c.notNow
+	if c.session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = c.session.NotNow
 	}
-	if _, refused := answer.NotNow(err); refused && !c.ran {
+	if _, refused := answer.NotNow(err); refused && !c.session.Ran {
 		return NotSent.Mark(err)
 	}
 	return denied(err)
@@ -277,26 +276,15 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 // for anybody else.
 const batchAtMost = 128
 
-// batches puts together what one server can be asked at once: of a cluster, the keys of one
-// slot. A lease that has pinned its connection is extended over that.
+// batches puts together what one server can be asked at once. A lease that has pinned its
+// connection is extended over that.
 func (s *server) batches(leases []Lease) [][]int {
-	open := map[int]int{} // by slot, the batch that has room
-	var list [][]int
-	for i, l := range leases {
-		where := 0
-		if s.source.Slots {
-			where = slot.Of(l.Key)
+	return slot.Batches(len(leases), batchAtMost, func(i int) (key string, alone bool) {
+		if l := &leases[i]; s.source.Slots {
+			return l.Key, l.pin != nil
 		}
-		at, ok := open[where]
-		if !ok || l.pin != nil || len(list[at]) == batchAtMost {
-			at, list = len(list), append(list, nil)
-			if l.pin == nil {
-				open[where] = at
-			}
-		}
-		list[at] = append(list[at], i)
-	}
-	return list
+		return "", leases[i].pin != nil
+	})
 }
 
 // extendAll is Extend of many leases over one connection. Each has its own outcome: one that
@@ -306,34 +294,36 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 	ran := false
 	err := s.do(ctx, leases[0].Key, func(c *Conn) error {
 		epoch, t := s.epoch(), now()
-		changes := make([]Change, 0, len(leases))
-		var together, apart []int
+		changes := make([]Change, len(leases))
+		var batch, apart []int
 		for i, l := range leases {
-			var ch Change
-			if next[i], ch, errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
+			if next[i], changes[i], errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
 				continue
 			}
 			next[i].epoch = epoch
-			if ch.batches() && (len(changes) == 0 || ch.If == changes[0].If) {
-				changes, together = append(changes, ch), append(together, i)
+			if ch := &changes[i]; ch.batches() && (len(batch) == 0 || ch.If == changes[batch[0]].If) {
+				batch = append(batch, i)
 			} else {
 				apart = append(apart, i)
 			}
 		}
 		ran = true
-		if len(changes) > 0 {
-			replies, failed := c.runAll(changes)
-			for n, i := range together {
-				next[i], errs[i] = extended(leases[i], next[i], &changes[n], replies[n], c.verdict(failed[n]))
+		settle := func(i int, replies []any, err error) {
+			next[i], errs[i] = extended(leases[i], next[i], &changes[i], replies, c.verdict(err))
+		}
+		if len(batch) > 0 {
+			together := make([]Change, len(batch))
+			for n, i := range batch {
+				together[n] = changes[i]
+			}
+			replies, failed := c.runAll(together)
+			for n, i := range batch {
+				settle(i, replies[n], failed[n])
 			}
 		}
 		for _, i := range apart {
-			var ch Change
-			if next[i], ch, errs[i] = s.change(t, leases[i], ttls[i]); errs[i] == nil {
-				next[i].epoch = epoch
-				replies, err := c.Run(ch)
-				next[i], errs[i] = extended(leases[i], next[i], &ch, replies, c.verdict(err))
-			}
+			replies, err := c.Run(changes[i])
+			settle(i, replies, err)
 		}
 		return errors.Join(errs...)
 	})

@@ -181,7 +181,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 // release releases what h may hold. With signal it wakes a client that waits elsewhere, if
 // there is one: woken.
 func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
-	if h.on(lease.Event{Kind: lease.Release, At: s.now()}, Lease{}) == lease.Over {
+	if h.on(lease.Event{Kind: lease.Release}, Lease{}) == lease.Over {
 		return false, h.over()
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look

@@ -73,3 +73,22 @@ func suffixFor(key, head string) string {
 		}
 	}
 }
+
+// Batches puts n things together by the slots of their keys, most in one batch at the most; one that
+// is alone is a batch by itself.
+func Batches(n, most int, of func(i int) (key string, alone bool)) (batches [][]int) {
+	open := map[int]int{} // by slot, the batch that has room
+	for i := range n {
+		key, alone := of(i)
+		where := Of(key)
+		at, ok := open[where]
+		if !ok || alone || len(batches[at]) == most {
+			at, batches = len(batches), append(batches, nil)
+			if !alone {
+				open[where] = at
+			}
+		}
+		batches[at] = append(batches[at], i)
+	}
+	return batches
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A settler carries one step of a Backend to an outcome: what a lost reply left open is
@@ -41,7 +42,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 		return &UnknownError{Lease: l, Err: why}
 	}
 	if ctx.Err() != nil {
-		return s.undo(ctx, h, cause(ctx))
+		return s.undo(ctx, h, limit.Cause(ctx))
 	}
 	st, err := s.inspect(ctx, l.Key, ttl)
 	switch {
@@ -222,7 +223,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 // release releases what h may hold. With signal it wakes a client that waits elsewhere, if
 // there is one: woken.
 func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
-	if h.on(lease.Event{Kind: lease.Release, At: s.now()}, Lease{}) == lease.Over {
+	if h.on(lease.Event{Kind: lease.Release}, Lease{}) == lease.Over {
 		return false, h.over()
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
@@ -295,7 +296,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 			done()
 			return woken, sent, &UnknownError{Lease: l, Err: err}
 		}
-		if !cleaning && ended(ctx) { // in the middle
+		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
 			step, done = s.cleanup(ctx)
 		}
@@ -338,13 +339,6 @@ func epochOf(b Backend) uint64 {
 		return e()
 	}
 	return 0
-}
-
-// ended reports whether ctx has ended, or is about to: a connection notices a deadline before
-// the context does.
-func ended(ctx context.Context) bool {
-	at, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(at)
 }
 
 // loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is

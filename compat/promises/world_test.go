@@ -183,6 +183,23 @@ func (w *world) client(o compat.Options) (*compat.Locker, *network) {
 	return w.kind.make(sources, o), n
 }
 
+// clientOf is a client of a lock of its own kind on the first server, with a network of its own.
+func (w *world) clientOf(a compat.Algorithm, o compat.Options) (*compat.Locker, *network) {
+	n := new(network)
+	if o.Rand == nil {
+		o.Rand = func() float64 { return 0 }
+	}
+	return compat.NewOn(n.to(w.servers[0]), a, o), n
+}
+
+// get is what an onlooker reads on the first server, "" for nothing.
+func (w *world) get(key string) string {
+	c := w.servers[0].Dial()
+	defer c.Close()
+	v, _ := redis.String(c.Do("GET", key))
+	return v
+}
+
 // try takes the lock, which must be free.
 func (w *world) try(k *compat.Locker, ttl time.Duration) *compat.Lock {
 	w.Helper()

@@ -26,12 +26,14 @@ func New(c clock.Clock, limit time.Duration, over error) *Crew {
 	return &Crew{clock: c, limit: limit, over: over}
 }
 
-// Key is that under which a step's context has the Crew of its Locker.
-type Key struct{}
+type key struct{}
+
+// With is ctx for a step of the Locker whose Crew is c.
+func With(ctx context.Context, c *Crew) context.Context { return context.WithValue(ctx, key{}, c) }
 
 // Of returns the Crew of the Locker whose step has ctx, and otherwise if it has none.
 func Of(ctx context.Context, otherwise *Crew) *Crew {
-	if c, ok := ctx.Value(Key{}).(*Crew); ok && c != nil {
+	if c, ok := ctx.Value(key{}).(*Crew); ok {
 		return c
 	}
 	return otherwise

@@ -88,7 +88,7 @@ func packages(t *testing.T) []string {
 // Imports point one way, and a program that imports a lock compiles redigo and
 // clock and nothing else of size.
 func TestImports(t *testing.T) {
-	allowed := map[string]bool{"github.com/gomodule/redigo/redis": true, "github.com/benbjohnson/clock": true, "github.com/setnxlock/setnxlock/compat": true, "github.com/setnxlock/setnxlock/compat/internal/lease": true, "github.com/setnxlock/setnxlock/compat/internal/slot": true, "github.com/setnxlock/setnxlock/compat/dialect": true, "github.com/setnxlock/setnxlock/compat/ability": true}
+	allowed := map[string]bool{"github.com/gomodule/redigo/redis": true, "github.com/benbjohnson/clock": true, "github.com/setnxlock/setnxlock/compat": true, "github.com/setnxlock/setnxlock/compat/dialect": true, "github.com/setnxlock/setnxlock/compat/ability": true}
 	for _, p := range []string{"github.com/setnxlock/setnxlock/getsetlock", "github.com/setnxlock/setnxlock/txlock",
 		"github.com/setnxlock/setnxlock/compat/setlock"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", p).Output()
@@ -96,7 +96,7 @@ func TestImports(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dep := range strings.Fields(string(out)) {
-			if dep != p && !allowed[dep] {
+			if dep != p && !allowed[dep] && !strings.HasPrefix(dep, module+"compat/internal/") {
 				t.Errorf("%s needs %s", p, dep)
 			}
 		}
@@ -172,6 +172,22 @@ func TestImportsPointOneWay(t *testing.T) {
 				if dep == b || strings.HasPrefix(dep, b) && (b == "" || strings.HasSuffix(b, "/")) || strings.HasPrefix(dep, b+"/") {
 					t.Errorf("%s needs %s", p, dep)
 				}
+			}
+		}
+	}
+}
+
+// The engine's parts know nothing of a Lock, a Locker or an Algorithm: each can be read, and
+// tested, alone.
+func TestPartsStandAlone(t *testing.T) {
+	parts, err := filepath.Glob("internal/*")
+	if err != nil || len(parts) < 4 {
+		t.Fatalf("the engine's parts: %q, %v", parts, err)
+	}
+	for _, p := range parts {
+		for _, dep := range deps(t, "compat/"+p) {
+			if !strings.HasPrefix(dep, "compat/internal/") {
+				t.Errorf("%s needs %s", p, dep)
 			}
 		}
 	}

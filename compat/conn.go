@@ -3,13 +3,13 @@ package compat
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
 // A Conn is a borrowed connection for the length of one step: what an Algorithm sends with.
@@ -21,7 +21,7 @@ type Conn struct {
 	redis.Conn
 	ctx   context.Context // nil: the step can't be cancelled
 	limit time.Duration   // for the step, when ctx is nil; 0: the connection's own
-	until time.Time       // when that ends
+	until time.Time       // when that ends; zero: nothing was sent yet
 
 	within  time.Duration // how long the step may take, by either; 0: not known
 	pins    bool          // the last write is to end with WATCH
@@ -33,21 +33,14 @@ type Conn struct {
 
 	wake *wakeup // goes with the release
 
-	sent     []string // commands whose replies are still to come
-	room     [8]string
-	args     [16]any // room for the arguments of one write
-	multi    bool    // the server may be in MULTI
-	watching bool    // the server may hold a WATCH
+	key    any    // the last that was made an argument
+	single [4]any // room for replies that come alone, in this step
+	few    int    // how many came
 
-	refusal struct { // the last, and the first command that met with it
-		command string
-		reply   redis.Error
-	}
+	reaps bool // DEL counts no key that has expired
 
-	brokeOn string // the commands of the write on which the connection broke
-
-	notNow redis.Error // a cluster's refusal to run one of the commands
-	ran    bool        // one that can change something ran, or may have
+	args    [16]any // room for the arguments of one write
+	session session.Session
 }
 
 // NewConn is c for an Algorithm that is run without a Locker.
@@ -55,34 +48,38 @@ func NewConn(c redis.Conn) *Conn { return &Conn{Conn: c} }
 
 // begin begins a step.
 func (c *Conn) begin(ctx context.Context) {
-	c.ctx, c.limit, c.within = nil, 0, 0
-	if l, ok := ctx.Value(ofLimited{}).(*limited); ok {
-		c.within = l.limit
-	}
-	if cancels(ctx) {
+	c.ctx, c.limit, c.within = nil, 0, limit.Of(ctx)
+	if limit.Cancels(ctx) {
 		c.ctx = ctx
-	} else if c.limit = c.within; c.limit > 0 {
-		c.until = time.Now().Add(c.limit)
+	} else {
+		c.limit = c.within
 	}
-	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
-	c.refusal.command, c.refusal.reply, c.brokeOn = "", "", ""
+	c.until = time.Time{}
+	c.pins, c.seen, c.pinned, c.refused, c.asked, c.wake, c.few = false, reading{}, false, false, false, nil, 0
+	c.session.Begin()
 }
 
 // Send is redis.Conn's.
 func (c *Conn) Send(name string, args ...any) error {
 	c.asked = true
-	if c.sent == nil {
-		c.sent = c.room[:0]
-	}
-	c.sent = append(c.sent, name)
-	return c.Conn.Send(name, args...)
+	c.session.Sent(name)
+	return c.why(c.Conn.Send(name, args...)) // a limit may have closed it in the command before
 }
 
 // Do is redis.Conn's, within the step's limits.
 func (c *Conn) Do(name string, args ...any) (any, error) {
 	c.asked = true
 	reply, err := c.exchange(name, args...)
-	c.note(name, reply, err)
+	c.session.Done(name, reply, err)
+	return reply, err
+}
+
+// exec sends EXEC, with the transaction that was sent before. The error is the first that any of
+// the commands, or EXEC, was answered with; the reply is EXEC's own.
+func (c *Conn) exec() (any, error) {
+	c.asked = true
+	reply, err := c.exchange("EXEC")
+	c.session.Executed(reply, err)
 	return reply, err
 }
 
@@ -93,11 +90,14 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
-		} else if err != nil && c.ctx.Err() != nil {
-			err = cause(c.ctx)
 		}
 	case c.limit > 0:
-		left := max(time.Until(c.until), time.Millisecond) // of a step of several round trips
+		left := c.limit
+		if c.until.IsZero() {
+			c.until = time.Now().Add(left)
+		} else { // a step of several round trips
+			left = max(time.Until(c.until), time.Millisecond)
+		}
 		reply, err = redis.DoWithTimeout(c.Conn, left, name, args...)
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
@@ -105,20 +105,19 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 	default:
 		reply, err = c.Conn.Do(name, args...)
 	}
-	if err != nil {
-		err = slow(err)
-	}
-	return reply, err
+	return reply, c.why(err)
 }
 
-// slow is ErrTimeout for a read or write that a time limit ended.
-func slow(err error) error {
-	var n net.Error
-	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrTimeout) || errors.As(err, &n) && n.Timeout() &&
-		!errors.Is(err, ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrTimeout, err)
+// why is err as the caller is told of it: that a limit of ours ended the step is not said as
+// the caller's own cancellation. An answer of the server stays what it is.
+func (c *Conn) why(err error) error {
+	switch {
+	case err == nil || answer.Refused(err):
+		return err
+	case c.ctx != nil && c.ctx.Err() != nil:
+		return limit.Cause(c.ctx)
 	}
-	return err
+	return limit.Slow(err)
 }
 
 // Receive is redis.Conn's, within the step's context.
@@ -131,100 +130,21 @@ func (c *Conn) Receive() (any, error) {
 	if c.ctx == nil || unsupported(err) {
 		reply, err = c.Conn.Receive()
 	}
-	if len(c.sent) > 0 {
-		c.track(c.sent[0], reply, err)
-		c.sent = c.sent[1:]
-	}
+	err = c.why(err)
+	c.session.Received(reply, err)
 	return reply, err
-}
-
-// note follows the replies that one Do brought in: its own, and before it those of the
-// commands that were sent.
-func (c *Conn) note(name string, reply any, err error) {
-	sent := c.sent
-	if err != nil {
-		if _, refused := err.(redis.Error); !refused {
-			c.brokeOn = strings.TrimSpace(strings.Join(sent, " ") + " " + name)
-		}
-	}
-	c.sent = c.sent[:0]
-	if name == "" {
-		replies, _ := reply.([]any)
-		for i, s := range sent {
-			var r any = err
-			if i < len(replies) {
-				r = replies[i]
-			}
-			c.track(s, r, err)
-		}
-		return
-	}
-	for _, s := range sent {
-		c.track(s, nil, redis.Error("not seen")) // Do returns the last reply only
-	}
-	c.track(name, reply, err)
-}
-
-func (c *Conn) track(name string, reply any, err error) {
-	e, refused := reply.(redis.Error)
-	ok := err == nil && !refused
-	if err == nil && refused {
-		err = e
-	}
-	if e, no := err.(redis.Error); no && e != c.refusal.reply && (c.refusal.reply == "" || !strings.HasPrefix(string(e), "EXECABORT")) {
-		c.refusal.command, c.refusal.reply = name, e
-	}
-	c.judge(name, reply, err)
-	switch strings.ToUpper(name) {
-	case "WATCH":
-		c.watching = true
-	case "UNWATCH":
-		c.watching = c.watching && !ok
-	case "MULTI":
-		c.multi = true
-	case "EXEC":
-		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
-		c.multi = c.multi && !ok
-		c.watching = c.watching && !ok
-	case "DISCARD":
-		// "DISCARD without MULTI" is as good an answer as OK.
-		if ok || strings.Contains(err.Error(), "without MULTI") {
-			c.multi = false
-			c.watching = c.watching && !ok
-		}
-	}
-}
-
-// judge notes whether the command can have changed anything: a step of which a cluster
-// refused every command that writes did not run.
-func (c *Conn) judge(name string, reply any, err error) {
-	if e, refused := notNow(err); refused {
-		c.notNow = e
-		return
-	}
-	switch strings.ToUpper(name) {
-	case "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
-		return
-	case "EXEC":
-		e, _ := err.(redis.Error)
-		if err == nil && reply == nil || strings.HasPrefix(string(e), "EXECABORT") {
-			return
-		}
-	}
-	if !c.multi || reply != "QUEUED" {
-		c.ran = true
-	}
 }
 
 // giveBack returns the connection to where it was borrowed, clean or dead.
 func (c *Conn) giveBack() {
-	if c.Err() == nil && c.multi {
-		c.Do("DISCARD") //nolint:errcheck // looked at below, through track
+	left := &c.session
+	if c.Err() == nil && left.Multi {
+		c.Do("DISCARD") //nolint:errcheck // its reply is looked at below
 	}
-	if c.Err() == nil && c.watching {
+	if c.Err() == nil && left.Watching {
 		c.Do("UNWATCH") //nolint:errcheck
 	}
-	if c.Err() == nil && (c.multi || c.watching) {
+	if c.Err() == nil && (left.Multi || left.Watching) {
 		kill(c.Conn)
 	}
 	c.clean = c.Err() == nil
@@ -250,10 +170,10 @@ func unsupported(err error) bool {
 // command, and returns any other error as it is: a refusal by an ACL or a broken connection
 // proves nothing about the server.
 func (c *Conn) Lacks(err error, why, use string) error {
-	if !lacks(err) {
+	if !answer.Lacks(err) {
 		return err
 	}
-	unsafe := &UnsafeServerError{Version: version(c), Why: why, Use: use}
+	unsafe := &UnsafeServerError{Version: c.version(), Why: why, Use: use}
 	errors.As(err, &unsafe.Reply)
 	return unsafe
 }
@@ -262,20 +182,12 @@ func (c *Conn) Lacks(err error, why, use string) error {
 // answer of it has proven. It asks INFO for the version; a server that does not say goes
 // without.
 func (c *Conn) Unsafe(why, use string) error {
-	return &UnsafeServerError{Version: version(c), Why: why, Use: use}
+	return &UnsafeServerError{Version: c.version(), Why: why, Use: use}
 }
 
-func version(c redis.Conn) string {
-	info, err := redis.String(c.Do("INFO"))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+func (c *Conn) version() string {
+	info, _ := redis.String(c.Do("INFO"))
+	return answer.Version(info)
 }
 
 // InspectToken reads a key that holds a token and has its lease for a TTL: one round trip.

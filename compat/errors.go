@@ -1,14 +1,15 @@
 package compat
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
 // Test for these with errors.Is; the types below carry the details.
@@ -47,7 +48,12 @@ var (
 
 	// ErrTimeout means that a limit of ours ran out: Options.Timeout, Options.Cleanup or the
 	// ttl. Every such error is os.ErrDeadlineExceeded too, and never context.Canceled.
-	ErrTimeout error = timeout{}
+	ErrTimeout = limit.ErrTimeout
+
+	// ErrElection means that no master of a cluster or of a group of Sentinels serves the key,
+	// while others of the group answer: as long as one that died has no successor. Nothing was
+	// sent. Lock waits for it to pass.
+	ErrElection = errors.New("setnxlock: no master answers for the key")
 
 	// ErrAborted means that a release or an extension was not done, because others touched
 	// the key at every try. The lease is what it was: call again.
@@ -63,16 +69,8 @@ var (
 	ErrInvalid = errors.New("setnxlock: invalid argument")
 
 	// ErrClosed means that the Locker was closed.
-	ErrClosed = errors.New("setnxlock: the Locker is closed")
+	ErrClosed = queue.ErrClosed
 )
-
-// timeout is a net.Error, and os.ErrDeadlineExceeded to errors.Is.
-type timeout struct{}
-
-func (timeout) Error() string        { return "setnxlock: no answer in time" }
-func (timeout) Timeout() bool        { return true }
-func (timeout) Temporary() bool      { return true }
-func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // A HeldError is ErrHeld with what was seen of the holder. It is ErrForeign as well if the
 // value can't be read as a lock of this kind: such a value counts as held, never as expired.
@@ -150,64 +148,27 @@ func (e *DeniedError) Unwrap() error        { return e.Reply }
 // Denied makes a *DeniedError of a server's refusal that is about permission, room or what the
 // server does at the moment, and returns any other error as it is. key is the lock's.
 func (c *Conn) Denied(key string, err error) error {
-	if err == nil { // most often, and errors.As would cost an allocation
-		return nil
-	}
 	m, isMarked := err.(marked)
-	if isMarked {
-		err = m.error
-	}
 	e, ok := err.(redis.Error)
-	d := &DeniedError{Reply: e}
-	if c.refusal.reply == e {
-		d.Command = c.refusal.command
+	if isMarked {
+		e, ok = m.error.(redis.Error)
 	}
-	if !ok || !d.remedied(key) {
-		if isMarked {
-			return m
-		}
+	if !ok {
 		return err
 	}
-	if isMarked {
+	d := &DeniedError{Reply: e}
+	command := ""
+	if c.session.Refusal.Reply == e {
+		command = c.session.Refusal.Command
+	}
+	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {
+	case d.Remedy == "":
+		return err
+	case isMarked:
 		return m.o.Mark(d)
+	default:
+		return d
 	}
-	return d
-}
-
-// remedied finds out what was refused and what would allow it. It is false for a refusal that is
-// of another kind.
-func (d *DeniedError) remedied(key string) bool {
-	s := string(d.Reply)
-	word, _, _ := strings.Cut(s, " ")
-	switch {
-	case word == "NOPERM" && strings.Contains(s, "command"), strings.Contains(s, "executing the script can't run this command"):
-		if _, quoted, ok := strings.Cut(s, "'"); ok && word == "NOPERM" {
-			d.Command, _, _ = strings.Cut(quoted, "'")
-		}
-		d.Command = strings.ToUpper(d.Command)
-		d.Remedy = "the user's ACL lacks this command: ACL SETUSER … +" + strings.ToLower(d.Command)
-		if word != "NOPERM" {
-			d.Remedy = "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"
-		}
-	case word == "NOPERM", strings.Contains(s, "executing the script can't access"):
-		d.Key = key
-		d.Remedy = "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~" + key + "*"
-	case word == "OOM" || strings.Contains(s, "'maxmemory'"):
-		d.Remedy = "the server is over its maxmemory: it needs room, or a higher maxmemory"
-	case word == "READONLY":
-		d.Remedy = "this is a replica: connect to its master"
-	case word == "NOAUTH" || strings.Contains(s, "operation not permitted"):
-		d.Remedy = "it asks for a password: AUTH"
-	case word == "LOADING":
-		d.Remedy = "it is loading its data: try again when it has"
-	case word == "MASTERDOWN":
-		d.Remedy = "this is a replica that has lost its master: connect to the master"
-	case word == "MISCONF":
-		d.Remedy = "it can't save its data and accepts no writes until it can: look at its disk and its log"
-	case word == "NOREPLICAS":
-		d.Remedy = "it has fewer replicas than min-replicas-to-write asks for"
-	}
-	return d.Remedy != ""
 }
 
 // An UnknownError is ErrUnknown with the lease that may be ours and the error that hid the
@@ -271,82 +232,13 @@ func (e marked) Unwrap() error { return e.error }
 // sent, or that everything was undone, by NotSent.
 func (o Outcome) Mark(err error) error { return marked{err, o} }
 
-// cause is what a context's end means for a caller: its own context.Canceled or
-// DeadlineExceeded, or ErrTimeout where a limit of ours ran out, and the cause beside it.
-func cause(ctx context.Context) error {
-	err, why := ctx.Err(), context.Cause(ctx)
-	switch {
-	case err == nil || why == err:
-		return err
-	case errors.Is(why, ErrTimeout):
-		return why
-	}
-	return fmt.Errorf("%w: %w", err, why)
-}
-
-// because adds to a step's error that its context ended, if it did. That a dialer was cancelled
-// by a limit of ours is not said as the caller's own cancellation.
-func because(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	why := cause(ctx)
-	if errors.Is(err, why) || errors.Is(err, context.Canceled) {
-		return why
-	}
-	return fmt.Errorf("%w: %w", why, err)
-}
-
 // Foreign returns ErrForeign, with the key, if err is the server's answer that the key
 // is not a string, and err itself otherwise. The text changed in 2.8.
 func (*Conn) Foreign(key string, err error) error { return foreign(key, err) }
 
 func foreign(key string, err error) error {
-	e, ok := err.(redis.Error)
-	if ok && (strings.HasPrefix(string(e), "WRONGTYPE") || strings.Contains(string(e), "wrong kind of value")) {
-		return fmt.Errorf("%w: %q: %w", ErrForeign, key, e)
+	if answer.NotString(err) {
+		return fmt.Errorf("%w: %q: %w", ErrForeign, key, err)
 	}
 	return err
-}
-
-// lacks reports whether err is a server's answer that it does not have the command.
-func lacks(err error) bool {
-	var e redis.Error
-	if err == nil || !errors.As(err, &e) {
-		return false
-	}
-	s := strings.ToLower(string(e))
-	if strings.Contains(s, "memory") { // "command not allowed when used memory > 'maxmemory'"
-		return false
-	}
-	for _, words := range []string{"unknown command", "unsupported command", "not supported", "not allowed", "disabled command"} {
-		if strings.Contains(s, words) {
-			return true
-		}
-	}
-	return false
-}
-
-// notNow returns the answer of a cluster's server that it did not run a command, and that
-// another server, or this one later, will: it moves the slot, or nobody serves it now. A
-// Source of a cluster has followed what can be followed.
-func notNow(err error) (redis.Error, bool) {
-	if err == nil { // most often, and errors.As would cost an allocation
-		return "", false
-	}
-	var e redis.Error
-	if !errors.As(err, &e) {
-		return "", false
-	}
-	switch word, _, _ := strings.Cut(string(e), " "); word {
-	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
-		return e, true
-	}
-	return "", false
-}
-
-// redirected reports that err is a cluster's answer to ask another server.
-func redirected(err error) bool {
-	e, _ := notNow(err)
-	return strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ")
 }

@@ -77,7 +77,7 @@ func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 		switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
 		case lease.OK:
 			l.k.unpin(le)
-			l.k.gone(l)
+			l.k.queues.Gone(&l.place)
 			return Handle{Key: l.key, Token: l.current().Value}, nil
 		case lease.Over:
 			return Handle{}, l.over()

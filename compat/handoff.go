@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
 // Handoff gives the lock to a new holder in this process, without releasing it on the server:
@@ -27,12 +28,13 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	}
 	defer l.end()
 	start, old := l.k.now(), l.current()
-	renews := l.renews()
-	if !l.k.abilities.Rotates && !l.secret() {
+	renews := l.is((*lease.State).Renews)
+	if !l.k.abilities.Rotates && !l.is((*lease.State).Secret) {
 		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.key, errors.ErrUnsupported)
 	}
 	next := old
-	if !l.freshFor(ttl, start) || l.on(lease.Event{Kind: lease.Handoff, At: start, Claim: claimOf(old, l.ttl())}, old) != lease.OK {
+	fresh := l.is(func(s *lease.State) bool { return s.FreshFor(ttl, start) })
+	if !fresh || l.on(lease.Event{Kind: lease.Handoff, At: start, Claim: claimOf(old, l.ttl())}, old) != lease.OK {
 		if err := l.ended(); err != nil {
 			return nil, err
 		}
@@ -46,7 +48,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	next.How, next.Rotate = HandedOff, false
 	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: old, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
-		l.k.gone(l)
+		l.k.queues.Gone(&l.place)
 	})
 	return l.k.hold(ctx, false, next, ttl, renews, start, 0)
 }
@@ -61,57 +63,31 @@ func (l *Lock) ended() error {
 	return overError(l.key, l.state.Cause())
 }
 
-// secret reports that nobody outside the engine knows the token.
-func (l *Lock) secret() bool {
+// is asks the state machine.
+func (l *Lock) is(f func(s *lease.State) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.state.Secret()
-}
-
-func (l *Lock) renews() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state.Renews()
-}
-
-// freshFor reports that the lease can be another holder's for ttl as it is.
-func (l *Lock) freshFor(ttl time.Duration, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.state.Claim()
-	left := c.Until.Sub(now)
-	return c.Fence == 0 && l.state.Secret() && left >= (ttl-lease.Drift(ttl))/4*3 && left <= ttl
-}
-
-// passable reports whether the lock can be handed off by its release: it is known what the key
-// holds, a value can be put there that nobody knows, and a quarter of the lease is left, in
-// which the next holder can extend it.
-func (l *Lock) passable(now time.Time, ttl time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state.Cause() == lease.None && !l.state.Rotate() && (l.state.Secret() || l.k.abilities.Rotates) &&
-		l.state.Until().Sub(now) >= ttl/4
+	return f(&l.state)
 }
 
 // A passed is a lock on its way from a release to the next holder: nobody's yet.
 type passed struct {
 	loose
-	secret bool // nobody knows its value
-	fence  int64
+	was lease.State // the holder's before
 }
 
 // take is the lock that l's release passes on, if l still holds it.
 func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 	l.mu.Lock()
-	le, secret := believed(l.lease, &l.state), l.state.Secret()
+	le, was := believed(l.lease, &l.state), l.state
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
 	if passes {
-		l.k.scheduler.remove(l)
+		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
 	l.mu.Unlock()
 	if passes {
-		p.loose, p.fence, p.secret = *newLoose(le, ttl, now), le.Fence, secret
+		p.loose, p.was = *newLoose(le, ttl, now), was
 	}
 	return passes
 }
@@ -119,24 +95,22 @@ func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 // inherit takes a lock that a release passed on: extended, with a value and a fence of its
 // own, unless it is fresh and nobody knows its value. On an error it has been released as far
 // as it was ours.
-func (k *Locker) inherit(ctx context.Context, q *queue, p *passed, ttl time.Duration) error {
+func (k *Locker) inherit(ctx context.Context, q *queue.Queue[passed], p *passed, ttl time.Duration) error {
 	now, h := k.now(), &p.loose
 	h.lease.How = HandedOff
-	left := h.state.Until().Sub(now)
 	if !now.Before(h.state.End()) {
 		return k.undo(ctx, h, fmt.Errorf("%w: %q: its time is running out", ErrLost, h.lease.Key))
 	}
-	if p.fence == 0 && p.secret && left >= (ttl-lease.Drift(ttl))/4*3 && left <= ttl {
+	if p.was.FreshFor(ttl, now) {
 		return nil
 	}
-	_, err := k.extend(ctx, h, ttl, !p.secret, true, lease.Done)
+	fence := p.was.Claim().Fence
+	_, err := k.extend(ctx, h, ttl, !p.was.Secret(), true, lease.Done)
 	if errors.Is(err, errors.ErrUnsupported) {
-		k.queues.mu.Lock()
-		q.contention.cannotHandOff = true
-		k.queues.mu.Unlock()
+		k.queues.CannotHandOff(q)
 	}
 	switch {
-	case err == nil && p.fence > 0 && h.state.Claim().Fence <= p.fence:
+	case err == nil && fence > 0 && h.state.Claim().Fence <= fence:
 		err = fmt.Errorf("setnxlock: %q was handed off without a new fence", h.lease.Key)
 	case err == nil:
 		return nil

@@ -3,99 +3,16 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/listcas"
 )
 
-// The condition kept by list commands, Redis 2.0 and later, where CheckListCAS has found
-// nothing against it: one transaction compares the value of a string key, and deletes or
-// replaces it, in one round trip, with neither WATCH nor scripts. SORT is the one old command
-// that reads a key whose name stands in another, LREM the one that compares, and RENAME of
-// what is not there does nothing. s, a, t and u are names of our own, which exist within the
-// EXEC alone.
-//
-//	RPUSH s key
-//	SORT s BY nosort GET * STORE s            s = [value], or [""] if key holds no string
-//	SORT s BY nosort GET # GET # STORE a      a = [value value]
-//	LREM s 0 held                             s is gone if, and only if, value is held
-//	RENAMENX a s                              s = [value value] if it was gone
-//	SORT s BY nosort LIMIT 1 1 STORE t        t = [value] if s has a second, else [] or nothing
-//	RPOPLPUSH t u                             u = [value] if t has one
-//	RENAME u key                              no such key u: key is what it was
-//	LREM key 0 held                           empties that list, and so deletes it; an error on a string
-//	MSETNX key next a ""                      to replace: 1 if key is gone and a was renamed
-//	DEL s a t u
-//
-// Before 2.6.5 a server may refuse some of these, over maxmemory, and run the
-// rest (tx/half-queued). So nothing is concluded from a key's absence, which a
-// refusal looks like: every step makes what the next one needs, and a RENAME
-// whose source was not made does nothing. Whichever of them are left out, all 2048
-// subsets, another's value stays on the key (TestListCASSubsets).
-//
-// What is shorter is not safe. LREM s, then RENAMENX key s: without the RPUSH
-// it removes whatever stands on the key. LTRIM or LPOP in place of the third SORT: without
-// it, a list is renamed over another's value. RENAME of t itself: before 2.4 SORT
-// stores empty lists. SETNX in place of MSETNX makes a key that was not there.
-// LINSERT could stand for the second SORT and RENAMENX, but came with 2.2.
-//
-// Limits: before 2.4.11 SORT sees no keys of more than longestKey bytes; in
-// cluster mode it has no GET; before 2.2 LREM, like every write there, deletes a
-// key that has a TTL; 2.0 takes a number and the same number with a zero byte and
-// more behind it for equal; a foreign list on the key loses the elements that are held. On
-// 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
-//
-// MSETNX is sent only if there is a next, and before DEL what is to run in any case.
-func (w *write) listCAS(key, held, next string, more []Cmd) {
-	w.send(Cmd{"MULTI"})
-	w.lists(key, held, next, more)
-	w.send(Cmd{"EXEC"})
-}
-
-// lists is what stands between MULTI and EXEC.
-func (w *write) lists(key, held, next string, more []Cmd) {
-	// Nobody else's, and no other transaction's: should a DEL be refused, the next
-	// one must not build on what it left (TestListCASLeftovers).
-	own, suffix := held, "satu"
-	if next != "" {
-		own, suffix = next, "wbxv"
-	}
-	if len(own) > 12 {
-		own = own[len(own)-12:] // a token's last digits, a timestamp's nonce
-	}
-	own = Aux(key, own) + suffix
-	var k, v any = key, held // boxed once: each of these stands in several commands
-	var s, a, t, u any = own[:len(own)-3], own[:len(own)-2], own[:len(own)-1], own
-
-	w.send(Cmd{"RPUSH", s, k})
-	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s})
-	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "#", "GET", "#", "STORE", a})
-	w.send(Cmd{"LREM", s, 0, v})
-	w.send(Cmd{"RENAMENX", a, s})
-	w.send(Cmd{"SORT", s, "BY", "nosort", "LIMIT", 1, 1, "STORE", t})
-	w.send(Cmd{"RPOPLPUSH", t, u})
-	w.send(Cmd{"RENAME", u, k})
-	w.send(Cmd{"LREM", k, 0, v})
-	if next != "" {
-		w.send(Cmd{"MSETNX", k, next, a, ""})
-	}
-	w.all(more)
-	w.send(Cmd{"DEL", s, a, t, u})
-}
-
-// Where the replies that tell stand, and how many commands and arguments there are
-// to replace: one and four fewer to release.
-const (
-	casRename = 7
-	casEmpty  = 8
-	casNext   = 9
-
-	casCommands  = 13
-	casArguments = 46
-)
-
-// longestKey is the longest key, in bytes, that ListCAS can read on every server.
-const longestKey = 1024
+// The condition kept by list commands, Redis 2.0 and later, in one round trip: package listcas
+// has the commands, and the reasons for each of them.
 
 // CanCompare returns ErrInvalid for a key or a value that the condition can't compare: by lists,
 // a key of more than 1,024 bytes, and a value that is empty or its own key.
@@ -103,24 +20,26 @@ func (i Condition) CanCompare(key, value string) error {
 	if i != ListCAS {
 		return nil
 	}
-	return listable(key, value)
+	if err := listcas.Check(key, value); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
 }
 
 // listCAS carries out a change that removes the key or puts a new value on it. It is ErrLost
 // if the key holds anything else or nothing, and then changes nothing but what stands behind
-// the first command; ErrInvalid, before anything is sent, if a value is empty or the key
-// longer than longestKey; the server's error if it refused a command. A replaced key is left
-// without a TTL.
+// the first command; ErrInvalid, before anything is sent, if the condition can't compare; the
+// server's error if it refused a command. A replaced key is left without a TTL.
 //
 // Before 2.6.5 a server that runs out of memory within the transaction may delete the old
 // value and refuse the new one: that is ErrLost, with the refusal.
 func (c *Conn) listCAS(ch *Change) ([]any, error) {
-	next, more, err := ch.byLists()
+	next, cmds, err := ch.byLists()
 	if err != nil {
 		return nil, err
 	}
-	w := c.compose(casArguments + arguments(more))
-	w.listCAS(ch.Key, ch.Value, next, more)
+	w := c.compose(arguments(cmds))
+	w.all(cmds)
 	replies, err := w.decided(execRan)
 	if err != nil {
 		return nil, err
@@ -129,43 +48,52 @@ func (c *Conn) listCAS(ch *Change) ([]any, error) {
 }
 
 // byLists is what ListCAS makes of a change: the value that is to be on the key, "" for none,
-// and the commands that run in any case.
-func (ch *Change) byLists() (next string, more []Cmd, err error) {
-	if ch.removes() {
-		return "", nil, listable(ch.Key, ch.Value)
+// and the transaction, with more before its last command.
+func (ch *Change) byLists(more ...[]any) (next string, cmds []Cmd, err error) {
+	if !ch.removes() {
+		var ok bool
+		if next, ok = ch.replaces(); !ok {
+			return "", nil, fmt.Errorf("%w: ListCAS can't %v", ErrInvalid, ch.Do[0][0])
+		}
+		if err := ListCAS.CanCompare(ch.Key, next); err != nil {
+			return "", nil, err
+		}
+		for _, m := range ch.cmds()[1:] {
+			more = append(more, m)
+		}
 	}
-	next, ok := ch.replaces()
-	if !ok {
-		return "", nil, fmt.Errorf("%w: ListCAS can't %v", ErrInvalid, ch.Do[0][0])
+	if err := ListCAS.CanCompare(ch.Key, ch.Value); err != nil {
+		return "", nil, err
 	}
-	err = listable(ch.Key, next)
-	return next, ch.cmds()[1:], errors.Join(err, listable(ch.Key, ch.Value))
+	all := listcas.Commands(Aux, ch.Key, ch.Value, next, more)
+	cmds = make([]Cmd, len(all))
+	for i, m := range all {
+		cmds[i] = m
+	}
+	return next, cmds, nil
 }
 
 // allListCAS does it for many keys in one write: a transaction for each.
 func (c *Conn) allListCAS(changes []Change, replies [][]any, errs []error) {
-	w := c.compose(casArguments * len(changes))
-	next, more := make([]string, len(changes)), make([][]Cmd, len(changes))
+	next, n := make([]string, len(changes)), make([]int, len(changes))
+	var together []Cmd
 	for i := range changes {
-		if next[i], more[i], errs[i] = changes[i].byLists(); errs[i] == nil {
-			w.listCAS(changes[i].Key, changes[i].Value, next[i], more[i])
-		}
+		var cmds []Cmd
+		next[i], cmds, errs[i] = changes[i].byLists()
+		n[i], together = len(cmds), append(together, cmds...)
 	}
-	if w.n == 0 {
+	if len(together) == 0 {
 		return
 	}
-	all, err := w.replies()
+	all, err := c.Pipe(together...)
 	for i := range changes {
-		switch n := casCommands + len(more[i]); {
+		switch {
 		case errs[i] != nil:
 		case err != nil:
 			errs[i] = err
 		default:
-			if next[i] == "" {
-				n--
-			}
-			replies[i], errs[i] = c.listed(&changes[i], next[i], all[:n:n])
-			all = all[n:]
+			replies[i], errs[i] = c.listed(&changes[i], next[i], all[:n[i]:n[i]])
+			all = all[n[i]:]
 		}
 	}
 }
@@ -182,13 +110,13 @@ func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
 	return c.compared(ch, next, replies)
 }
 
-// compared is listed for the replies to what stands between MULTI and EXEC.
+// compared is listed for the replies of a transaction that ran.
 func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
 	err := c.emptied(ch, replies)
 	if next == "" {
 		return []any{int64(1)}, err
 	}
-	set := replies[casNext]
+	set := listcas.Set(replies)
 	switch {
 	case err == nil && set != int64(1):
 		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %v", ErrLost, ch.Key, set)
@@ -199,39 +127,19 @@ func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
 	case err != nil:
 		return nil, err
 	}
-	replies = replies[casNext : len(replies)-1]
+	replies = listcas.Rest(replies)
 	return replies, first(replies, nil)
-}
-
-func listable(key, value string) error {
-	switch {
-	case value == "": // what SORT makes of a key that is not there
-		return fmt.Errorf("%w: an empty value can't be compared by lists", ErrInvalid)
-	case value == key: // the first SORT, refused, would leave it on s
-		return fmt.Errorf("%w: a value that is its own key can't be compared by lists", ErrInvalid)
-	case len(key) > longestKey:
-		return fmt.Errorf("%w: a key of %d bytes, and by lists %d can be read", ErrInvalid, len(key), longestKey)
-	}
-	return nil
 }
 
 // emptied says by the replies whether the key was deleted.
 func (c *Conn) emptied(ch *Change, replies []any) error {
-	if replies[casRename] != "OK" {
-		if err := first(replies[:casRename], nil); err != nil {
-			return err
-		}
-		if err, ok := replies[casRename].(redis.Error); ok && !strings.Contains(string(err), "no such key") {
-			return err
-		}
-		return ErrLost
+	held, list, err := listcas.Read(replies)
+	if list {
+		var n int
+		n, err = redis.Int(c.Do("LREM", ch.Key, 0, ch.Value))
+		held = n > 0
 	}
-	if n, _ := replies[casEmpty].(int64); n > 0 {
-		return nil
-	}
-	// The key is a list that holds our value, and nobody else would end it.
-	n, err := redis.Int64(c.Do("LREM", ch.Key, 0, ch.Value))
-	if err == nil && n == 0 {
+	if err == nil && !held {
 		return ErrLost
 	}
 	return err
@@ -247,7 +155,7 @@ func (c *Conn) CheckListCAS(scratch, use string) error {
 	}
 	var e redis.Error
 	switch {
-	case lacks(err), errors.As(err, &e) && strings.Contains(string(e), "denied"):
+	case answer.Lacks(err), errors.As(err, &e) && strings.Contains(string(e), "denied"):
 		return c.Unsafe("it does not run every command that ListCAS is made of ("+err.Error()+")", use)
 	case wrong != "":
 		return c.Unsafe("lists don't compare there: "+wrong, use)
@@ -298,16 +206,11 @@ func (c *Conn) triedByLists(holds string, ch *Change) (left string, err error) {
 	if holds == "" {
 		set = Cmd{"DEL", k}
 	}
-	next, _, err := ch.byLists()
+	next, cmds, err := ch.byLists(Cmd{"GET", k}, Cmd{"DEL", k})
 	if err != nil {
 		return "", err
 	}
-	w := c.compose(casArguments + 5)
-	w.send(Cmd{"MULTI"})
-	w.send(set)
-	w.lists(ch.Key, ch.Value, next, []Cmd{{"GET", k}, {"DEL", k}})
-	w.send(Cmd{"EXEC"})
-	replies, err := w.replies()
+	replies, err := c.Pipe(slices.Insert(cmds, 1, set)...)
 	if err == nil {
 		replies, err = c.transacted(replies)
 	}
@@ -315,7 +218,7 @@ func (c *Conn) triedByLists(holds string, ch *Change) (left string, err error) {
 		return "", err
 	}
 	if len(replies) < 5 {
-		return "", countError(len(replies), casCommands, "commands in a transaction")
+		return "", countError(len(replies), len(cmds)-1, "commands in a transaction")
 	}
 	if err := first(replies[:1], nil); err != nil {
 		return "", err

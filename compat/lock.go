@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -32,8 +35,8 @@ type Lock struct {
 	busy  bool          // a step is under way: one at a time
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	item  item
-	queue *queue // the key's in this process, guarded by the queues' mutex; nil: others may hold the key beside us
+	item  schedule.Item[*Lock]
+	place queue.Holder[passed]
 }
 
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
@@ -45,9 +48,10 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
-		k.queues.took(l.key, l)
+		k.queues.Took(l.key, &l.place, l.since)
 	}
-	if !k.scheduler.add(l, l.state.End(), l.state.RenewAt(), ttl/30) {
+	l.item.Of = l
+	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
 		l.Release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
 		return nil, ErrClosed
 	}
@@ -57,6 +61,11 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		})
 	}
 	return l, nil
+}
+
+// times are when a lock ends and is renewed: a thirtieth of the ttl sooner, if others are.
+func times(s *lease.State) schedule.Times {
+	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
 }
 
 // Key is the key as it stands on the server, prefix included.
@@ -137,9 +146,9 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 	v := l.state.On(e)
 	now := l.state.Cause()
 	if now == lease.None && (e.Kind == lease.Tick || end != l.state.End() || renew != l.state.RenewAt()) {
-		l.k.scheduler.set(l, l.state.End(), l.state.RenewAt(), l.state.Claim().TTL/30)
+		l.k.scheduler.Set(&l.item, times(&l.state), e.At)
 	} else if now != lease.None && was == lease.None {
-		l.k.scheduler.remove(l)
+		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
 	l.mu.Unlock()
@@ -165,7 +174,7 @@ func (l *Lock) endContext() {
 
 // wasLost is what a loss comes to that was noticed by itself, and not by a release.
 func (l *Lock) wasLost(by lease.Kind) {
-	defer l.k.gone(l)
+	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	l.k.unpin(le)
 	err := fmt.Errorf("%w: %q", ErrLost, l.key)
@@ -207,7 +216,7 @@ func (l *Lock) begin(ctx context.Context) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, cause(ctx)))
+			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, limit.Cause(ctx)))
 		}
 	}
 }
@@ -264,41 +273,44 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // may then be called again, for it compares, and never removes another client's lock. After
 // it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
-	if l.on(lease.Event{Kind: lease.Release, At: l.k.now()}, Lease{}) == lease.Over {
+	start := l.k.now()
+	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {
 		return l.over()
 	}
-	l.mu.Lock()
-	if l.stop != nil {
-		l.stop()
-	}
-	l.mu.Unlock()
 	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
+		l.mu.Lock()
+		if l.stop != nil {
+			l.stop()
+		}
+		l.mu.Unlock()
 		wait, done := l.k.orCleanup(ctx)
 		err := l.begin(wait)
 		if done(); err != nil {
 			return err
 		}
+		start = l.k.now()
 	}
 	defer l.end()
 
-	start, ttl := l.k.now(), l.ttl()
-	next, signal := l.k.successor(l, l.passable(start, ttl), ttl, start)
+	ttl := l.ttl()
+	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
+	next, signal := l.k.queues.Successor(&l.place, passable, ttl, start)
 	if next != nil {
 		p, le := new(passed), l.current()
 		if !p.take(l, ttl, start) {
-			next.granted <- grant{}
+			next.Grant(queue.Grant[passed]{})
 			return l.over()
 		}
-		defer func() { next.granted <- grant{passed: p} }() // that it is over here comes before it begins there
+		defer next.Grant(queue.Grant[passed]{Passed: p}) // that it is over here comes before it begins there
 		l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: le, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
 	woken, err := l.k.release(ctx, l, signal)
 	defer func() {
 		if err != nil {
-			l.k.gone(l)
+			l.k.queues.Gone(&l.place)
 		} else {
-			l.k.released(l, woken, ttl)
+			l.k.queues.Released(&l.place, woken, ttl)
 		}
 	}()
 	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)

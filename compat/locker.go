@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // Options are a Locker's. The zero value is ready to use.
@@ -84,10 +89,11 @@ type Locker struct {
 	settler
 	abilities Abilities
 	o         Options
-	plain     *limited // the context of most steps
-	scheduler scheduler
-	queues    queues
+	plain     *limit.Context // the context of most steps
+	scheduler schedule.Scheduler[*Lock]
+	queues    queue.Queues[passed]
 	tasks     sync.WaitGroup // in the background
+	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
 }
 
 // New returns a Locker that runs a over connections from pool.
@@ -123,10 +129,17 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.MaxHandoffs == 0 {
 		o.MaxHandoffs = 16
 	}
-	k := &Locker{o: o, abilities: b.Abilities(), plain: &limited{context.Background(), o.Timeout, o.Clock}}
+	crew := cleaning.New(o.Clock, o.Cleanup, ErrTimeout)
+	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(cleaning.With(context.Background(), crew), o.Clock, o.Timeout), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
-	k.settler.server = k.signalling()
-	k.scheduler.clock, k.scheduler.renew = o.Clock, k.renewAll
+	k.queues = queue.Queues[passed]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
+	k.queues.Undo = func(ctx context.Context, p *passed) { k.undo(ctx, &p.loose, nil) } //nolint:errcheck // what stays ends with its lease
+	if o.Signal && k.abilities.server != nil {
+		k.settler.server = k.abilities.server
+		k.queues.Signals = &queue.Signals{Listen: k.listen, Wake: k.wakeAnother}
+	}
+	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
+	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }
 	if s := k.abilities.server; s != nil {
 		s.pinAtMost(o.MaxPinned, o.Clock)
 	}
@@ -144,7 +157,7 @@ func (k *Locker) unpin(l Lease) {
 // ErrUnknown (an *UnknownError) if it could not learn whether it was obtained, ctx.Err()
 // included when that is the reason. What was obtained too late has been released.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	start := k.now()
+	start := k.started()
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
@@ -179,7 +192,8 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 // taken has been released, or is ErrUnknown as well. Errors that waiting does not cure
 // (ErrUnsafeServer, ErrDenied, ErrForeign for a key that is not a string, a server that can't be
 // reached at the first attempt or for a whole ttl) end the wait. A cluster that moves the
-// key's slot, or elects a master for it, is waited for: for a whole ttl.
+// key's slot, and one or a group of Sentinels that elects a master for it (ErrElection, or a
+// master that says nothing), is waited for: for a whole ttl.
 //
 // ctx bounds the waiting, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
@@ -291,10 +305,10 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 // itself: the errors of those releases are returned. Detach first what is to live on. After
 // Close, Lock, TryLock and Adopt return ErrClosed.
 func (k *Locker) Close(ctx context.Context) error {
-	k.queues.close()
-	locks := k.scheduler.close()
+	k.queues.Close()
+	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
-	eachAtOnce(len(locks), func(i int) {
+	schedule.AtOnce(len(locks), func(i int) {
 		if err := locks[i].Release(ctx); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
 			errs[i] = err
 		}
@@ -304,15 +318,12 @@ func (k *Locker) Close(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		errs = append(errs, cause(ctx))
+		errs = append(errs, limit.Cause(ctx))
+	}
+	if k.crew.Wait(ctx) != nil && len(errs) == len(locks) {
+		errs = append(errs, limit.Cause(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-func (k *Locker) closed() bool {
-	k.queues.mu.Lock()
-	defer k.queues.mu.Unlock()
-	return k.queues.closed
 }
 
 // background runs f so that Close can wait for it.
@@ -328,7 +339,7 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
 	}
-	if k.closed() {
+	if k.queues.Closed() {
 		return "", ErrClosed
 	}
 	key = k.o.Prefix + key
@@ -353,30 +364,30 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
-	q, entry, err := k.queues.join(key)
+	q, entry, err := k.queues.Join(key)
 	if err != nil {
 		return nil, err
 	}
 	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.MinPoll}
 	defer func() {
 		if entry == nil {
-			k.leave(key, q)
+			k.queues.Leave(q)
 		}
 	}()
 	for tries := 0; ; {
 		if entry != nil {
-			g, called := k.await(ctx, key, entry)
-			if !called {
+			g, granted := k.queues.Await(ctx, entry)
+			if !granted {
 				return nil, w.gaveUp(ctx, nil)
 			}
-			if g.failed != nil {
-				return nil, g.failed
+			if g.Failed != nil {
+				return nil, g.Failed
 			}
 			entry = nil
-			if g.passed != nil {
-				err := k.inherit(ctx, q, g.passed, ttl)
+			if g.Passed != nil {
+				err := k.inherit(ctx, q, g.Passed, ttl)
 				if err == nil {
-					return k.hold(ctx, bound, g.passed.current(), ttl, renew, start, tries)
+					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}
 				if ctx.Err() != nil {
 					return nil, w.gaveUp(ctx, err)
@@ -389,18 +400,18 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 				continue
 			}
 		}
-		if k.closed() {
+		if k.queues.Closed() {
 			return nil, ErrClosed
 		}
 		tries++
 		asked := k.now()
-		l, err := k.attempt(ctx, key, ttl, tries)
+		l, err := w.attempt(ctx, tries)
 		if err == nil {
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}
 		if entry, err = w.after(ctx, err, tries); err != nil {
-			if !ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
-				k.queues.fail(q, err)
+			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
+				k.queues.Fail(q, err)
 			}
 			return nil, err
 		}
@@ -409,9 +420,9 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
-	start := k.now()
+	start := k.started()
 	l, err := k.acquire(ctx, key, ttl)
-	if closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
+	if answer.Closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
 		// The pool's connection was dead, and the key was found free: ask over a live one.
 		l, err = k.acquire(ctx, key, ttl)
 	}
@@ -446,100 +457,38 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	case err != nil:
 		err = k.settle(ctx, h, ttl, err)
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
-		err = k.undo(ctx, h, cause(ctx))
+		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
 		err = k.undo(ctx, h, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
 	}
 	return h.current(), err
 }
 
-// settle learns by reading the key, on another connection, whether an attempt whose reply was
-// lost has succeeded (any/lost-reply). If the key holds our value, extending it proves the
-// lease ours, gives it its TTL if the connection broke before that was sent, and draws the
-// fence whose number was lost.
-func (k *Locker) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
-	l := h.current()
-	if l.Ambiguous || errors.Is(why, ErrUnknown) {
-		return &UnknownError{Lease: l, Err: why}
-	}
-	if ctx.Err() != nil {
-		return k.undo(ctx, h, cause(ctx))
-	}
-	st, err := k.inspect(ctx, l.Key, ttl)
-	switch {
-	case err != nil:
-		return k.undo(ctx, h, why)
-	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
-		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
-	case !st.Holds(l.Value):
-		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
-	}
-	if _, err := k.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
-		return k.undo(ctx, h, errors.Join(why, err))
-	}
-	h.lease.How = Resolved
-	return nil
-}
-
-// undo releases what may have been taken, in a context that outlives ctx, and returns why; or,
-// if that is not known to have worked, ErrUnknown too. The release compares: undoing what was
-// never done must not remove another client's lock (any/release-of-unknown).
-func (k *Locker) undo(ctx context.Context, h *loose, why error) error {
-	step, done := k.cleanup(ctx)
-	defer done()
-	l := h.current()
-	_, err := k.release(step, h, true)
-	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
-		return why
-	}
-	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
-}
-
-// stepContext bounds one step by ctx, Options.Timeout and ttl. A context that can't be cancelled
-// needs no goroutine to watch it: redigo's own time limit does.
+// stepContext bounds one step by ctx, Options.Timeout and ttl.
 func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Context, func()) {
 	d := min(k.o.Timeout, ttl)
 	switch {
-	case cancels(ctx):
-		return within(ctx, k.o.Clock, d)
-	case d == k.plain.limit && ctx == k.plain.Context:
+	case limit.Cancels(ctx):
+		return limit.Within(cleaning.With(ctx, k.crew), k.o.Clock, d)
+	case d == k.plain.Limit && ctx == context.Background():
 		return k.plain, func() {}
 	}
-	return &limited{ctx, d, k.o.Clock}, func() {}
-}
-
-func cancels(ctx context.Context) bool { return ctx.Done() != nil }
-
-// A limited is a context with a time limit: for the whole step, or, if it can't be cancelled,
-// for each command.
-type limited struct {
-	context.Context
-	limit time.Duration
-	clock clock.Clock
-}
-
-type ofLimited struct{}
-
-// Value finds the limit below whatever a Backend has put on top of it.
-func (l *limited) Value(key any) any {
-	if key == (ofLimited{}) {
-		return l
-	}
-	return l.Context.Value(key)
+	return limit.PerCommand(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
 }
 
 // cleanupContext is the context of what must be done although ctx has ended.
 func (k *Locker) cleanupContext(ctx context.Context) (context.Context, func()) {
-	return within(context.WithoutCancel(ctx), k.o.Clock, k.o.Cleanup)
+	return limit.Within(cleaning.With(context.WithoutCancel(ctx), k.crew), k.o.Clock, k.o.Cleanup)
 }
 
-func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t := c.AfterFunc(d, func() { cancel(ErrTimeout) })
-	return &limited{ctx, d, c}, func() { t.Stop(); cancel(nil) }
+// started and elapsed measure a time for an Observer; nobody else asks.
+func (k *Locker) started() (now time.Time) {
+	if k.o.Observer != nil {
+		now = k.now()
+	}
+	return now
 }
 
-// elapsed measures a time for an Observer; nobody else asks.
 func (k *Locker) elapsed(start time.Time) time.Duration {
 	if k.o.Observer == nil {
 		return 0

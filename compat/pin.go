@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A pin is the connection that a lease has pinned: it watches key since that held value. As
@@ -46,6 +47,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	}
 	p.begin(ctx)
 	p.hurry()
+	p.reaps = s.reaps.Load() == p.epoch+1
 	if s.epoch() != p.epoch || p.Err() != nil { // a server that was replaced watches nothing
 		p.put(l)
 		return nil, false
@@ -113,22 +115,8 @@ func (s *server) unpin(l Lease) {
 // hurry leaves half of the step's time for another connection: one that was pinned may have
 // died without a word.
 func (c *Conn) hurry() {
-	c.until = c.until.Add(-c.limit / 2)
+	c.limit /= 2
 	if c.ctx != nil && c.within > 0 {
-		c.ctx = sooner{c.ctx, time.Now().Add(c.within / 2)}
+		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
 	}
-}
-
-// sooner is a context with an earlier deadline, which redigo makes its read timeout: in real
-// time, and without ending.
-type sooner struct {
-	context.Context
-	at time.Time
-}
-
-func (s sooner) Deadline() (time.Time, bool) {
-	if at, ok := s.Context.Deadline(); ok && at.Before(s.at) {
-		return at, true
-	}
-	return s.at, true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
 
 // renewAll renews locks that are due together: those that one server can be asked at once in
@@ -27,7 +28,7 @@ func (k *Locker) renewAll(due []*Lock) {
 			batches = append(batches, []int{i})
 		}
 	}
-	eachAtOnce(len(batches), func(n int) {
+	schedule.AtOnce(len(batches), func(n int) {
 		batch := make([]*Lock, len(batches[n]))
 		for i, at := range batches[n] {
 			batch[i] = locks[at]

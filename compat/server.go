@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
@@ -25,6 +25,7 @@ type server struct {
 	algo      Algorithm
 	traits    Traits
 	checked   atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+	reaps     atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
 	borrowing atomic.Int64  // steps that are getting their connection
 	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
 
@@ -64,7 +65,7 @@ var conns = sync.Pool{New: func() any { return new(Conn) }}
 // over is do with a Conn that may outlive the step.
 func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	err := s.once(ctx, key, c, step)
-	if OutcomeOf(err) == NotSent && redirected(err) {
+	if OutcomeOf(err) == NotSent && answer.Redirected(err) {
 		*c = Conn{}
 		err = s.once(ctx, key, c, step)
 	}
@@ -75,12 +76,12 @@ func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn)
 // healthy connection for it.
 func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	if ctx.Err() != nil {
-		return NotSent.Mark(cause(ctx))
+		return NotSent.Mark(limit.Cause(ctx))
 	}
 	pins := c.pins
 	borrowed, err := s.borrow(ctx, key)
 	if err != nil {
-		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", slow(because(ctx, err))))
+		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Slow(limit.Because(ctx, err))))
 	}
 	c.Conn = borrowed
 	c.begin(ctx)
@@ -90,7 +91,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	c.pinned = c.pinned && live
 	switch {
 	case c.pinned:
-	case c.refused && live && c.watching:
+	case c.refused && live && c.session.Watching:
 		s.returnLater(c)
 	default:
 		s.giveBack(c)
@@ -105,37 +106,11 @@ func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
 		return connected(s.source.Get(ctx, key))
 	}
-	if l, ok := ctx.(*limited); ok && ctx.Done() == nil {
-		bounded, stop := within(l.Context, l.clock, l.limit)
-		defer stop()
-		ctx = bounded
-	}
-	type got struct {
-		c   redis.Conn
-		err error
-	}
-	came := make(chan got)
-	gaveUp := make(chan struct{})
-	defer close(gaveUp)
-	go func() {
-		c, err := connected(s.source.Get(ctx, key))
-		select {
-		case came <- got{c, err}:
-		case <-gaveUp:
-			if c != nil {
-				c.Close()
-			}
+	return limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
+		if c != nil {
+			c.Close()
 		}
-	}()
-	select {
-	case g := <-came:
-		if g.err != nil {
-			g.err = because(ctx, g.err)
-		}
-		return g.c, g.err
-	case <-ctx.Done():
-		return nil, cause(ctx)
-	}
+	})
 }
 
 // fresh reports that the connections that are idle can't be too old for the pool.
@@ -155,14 +130,14 @@ func connected(c redis.Conn, err error) (redis.Conn, error) {
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
-	c.ctx, c.limit = nil, c.within
-	c.until = time.Now().Add(c.within)
+	c.ctx, c.limit, c.until = nil, c.within, time.Time{}
 	s.clock.AfterFunc(0, func() { s.giveBack(c) })
 }
 
 func (s *server) giveBack(c *Conn) {
 	if c.Err() != nil {
 		s.checked.Store(0) // the next connection may lead to another server
+		s.reaps.Store(0)
 	}
 	c.giveBack()
 	if s.source.Fresh > 0 && c.clean {
@@ -173,10 +148,10 @@ func (s *server) giveBack(c *Conn) {
 // verdict is a step's error after what a cluster answered in it. That a server was found
 // unsafe while it was moving the slot says nothing about it.
 func (c *Conn) verdict(key string, err error) error {
-	if c.notNow != "" && errors.Is(err, ErrUnsafeServer) {
-		err = c.notNow
+	if c.session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = c.session.NotNow
 	}
-	if _, refused := notNow(err); refused && !c.ran {
+	if _, refused := answer.NotNow(err); refused && !c.session.Ran {
 		return NotSent.Mark(err)
 	}
 	return c.Denied(key, err)
@@ -301,26 +276,15 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 // for anybody else.
 const batchAtMost = 128
 
-// batches puts together what one server can be asked at once: of a cluster, the keys of one
-// slot. A lease that has pinned its connection is extended over that.
+// batches puts together what one server can be asked at once. A lease that has pinned its
+// connection is extended over that.
 func (s *server) batches(leases []Lease) [][]int {
-	open := map[int]int{} // by slot, the batch that has room
-	var list [][]int
-	for i, l := range leases {
-		where := 0
-		if s.source.Slots {
-			where = slot.Of(l.Key)
+	return slot.Batches(len(leases), batchAtMost, func(i int) (key string, alone bool) {
+		if l := &leases[i]; s.source.Slots {
+			return l.Key, l.pin != nil
 		}
-		at, ok := open[where]
-		if !ok || l.pin != nil || len(list[at]) == batchAtMost {
-			at, list = len(list), append(list, nil)
-			if l.pin == nil {
-				open[where] = at
-			}
-		}
-		list[at] = append(list[at], i)
-	}
-	return list
+		return "", leases[i].pin != nil
+	})
 }
 
 // extendAll is Extend of many leases over one connection. Each has its own outcome: one that
@@ -330,34 +294,36 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 	ran := false
 	err := s.do(ctx, leases[0].Key, func(c *Conn) error {
 		epoch, t := s.epoch(), now()
-		changes := make([]Change, 0, len(leases))
-		var together, apart []int
+		changes := make([]Change, len(leases))
+		var batch, apart []int
 		for i, l := range leases {
-			var ch Change
-			if next[i], ch, errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
+			if next[i], changes[i], errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
 				continue
 			}
 			next[i].epoch = epoch
-			if ch.batches() && (len(changes) == 0 || ch.If == changes[0].If) {
-				changes, together = append(changes, ch), append(together, i)
+			if ch := &changes[i]; ch.batches() && (len(batch) == 0 || ch.If == changes[batch[0]].If) {
+				batch = append(batch, i)
 			} else {
 				apart = append(apart, i)
 			}
 		}
 		ran = true
-		if len(changes) > 0 {
-			replies, failed := c.runAll(changes)
-			for n, i := range together {
-				next[i], errs[i] = extended(leases[i], next[i], &changes[n], replies[n], c.verdict(leases[i].Key, failed[n]))
+		settle := func(i int, replies []any, err error) {
+			next[i], errs[i] = extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
+		}
+		if len(batch) > 0 {
+			together := make([]Change, len(batch))
+			for n, i := range batch {
+				together[n] = changes[i]
+			}
+			replies, failed := c.runAll(together)
+			for n, i := range batch {
+				settle(i, replies[n], failed[n])
 			}
 		}
 		for _, i := range apart {
-			var ch Change
-			if next[i], ch, errs[i] = s.change(t, leases[i], ttls[i]); errs[i] == nil {
-				next[i].epoch = epoch
-				replies, err := c.Run(ch)
-				next[i], errs[i] = extended(leases[i], next[i], &ch, replies, c.verdict(leases[i].Key, err))
-			}
+			replies, err := c.Run(changes[i])
+			settle(i, replies, err)
 		}
 		return errors.Join(errs...)
 	})
@@ -384,18 +350,11 @@ func (s *server) again(ctx context.Context, key string, step func(*Conn) error) 
 	}
 	var err error
 	for range most {
-		if err = s.do(ctx, key, step); !closed(err) && !redirected(err) {
+		if err = s.do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
 			break
 		}
 	}
 	return err
-}
-
-// closed reports that a connection was found closed. A time limit that ran out is no such
-// finding: the next connection would only take as long again.
-func closed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (s *server) Release(ctx context.Context, now func() time.Time, l Lease) error {
@@ -498,7 +457,10 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
 			err := s.traits.Check(c, key)
-			on = c.brokeOn
+			on = c.session.BrokeOn
+			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
+				s.reaps.Store(epoch + 1)
+			}
 			return err
 		})
 		if err == nil {
@@ -506,10 +468,16 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 			return epoch, nil
 		}
 		var e redis.Error
-		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !closed(err) || errors.Is(err, net.ErrClosed) {
+		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
-		if s.again(ctx, key, func(c *Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
+		if s.again(ctx, key, func(c *Conn) error {
+			_, err := c.Do("GET", key)
+			if answer.Refused(err) { // an answer all the same
+				return nil
+			}
+			return err
+		}) != nil {
 			return epoch, err
 		}
 		if on == blamed && on != "" {
@@ -523,11 +491,3 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the
 // same commands twice in a row, those are blamed, as by package server's Try.
 const checksAtMost = 4
-
-// ignoreRefusal drops an error that the server answered with: an answer all the same.
-func ignoreRefusal(err error) error {
-	if _, ok := err.(redis.Error); ok {
-		return nil
-	}
-	return err
-}

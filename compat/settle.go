@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A settler carries one step of a Backend to an outcome: what a lost reply left open is
@@ -29,6 +30,48 @@ type holder interface {
 	on(e lease.Event, l Lease) lease.Verdict
 	over() error          // why it has ended
 	lost(err error) error // err, and that it was lost if it was
+}
+
+// settle learns by reading the key, on another connection, whether an attempt whose reply was
+// lost has succeeded (any/lost-reply). If the key holds our value, extending it proves the
+// lease ours, gives it its TTL if the connection broke before that was sent, and draws the
+// fence whose number was lost.
+func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
+	l := h.current()
+	if l.Ambiguous || errors.Is(why, ErrUnknown) {
+		return &UnknownError{Lease: l, Err: why}
+	}
+	if ctx.Err() != nil {
+		return s.undo(ctx, h, limit.Cause(ctx))
+	}
+	st, err := s.inspect(ctx, l.Key, ttl)
+	switch {
+	case err != nil:
+		return s.undo(ctx, h, why)
+	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
+		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+	case !st.Holds(l.Value):
+		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
+	}
+	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
+		return s.undo(ctx, h, errors.Join(why, err))
+	}
+	h.lease.How = Resolved
+	return nil
+}
+
+// undo releases what may have been taken, in a context that outlives ctx, and returns why; or,
+// if that is not known to have worked, ErrUnknown too. The release compares: undoing what was
+// never done must not remove another client's lock (any/release-of-unknown).
+func (s *settler) undo(ctx context.Context, h *loose, why error) error {
+	step, done := s.cleanup(ctx)
+	defer done()
+	l := h.current()
+	_, err := s.release(step, h, true)
+	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
+		return why
+	}
+	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
 }
 
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
@@ -180,7 +223,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 // release releases what h may hold. With signal it wakes a client that waits elsewhere, if
 // there is one: woken.
 func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
-	if h.on(lease.Event{Kind: lease.Release, At: s.now()}, Lease{}) == lease.Over {
+	if h.on(lease.Event{Kind: lease.Release}, Lease{}) == lease.Over {
 		return false, h.over()
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
@@ -253,7 +296,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 			done()
 			return woken, sent, &UnknownError{Lease: l, Err: err}
 		}
-		if !cleaning && ended(ctx) { // in the middle
+		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
 			step, done = s.cleanup(ctx)
 		}
@@ -296,13 +339,6 @@ func epochOf(b Backend) uint64 {
 		return e()
 	}
 	return 0
-}
-
-// ended reports whether ctx has ended, or is about to: a connection notices a deadline before
-// the context does.
-func ended(ctx context.Context) bool {
-	at, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(at)
 }
 
 // loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is
@@ -382,8 +418,8 @@ func lostToo(key string, s *lease.State, err error) error {
 	return fmt.Errorf("%w: %w", lost, err)
 }
 
-// Settled is b for a lock that is made of several: an Extend or a Release whose reply was
-// lost is settled by reading, as the Locker does it for its own lock.
+// Settled is b for a lock that is made of several: a step whose reply was lost is settled by
+// reading, as the Locker does it for its own lock.
 func Settled(b Backend) Backend { return settled{b} }
 
 type settled struct{ Backend }
@@ -391,6 +427,28 @@ type settled struct{ Backend }
 func (b settled) settler(now func() time.Time) *settler {
 	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
 	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} }}
+}
+
+// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
+// idle connection that the server had closed must not cost a part of the lock. With an error of
+// outcome Unknown it returns the lease that may stand.
+func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
+	for try := 1; ; try++ {
+		l, err := b.Backend.Acquire(ctx, now, key, ttl)
+		if OutcomeOf(err) != Unknown {
+			return l, err
+		}
+		h := newLoose(l, ttl, now())
+		err = b.settler(now).settle(ctx, h, ttl, err)
+		switch {
+		case err == nil, errors.Is(err, ErrUnknown):
+			return h.current(), err
+		case OutcomeOf(err) == Refused:
+			return l, err
+		case try == 2 || ctx.Err() != nil: // it is free, or was taken back
+			return l, NotSent.Mark(err)
+		}
+	}
 }
 
 // Extend returns the lease that stands at least, with an error of outcome Unknown if it is

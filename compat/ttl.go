@@ -3,6 +3,7 @@ package compat
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -64,9 +65,21 @@ func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
 	} else {
 		n, err = Whole(ttl, time.Second)
 	}
-	m[2] = n
+	m[2] = boxed(n)
 	return err
 }
+
+// boxed is n as an argument. Most programs ask for one ttl again and again: it is kept.
+func boxed(n int64) any {
+	last := lastTTL.Load()
+	if m, ok := last.(int64); ok && m == n {
+		return last
+	}
+	lastTTL.Store(n)
+	return n
+}
+
+var lastTTL atomic.Value
 
 // ReadTTL returns the time that reply, TTL's or PTTL's, gives in unit, or NoTTL.
 // Before 2.8 a missing key answers as one without a TTL does: read the value in

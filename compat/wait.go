@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
 // A wait is what one waiter knows: how long to pause, what it last saw on the
@@ -13,38 +17,53 @@ type wait struct {
 	k         *Locker
 	key       string
 	ttl       time.Duration
-	queue     *queue
+	queue     *queue.Queue[passed]
 	pause     time.Duration
 	due       bool // the end that was known has come
 	deferring bool // another has the first go: look after a pause, not before
 
 	held   *HeldError // what was in the way, when it was last looked
+	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
+}
+
+// attempt makes the n-th attempt, once what an earlier one may have left is gone.
+func (w *wait) attempt(ctx context.Context, n int) (Lease, error) {
+	if w.open != nil {
+		if err := w.k.undo(ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
+			return *w.open, err
+		}
+		w.open = nil
+	}
+	return w.k.attempt(ctx, w.key, w.ttl, n)
 }
 
 // after returns when another attempt is worth making after the n-th ended with
 // err; or, if a lock of ours has the key now, an entry in the queue; or the error that
 // ends the wait.
-func (w *wait) after(ctx context.Context, err error, n int) (*entry, error) {
+func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[passed], error) {
 	var held *HeldError
-	_, passes := notNow(err)
+	var unknown *UnknownError
+	_, passes := answer.NotNow(err)
 	switch {
-	case ended(ctx):
+	case limit.Ended(ctx):
 		return nil, w.gaveUp(ctx, err)
+	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
+		w.open = &unknown.Lease // looked for on the successor, which may have it
 	case errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
 			w.held, until = held, held.Until
 		}
-		w.k.queues.elsewhere(w.queue)
+		w.k.queues.Elsewhere(w.queue)
 		return w.untilFree(ctx, until)
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
 		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 && !passes || w.failing(err):
+	case n == 1 && !passes && !w.elects(err) || w.failing(err):
 		return nil, err
 	}
 	e, _, err := w.sleep(ctx, time.Time{})
@@ -52,9 +71,9 @@ func (w *wait) after(ctx context.Context, err error, n int) (*entry, error) {
 }
 
 // yieldTo lets others go first, if it is their turn.
-func (w *wait) yieldTo(ctx context.Context, g grant) (*entry, error) {
+func (w *wait) yieldTo(ctx context.Context, g queue.Grant[passed]) (*queue.Entry[passed], error) {
 	switch {
-	case g.yield:
+	case g.Yield:
 		timer := w.k.o.Clock.Timer(w.jittered(w.k.o.MinPoll))
 		defer timer.Stop()
 		select {
@@ -62,7 +81,7 @@ func (w *wait) yieldTo(ctx context.Context, g grant) (*entry, error) {
 		case <-ctx.Done():
 			return nil, w.gaveUp(ctx, nil)
 		}
-	case g.woken:
+	case g.Woken:
 		w.deferring, w.pause = true, w.k.o.MinPoll
 		return w.untilFree(ctx, time.Time{})
 	}
@@ -75,7 +94,7 @@ const often = 2
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
-func (w *wait) untilFree(ctx context.Context, until time.Time) (*entry, error) {
+func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[passed], error) {
 	for {
 		e, try, err := w.sleep(ctx, until)
 		if e != nil || try || err != nil {
@@ -83,7 +102,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*entry, error) {
 		}
 		st, err := w.k.inspect(ctx, w.key, w.ttl)
 		switch {
-		case ended(ctx):
+		case limit.Ended(ctx):
 			return nil, w.gaveUp(ctx, err)
 		case errors.Is(err, ErrForeign):
 			return nil, err
@@ -102,7 +121,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*entry, error) {
 			w.pause = min(w.pause, often*w.k.o.MinPoll)
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
-		w.k.queues.elsewhere(w.queue)
+		w.k.queues.Elsewhere(w.queue)
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -114,21 +133,24 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*entry, error) {
 // one whose clock shows another time than ours (getset/skewed-takeover).
 func (w *wait) repair(ctx context.Context, st State) {
 	now := w.k.now()
-	stood := w.k.queues.unchanged(w.queue, st, now)
-	if !st.watched() || stood < max(w.ttl, st.Watch) {
+	watched := st.Status == StatusPersistent || st.Watch > 0
+	stood := w.k.queues.Unchanged(w.queue, st.Value, watched, now)
+	if !watched || stood < max(w.ttl, st.Watch) {
 		return
 	}
 	step, done := w.k.step(ctx, w.ttl)
 	defer done()
 	err := w.k.backend.Repair(step, w.k.now, st, w.ttl)
-	w.k.queues.repaired(w.queue, now)
+	w.k.queues.Repaired(w.queue, now)
 	if err == nil {
 		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key}}, nil)
 	}
 }
 
-// watched reports whether s is to be repaired if it does not change.
-func (s State) watched() bool { return s.Status == StatusPersistent || s.Watch > 0 }
+// elects reports that another server may take the place of the one that did not answer.
+func (w *wait) elects(err error) bool {
+	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
+}
 
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
@@ -145,14 +167,11 @@ func (w *wait) failing(err error) bool {
 // getset:classic overwrite each other's lease. What happens in between wakes it:
 // a lock of ours takes the key (then it returns an entry in the queue), or something
 // makes it worth while to try, or to look.
-func (w *wait) sleep(ctx context.Context, until time.Time) (e *entry, try bool, err error) {
+func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[passed], try bool, err error) {
 	k := w.k
-	e, listening, err := k.wakeable(w.key, w.queue)
-	if err != nil {
-		return nil, false, err
-	}
-	if e != nil {
-		return e, false, nil
+	e, news, listening, err := k.queues.Wakeable(w.queue)
+	if e != nil || err != nil {
+		return e, false, err
 	}
 	left := k.o.Clock.Until(until)
 	due := !until.IsZero() && left <= 0
@@ -177,8 +196,8 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *entry, try bool, 
 		case <-t.C:
 			w.deferring = false
 			return nil, false, nil
-		case <-w.queue.contention.news:
-			try, err := k.queues.heard(w.queue)
+		case <-news:
+			try, err := k.queues.Heard(w.queue)
 			if err != nil {
 				return nil, false, err
 			}
@@ -206,7 +225,10 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 		why = context.DeadlineExceeded
 	}
 	var u *UnknownError
-	if errors.As(err, &u) {
+	if errors.As(err, &u) || w.open != nil {
+		if u == nil {
+			u = &UnknownError{Lease: *w.open, Err: ErrElection}
+		}
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(why, u))
 	}
 	if w.held != nil { // in words only: the error must not be ErrHeld

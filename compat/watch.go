@@ -36,11 +36,8 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 			return nil, err
 		}
 		w := c.compose(arguments(cmds))
-		w.transaction(cmds)
-		replies, err := w.decided(execRan)
-		if err == nil {
-			replies, err = c.executed(replies)
-		}
+		w.multi(cmds)
+		replies, err := w.exec()
 		if err != nil || replies != nil {
 			return replies, err
 		}
@@ -60,16 +57,18 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 //
 // nil, and the value seen behind it: touched, and ours for all that. It is tried again, which
 // compares, for the WATCH is new and the value is known. EXISTS reaps a key that has expired
-// unnoticed: a DEL alone would count it before Redis 2.8.
+// unnoticed, which a DEL alone would count before Redis 2.8.10: a server that says it is newer
+// is not asked.
 func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 	if after == "" {
 		return c.pinnedRelease(ch)
 	}
 	cmds := ch.cmds()
 	for range aborts {
-		k := any(ch.Key)
+		k := c.boxed(ch.Key, nil)
 		w := c.compose(arguments(cmds) + 2)
-		w.transaction(cmds)
+		w.multi(cmds)
+		w.send(Cmd{"EXEC"})
 		w.send(Cmd{"WATCH", k})
 		w.send(Cmd{"GET", k})
 		all, err := w.replies()
@@ -100,19 +99,18 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 }
 
 func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
-	k := any(ch.Key)
+	k := c.boxed(ch.Key, nil)
 	w := c.compose(arguments(ch.Do) + 2)
 	w.send(Cmd{"MULTI"})
-	w.send(Cmd{"EXISTS", k})
+	looks := !c.reaps || !ch.removes()
+	if looks {
+		w.send(Cmd{"EXISTS", k})
+	}
 	if ch.removes() {
 		w.send(Cmd{"DEL", k})
 	}
 	w.all(ch.Do)
-	w.send(Cmd{"EXEC"})
-	replies, err := w.decided(execRan)
-	if err == nil {
-		replies, err = c.executed(replies)
-	}
+	replies, err := w.exec()
 	switch {
 	case err != nil:
 		return nil, err
@@ -120,8 +118,10 @@ func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 		return c.ifHolds(ch)
 	case replies[0] == int64(0):
 		return nil, ErrLost
+	case looks:
+		replies = replies[1:]
 	}
-	return replies[1:], nil
+	return replies, nil
 }
 
 // allIfHold is ifHolds for many keys of one server, in two round trips for all of them. An
@@ -198,7 +198,8 @@ func (b *watched) together(list []int) (again []int) {
 		return nil
 	}
 	w := b.c.compose(arguments(cmds))
-	w.transaction(cmds)
+	w.multi(cmds)
+	w.send(Cmd{"EXEC"})
 	done, err := w.replies()
 	if err == nil {
 		done, err = b.c.transacted(done)

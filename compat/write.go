@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
@@ -65,7 +66,7 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 	w.all(m.After)
 	var k any
 	if reads {
-		k = key
+		k = c.boxed(key, m.Do)
 	}
 	if pins {
 		w.send(Cmd{"WATCH", k})
@@ -172,6 +173,9 @@ type write struct {
 	args []any
 	n    int
 	err  error
+
+	held string // the last command: if it stays the only one, its reply comes without a list
+	from int    // where its arguments begin
 }
 
 func (c *Conn) compose(arguments int) write {
@@ -192,13 +196,22 @@ func arguments(cmds []Cmd) int {
 }
 
 func (w *write) send(m Cmd) {
-	if w.err != nil {
-		return
-	}
-	from := len(w.args)
-	w.args = append(w.args, m[1:]...)
-	w.err = w.c.Send(m[0].(string), w.args[from:len(w.args):len(w.args)]...)
+	w.add(m[0].(string), append(w.args, m[1:]...))
+}
+
+// add sends a command whose arguments are what args has beyond those of the commands before.
+func (w *write) add(name string, args []any) {
+	w.pass()
+	w.held, w.from, w.args = name, len(w.args), args
 	w.n++
+}
+
+// pass hands the last command to the connection.
+func (w *write) pass() {
+	if w.held != "" && w.err == nil {
+		w.err = w.c.Send(w.held, w.args[w.from:len(w.args):len(w.args)]...)
+	}
+	w.held = ""
 }
 
 func (w *write) all(cmds []Cmd) {
@@ -207,8 +220,16 @@ func (w *write) all(cmds []Cmd) {
 	}
 }
 
+// replies sends what is left, and returns the replies to all.
 func (w *write) replies() ([]any, error) {
-	if w.err != nil {
+	if w.n == 1 {
+		reply, err := w.c.Do(w.held, w.args...)
+		if e, refused := err.(redis.Error); refused {
+			reply, err = e, nil
+		}
+		return w.c.alone(reply), err
+	}
+	if w.pass(); w.err != nil {
 		return nil, w.err
 	}
 	replies, err := redis.Values(w.c.Do(""))
@@ -255,19 +276,50 @@ const aborts = 8
 // answers QUEUED to everything. Hence the DISCARD.
 func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 	w := c.compose(arguments(cmds))
-	w.transaction(cmds)
-	replies, err := w.replies()
-	if err != nil {
-		return nil, err
-	}
-	return c.executed(replies)
+	w.multi(cmds)
+	return w.exec()
 }
 
-// transaction is MULTI; cmds…; EXEC.
-func (w *write) transaction(cmds []Cmd) {
+// multi is MULTI; cmds…
+func (w *write) multi(cmds []Cmd) {
 	w.send(Cmd{"MULTI"})
 	w.all(cmds)
-	w.send(Cmd{"EXEC"})
+}
+
+// exec ends a transaction that is all of the write, and returns what Exec does. The replies
+// that only say that a command was queued are not kept.
+func (w *write) exec() ([]any, error) {
+	c := w.c
+	if c.wake != nil {
+		w.send(Cmd{"EXEC"})
+		replies, err := w.decided(execRan)
+		if err != nil {
+			return nil, err
+		}
+		return c.executed(replies)
+	}
+	if w.pass(); w.err != nil {
+		return nil, w.err
+	}
+	reply, err := c.exec()
+	_, undone := reply.(redis.Error)
+	switch {
+	case err != nil && !answer.Refused(err):
+		return nil, err
+	case undone:
+		c.Do("DISCARD") //nolint:errcheck // as in transacted
+		return nil, err
+	case reply == nil:
+		return nil, nil
+	}
+	done, _ := reply.([]any)
+	if err == nil && len(done) != w.n-1 {
+		err = fmt.Errorf("setnxlock: EXEC answered %v to %d commands", reply, w.n-1)
+	}
+	if err == nil {
+		err = first(done, nil)
+	}
+	return done, err
 }
 
 // executed is what Exec makes of the replies to MULTI, commands and EXEC.
@@ -351,6 +403,31 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 // WATCH would abort its next user's EXEC (tx/stale-watch-in-pool).
 func (c *Conn) Unwatch() {
 	c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
+}
+
+// boxed is key as an argument: the one that stands in cmds, or the one of the step before.
+func (c *Conn) boxed(key string, cmds []Cmd) any {
+	for _, m := range cmds {
+		for _, arg := range m[1:] {
+			if s, ok := arg.(string); ok && s == key {
+				c.key = arg
+			}
+		}
+	}
+	if s, ok := c.key.(string); !ok || s != key {
+		c.key = key
+	}
+	return c.key
+}
+
+// alone is one reply as a list, in the Conn's room as long as there is any in this step.
+func (c *Conn) alone(reply any) []any {
+	if c.few == len(c.single) {
+		return []any{reply}
+	}
+	c.single[c.few] = reply
+	c.few++
+	return c.single[c.few-1 : c.few : c.few]
 }
 
 // named reports whether m is the command of that name.

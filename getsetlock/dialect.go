@@ -105,15 +105,27 @@ func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 // time of our days has: what Parse reads, and nothing shorter. nonce returns
 // twelve random digits; nil: what would be made of them is left out, or all
 // zeros.
-func (d Dialect) Format(until time.Time, nonce func() string) string {
-	if nonce == nil {
-		return d.format(until, nil)
-	}
-	return d.format(until, func(b []byte) []byte { return append(b, nonce()...) })
+func (d Dialect) Format(until time.Time, from func() string) string {
+	return d.format(until, nonce{from, false})
 }
 
-// format is Format where nonce writes its digits behind b.
-func (d Dialect) format(until time.Time, nonce func(b []byte) []byte) string {
+// A nonce is twelve digits: where they come from; nil: they are random, or left out.
+type nonce struct {
+	from   func() string
+	random bool
+}
+
+func (n nonce) append(b []byte) []byte {
+	switch {
+	case n.from != nil:
+		return append(b, n.from()...)
+	case n.random:
+		return randomDigits(b)
+	}
+	return b
+}
+
+func (d Dialect) format(until time.Time, n nonce) string {
 	d = d.orFloat()
 	until = until.Add(d.Plus)
 	if d.Float && d.Owner == "" && (d.Nonce || d.Decimals == 0) {
@@ -122,15 +134,15 @@ func (d Dialect) format(until time.Time, nonce func(b []byte) []byte) string {
 			ms++ // a lease is never shorter on the key than in its holder's belief
 		}
 		b := fixed(make([]byte, 0, 32), ms)
-		if d.Nonce && nonce != nil {
-			b = nonce(b)
+		if d.Nonce {
+			b = n.append(b)
 		}
 		return string(b)
 	}
 	owner := ""
 	switch {
-	case d.Owner != "" && nonce != nil && d.Nonce:
-		owner = d.Owner.Make(string(nonce(nil)))
+	case d.Owner != "" && d.Nonce && (n.from != nil || n.random):
+		owner = d.Owner.Make(string(n.append(nil)))
 	case d.Owner != "":
 		owner = d.Owner.Make("000000000000")
 	}

@@ -64,18 +64,11 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lea
 	}
 	return compat.Lease{
 		Key:       key,
-		Value:     d.format(now.Add(ttl), o.nonce),
+		Value:     d.format(now.Add(ttl), nonce{o.Nonce, true}),
 		Until:     compat.Until(now, ttl),
 		How:       compat.Free,
 		Ambiguous: !d.own(),
 	}, nil
-}
-
-func (o Options) nonce(b []byte) []byte {
-	if o.Nonce != nil {
-		return append(b, o.Nonce()...)
-	}
-	return randomDigits(b)
 }
 
 // setnx tries to make the key. The number of an attempt that was refused is older than that

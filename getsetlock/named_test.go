@@ -158,11 +158,11 @@ type beforeGetset struct {
 	other func()
 }
 
-func (c beforeGetset) Send(name string, args ...any) error {
+func (c beforeGetset) Do(name string, args ...any) (any, error) {
 	if name == "GETSET" {
 		c.other()
 	}
-	return c.Conn.Send(name, args...)
+	return c.Conn.Do(name, args...)
 }
 
 // A name that is nobody's, or whose lock is of another kind: the error says

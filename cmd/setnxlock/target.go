@@ -137,7 +137,7 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 			return nil, err
 		}
 	}
-	return multilock.New(n.source, c.Algorithm, multilock.Options{}), nil
+	return multilock.New(n.source, c.Algorithm), nil
 }
 
 // later is the lock on a server of a quorum that may be away when the lock for

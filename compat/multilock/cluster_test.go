@@ -56,7 +56,7 @@ func TestCluster(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for name, one := range map[string]compat.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
-		k := compat.NewLocker(multilock.New(two(a, b), one, multilock.Options{}), compat.Options{})
+		k := compat.NewLocker(multilock.New(two(a, b), one), compat.Options{})
 		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -77,7 +77,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 
-		k = compat.NewLocker(multilock.New(two(down{}, b), one, multilock.Options{}), compat.Options{})
+		k = compat.NewLocker(multilock.New(two(down{}, b), one), compat.Options{})
 		_, err = k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if !errors.Is(err, errDown) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("%s: with one server down: %v, want that, and that nothing is open", name, err)
@@ -101,7 +101,7 @@ func TestConformanceOnTwoServers(t *testing.T) {
 			conformance.Run(t, conformance.Lock{
 				Name: "in turn/" + name, Server: "two real-redis-servers",
 				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-					return compat.NewLocker(multilock.New(wrap(two(a, b)), one(), multilock.Options{Cleanup: o.Cleanup}), o)
+					return compat.NewLocker(multilock.New(wrap(two(a, b)), one()), o)
 				},
 				Key:     func(name string) string { return multilock.Join(name+"1", name+"2", name+"3") },
 				Sources: []compat.Source{two(a, b)},
@@ -150,7 +150,7 @@ func TestSlots(t *testing.T) {
 		if err := lock.Release(background); err != nil {
 			t.Errorf("%T: %v", a, err)
 		}
-		k = compat.NewLocker(multilock.New(compat.Pooled(pool), txlock.Guarded{}, multilock.Options{}), compat.Options{})
+		k = compat.NewLocker(multilock.New(compat.Pooled(pool), txlock.Guarded{}), compat.Options{})
 		if lock, err = k.TryLock(background, multilock.Join("a", "b"), ttl); err != nil {
 			t.Errorf("in turn: %v", err)
 			continue
@@ -186,7 +186,7 @@ func TestServerStandsStill(t *testing.T) {
 			close(first)
 		}
 	})
-	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}, multilock.Options{Cleanup: 50 * time.Millisecond}), compat.Options{Cleanup: 50 * time.Millisecond})
+	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}), compat.Options{Cleanup: 50 * time.Millisecond})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := k.Lock(ctx, multilock.Join("a", "b"), 2*time.Second)
@@ -203,7 +203,7 @@ func TestServerStandsStill(t *testing.T) {
 		t.Error("Lock does not end")
 	}
 	s.Continue()
-	lock, err := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}, multilock.Options{}), compat.Options{}).
+	lock, err := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{}).
 		Lock(background, multilock.Join("a", "b"), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func Example() {
 // Through a proxy, or on a cluster, the keys are taken one after the other.
 func ExampleNew() {
 	pool := oldredis.MustNew("twemproxy", oldredis.Options{}).Pool()
-	sets := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}, multilock.Options{}), compat.Options{})
+	sets := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{})
 
 	lock, err := sets.TryLock(context.Background(), multilock.Join("b", "a"), 30*time.Second)
 	fmt.Println(lock.Key(), err)

@@ -11,17 +11,8 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 )
-
-// Options are New's. The zero value is ready to use.
-type Options struct {
-	// Clock runs the timer of Cleanup: the Locker's clock. nil: clock.New().
-	Clock clock.Clock
-
-	// Cleanup bounds the release of what was taken of a set that can't be had, which goes on
-	// when the step's context has ended. Default: 250 ms, as the Locker's own.
-	Cleanup time.Duration
-}
 
 // inTurn is the Backend that takes its keys one after the other, in the order of their bytes,
 // each as one lock of an algorithm's. The step that is refused a key releases those it had, the
@@ -33,7 +24,6 @@ type Options struct {
 type inTurn struct {
 	one       compat.Backend // settles what a lost reply left open
 	counters  compat.Backend
-	o         Options
 	ambiguous atomic.Bool // the algorithm's leases are
 
 	mu   sync.Mutex
@@ -47,14 +37,8 @@ type inTurn struct {
 // While it takes a set, others may see a part of it held; a client that is refused for such a
 // part asks again. A client that dies between two keys leaves the first ones held until their
 // time runs out.
-func New(source compat.Source, a compat.Algorithm, o Options) compat.Backend {
-	if o.Clock == nil {
-		o.Clock = clock.New()
-	}
-	if o.Cleanup <= 0 {
-		o.Cleanup = 250 * time.Millisecond
-	}
-	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), o: o, open: map[[2]string]compat.Lease{}}
+func New(source compat.Source, a compat.Algorithm) compat.Backend {
+	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Lease{}}
 }
 
 // Abilities are the algorithm's: a set of readers is shared as each of them is.
@@ -88,27 +72,23 @@ func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, 
 	return l, nil
 }
 
-// take takes one key. An attempt of unknown outcome is undone, and made once more. With an
-// error comes the lease that may stand for all that, or one without a value.
+// take takes one key. With an error comes the lease that may stand for all that, or one without
+// a value.
 func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	for try := 1; ; try++ {
-		l, err := b.one.Acquire(ctx, now, key, ttl)
-		switch o := compat.OutcomeOf(err); {
-		case o == compat.Done:
-			b.ambiguous.Store(l.Ambiguous)
-			return l, nil
-		case o != compat.Unknown:
-			return compat.Lease{Key: key}, err
-		case l.Ambiguous || try == 2 || ctx.Err() != nil || !b.undone(ctx, now, part{Lease: l}):
-			return l, err
-		}
+	l, err := b.one.Acquire(ctx, now, key, ttl)
+	switch compat.OutcomeOf(err) {
+	case compat.Done:
+		b.ambiguous.Store(l.Ambiguous)
+	case compat.Refused, compat.NotSent:
+		l = compat.Lease{Key: key}
 	}
+	return l, err
 }
 
 // giveUp releases the first n parts of a set that can't be had, then the next one if it may be
 // ours, and returns why; or, if anything may be left, a lease of that.
 func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []part, n int, why error) (compat.Lease, error) {
-	ctx, done := b.cleanup(ctx)
+	ctx, done := cleanup(ctx)
 	defer done()
 	left := !b.released(ctx, now, parts[:n])
 	if n < len(parts) && parts[n].Value != "" && (parts[n].Ambiguous || !b.released(ctx, now, parts[n:n+1])) {
@@ -125,7 +105,7 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 
 // undone is released for what is to be released although ctx may have ended.
 func (b *inTurn) undone(ctx context.Context, now func() time.Time, parts ...part) bool {
-	ctx, done := b.cleanup(ctx)
+	ctx, done := cleanup(ctx)
 	defer done()
 	return b.released(ctx, now, parts)
 }
@@ -214,40 +194,19 @@ func (b *inTurn) unknown(now func() time.Time, l compat.Lease, err error) (compa
 	return l, &compat.UnknownError{Lease: l, Err: inPart{err}}
 }
 
-// recognised are the values of extensions of unknown outcome that the keys show to be ours.
-func (b *inTurn) recognised(key string, states []compat.State) (all []compat.Holder) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range b.open {
-		if l.Key != key {
-			continue
-		}
-		h, ours := compat.Holder{Value: l.Value}, true
-		parts, err := b.split(l)
-		for i, p := range parts {
-			until, yes := p.heldBy(states[i])
-			h.Until, ours = earliest(h.Until, until), ours && yes
-		}
-		if err == nil && ours {
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
 // Release releases all keys that are ours, the last one first.
 func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
 	parts, err := b.split(l)
 	if err != nil {
 		return err
 	}
-	cleanup := sync.OnceValues(func() (context.Context, func()) { return b.cleanup(ctx) })
+	late := sync.OnceValues(func() (context.Context, func()) { return cleanup(ctx) })
 	var lost, open error
 	for i := len(parts) - 1; i >= 0; i-- {
 		step := ctx
 		if ctx.Err() != nil { // the rest is released all the same
 			var done func()
-			step, done = cleanup()
+			step, done = late()
 			defer done()
 		}
 		err := b.release(step, now, parts[i])
@@ -264,91 +223,11 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 	return lost
 }
 
-// Inspect reads the keys in turn.
-func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
-	keys, err := Split(key)
-	if err != nil {
-		return compat.State{Key: key, TTL: compat.NoTTL}, err
-	}
-	states := make([]compat.State, len(keys))
-	values := make([]part, len(keys))
-	var until time.Time
-	for i, k := range keys {
-		if states[i], err = b.one.Inspect(ctx, now, k); err != nil {
-			return compat.State{Key: key, TTL: compat.NoTTL}, err
-		}
-		values[i].Value, until = states[i].Value, earliest(until, states[i].Until)
-	}
-	st := together(key, states)
-	if st.Status != compat.StatusFree {
-		all := compat.Holder{Value: list(values), Until: until}
-		st.Holders = append(append([]compat.Holder{all}, b.recognised(key, states)...), st.Holders...)
-		if !repairable(st) { // Repair needs the value of that very key
-			st.Value = all.Value
-		}
-	}
-	return st, nil
+// cleanup is the context of what must be done although ctx has ended: the Locker's
+// Options.Cleanup bounds it.
+func cleanup(ctx context.Context) (context.Context, func()) {
+	return cleaning.Of(ctx, alone).Begin(ctx)
 }
 
-// Find returns the lease that value stands for if any of its keys is still ours: Extend and
-// Release then find that not all are, and release those that are.
-func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
-	parts, err := b.split(l)
-	if err != nil {
-		return l, err
-	}
-	ours := 0
-	for _, p := range parts {
-		st, err := b.one.Inspect(ctx, now, p.Key)
-		if err != nil {
-			return l, err
-		}
-		if until, yes := p.heldBy(st); yes {
-			ours++
-			l.Until = earliest(l.Until, until)
-		}
-	}
-	if ours == 0 {
-		return l, fmt.Errorf("%w: %q does not hold this token", compat.ErrLost, key)
-	}
-	return l, nil
-}
-
-// end is when value's hold of a key ends; zero if it is not known.
-func end(st compat.State, value string) time.Time {
-	for _, h := range st.Holders {
-		if h.Value == value {
-			return h.Until
-		}
-	}
-	return st.Until
-}
-
-// repairable reports whether the Locker may come to repair what s shows.
-func repairable(s compat.State) bool { return s.Status == compat.StatusPersistent || s.Watch > 0 }
-
-// Repair repairs the key of the set that holds st.Value, if it is still as it was seen.
-func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.State, ttl time.Duration) error {
-	keys, err := Split(st.Key)
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		one, err := b.one.Inspect(ctx, now, k)
-		if err != nil {
-			return err
-		}
-		if repairable(one) && one.Value == st.Value {
-			return b.one.Repair(ctx, now, one, ttl)
-		}
-	}
-	return compat.ErrHeld
-}
-
-// cleanup is the context of what must be done although ctx has ended.
-func (b *inTurn) cleanup(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := b.o.Clock.AfterFunc(b.o.Cleanup, func() { cancel(compat.ErrTimeout) })
-	return ctx, func() { t.Stop(); cancel(nil) }
-}
+// alone cleans up where no Locker is, in the default of its Options.Cleanup.
+var alone = cleaning.New(clock.New(), 250*time.Millisecond, compat.ErrTimeout)

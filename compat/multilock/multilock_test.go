@@ -35,7 +35,7 @@ func ways() []way {
 	}
 	inTurn := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
 		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
-			return compat.NewLocker(multilock.New(s, a(fence), multilock.Options{Clock: o.Clock, Cleanup: o.Cleanup}), o)
+			return compat.NewLocker(multilock.New(s, a(fence)), o)
 		}
 	}
 	anywhere := func(conformance.Server) bool { return true }

@@ -1,7 +1,6 @@
 package multilock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -58,21 +57,6 @@ func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration
 	return l, err
 }
 
-// refused names the key that was in the way, and reads its end in the write that ends the WATCH.
-func (t Tx) refused(c *compat.Conn, now time.Time, f found) error {
-	replies, err := c.Pipe(compat.Cmd{"UNWATCH"}, compat.Cmd{t.ttl(), f.key})
-	if f.foreign != nil {
-		return f.foreign
-	}
-	held := &compat.HeldError{Key: f.key, Value: f.value}
-	if err == nil {
-		if left, err := c.ReadTTL(replies[1], t.unit()); err == nil && left != compat.NoTTL {
-			held.Until = now.Add(left)
-		}
-	}
-	return held
-}
-
 // Extend moves the end of l to now+ttl, on all keys: EXPIRE, or SETEX where the token is to be a
 // new one.
 func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
@@ -107,14 +91,6 @@ func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lea
 	}}, err
 }
 
-// lost releases what is left of a set of which a key has expired.
-func (t Tx) lost(c *compat.Conn, l compat.Lease) error {
-	if _, err := c.Run(t.Release(l)); err != nil {
-		return err
-	}
-	return compat.ErrLost
-}
-
 // Release deletes the keys that still hold our token.
 func (t Tx) Release(l compat.Lease) compat.Change { return release(l) }
 
@@ -128,83 +104,7 @@ func (t Tx) Traits() compat.Traits {
 	return compat.Traits{Rotates: true, Check: t.check, Repair: t.Repair}
 }
 
-// Repair is the change that gives an end to those keys of the set that hold s.Value and have
-// none.
-func (t Tx) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
-	keys, err := Split(s.Key)
-	if err != nil {
-		return compat.Change{}, err
-	}
-	var changes []compat.Change
-	for _, k := range keys {
-		one := s
-		one.Key = k
-		ch, err := txlock.Classic{Options: t.Options}.Repair(now, one, ttl)
-		if err != nil {
-			return compat.Change{}, err
-		}
-		changes = append(changes, ch)
-	}
-	return compat.Change{Key: s.Key, Value: s.Value, By: func(c *compat.Conn) (replies []any, err error) {
-		for _, ch := range changes {
-			one, err := c.Run(ch)
-			switch {
-			case err == nil:
-				replies = append(replies, one...)
-			case !errors.Is(err, compat.ErrLost):
-				return replies, err
-			}
-		}
-		return replies, nil // none: ErrLost
-	}}, nil
-}
-
 // check is txlock's.
 func (t Tx) check(c *compat.Conn, key string) error {
 	return checkAs(txlock.Guarded{Options: t.Options}, c, key)
-}
-
-// value is what an acquisition at now writes, on every key. A Form that tells the key in it tells
-// the first.
-func (t Tx) value(key string, now time.Time) string {
-	token := t.Token
-	if token == nil {
-		token = compat.NewToken
-	}
-	if t.Form == nil {
-		return token()
-	}
-	return t.Form(key, now, token())
-}
-
-// setex makes all keys with value and a TTL.
-func (t Tx) setex(keys []string, value string, ttl time.Duration) ([]compat.Cmd, error) {
-	return each(keys, func(k string) (compat.Cmd, error) { return compat.SetEx(t.Millis, k, value, ttl) })
-}
-
-// each is one command for each of keys.
-func each(keys []string, command func(key string) (compat.Cmd, error)) ([]compat.Cmd, error) {
-	cmds := make([]compat.Cmd, len(keys))
-	for i, k := range keys {
-		var err error
-		if cmds[i], err = command(k); err != nil {
-			return nil, err
-		}
-	}
-	return cmds, nil
-}
-
-// ttl is the command that tells a TTL as Options counts it.
-func (t Tx) ttl() string {
-	if t.Millis {
-		return "PTTL"
-	}
-	return "TTL"
-}
-
-func (t Tx) unit() time.Duration {
-	if t.Millis {
-		return time.Millisecond
-	}
-	return time.Second
 }

@@ -86,7 +86,7 @@ func TestShortenedInPart(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("2.2", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
 	gone := &gone{Pool: b}
-	k := compat.NewLocker(multilock.New(two(a, gone), txlock.Guarded{}, multilock.Options{}), compat.Options{})
+	k := compat.NewLocker(multilock.New(two(a, gone), txlock.Guarded{}), compat.Options{})
 	lock, err := k.TryLock(background, multilock.Join("0", "1"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestReleaseAgain(t *testing.T) {
 func TestReadersShareSets(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	t.Cleanup(func() { s.Close() })
-	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}, multilock.Options{}), compat.Options{})
+	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{})
 	ctx, cancel := context.WithTimeout(background, 5*time.Second)
 	defer cancel()
 	set := multilock.Join("a", "b")

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -19,55 +18,18 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-var rbg = context.Background()
-
-type rworld struct {
-	*testing.T
-	s *oldredis.Server
-}
-
-func inReview(t *testing.T, version string, f func(w *rworld)) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(&rworld{t, s})
-		s.Close()
-	})
-}
-
-func (w *rworld) client(a compat.Algorithm, o compat.Options) (*compat.Locker, *network) {
-	n := new(network)
-	if o.Rand == nil {
-		o.Rand = func() float64 { return 0 }
-	}
-	return compat.NewOn(n.to(w.s), a, o), n
-}
-
-func (w *rworld) get(key string) string {
-	c := w.s.Dial()
-	defer c.Close()
-	v, _ := redis.String(c.Do("GET", key))
-	return v
-}
-
-func rpass(d time.Duration) { time.Sleep(d); synctest.Wait() }
-
-func rlive(l *compat.Lock) bool { return l.Context().Err() == nil && time.Now().Before(l.Until()) }
-
 // A renewal whose outcome is unknown, then an outage longer than ttl/20: renewals never resume.
 func TestRenewalsResumeAfterAnOutage(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
-			inReview(t, "7.0", func(w *rworld) {
-				k, n := w.client(a, compat.Options{Renew: true})
-				l, err := k.TryLock(rbg, "k", 30*time.Second) // renewed at 10 s
+			inWorld(t, one("", "7.0", nil), func(w *world) {
+				k, n := w.clientOf(a, compat.Options{Renew: true})
+				l, err := k.TryLock(background, "k", 30*time.Second) // renewed at 10 s
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.Context()
-				rpass(9 * time.Second)
+				pass(9 * time.Second)
 				n.expect(func(i int, name string) fate {
 					if name == "EXEC" || strings.HasPrefix(name, "EVAL") {
 						n.set(func(n *network) { n.down = true })
@@ -75,13 +37,13 @@ func TestRenewalsResumeAfterAnOutage(t *testing.T) {
 					}
 					return arrives
 				})
-				rpass(6 * time.Second) // down from 10 s to 15 s
+				pass(6 * time.Second) // down from 10 s to 15 s
 				n.clear()
-				rpass(30 * time.Second)
-				if !rlive(l) {
+				pass(30 * time.Second)
+				if !believes(l) {
 					t.Errorf("lost, though the server was away for 5 s of a lease of 30 s, and nobody touched the key: %v", context.Cause(l.Context()))
 				}
-				k.Close(rbg)
+				k.Close(background)
 			})
 		})
 	}
@@ -91,14 +53,14 @@ func TestRenewalsResumeAfterAnOutage(t *testing.T) {
 func TestDoubtsDoom(t *testing.T) {
 	for name, refusal := range map[string]redis.Error{"lost requests": "", "MISCONF": "MISCONF Redis is configured to save RDB snapshots, but is currently not able to persist on disk"} {
 		t.Run(name, func(t *testing.T) {
-			inReview(t, "7.0", func(w *rworld) {
-				k, n := w.client(txlock.Guarded{}, compat.Options{Renew: true})
-				l, err := k.TryLock(rbg, "k", 30*time.Second)
+			inWorld(t, one("", "7.0", nil), func(w *world) {
+				k, n := w.clientOf(txlock.Guarded{}, compat.Options{Renew: true})
+				l, err := k.TryLock(background, "k", 30*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.Context()
-				rpass(9 * time.Second)
+				pass(9 * time.Second)
 				bad := func(name string) bool { return name == "EXEC" || name == "EXPIRE" || name == "SETEX" }
 				if refusal == "" {
 					n.expect(func(i int, name string) fate {
@@ -120,14 +82,14 @@ func TestDoubtsDoom(t *testing.T) {
 						}
 					})
 				}
-				rpass(4 * time.Second) // until 13 s
+				pass(4 * time.Second) // until 13 s
 				n.clear()
 				n.set(func(n *network) { n.answer = nil })
-				rpass(30 * time.Second)
-				if !rlive(l) {
+				pass(30 * time.Second)
+				if !believes(l) {
 					t.Errorf("lost, though writes failed only from 10 s to 13 s of a lease of 30 s")
 				}
-				k.Close(rbg)
+				k.Close(background)
 			})
 		})
 	}
@@ -136,30 +98,30 @@ func TestDoubtsDoom(t *testing.T) {
 // A cluster's refusal: a single renewal is "not sent", a batch's is "unknown", and four of them are the end.
 func TestBatchInAClusterThatIsDown(t *testing.T) {
 	for _, size := range []int{1, 2} {
-		inReview(t, "7.0", func(w *rworld) {
-			k, n := w.client(txlock.Guarded{}, compat.Options{Renew: true})
+		inWorld(t, one("", "7.0", nil), func(w *world) {
+			k, n := w.clientOf(txlock.Guarded{}, compat.Options{Renew: true})
 			var locks []*compat.Lock
 			for i := range size {
-				l, err := k.TryLock(rbg, "{a}"+string(rune('0'+i)), 30*time.Second)
+				l, err := k.TryLock(background, "{a}"+string(rune('0'+i)), 30*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.Context()
 				locks = append(locks, l)
 			}
-			rpass(9 * time.Second)
+			pass(9 * time.Second)
 			n.set(func(n *network) {
 				n.answer = func(string) redis.Error { return "CLUSTERDOWN Hash slot not served" }
 			})
-			rpass(11 * time.Second) // until 20 s
+			pass(11 * time.Second) // until 20 s
 			n.set(func(n *network) { n.answer = nil })
-			rpass(30 * time.Second)
+			pass(30 * time.Second)
 			for _, l := range locks {
-				if !rlive(l) {
+				if !believes(l) {
 					t.Errorf("%d locks: %s lost, though the cluster was down for 10 s of a lease of 30 s only", size, l.Key())
 				}
 			}
-			k.Close(rbg)
+			k.Close(background)
 		})
 	}
 }
@@ -168,9 +130,9 @@ func TestBatchInAClusterThatIsDown(t *testing.T) {
 func TestReleaseDuringHandoff(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
-			inReview(t, "7.0", func(w *rworld) {
-				k, n := w.client(a, compat.Options{})
-				l, err := k.TryLock(rbg, "k", time.Minute)
+			inWorld(t, one("", "7.0", nil), func(w *world) {
+				k, n := w.clientOf(a, compat.Options{})
+				l, err := k.TryLock(background, "k", time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,14 +140,14 @@ func TestReleaseDuringHandoff(t *testing.T) {
 				var next *compat.Lock
 				var handErr error
 				var wg sync.WaitGroup
-				wg.Go(func() { next, handErr = l.Handoff(rbg, 2*time.Minute) })
-				rpass(50 * time.Millisecond)
-				err = l.Release(rbg)
+				wg.Go(func() { next, handErr = l.Handoff(background, 2*time.Minute) })
+				pass(50 * time.Millisecond)
+				err = l.Release(background)
 				wg.Wait()
 				if next == nil && w.get("k") != "" {
 					t.Errorf("Handoff: %v; Release: %v; and the key stays, nobody's", handErr, err)
 				}
-				k.Close(rbg)
+				k.Close(background)
 			})
 		})
 	}
@@ -193,9 +155,9 @@ func TestReleaseDuringHandoff(t *testing.T) {
 
 // Release again, after ErrUnknown, as the docs invite: nil, and nothing was released.
 func TestReleaseAgain(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(getsetlock.Guarded{}, compat.Options{})
-		l, err := k.TryLock(rbg, "k", time.Minute)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{})
+		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,45 +168,45 @@ func TestReleaseAgain(t *testing.T) {
 			}
 			return arrives
 		})
-		err1 := l.Extend(rbg, time.Minute) // unknown
-		err2 := l.Release(rbg)             // nothing arrives: ErrUnknown
+		err1 := l.Extend(background, time.Minute) // unknown
+		err2 := l.Release(background)             // nothing arrives: ErrUnknown
 		n.clear()
-		err3 := l.Release(rbg)
+		err3 := l.Release(background)
 		if w.get("k") != "" && err3 == nil {
 			t.Errorf("Extend: %v\nRelease: %v\nRelease again: %v, and the key is still held", err1, err2, err3)
 		}
-		k.Close(rbg)
+		k.Close(background)
 	})
 }
 
 // Close while a TryLock is under way: a lock that is never ended.
 func TestCloseDuringTryLock(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
 		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
 		var l *compat.Lock
 		var err error
 		var wg sync.WaitGroup
-		wg.Go(func() { l, err = k.TryLock(rbg, "k", 5*time.Second) })
-		rpass(50 * time.Millisecond)
-		closed := k.Close(rbg)
+		wg.Go(func() { l, err = k.TryLock(background, "k", 5*time.Second) })
+		pass(50 * time.Millisecond)
+		closed := k.Close(background)
 		wg.Wait()
 		if l != nil {
 			l.Context()
-			rpass(time.Minute)
+			pass(time.Minute)
 			if l.Context().Err() == nil {
 				t.Errorf("Close: %v, TryLock: %v; its lease ended %v ago, its context never", closed, err, time.Since(l.Until()))
 			}
-			l.Release(rbg)
+			l.Release(background)
 		}
 	})
 }
 
 // 6b. The same with Handoff.
 func TestCloseDuringHandoff(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
-		l, err := k.TryLock(rbg, "k", 5*time.Second)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := k.TryLock(background, "k", 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,9 +214,9 @@ func TestCloseDuringHandoff(t *testing.T) {
 		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
 		var next *compat.Lock
 		var wg sync.WaitGroup
-		wg.Go(func() { next, err = l.Handoff(rbg, 5*time.Second) })
-		rpass(50 * time.Millisecond)
-		closed := k.Close(rbg)
+		wg.Go(func() { next, err = l.Handoff(background, 5*time.Second) })
+		pass(50 * time.Millisecond)
+		closed := k.Close(background)
 		wg.Wait()
 		n.delay(nil)
 		if next == nil && w.get("k") != "" {
@@ -262,7 +224,7 @@ func TestCloseDuringHandoff(t *testing.T) {
 		}
 		if next != nil {
 			next.Context()
-			rpass(time.Minute)
+			pass(time.Minute)
 			if next.Context().Err() == nil {
 				t.Errorf("Close: %v; a lock lives on", closed)
 			}
@@ -272,21 +234,21 @@ func TestCloseDuringHandoff(t *testing.T) {
 
 // Close does not end the wait of the head.
 func TestCloseEndsWaits(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		other, _ := w.client(setlock.Lua{}, compat.Options{Renew: true})
-		l, err := other.TryLock(rbg, "k", 5*time.Second)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		other, _ := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := other.TryLock(background, "k", 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, _ := w.client(setlock.Lua{}, compat.Options{})
+		k, _ := w.clientOf(setlock.Lua{}, compat.Options{})
 		done := make(chan error, 2)
-		ctx, cancel := context.WithTimeout(rbg, time.Hour)
+		ctx, cancel := context.WithTimeout(background, time.Hour)
 		defer cancel()
 		for range 2 {
 			go func() { _, err := k.Lock(ctx, "k", 5*time.Second); done <- err }()
-			rpass(time.Second)
+			pass(time.Second)
 		}
-		k.Close(rbg)
+		k.Close(background)
 		for i := range 2 {
 			select {
 			case err := <-done:
@@ -298,17 +260,17 @@ func TestCloseEndsWaits(t *testing.T) {
 			}
 		}
 		cancel()
-		l.Release(rbg)
-		other.Close(rbg)
-		rpass(10 * time.Second)
+		l.Release(background)
+		other.Close(background)
+		pass(10 * time.Second)
 	})
 }
 
 // Extend returns nil, and the end is the old one.
 func TestResolvedExtend(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(getsetlock.Guarded{}, compat.Options{})
-		l, err := k.TryLock(rbg, "k", 10*time.Second)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{})
+		l, err := k.TryLock(background, "k", 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,20 +282,20 @@ func TestResolvedExtend(t *testing.T) {
 			}
 			return arrives
 		})
-		err = l.Extend(rbg, time.Minute)
+		err = l.Extend(background, time.Minute)
 		if err == nil && time.Until(l.Until()) < 50*time.Second {
 			t.Errorf("Extend(1m): nil, and %v are left", time.Until(l.Until()))
 		}
-		l.Release(rbg)
-		k.Close(rbg)
+		l.Release(background)
+		k.Close(background)
 	})
 }
 
 // Detach never returns, and asks for ever.
 func TestDetachLoops(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(getsetlock.TwoKeys{}, compat.Options{})
-		l, err := k.TryLock(rbg, "k", time.Hour)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(getsetlock.TwoKeys{}, compat.Options{})
+		l, err := k.TryLock(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,10 +306,10 @@ func TestDetachLoops(t *testing.T) {
 			return arrives
 		})
 		for range 3 {
-			l.Extend(rbg, time.Hour)
+			l.Extend(background, time.Hour)
 		}
 		n.expect(nil)
-		ctx, cancel := context.WithCancel(rbg)
+		ctx, cancel := context.WithCancel(background)
 		n.expect(func(i int, name string) fate {
 			if i == 2000 {
 				t.Errorf("Detach has sent 2000 commands, and goes on")
@@ -358,8 +320,8 @@ func TestDetachLoops(t *testing.T) {
 		_, err = l.Detach(ctx)
 		cancel()
 		t.Logf("Detach: %v", err)
-		l.Release(rbg)
-		k.Close(rbg)
+		l.Release(background)
+		k.Close(background)
 	})
 }
 
@@ -367,11 +329,11 @@ func TestDetachLoops(t *testing.T) {
 func TestAdoptAfterADoubt(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {
 		t.Run(name, func(t *testing.T) {
-			inReview(t, "7.0", func(w *rworld) {
-				k, n := w.client(a, compat.Options{})
-				k2, _ := w.client(a, compat.Options{})
-				rival, _ := w.client(a, compat.Options{})
-				l, err := k.TryLock(rbg, "k", time.Minute)
+			inWorld(t, one("", "7.0", nil), func(w *world) {
+				k, n := w.clientOf(a, compat.Options{})
+				k2, _ := w.clientOf(a, compat.Options{})
+				rival, _ := w.clientOf(a, compat.Options{})
+				l, err := k.TryLock(background, "k", time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -382,35 +344,35 @@ func TestAdoptAfterADoubt(t *testing.T) {
 					}
 					return arrives
 				})
-				ext := l.Extend(rbg, 5*time.Second)
+				ext := l.Extend(background, 5*time.Second)
 				n.clear()
-				h, err := l.Detach(rbg)
+				h, err := l.Detach(background)
 				if errors.Is(err, compat.ErrUnknown) { // as its doc says: extend once more
-					if err := l.Extend(rbg, time.Minute); err != nil {
+					if err := l.Extend(background, time.Minute); err != nil {
 						t.Fatal(err)
 					}
-					h, err = l.Detach(rbg)
+					h, err = l.Detach(background)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				next, err := k2.AdoptHandle(rbg, h, time.Minute)
+				next, err := k2.AdoptHandle(background, h, time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
 				next.Context()
 				n.deliverLate()
-				rpass(10 * time.Second)
-				got, err := rival.TryLock(rbg, "k", time.Minute)
-				if err == nil && rlive(next) {
+				pass(10 * time.Second)
+				got, err := rival.TryLock(background, "k", time.Minute)
+				if err == nil && believes(next) {
 					t.Errorf("Extend: %v; the rival has it, and the adopter believes in it for another %v", ext, time.Until(next.Until()))
 				}
 				if got != nil {
-					got.Release(rbg)
+					got.Release(background)
 				}
-				next.Release(rbg)
+				next.Release(background)
 				for _, k := range []*compat.Locker{k, k2, rival} {
-					k.Close(rbg)
+					k.Close(background)
 				}
 			})
 		})
@@ -419,19 +381,19 @@ func TestAdoptAfterADoubt(t *testing.T) {
 
 // Inspect and ReleaseToken of a Patient with a Lease below a second.
 func TestPatientInspect(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, _ := w.client(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{})
-		l, err := k.TryLock(rbg, "k", 400*time.Millisecond)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, _ := w.clientOf(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{})
+		l, err := k.TryLock(background, "k", 400*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.Inspect(rbg, "k"); err != nil {
+		if _, err := k.Inspect(background, "k"); err != nil {
 			t.Errorf("Inspect: %v", err)
 		}
-		if err := k.ReleaseHandle(rbg, l.Handle()); err != nil {
+		if err := k.ReleaseHandle(background, l.Handle()); err != nil {
 			t.Errorf("ReleaseHandle: %v", err)
 		}
-		k.Close(rbg)
+		k.Close(background)
 	})
 }
 
@@ -448,14 +410,14 @@ func TestIdleTimeout(t *testing.T) {
 		return s.Dial(), nil
 	}}
 	k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
-	l, err := k.TryLock(rbg, "k", time.Minute)
+	l, err := k.TryLock(background, "k", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
 	hanging.Store(true)
 	done := make(chan error, 1)
-	go func() { done <- l.Extend(rbg, time.Minute) }()
+	go func() { done <- l.Extend(background, time.Minute) }()
 	select {
 	case err := <-done:
 		t.Log(err)
@@ -471,7 +433,7 @@ func TestTokenRace(t *testing.T) {
 	k := compat.New(s.Pool(), getsetlock.Guarded{}, compat.Options{})
 	deadline := time.Now().Add(20 * time.Second)
 	for n := 0; time.Now().Before(deadline); n++ {
-		l, err := k.TryLock(rbg, "k", time.Minute)
+		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -485,10 +447,10 @@ func TestTokenRace(t *testing.T) {
 				}
 			})
 		}
-		l.Extend(rbg, time.Minute)
+		l.Extend(background, time.Minute)
 		stop.Store(true)
 		wg.Wait()
-		next, err := l.Handoff(rbg, time.Minute)
+		next, err := l.Handoff(background, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,58 +459,58 @@ func TestTokenRace(t *testing.T) {
 				t.Fatalf("after %d tries: the successor's token is one that the holder before it was told", n)
 			}
 		}
-		next.Release(rbg)
+		next.Release(background)
 	}
-	k.Close(rbg)
+	k.Close(background)
 }
 
 // a clock that can be ahead of its timers, as after a suspension.
-type rsuspended struct {
+type suspended struct {
 	clock.Clock
 	off atomic.Int64
 }
 
-func (c *rsuspended) Now() time.Time                  { return c.Clock.Now().Add(time.Duration(c.off.Load())) }
-func (c *rsuspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+func (c *suspended) Now() time.Time                  { return c.Clock.Now().Add(time.Duration(c.off.Load())) }
+func (c *suspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // A lease that Detach finds run out: nobody is told, and who waits in this process waits for ever.
 func TestDetachTooLate(t *testing.T) {
 	for _, how := range []string{"extend", "detach"} {
 		t.Run(how, func(t *testing.T) {
-			inReview(t, "7.0", func(w *rworld) {
-				c := &rsuspended{Clock: clock.New()}
+			inWorld(t, one("", "7.0", nil), func(w *world) {
+				c := &suspended{Clock: clock.New()}
 				lost := false
-				k, _ := w.client(setlock.Lua{}, compat.Options{Clock: c, Observer: compat.Observer(func(e compat.Event) { lost = lost || e.Kind == compat.EventLost })})
-				l, err := k.TryLock(rbg, "k", 5*time.Second)
+				k, _ := w.clientOf(setlock.Lua{}, compat.Options{Clock: c, Observer: compat.Observer(func(e compat.Event) { lost = lost || e.Kind == compat.EventLost })})
+				l, err := k.TryLock(background, "k", 5*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.Context()
-				ctx, cancel := context.WithTimeout(rbg, time.Hour)
+				ctx, cancel := context.WithTimeout(background, time.Hour)
 				defer cancel()
 				done := make(chan error, 1)
 				go func() {
 					next, err := k.Lock(ctx, "k", 5*time.Second)
 					if next != nil {
-						next.Release(rbg)
+						next.Release(background)
 					}
 					done <- err
 				}()
-				rpass(100 * time.Millisecond)
+				pass(100 * time.Millisecond)
 				c.off.Store(int64(10 * time.Second))
 				if how == "detach" {
-					_, err = l.Detach(rbg)
+					_, err = l.Detach(background)
 				} else {
-					err = l.Extend(rbg, 5*time.Second)
+					err = l.Extend(background, 5*time.Second)
 				}
-				rpass(time.Minute)
+				pass(time.Minute)
 				select {
 				case <-done:
 				default:
 					t.Errorf("%s: %v; EventLost: %v; a minute later the waiter of this process still waits", how, err, lost)
 				}
 				cancel()
-				rpass(time.Second)
+				pass(time.Second)
 			})
 		})
 	}
@@ -571,21 +533,21 @@ func TestPersistent(t *testing.T) {
 func TestDoDetaches(t *testing.T) {
 	s := oldredis.MustNew("7.0", oldredis.Options{})
 	k := compat.New(s.Pool(), setlock.Lua{}, compat.Options{})
-	err := k.Do(rbg, "k", time.Minute, func(ctx context.Context) error {
+	err := k.Do(background, "k", time.Minute, func(ctx context.Context) error {
 		_, err := compat.FromContext(ctx).Detach(ctx)
 		return err
 	})
 	if err != nil {
 		t.Errorf("f detached the lock and returned nil: %v", err)
 	}
-	k.Close(rbg)
+	k.Close(background)
 }
 
 // The retry of a renewed lock comes after the end that is believed.
 func TestShorterIsRetriedInTime(t *testing.T) {
-	inReview(t, "7.0", func(w *rworld) {
-		k, n := w.client(setlock.Lua{}, compat.Options{Renew: true})
-		l, err := k.TryLock(rbg, "k", time.Minute)
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -594,13 +556,13 @@ func TestShorterIsRetriedInTime(t *testing.T) {
 			n.set(func(n *network) { n.down = true })
 			return replyLost
 		})
-		err = l.Extend(rbg, 2*time.Second)
+		err = l.Extend(background, 2*time.Second)
 		n.clear() // the network is well again at once
-		rpass(10 * time.Second)
-		if !rlive(l) {
+		pass(10 * time.Second)
+		if !believes(l) {
 			t.Errorf("Extend(2s): %v; lost, for the renewal was to be tried in 3 s", err)
 		}
-		k.Close(rbg)
+		k.Close(background)
 	})
 }
 
@@ -608,8 +570,8 @@ func TestShorterIsRetriedInTime(t *testing.T) {
 func TestCloseAmongMany(t *testing.T) {
 	for seed := range 30 {
 		what := ""
-		inReview(t, "7.0", func(w *rworld) {
-			k, n := w.client(setlock.Lua{}, compat.Options{Renew: true, Signal: seed%2 == 1})
+		inWorld(t, one("", "7.0", nil), func(w *world) {
+			k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true, Signal: seed%2 == 1})
 			n.delay(func(i int, name string) (time.Duration, time.Duration) {
 				return time.Duration((i*7+seed)%20) * time.Millisecond, 0
 			})
@@ -619,7 +581,7 @@ func TestCloseAmongMany(t *testing.T) {
 			for range 6 {
 				wg.Go(func() {
 					for {
-						ctx, cancel := context.WithTimeout(rbg, time.Minute)
+						ctx, cancel := context.WithTimeout(background, time.Minute)
 						l, err := k.Lock(ctx, "k", 5*time.Second)
 						cancel()
 						if err != nil {
@@ -635,13 +597,13 @@ func TestCloseAmongMany(t *testing.T) {
 						locks = append(locks, l)
 						mu.Unlock()
 						time.Sleep(3 * time.Millisecond)
-						l.Release(rbg)
+						l.Release(background)
 					}
 				})
 			}
-			rpass(time.Duration(200+7*seed) * time.Millisecond)
-			k.Close(rbg)
-			k.Close(rbg)
+			pass(time.Duration(200+7*seed) * time.Millisecond)
+			k.Close(background)
+			k.Close(background)
 			wg.Wait()
 			time.Sleep(20 * time.Second)
 			for _, l := range locks {
@@ -659,10 +621,10 @@ func TestCloseAmongMany(t *testing.T) {
 // Detached by a pinned lock, handed off, extended: no connection is left over, and pins are free again.
 func TestPins(t *testing.T) {
 	for _, version := range []string{"2.4", "7.0"} {
-		inReview(t, version, func(w *rworld) {
-			k, n := w.client(txlock.Guarded{}, compat.Options{MaxPinned: 1})
+		inWorld(t, one("", version, nil), func(w *world) {
+			k, n := w.clientOf(txlock.Guarded{}, compat.Options{MaxPinned: 1})
 			for i := 1; i < 40; i++ {
-				l, err := k.TryLock(rbg, "k", 10*time.Second)
+				l, err := k.TryLock(background, "k", 10*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -675,34 +637,34 @@ func TestPins(t *testing.T) {
 				})
 				switch i % 4 {
 				case 0:
-					if next, err := l.Handoff(rbg, 20*time.Second); err == nil {
+					if next, err := l.Handoff(background, 20*time.Second); err == nil {
 						l = next
 					}
 				case 1:
-					l.Extend(rbg, 20*time.Second)
-					l.Extend(rbg, 20*time.Second)
+					l.Extend(background, 20*time.Second)
+					l.Extend(background, 20*time.Second)
 				case 2:
-					l.Extend(rbg, 20*time.Second)
-					l.Detach(rbg)
+					l.Extend(background, 20*time.Second)
+					l.Detach(background)
 				case 3:
-					l.Extend(rbg, 20*time.Second)
-					if next, err := l.Handoff(rbg, 20*time.Second); err == nil {
+					l.Extend(background, 20*time.Second)
+					if next, err := l.Handoff(background, 20*time.Second); err == nil {
 						l = next
 					}
 				}
 				n.clear()
-				l.Release(rbg)
-				rpass(time.Minute)
+				l.Release(background)
+				pass(time.Minute)
 				if n.opened != n.closed {
 					t.Fatalf("%s %d: opened %d, closed %d", version, i, n.opened, n.closed)
 				}
 			}
-			l, _ := k.TryLock(rbg, "k", 10*time.Second)
+			l, _ := k.TryLock(background, "k", 10*time.Second)
 			if n.opened != n.closed+1 {
 				t.Errorf("%s: it does not pin any more", version)
 			}
-			l.Release(rbg)
-			k.Close(rbg)
+			l.Release(background)
+			k.Close(background)
 		})
 	}
 }

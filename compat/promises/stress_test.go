@@ -161,7 +161,7 @@ func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (wh
 			workers.Go(func() {
 				for range 25 {
 					key := keys[random(2)]
-					ctx, cancel := context.WithTimeout(rbg, time.Duration(200+random(4000))*time.Millisecond)
+					ctx, cancel := context.WithTimeout(background, time.Duration(200+random(4000))*time.Millisecond)
 					var l *compat.Lock
 					var err error
 					if random(3) == 0 {
@@ -181,16 +181,16 @@ func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (wh
 								case 2:
 									if next, err := l.Handoff(ctx, ttl()); err == nil {
 										entered(next)
-										next.Extend(rbg, ttl())
-										release(rbg, next)
+										next.Extend(background, ttl())
+										release(background, next)
 									}
 								case 3:
 									if h, err := l.Detach(ctx); err == nil {
-										if next, err := lockers[random(2)].AdoptHandle(rbg, h, ttl()); err == nil {
+										if next, err := lockers[random(2)].AdoptHandle(background, h, ttl()); err == nil {
 											entered(next)
 											release(ctx, next)
 										} else if random(2) == 0 {
-											k.ReleaseHandle(rbg, h)
+											k.ReleaseHandle(background, h)
 										}
 									}
 								case 4:
@@ -235,19 +235,19 @@ func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (wh
 		time.Sleep(time.Minute)
 		for i, k := range lockers {
 			for _, key := range keys {
-				ctx, cancel := context.WithTimeout(rbg, time.Minute)
+				ctx, cancel := context.WithTimeout(background, time.Minute)
 				l, err := k.Lock(ctx, key, time.Second)
 				if err != nil {
 					fail("afterwards, locker %d: %v", i, err)
-				} else if err := l.Release(rbg); err != nil {
+				} else if err := l.Release(background); err != nil {
 					fail("afterwards, release: %v", err)
 				}
 				cancel()
 			}
-			if err := k.Close(rbg); err != nil {
+			if err := k.Close(background); err != nil {
 				fail("close: %v", err)
 			}
-			if err := k.Close(rbg); err != nil {
+			if err := k.Close(background); err != nil {
 				fail("close again: %v", err)
 			}
 		}

@@ -98,7 +98,7 @@ func quorum(name string, sequential bool, versions []string, a ...compat.Algorit
 func several(name, version string, a compat.Algorithm) kind {
 	return kind{name: name, versions: []string{version}, key: multilock.Join("a", "b", "c"),
 		make: func(s []compat.Source, o compat.Options) *compat.Locker {
-			return compat.NewLocker(multilock.New(s[0], a, multilock.Options{Clock: o.Clock}), o)
+			return compat.NewLocker(multilock.New(s[0], a), o)
 		}}
 }
 
@@ -181,6 +181,23 @@ func (w *world) client(o compat.Options) (*compat.Locker, *network) {
 		o.Rand = func() float64 { return 0 }
 	}
 	return w.kind.make(sources, o), n
+}
+
+// clientOf is a client of a lock of its own kind on the first server, with a network of its own.
+func (w *world) clientOf(a compat.Algorithm, o compat.Options) (*compat.Locker, *network) {
+	n := new(network)
+	if o.Rand == nil {
+		o.Rand = func() float64 { return 0 }
+	}
+	return compat.NewOn(n.to(w.servers[0]), a, o), n
+}
+
+// get is what an onlooker reads on the first server, "" for nothing.
+func (w *world) get(key string) string {
+	c := w.servers[0].Dial()
+	defer c.Close()
+	v, _ := redis.String(c.Do("GET", key))
+	return v
 }
 
 // try takes the lock, which must be free.

@@ -119,6 +119,9 @@ func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
 	for i, v := range votes {
 		var h *compat.HeldError
 		why := unmarked(v.err)
+		if unfit := q.servers[i].unfit.Load(); unfit != nil && v.asked && !v.came {
+			why = *unfit // until it answers otherwise
+		}
 		switch {
 		case v.err == nil:
 			granted++
@@ -193,11 +196,31 @@ func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
 	return missed > len(votes)-q.need
 }
 
+// voted reports that votes decide: a majority has granted, or none can be had any more and it is
+// certain why.
+func (q *Quorum) voted(votes []answer[compat.Lease]) bool {
+	granted, refused, broken := 0, 0, 0
+	for _, v := range votes {
+		switch {
+		case !v.came:
+		case v.err == nil:
+			granted++
+		case errors.Is(v.err, compat.ErrHeld), errors.Is(v.err, compat.ErrLost), errors.Is(v.err, compat.ErrForeign):
+			refused++
+		default:
+			broken++
+		}
+	}
+	spare := len(votes) - q.need
+	return granted >= q.need || refused+broken > spare && (granted+refused >= q.need || broken > spare)
+}
+
 // twins looks whether a server refused because of what another one granted: two servers in
 // the list are one. That is safe, for it never votes twice, but a list of two then never has a
 // majority, and one of five tolerates less than it seems to. A pair is looked at until it is
 // known to be two: both granted, or one held something else than the other had granted. (With
-// a token that is used twice it may be what an earlier attempt left behind.)
+// a token that is used twice it may be what an earlier attempt left behind.) A pair that was
+// found to be one is that until it is known to be two.
 func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
 	if q.o.Sequential || q.allDistinct.Load() {
 		return nil
@@ -222,22 +245,33 @@ func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, vo
 			return st.Value, err
 		},
 	})
-	var err error
 	for i := range votes {
 		for j := range votes {
 			switch {
 			case i == j || !granted(j):
 			case granted(i):
-				q.setDistinct(i, j)
-			case !seen[i].asked || seen[i].err != nil:
-			case seen[i].value == votes[j].value.Value:
-				err = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[min(i, j)].name, q.servers[max(i, j)].name)
-			default:
-				q.setDistinct(i, j)
+				q.setDistinct(i, j, true)
+			case seen[i].asked && seen[i].err == nil:
+				q.setDistinct(i, j, seen[i].value != votes[j].value.Value)
 			}
 		}
 	}
-	return err
+	return q.foundTwins()
+}
+
+// foundTwins is ErrInvalid if two servers are known to be one: each time, whether this attempt
+// has shown it again or found the key held by another.
+func (q *Quorum) foundTwins() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for j := range q.servers {
+		for i := range j {
+			if two, known := q.pairs[[2]int{i, j}]; known && !two {
+				return fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[i].name, q.servers[j].name)
+			}
+		}
+	}
+	return nil
 }
 
 // distinct reports that the i-th and the j-th server are known to be two.
@@ -247,9 +281,13 @@ func (q *Quorum) distinct(i, j int) bool {
 	return q.pairs[[2]int{min(i, j), max(i, j)}]
 }
 
-func (q *Quorum) setDistinct(i, j int) {
+func (q *Quorum) setDistinct(i, j int, two bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pairs[[2]int{min(i, j), max(i, j)}] = true
-	q.allDistinct.Store(len(q.pairs) == len(q.servers)*(len(q.servers)-1)/2)
+	q.pairs[[2]int{min(i, j), max(i, j)}] = two
+	all := len(q.pairs) == len(q.servers)*(len(q.servers)-1)/2
+	for _, two := range q.pairs {
+		all = all && two
+	}
+	q.allDistinct.Store(all)
 }

@@ -108,7 +108,7 @@ func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []a
 // it is on none now, and an *Error if too few servers answered to tell.
 func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
-	parts, err := q.parts(value)
+	parts, err := q.parts(key, value)
 	if err != nil {
 		return l, err
 	}
@@ -153,7 +153,7 @@ const persistent = time.Minute
 // Repair gives an end to the key, or removes it, on each server that still has
 // the value that s, of Inspect, saw there, as that server's algorithm does.
 func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
-	parts, err := q.parts(s.Value)
+	parts, err := q.parts(s.Key, s.Value)
 	if err != nil {
 		return err
 	}

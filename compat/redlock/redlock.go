@@ -4,8 +4,8 @@
 // 7.0 with setlock make one quorum.
 //
 //	acquire   on all at once, each by its own algorithm
-//	          a majority, before Until: ours
-//	          else: release what was taken or may have been; ErrHeld
+//	          a majority, before Until: ours; late votes join it
+//	          none to be had: release what was taken or may have been; ErrHeld
 //	extend    on all that we hold, at once     a majority: Until moves
 //	release   on all that we hold or may hold, at once
 //
@@ -68,23 +68,33 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
 // Options are a Quorum's. The zero value is ready to use.
 type Options struct {
 	// Timeout bounds what a server may take for one step, connecting and, at
-	// first, checking included. It is lost time for every step as long as a server
-	// hangs (one that refuses connections costs nothing), and it is taken off
-	// the lease, so it must be small against the ttl; but a server that is
-	// slower than it has no vote. Default: a fifth of the ttl, 250 ms at most.
+	// first, checking included. It is lost time for every extension as long as a
+	// server hangs (one that refuses connections costs nothing), and for every
+	// acquisition without a majority beside it; and it is taken off the lease, so it
+	// must be small against the ttl. But a server that is slower than it has no
+	// vote. Default: a fifth of the ttl, 250 ms at most.
 	Timeout time.Duration
+
+	// Grace is how long servers that have not answered yet are waited for when the
+	// others have decided: a majority has granted the lock, or released it, or can't do
+	// so any more. A vote more makes the lock safer from the loss of a server. One that
+	// missed it the last time has less: as long as the others took, 1 ms at least.
+	// Default: 50 ms.
+	Grace time.Duration
 
 	// Drift is taken off a lease of ttl, for clocks that run at different rates.
 	// nil: a hundredth and 2 ms, as compat.Until takes off.
@@ -114,11 +124,13 @@ type Quorum struct {
 	invalid error // why it is none
 
 	abilities   compat.Abilities
-	allDistinct atomic.Bool // the servers are; see twins
+	allDistinct atomic.Bool    // the servers are; see twins
+	crew        *cleaning.Crew // where there is no Locker's
 
 	mu    sync.Mutex
-	moved map[string]moved // see remember
-	pairs map[[2]int]bool  // servers that are known to be two
+	moved map[id]*moved   // see remember
+	swept int             // how many there were when those that have ended were last dropped
+	pairs map[[2]int]bool // servers that are known to be two, or, if false, to be one
 }
 
 // New returns the quorum of servers: an Algorithm and its connections each, by
@@ -131,7 +143,11 @@ func New(servers []compat.Backend, o Options) *Quorum {
 	if o.Clock == nil {
 		o.Clock = clock.New()
 	}
-	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[string]moved), pairs: make(map[[2]int]bool)}
+	if o.Grace <= 0 {
+		o.Grace = 50 * time.Millisecond
+	}
+	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[id]*moved), pairs: make(map[[2]int]bool)}
+	q.crew = cleaning.New(o.Clock, cleanupAtMost, compat.ErrTimeout)
 	q.abilities.Rotates = true
 	if len(servers) == 0 {
 		q.invalid = fmt.Errorf("%w: a quorum of no servers", compat.ErrInvalid)
@@ -178,7 +194,10 @@ func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
 
 // Acquire asks every server for key until now+ttl. A majority that was had
 // before the lease's Until makes the lock; otherwise what was taken, or may have
-// been, is released, and the error is an *Error with every server's own:
+// been, is released, and the error is an *Error with every server's own. It returns
+// when the one or the other is certain; a server that has not answered is waited for no longer
+// than Options.Grace. What it grants later, within the Locker's Options.Cleanup,
+// belongs to the lock if that is still held and was not extended, and is released if not.
 //
 //   - ErrHeld if as many servers answered as it takes: others have the rest. Two
 //     clients that split the votes both get it, and a Locker has them ask again
@@ -196,14 +215,17 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 		return l, q.invalid
 	}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
+	m := &moved{until: l.Until}
+	m.settling.Lock() // until it is known what becomes of the parts that come late
 	votes := ask(ctx, q, round[compat.Lease]{
 		limit: q.limit(ttl),
 		step: func(ctx context.Context, s *server, _ int) (compat.Lease, error) {
-			return s.take(ctx, now, key, ttl)
+			return s.vote(ctx, now, key, ttl)
 		},
-		late: func(ctx context.Context, s *server, part compat.Lease, err error) {
-			if mayHold(part, err) {
-				s.Release(ctx, now, part) //nolint:errcheck // the attempt is over: what is left ends with its ttl
+		enough: q.voted,
+		late: func(ctx context.Context, s *server, i int, part compat.Lease, err error, inTime bool) {
+			if mayHold(part, err) && !(inTime && q.join(m, i, partOf(part, err))) {
+				s.Release(ctx, now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
 			}
 		},
 		hopeless: q.hopeless,
@@ -216,45 +238,60 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 		err = fmt.Errorf("%w: %q: the servers took longer to answer than the lease lasts", compat.ErrLost, key)
 	}
 	if err != nil {
+		m.settling.Unlock()
 		return q.undo(ctx, now, l, votes, err)
 	}
-	parts := make([]part, len(votes))
+	m.parts = make([]part, len(votes))
 	for i, v := range votes {
-		parts[i] = partOf(v.value, v.err)
+		m.parts[i] = partOf(v.value, v.err)
 		if v.err == nil && v.value.How == compat.TakenOver {
 			l.How = compat.TakenOver
 		}
 	}
-	l.Value = format(parts)
+	l.Value = format(m.parts)
 	if len(votes) == 1 {
 		l.Fence = votes[0].value.Fence
 	}
+	if slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came }) {
+		q.open(id{key, l.Value}, m)
+	}
+	m.settling.Unlock()
 	return l, nil
 }
 
-// undo releases what an attempt that failed because of why has taken, or may have taken.
+// undo releases what an attempt that failed because of why has taken, or may have taken. It
+// waits no longer for that than it takes to know whether others can have a majority.
 func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) (compat.Lease, error) {
 	ctx, done := q.cleanup(ctx)
 	defer done()
+	stays := func(i int, a answer[none]) bool { // it may hold our part
+		return (votes[i].err == nil || open(votes[i].err)) && !(a.came && gone(a.err))
+	}
+	count := func(answers []answer[none]) (left int) {
+		for i, a := range answers {
+			if stays(i, a) {
+				left++
+			}
+		}
+		return left
+	}
 	answers := ask(ctx, q, round[none]{
 		limit: q.limit(0),
 		only:  func(i int) bool { return mayHold(votes[i].value, votes[i].err) },
 		step: func(ctx context.Context, s *server, i int) (none, error) {
 			return none{}, s.Release(ctx, now, votes[i].value)
 		},
+		enough: func(answers []answer[none]) bool { return count(answers) < q.need },
 	})
-	left := 0
+	if count(answers) < q.need {
+		return l, why
+	}
 	parts := make([]part, len(votes))
 	for i, v := range votes {
-		if v.err != nil && !open(v.err) || answers[i].asked && gone(answers[i].err) {
-			continue
+		if stays(i, answers[i]) {
+			parts[i] = partOf(v.value, v.err)
+			parts[i].doubt = true
 		}
-		left++
-		parts[i] = partOf(v.value, v.err)
-		parts[i].doubt = true
-	}
-	if left < q.need {
-		return l, why
 	}
 	// Others are kept out, if by anybody then by us.
 	l.Value = format(parts)
@@ -276,7 +313,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	if !start.Before(l.Until) {
 		return l, compat.ErrLost
 	}
-	parts, err := q.parts(l.Value)
+	parts, err := q.parts(l.Key, l.Value)
 	if err != nil {
 		return l, err
 	}
@@ -302,7 +339,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	next.Value = format(parts)
 	switch ended := !now().Before(next.Until); {
 	case t.done >= q.need && !ended:
-		q.forget(l.Value)
+		q.forget(l)
 		if len(parts) == 1 {
 			next.Fence = answers[0].value.Fence
 		}
@@ -311,7 +348,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		ctx, done := q.cleanup(ctx)
 		defer done()
 		q.Release(ctx, now, next) //nolint:errcheck // what is left ends with its ttl
-		q.forget(l.Value)
+		q.forget(l)
 		return l, failed(q, "extend", l.Key, answers, compat.ErrLost)
 	}
 	q.remember(l, next.Value)
@@ -326,12 +363,14 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	return l, &compat.UnknownError{Lease: l, Err: err}
 }
 
-// Release releases the key on every server that holds our part or may hold it. It is done when others can have a majority, whatever servers that can't be
-// reached still hold: that ends with its ttl. It returns ErrLost if no majority
+// Release releases the key on every server that holds our part or may hold it. It is done when
+// others can have a majority, whatever servers that can't be reached still hold: that ends with
+// its ttl. Those that take longer are released in the background, within the Locker's
+// Options.Cleanup. It returns ErrLost if no majority
 // was ours any more; then too the rest is released. If others can't have a
 // majority yet the outcome is unknown: release again, or wait for the ttl.
 func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
-	parts, err := q.parts(l.Value)
+	parts, err := q.parts(l.Key, l.Value)
 	if err != nil {
 		return err
 	}
@@ -341,6 +380,18 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		step: func(ctx context.Context, s *server, i int) (none, error) {
 			return none{}, s.drop(ctx, now, q.lease(l, parts[i]), parts[i])
 		},
+		enough: func(answers []answer[none]) bool {
+			t, pending := tally{}, 0
+			for _, a := range answers {
+				if a.asked && !a.came {
+					pending++
+				} else {
+					t.add(a.asked, a.err)
+				}
+			}
+			lost, kept := len(parts)-t.lost < q.need, len(parts)-t.lost-pending >= q.need
+			return lost || kept && t.done+t.lost >= q.need
+		},
 	})
 	t := tally{}
 	for _, a := range answers {
@@ -348,10 +399,10 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lea
 	}
 	switch {
 	case len(parts)-t.lost < q.need:
-		q.forget(l.Value)
+		q.forget(l)
 		return failed(q, "release", l.Key, answers, compat.ErrLost)
 	case t.done+t.lost >= q.need:
-		q.forget(l.Value)
+		q.forget(l)
 		return nil
 	}
 	return failed(q, "release", l.Key, answers, nil)

@@ -437,6 +437,7 @@ func TestStuck(t *testing.T) {
 		if !strings.HasSuffix(l.Value, ",") {
 			t.Errorf("Value %q, want nothing for the last server", l.Value)
 		}
+		eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == min(n+1, 16) })
 	}
 	close(free)
 	eventually(t, func() bool { // each of the sixteen takes its part, too late, and gives it back

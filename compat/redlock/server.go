@@ -15,40 +15,22 @@ import (
 // can't be read, but each part can.
 type server struct {
 	compat.Backend
-	name string
-	late atomic.Int32 // steps that nobody waits for any more
+	name  string
+	late  atomic.Int32          // steps that nobody waits for any more, and that do not end
+	lags  atomic.Bool           // it did not answer in time, the last time
+	unfit atomic.Pointer[error] // why it can't be part of the quorum, when it last answered
 }
 
-// take asks for one part. If the reply was lost the key tells whether it is
-// ours; extending it proves that, and gives it its TTL if the connection broke
-// before that was sent. If it is free, it is asked for once more: an idle connection
-// that the server had closed must not cost its vote.
-func (s *server) take(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	for try := 1; ; try++ {
-		l, err := s.Acquire(ctx, now, key, ttl)
-		if !open(err) || l.Ambiguous || ctx.Err() != nil {
-			return l, err
-		}
-		st, readErr := s.Inspect(ctx, now, key)
-		switch {
-		case readErr != nil:
-			return l, err
-		case st.Holds(l.Value):
-			next, extErr := s.Extend(ctx, now, l, ttl)
-			if extErr == nil {
-				next.How = compat.Resolved
-				return next, nil
-			}
-			if next.Value != l.Value { // the extension may have run for all that
-				s.Release(ctx, now, next) //nolint:errcheck // l is released too, and that is looked at
-			}
-			return l, fmt.Errorf("%w (%v)", err, extErr)
-		case st.Status != compat.StatusFree && st.Status != compat.StatusDead:
-			return l, &compat.HeldError{Key: key, Value: st.Value, Until: st.Until, Foreign: st.Status == compat.StatusForeign}
-		case try == 2:
-			return l, compat.NotSent.Mark(unmarked(err))
-		}
+// vote asks for one part, and remembers whether the server is one that can vote.
+func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := s.Acquire(ctx, now, key, ttl)
+	switch {
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
+		s.unfit.Store(&err)
+	case err == nil, errors.Is(err, compat.ErrHeld):
+		s.unfit.Store(nil)
 	}
+	return l, err
 }
 
 // prolong extends our part. One that is in doubt gets a new value, so that what was sent to it

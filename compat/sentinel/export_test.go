@@ -9,3 +9,10 @@ func (s *Source) Named() string {
 	}
 	return s.now.addr
 }
+
+// Watchers is how many addresses of Sentinels s asks, and Known how many Sentinels it takes them for.
+func (s *Source) Watchers() (addresses, known int) {
+	s.asking <- struct{}{}
+	defer func() { <-s.asking }()
+	return len(s.watchers()), s.known()
+}

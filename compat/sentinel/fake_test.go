@@ -226,11 +226,12 @@ func (c *fakeConn) Do(name string, args ...any) (any, error) {
 	if name == "" {
 		return replies, nil
 	}
-	last := replies[len(replies)-1]
-	if e, ok := last.(redis.Error); ok {
-		return nil, e
+	for _, r := range replies { // as redigo: the first error, whichever command it is of
+		if e, ok := r.(redis.Error); ok {
+			return replies[len(replies)-1], e
+		}
 	}
-	return last, nil
+	return replies[len(replies)-1], nil
 }
 
 func (c *fakeConn) said(name string) any {

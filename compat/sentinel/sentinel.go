@@ -12,7 +12,7 @@
 // others: with eighteen clients, 17,000 holds beside another's in ten seconds.
 // Hence, before a connection is handed out,
 //
-//	SENTINEL get-master-addr-by-name NAME   to all Sentinels at once: Agree of them must name one server
+//	SENTINEL get-master-addr-by-name NAME   to all Sentinels at once: most of those known must name one server
 //	ROLE                                    to that server, on this connection; INFO before 2.8.12
 //
 // unless both were answered within Recheck. And a reply that comes later than
@@ -38,6 +38,10 @@
 // 3.0); or no failover at all: redlock, over independent servers. A master
 // that restarts empty before Sentinel calls it down forgets every lock
 // (any/restart-forgets): start it with its data, or late.
+//
+// Each Sentinel has one vote, by however many addresses it is known; those that
+// one tells of are asked too. One that none of them tells of any more, and that
+// does not answer itself, is forgotten, unless it was given.
 //
 // While fewer than Agree Sentinels answer, no lock is given, extended or
 // released: they may be dead, or we may be cut off together with the old master.
@@ -84,8 +88,9 @@ type Options struct {
 	Dial, DialSentinel func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Agree is how many Sentinels must name the same server. Default: a
-	// majority of those given to New. With 1, a Sentinel that is cut off
-	// together with an old master can send us there.
+	// majority of all that are known, given to New or learnt from others,
+	// dead ones included. With 1, a Sentinel that is cut off together with an
+	// old master can send us there.
 	Agree int
 
 	// Recheck is how long an answer of the Sentinels counts, and a server's
@@ -95,9 +100,8 @@ type Options struct {
 	Recheck time.Duration
 
 	// Patience is how long Get goes on asking when there is no master,
-	// as long as its context lets it. A Locker's Lock gives up if its first
-	// attempt finds none: a Patience, and a compat.Options.Timeout, longer
-	// than a failover has it wait through one. Default: 3 s.
+	// as long as its context lets it. A Locker's Lock goes on after that, for a
+	// whole ttl, as long as a Sentinel answers. Default: 3 s.
 	Patience time.Duration
 
 	// Timeout bounds each question to a Sentinel, and the one to a server
@@ -113,16 +117,13 @@ type Options struct {
 	Clock clock.Clock
 }
 
-func (o Options) withDefaults(given int) Options {
+func (o Options) withDefaults() Options {
 	tcp := func(ctx context.Context, addr string) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", addr) }
 	if o.Dial == nil {
 		o.Dial = tcp
 	}
 	if o.DialSentinel == nil {
 		o.DialSentinel = tcp
-	}
-	if o.Agree <= 0 {
-		o.Agree = given/2 + 1
 	}
 	if o.Recheck <= 0 {
 		o.Recheck = time.Second
@@ -157,7 +158,7 @@ type Source struct {
 
 	asking chan struct{} // held by the one who asks the Sentinels
 	given  []*watcher
-	learnt map[string]*watcher // by address; asking is held
+	learnt map[string]*watcher // by the address that another told; asking is held
 
 	mu     sync.Mutex
 	now    *master   // nil: none was ever named
@@ -175,14 +176,13 @@ type master struct {
 }
 
 // New returns a Source of connections to the master called name. sentinels are
-// host:port; one of them is enough to learn of the others, but see
-// Options.Agree. It sends nothing yet.
+// host:port; one of them is enough to learn of the others. It sends nothing yet.
 func New(name string, sentinels []string, o Options) *Source {
 	s := &Source{name: name, asking: make(chan struct{}, 1), learnt: map[string]*watcher{}}
 	for _, addr := range sentinels {
-		s.given = append(s.given, &watcher{addr: addr})
+		s.given = append(s.given, newWatcher(addr))
 	}
-	s.o = o.withDefaults(len(s.given))
+	s.o = o.withDefaults()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -203,18 +203,22 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 	enough := s.o.Clock.Now().Add(s.o.Patience)
 	for {
 		m, err := s.master(ctx)
+		passes := errors.As(err, new(undecided))
 		if err == nil {
 			var c redis.Conn
 			if c, err = m.pool.GetContext(ctx); err == nil {
 				return c, nil
 			}
 			s.doubt(m)
+			passes = true // the Sentinels have named it
 		}
 		switch { // what passes is told in words only: it must not look like a closed connection
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w: %v", ErrNoMaster, context.Cause(ctx), err)
 		case final(err):
 			return nil, fmt.Errorf("%w: %w", ErrNoMaster, err)
+		case !s.o.Clock.Now().Before(enough) && passes:
+			return nil, fmt.Errorf("%w: %w: %v", ErrNoMaster, compat.ErrElection, err)
 		case !s.o.Clock.Now().Before(enough):
 			return nil, fmt.Errorf("%w: %v", ErrNoMaster, err)
 		}
@@ -348,6 +352,9 @@ func (s *Source) appoint(addr string, asked time.Time) (*master, error) {
 type hopeless struct{ error }
 
 func (e hopeless) Unwrap() error { return e.error }
+
+// undecided is an error of Sentinels of which some answered: the next time they may agree.
+type undecided struct{ error }
 
 // final reports that err will be the same the next time: it is somebody's own
 // word, not the want of one.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
@@ -16,63 +16,153 @@ import (
 // errUnknownName means that a Sentinel watches no master of this name.
 var errUnknownName = errors.New("it knows no master of this name")
 
-// A watcher is one Sentinel and our connection to it.
+// A watcher is one address of a Sentinel and our connection to it.
 type watcher struct {
 	addr string
 
-	mu sync.Mutex // held for the length of a question
-	c  redis.Conn // nil: none
-	id string     // of the process at the other end
+	turn chan struct{} // held for the length of a question
+	c    redis.Conn    // nil: none
+	id   string        // of the process at the other end
+
+	// What its last answer told; Source.asking is held.
+	who    string   // the Sentinel's id; "": it has never answered
+	others []string // the addresses of the other Sentinels that it knows
+
+	failed atomic.Bool // the last question did
 }
+
+func newWatcher(addr string) *watcher { return &watcher{addr: addr, turn: make(chan struct{}, 1)} }
 
 // An answer is what one Sentinel said.
 type answer struct {
-	from   string   // the watcher's address
+	from   *watcher
 	id     string   // the Sentinel's: one that is known by two addresses votes once
 	master string   // host:port
 	others []string // the other Sentinels that it knows
 	err    error
 }
 
-// ask asks all Sentinels at once, so that a dead one costs nothing, and
-// returns the server that enough of them name. s.asking is held.
+// ask asks all Sentinels at once, those that they tell of included, so that a dead
+// one costs nothing, and returns the server that enough of them name. s.asking is held.
 func (s *Source) ask(ctx context.Context) (string, error) {
-	all := s.watchers()
-	answers := make(chan answer, len(all))
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return "", errClosed
+	s.forget()
+	answers, over := make(chan answer), make(chan struct{})
+	defer close(over)
+	asked := map[*watcher]bool{}
+	askAll := func() error {
+		for _, w := range s.watchers() {
+			if asked[w] {
+				continue
+			}
+			asked[w] = true
+			if err := s.question(w, answers, over); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	s.asked.Add(len(all))
-	s.mu.Unlock()
-	for _, w := range all {
-		go func() {
-			defer s.asked.Done()
-			answers <- w.ask(s)
-		}()
+	if err := askAll(); err != nil {
+		return "", err
 	}
 	votes := map[string]map[string]bool{}
 	said := map[string]error{}
-	for range all {
+	for came := 0; came < len(asked); came++ {
 		select {
 		case a := <-answers:
-			if said[a.from] = a.err; a.err != nil {
+			if said[a.from.addr] = a.err; a.err != nil {
 				continue
 			}
 			if votes[a.master] == nil {
 				votes[a.master] = map[string]bool{}
 			}
 			votes[a.master][a.id] = true
-			s.learn(a.others)
-			if len(votes[a.master]) >= s.o.Agree {
-				return a.master, nil
+			a.from.who = a.id
+			s.learn(a.from, a.others)
+			if err := askAll(); err != nil {
+				return "", err
+			}
+			if name := s.winner(votes); name != "" {
+				return name, nil
 			}
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
 	}
-	return "", disagreement(s.name, s.o.Agree, votes, said)
+	if s.forget(); s.winner(votes) != "" { // it takes fewer now
+		return s.winner(votes), nil
+	}
+	return "", disagreement(s.name, s.enough(), votes, said)
+}
+
+// question has w asked in the background.
+func (s *Source) question(w *watcher, answers chan<- answer, over <-chan struct{}) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.asked.Go(func() {
+		select {
+		case answers <- w.ask(s, over):
+		case <-over:
+		}
+	})
+	return nil
+}
+
+// enough is how many must name the same server.
+func (s *Source) enough() int {
+	if s.o.Agree > 0 {
+		return s.o.Agree
+	}
+	return s.known()/2 + 1
+}
+
+// winner is the server that enough Sentinels name; "" if there is none.
+func (s *Source) winner(votes map[string]map[string]bool) string {
+	for master, ids := range votes {
+		if len(ids) >= s.enough() {
+			return master
+		}
+	}
+	return ""
+}
+
+// known is how many Sentinels there are, as far as we know, dead ones included. One that was
+// given by another address than it announces is one all the same: its id tells, or, where it is
+// listed by an address that can't be reached, that it does not list itself. If that is so for
+// any of those given, it may be for one that has never answered too.
+func (s *Source) known() int {
+	listed, silent := map[string]bool{}, map[string]bool{} // the first by id, the second by address
+	for addr, w := range s.learnt {
+		if w.who == "" {
+			silent[addr] = true
+		} else {
+			listed[w.who] = true
+		}
+	}
+	aliases, unknown := false, 0
+	for _, w := range s.given {
+		switch {
+		case w.who == "" && !silent[w.addr]:
+			unknown++
+		case w.who == "", listed[w.who]:
+			aliases = aliases || w.who != "" && s.learnt[w.addr] == nil
+		default:
+			for addr := range silent {
+				if !slices.Contains(w.others, addr) {
+					delete(silent, addr)
+					aliases = true
+					break
+				}
+			}
+			listed[w.who] = true
+		}
+	}
+	if aliases {
+		unknown -= min(unknown, len(silent))
+	}
+	return len(listed) + len(silent) + unknown
 }
 
 // disagreement tells who named which server, and who none. It is hopeless if
@@ -82,8 +172,9 @@ func disagreement(name string, agree int, votes map[string]map[string]bool, said
 	for master, ids := range votes {
 		words = append(words, fmt.Sprintf("%d named %s", len(ids), master))
 	}
-	refused := len(votes) == 0
+	refused, answered := len(votes) == 0, len(votes) > 0
 	for from, err := range said {
+		answered = answered || errors.As(err, new(redis.Error))
 		if err != nil {
 			words = append(words, fmt.Sprintf("%s: %v", from, err))
 			refused = refused && final(err)
@@ -94,6 +185,9 @@ func disagreement(name string, agree int, votes map[string]map[string]bool, said
 	if refused {
 		return hopeless{err}
 	}
+	if answered {
+		return undecided{err}
+	}
 	return err
 }
 
@@ -101,48 +195,88 @@ func disagreement(name string, agree int, votes map[string]map[string]bool, said
 func (s *Source) watchers() []*watcher {
 	all := slices.Clone(s.given)
 	for _, w := range s.learnt {
-		all = append(all, w)
+		if !slices.Contains(s.given, w) {
+			all = append(all, w)
+		}
 	}
 	return all
 }
 
-// learn adds the Sentinels at addrs. They stand in for those given that are
-// gone. s.asking is held.
-func (s *Source) learn(addrs []string) {
+// learn notes that w tells of the Sentinels at addrs. s.asking is held.
+func (s *Source) learn(w *watcher, addrs []string) {
+	w.others = addrs
 	for _, addr := range addrs {
-		if s.learnt[addr] == nil && !slices.ContainsFunc(s.given, func(w *watcher) bool { return w.addr == addr }) {
-			s.learnt[addr] = &watcher{addr: addr}
+		if s.learnt[addr] == nil {
+			s.learnt[addr] = s.at(addr)
+		}
+	}
+}
+
+// at is the watcher of addr: that which was given, or a new one.
+func (s *Source) at(addr string) *watcher {
+	for _, w := range s.given {
+		if w.addr == addr {
+			return w
+		}
+	}
+	return newWatcher(addr)
+}
+
+// forget drops those learnt that do not answer and that none who answers tells of. If none
+// answers, it may be we who are cut off. s.asking is held.
+func (s *Source) forget() {
+	told, answered := map[string]bool{}, false
+	for _, w := range s.watchers() {
+		if w.who == "" || w.failed.Load() {
+			continue
+		}
+		answered = true
+		for _, addr := range w.others {
+			told[addr] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr, w := range s.learnt {
+		if answered && w.failed.Load() && !told[addr] && !s.closed {
+			delete(s.learnt, addr)
+			s.asked.Go(w.hangUp) // a question may be under way
 		}
 	}
 }
 
 // ask puts one question, in one write, over the connection of the last one or
-// a new one.
-func (w *watcher) ask(s *Source) answer {
-	if !w.mu.TryLock() {
-		return answer{from: w.addr, err: errors.New("no answer yet to the last question")}
-	}
-	defer w.mu.Unlock()
+// a new one. It waits for the last one to end, unless this one is over before.
+func (w *watcher) ask(s *Source, over <-chan struct{}) answer {
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
 	defer cancel()
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-over:
+		return answer{from: w}
+	case <-ctx.Done():
+		return answer{from: w, err: errors.New("no answer yet to the last question")}
+	}
 	for fresh := false; ; fresh = true {
-		a, err := w.question(ctx, s)
+		a, err := w.put(ctx, s)
+		w.failed.Store(err != nil)
 		if err == nil {
 			return a
 		}
 		var said redis.Error
 		if errors.As(err, &said) || errors.Is(err, errUnknownName) {
-			return answer{from: w.addr, err: err}
+			return answer{from: w, err: err}
 		}
 		w.drop()
 		if fresh || ctx.Err() != nil { // else the idle connection had died
-			return answer{from: w.addr, err: err}
+			return answer{from: w, err: err}
 		}
 	}
 }
 
-func (w *watcher) question(ctx context.Context, s *Source) (answer, error) {
-	a := answer{from: w.addr}
+func (w *watcher) put(ctx context.Context, s *Source) (answer, error) {
+	a := answer{from: w}
 	if w.c == nil {
 		if err := w.connect(ctx, s); err != nil {
 			return a, err
@@ -181,10 +315,14 @@ func (w *watcher) connect(ctx context.Context, s *Source) error {
 		c.Close()
 		return err
 	}
-	w.c, w.id = c, w.addr // a Sentinel that lets us not see INFO is its address
-	if id := field(info, "run_id"); err == nil && id != "" {
-		w.id = id
+	id := field(info, "run_id")
+	if err != nil || id == "" {
+		id, _ = redis.String(bounded{c, ctx}.Do("SENTINEL", "MYID"))
 	}
+	if id == "" { // a Sentinel that does not tell who it is is its address
+		id = w.addr
+	}
+	w.c, w.id = c, id
 	return nil
 }
 
@@ -197,8 +335,8 @@ func (w *watcher) drop() {
 
 // hangUp closes the connection when no question is under way any more.
 func (w *watcher) hangUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	w.drop()
 }
 

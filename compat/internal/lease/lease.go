@@ -17,7 +17,9 @@
 //     handed off, and whoever has handed off or detached forgets it.
 package lease
 
-import "time"
+import (
+	"time"
+)
 
 // Drift is taken off every lease: a hundredth of the ttl and two milliseconds, for clocks
 // that run at different rates and a timer that fires late. (The figures are Redlock's.)
@@ -390,6 +392,20 @@ func (s *State) Renews() bool { return s.renews }
 // Rotate reports that the next extension must put a new value on the key: another one, which
 // may still arrive, was sent with the present value.
 func (s *State) Rotate() bool { return len(s.doubts) > 0 }
+
+// FreshFor reports that the lock can be another holder's for ttl as it is: without a fence, with
+// a value that nobody knows, and with three quarters of ttl left.
+func (s *State) FreshFor(ttl time.Duration, now time.Time) bool {
+	left := s.Until().Sub(now)
+	return s.held.Fence == 0 && s.secret && left >= (ttl-Drift(ttl))/4*3 && left <= ttl
+}
+
+// Passable reports that the lock can be passed on by its release: it is known what the key
+// holds, a value can be put there that nobody knows, and a quarter of ttl is left, in which the
+// next holder can extend it.
+func (s *State) Passable(rotates bool, ttl time.Duration, now time.Time) bool {
+	return s.cause == None && len(s.doubts) == 0 && (s.secret || rotates) && s.Until().Sub(now) >= ttl/4
+}
 
 // Secret reports that nobody outside the engine knows the value.
 func (s *State) Secret() bool { return s.secret }

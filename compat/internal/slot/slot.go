@@ -1,7 +1,10 @@
 // Package slot is the hash slots of a Redis Cluster: which keys are on one server.
 package slot
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Of is the hash slot of key in a cluster: CRC16 (XMODEM) of the hash tag, if there is one
 // that is not empty, else of the whole key, modulo 16384.
@@ -39,3 +42,53 @@ func CRC(crc uint16, s string) uint16 {
 
 // In is the slot of a key whose checksum is crc.
 func In(crc uint16) int { return int(crc % 16384) }
+
+// Beside is a key that begins with key and hashes to its slot: key:name:{key}, or key:name if
+// key has a hash tag.
+func Beside(key, name string) string {
+	if !strings.ContainsAny(key, "{}") {
+		return key + ":" + name + ":{" + key + "}" // most keys: there is nothing to compute
+	}
+	_, after, open := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(after, "}")
+	switch {
+	case open && closed && tag != "":
+		return key + ":" + name // key has a tag
+	case open && closed: // "{}": nothing is a tag, all of it is hashed
+		return key + ":" + name + ":" + suffixFor(key, key+":"+name+":")
+	case open: // "a{b": the first brace that closes ends the tag
+		return key + ":" + name + ":" + suffixFor(key, after+":"+name+":") + "}"
+	}
+	// "a}b": the first tag is ours
+	return key + ":" + name + ":{" + suffixFor(key, "") + "}"
+}
+
+// suffixFor is a number that, behind head, hashes to key's slot. One in 16384 does; head is
+// hashed once.
+func suffixFor(key, head string) string {
+	want, crc := Of(key), CRC(0, head)
+	for n := 0; ; n++ {
+		if s := strconv.Itoa(n); In(CRC(crc, s)) == want {
+			return s
+		}
+	}
+}
+
+// Batches puts n things together by the slots of their keys, most in one batch at the most; one that
+// is alone is a batch by itself.
+func Batches(n, most int, of func(i int) (key string, alone bool)) (batches [][]int) {
+	open := map[int]int{} // by slot, the batch that has room
+	for i := range n {
+		key, alone := of(i)
+		where := Of(key)
+		at, ok := open[where]
+		if !ok || alone || len(batches[at]) == most {
+			at, batches = len(batches), append(batches, nil)
+			if !alone {
+				open[where] = at
+			}
+		}
+		batches[at] = append(batches[at], i)
+	}
+	return batches
+}

@@ -1,0 +1,152 @@
+// Package answer reads the errors that servers answer with: what each of them proves. It
+// guarantees that an error that is no server's answer, a connection that broke or a limit
+// that ran out, proves nothing.
+package answer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// of returns the server's answer in err.
+func of(err error) (redis.Error, bool) {
+	switch err := err.(type) {
+	case nil: // most often, and errors.As would cost an allocation
+		return "", false
+	case redis.Error:
+		return err, true
+	}
+	var e redis.Error
+	ok := errors.As(err, &e)
+	return e, ok
+}
+
+// Lacks reports that the server does not have the command.
+func Lacks(err error) bool {
+	e, ok := of(err)
+	s := strings.ToLower(string(e))
+	if !ok || strings.Contains(s, "memory") { // "command not allowed when used memory > 'maxmemory'"
+		return false
+	}
+	for _, words := range []string{"unknown command", "unsupported command", "not supported", "not allowed", "disabled command"} {
+		if strings.Contains(s, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// NotString reports that a key is not a string. The text changed in 2.8.
+func NotString(err error) bool {
+	e, ok := err.(redis.Error)
+	return ok && (strings.HasPrefix(string(e), "WRONGTYPE") || strings.Contains(string(e), "wrong kind of value"))
+}
+
+// NoScript reports that the server does not know the script: it did not run.
+func NoScript(err error) bool {
+	e, ok := err.(redis.Error)
+	return ok && strings.HasPrefix(string(e), "NOSCRIPT")
+}
+
+// ExecAborted reports that an EXEC ran nothing, because a command of it could not be queued.
+func ExecAborted(err error) bool {
+	e, ok := err.(redis.Error)
+	return ok && strings.HasPrefix(string(e), "EXECABORT")
+}
+
+// Refused reports that err is the server's answer, whatever it says.
+func Refused(err error) bool {
+	_, ok := err.(redis.Error)
+	return ok
+}
+
+// NotNow returns the answer of a cluster's server that it did not run a command, and that
+// another server, or this one later, will: it moves the slot, or nobody serves it now. A
+// Source of a cluster has followed what can be followed.
+func NotNow(err error) (redis.Error, bool) {
+	e, ok := of(err)
+	if !ok {
+		return "", false
+	}
+	switch word, _, _ := strings.Cut(string(e), " "); word {
+	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
+		return e, true
+	}
+	return "", false
+}
+
+// Redirected reports that a cluster's server says to ask another one.
+func Redirected(err error) bool {
+	e, _ := NotNow(err)
+	return strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ")
+}
+
+// Denied says what was refused for want of permission or room, or for what the server does at the
+// moment, and what would allow it; remedy is "" for any other answer. command is the one that was
+// refused, as far as it is known, and key the lock's; key is "" in the result if it was not the
+// reason.
+func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
+	s := string(e)
+	word, _, _ := strings.Cut(s, " ")
+	switch {
+	case word == "NOPERM" && strings.Contains(s, "command"), strings.Contains(s, "executing the script can't run this command"):
+		if _, quoted, ok := strings.Cut(s, "'"); ok && word == "NOPERM" {
+			command, _, _ = strings.Cut(quoted, "'")
+		}
+		command = strings.ToUpper(command)
+		remedy = "the user's ACL lacks this command: ACL SETUSER … +" + strings.ToLower(command)
+		if word != "NOPERM" {
+			remedy = "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"
+		}
+	case word == "NOPERM", strings.Contains(s, "executing the script can't access"):
+		of = key
+		remedy = "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~" + key + "*"
+	case word == "OOM" || strings.Contains(s, "'maxmemory'"):
+		remedy = "the server is over its maxmemory: it needs room, or a higher maxmemory"
+	case word == "READONLY":
+		remedy = "this is a replica: connect to its master"
+	case word == "NOAUTH" || strings.Contains(s, "operation not permitted"):
+		remedy = "it asks for a password: AUTH"
+	case word == "LOADING":
+		remedy = "it is loading its data: try again when it has"
+	case word == "MASTERDOWN":
+		remedy = "this is a replica that has lost its master: connect to the master"
+	case word == "MISCONF":
+		remedy = "it can't save its data and accepts no writes until it can: look at its disk and its log"
+	case word == "NOREPLICAS":
+		remedy = "it has fewer replicas than min-replicas-to-write asks for"
+	}
+	return command, of, remedy
+}
+
+// Version is the redis_version of an INFO; "" if it does not say.
+func Version(info string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// ReapsBeforeDEL reports that in this version DEL looks whether its key has expired before it
+// counts it: since 2.8.10.
+func ReapsBeforeDEL(version string) bool {
+	var v [3]int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n == 3 && slices.Compare(v[:], []int{2, 8, 10}) >= 0
+}
+
+// Closed reports that a connection was found closed. A time limit that ran out is no such
+// finding: the next connection would only take as long again.
+func Closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

@@ -1,0 +1,156 @@
+// Package limit bounds what a step may take: contexts that end by a limit of ours as well as
+// by the caller's own end. It guarantees that the two are never mistaken for each other: ours
+// is ErrTimeout and never context.Canceled, the caller's is never ErrTimeout.
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// ErrTimeout means that a limit of ours ran out. It is a net.Error, and
+// os.ErrDeadlineExceeded to errors.Is.
+var ErrTimeout error = timeout{}
+
+type timeout struct{}
+
+func (timeout) Error() string        { return "setnxlock: no answer in time" }
+func (timeout) Timeout() bool        { return true }
+func (timeout) Temporary() bool      { return true }
+func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// A Context has a time limit: for the whole step, or, if it can't be cancelled, for each command.
+type Context struct {
+	context.Context
+	Limit time.Duration
+	clock clock.Clock
+}
+
+type key struct{}
+
+// Value finds the limit below whatever a caller has put on top of it.
+func (l *Context) Value(k any) any {
+	if k == (key{}) {
+		return l
+	}
+	return l.Context.Value(k)
+}
+
+// Of is the limit of a step in ctx; 0: none is known.
+func Of(ctx context.Context) time.Duration {
+	if l, ok := ctx.Value(key{}).(*Context); ok {
+		return l.Limit
+	}
+	return 0
+}
+
+// Cancels reports that ctx can be cancelled.
+func Cancels(ctx context.Context) bool { return ctx.Done() != nil }
+
+// PerCommand limits the commands of a step whose context can't be cancelled. That needs no
+// goroutine to watch it: the connection's own time limit does.
+func PerCommand(ctx context.Context, c clock.Clock, d time.Duration) *Context {
+	return &Context{ctx, d, c}
+}
+
+// Within is ctx, until d has passed.
+func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := c.AfterFunc(d, func() { cancel(ErrTimeout) })
+	return &Context{ctx, d, c}, func() { t.Stop(); cancel(nil) }
+}
+
+// Await calls get in the background, and never outlasts ctx or its limit. What comes too late
+// goes to late.
+func Await[T any](ctx context.Context, get func(context.Context) (T, error), late func(T, error)) (got T, err error) {
+	if l, ok := ctx.(*Context); ok && !Cancels(ctx) {
+		bounded, stop := Within(l.Context, l.clock, l.Limit)
+		defer stop()
+		ctx = bounded
+	}
+	came, gaveUp := make(chan struct{}), make(chan struct{})
+	defer close(gaveUp)
+	var reply T
+	var failed error
+	go func() {
+		reply, failed = get(ctx)
+		select {
+		case came <- struct{}{}:
+		case <-gaveUp:
+			late(reply, failed)
+		}
+	}()
+	select {
+	case <-came:
+		return reply, Because(ctx, failed)
+	case <-ctx.Done():
+		return got, Cause(ctx)
+	}
+}
+
+// Cause is what a context's end means for a caller: its own context.Canceled or
+// DeadlineExceeded, or ErrTimeout where a limit of ours ran out, and the cause beside it.
+func Cause(ctx context.Context) error {
+	err, why := ctx.Err(), context.Cause(ctx)
+	switch {
+	case err == nil || why == err:
+		return err
+	case errors.Is(why, ErrTimeout):
+		return why
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}
+
+// Because adds to a step's error that its context ended, if it did. That a dialer was cancelled
+// by a limit of ours is not said as the caller's own cancellation.
+func Because(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	why := Cause(ctx)
+	if errors.Is(err, why) || errors.Is(err, context.Canceled) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", why, err)
+}
+
+// Slow is ErrTimeout for a read or write that a time limit ended.
+func Slow(err error) error {
+	var n net.Error
+	if errors.Is(err, ErrTimeout) {
+		return err
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout() && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	return err
+}
+
+// Ended reports whether ctx has ended, or is about to: a connection notices a deadline before
+// the context does.
+func Ended(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
+}
+
+// Sooner is ctx with an earlier deadline, which redigo makes its read timeout: in real time,
+// and without ending.
+func Sooner(ctx context.Context, at time.Time) context.Context { return sooner{ctx, at} }
+
+type sooner struct {
+	context.Context
+	at time.Time
+}
+
+func (s sooner) Deadline() (time.Time, bool) {
+	if at, ok := s.Context.Deadline(); ok && at.Before(s.at) {
+		return at, true
+	}
+	return s.at, true
+}

@@ -1,0 +1,210 @@
+package schedule
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/benbjohnson/clock"
+)
+
+// A log is what was called.
+type log struct {
+	mu      sync.Mutex
+	renewed [][]string
+	ended   []string
+}
+
+func (l *log) Renew(due []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = append(l.renewed, due)
+}
+
+func (l *log) End(item string, _ time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, item)
+}
+
+func newScheduler(c clock.Clock) (*Scheduler[string], *log) {
+	l := new(log)
+	return &Scheduler[string]{Clock: c, Renew: l.Renew, End: l.End}, l
+}
+
+// What comes due soon after a renewal is renewed with it; what has an end ends then.
+func TestDueTogether(t *testing.T) {
+	m := clock.NewMock()
+	s, l := newScheduler(m)
+	at := func(seconds int) time.Time { return m.Now().Add(time.Duration(seconds) * time.Second) }
+	items := map[string]Times{
+		"first":  {End: at(60), Renew: at(20), Early: 2 * time.Second},
+		"soon":   {End: at(60), Renew: at(22), Early: 2 * time.Second},
+		"later":  {End: at(60), Renew: at(23), Early: 2 * time.Second},
+		"ending": {End: at(70)},
+	}
+	for name, times := range items {
+		if !s.Add(&Item[string]{Of: name}, times, m.Now()) {
+			t.Fatal("not added")
+		}
+	}
+	m.Add(20 * time.Second)
+	if len(l.renewed) != 1 || !slices.Equal(l.renewed[0], []string{"first", "soon"}) || len(l.ended) > 0 {
+		t.Errorf("after 20 s %v were renewed and %v ended", l.renewed, l.ended)
+	}
+}
+
+// Whatever is added, moved and removed, each that is left ends when its time comes, in order.
+func TestOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 3 {
+		m := clock.NewMock()
+		s, l := newScheduler(m)
+		type placed struct {
+			item *Item[string]
+			end  time.Time
+		}
+		var all []placed
+		for n := range 100 {
+			end := m.Now().Add(time.Duration(1+r.IntN(10000)) * time.Second)
+			p := placed{&Item[string]{Of: string(rune('A' + n))}, end}
+			s.Add(p.item, Times{End: end}, s.Clock.Now())
+			all = append(all, p)
+			switch i := r.IntN(len(all)); r.IntN(3) {
+			case 0:
+				s.Remove(all[i].item)
+				all = slices.Delete(all, i, i+1)
+			case 1:
+				all[i].end = m.Now().Add(time.Duration(1+r.IntN(10000)) * time.Second)
+				s.Set(all[i].item, Times{End: all[i].end}, s.Clock.Now())
+			}
+		}
+		ends := make(map[string]time.Time)
+		for _, p := range all {
+			ends[p.item.Of] = p.end
+		}
+		s.End = func(item string, at time.Time) {
+			if at != ends[item] {
+				t.Errorf("%q ended at %v, want %v", item, at, ends[item])
+			}
+			l.End(item, at)
+			for _, p := range all {
+				if p.item.Of == item {
+					s.Remove(p.item)
+				}
+			}
+		}
+		for len(s.heap) > 0 {
+			m.Set(s.heap[0].due())
+		}
+		if len(l.ended) != len(all) {
+			t.Fatalf("%d of %d ended", len(l.ended), len(all))
+		}
+	}
+}
+
+// An item that its End neither removes nor moves is asked for again.
+func TestUndecided(t *testing.T) {
+	m := clock.NewMock()
+	s, l := newScheduler(m)
+	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
+	m.Add(time.Minute)
+	m.Add(3 * wallCheck)
+	if len(l.ended) < 2 {
+		t.Errorf("asked %d times", len(l.ended))
+	}
+}
+
+func TestClose(t *testing.T) {
+	m := clock.NewMock()
+	s, _ := newScheduler(m)
+	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
+	if left := s.Close(); !slices.Equal(left, []string{"a"}) {
+		t.Errorf("%v are left", left)
+	}
+	if s.Add(&Item[string]{Of: "b"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now()) {
+		t.Error("added after Close")
+	}
+}
+
+// A heap that was large does not stay so.
+func TestShrinks(t *testing.T) {
+	m := clock.NewMock()
+	s, _ := newScheduler(m)
+	items := make([]Item[string], 10_000)
+	for i := range items {
+		s.Add(&items[i], Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
+	}
+	for i := range items {
+		s.Remove(&items[i])
+	}
+	if n := cap(s.heap); n > 1024 {
+		t.Errorf("room for %d is kept", n)
+	}
+}
+
+// A suspended is the clock of a machine that was suspended: its timers and its monotonic
+// reading know nothing of the time that the wall clock has gone on.
+type suspended struct {
+	*clock.Mock
+	base time.Time // with a monotonic reading
+	zero time.Time // the mock's when it was base
+	by   time.Duration
+}
+
+func (c *suspended) Now() time.Time {
+	t := c.base.Add(c.Mock.Now().Sub(c.zero))
+	// The wall clock's seconds stand above 30 bits of nanoseconds.
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(c.by/time.Second) << 30
+	return t
+}
+func (c *suspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// An end that came while the machine was suspended is found within a second of its resumption.
+func TestSuspended(t *testing.T) {
+	m := clock.NewMock()
+	c := &suspended{Mock: m, base: time.Now(), zero: m.Now()}
+	s, l := newScheduler(c)
+	s.Add(&Item[string]{Of: "a"}, Times{End: c.Now().Add(time.Minute)}, s.Clock.Now())
+	m.Add(10 * time.Second)
+	if len(l.ended) > 0 {
+		t.Fatal("ended after 10 s of 60")
+	}
+	before := c.Now()
+	c.by = time.Hour
+	if now := c.Now(); now.Sub(before) != 0 || now.Round(0).Sub(before.Round(0)) != time.Hour {
+		t.Fatalf("the monotonic reading moved by %v, the wall clock by %v", now.Sub(before), now.Round(0).Sub(before.Round(0)))
+	}
+	m.Add(wallCheck)
+	if len(l.ended) != 1 {
+		t.Errorf("an hour later, by the wall clock: %d have ended", len(l.ended))
+	}
+}
+
+// A leaping is a mock that another goroutine moves by an hour between a look at it and the timer
+// that is set by what was seen.
+type leaping struct{ *clock.Mock }
+
+func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	c.Add(time.Hour)
+	return c.Mock.AfterFunc(d, f)
+}
+
+// What was still to come when an item was added, and is not when the timer has been set, is done
+// without another move of the clock.
+func TestSetTooLate(t *testing.T) {
+	m := leaping{clock.NewMock()}
+	s, l := newScheduler(m)
+	ended := make(chan struct{})
+	i := &Item[string]{Of: "a"}
+	s.End = func(item string, at time.Time) { l.End(item, at); s.Remove(i); close(ended) }
+	s.Add(i, Times{End: m.Now().Add(time.Minute)}, m.Now())
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("nothing was done")
+	}
+}

@@ -1,0 +1,153 @@
+// Package session follows what a server made of what was sent over a connection: a pool that
+// only remembers what was sent would hand out one that the server still has in MULTI, or under
+// a WATCH. It guarantees that a server which may be in either, by any reply that was seen or not,
+// is said to be.
+package session
+
+import (
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+)
+
+// A Session is one connection's. The zero Session is of a fresh one.
+type Session struct {
+	Multi    bool        // the server may be in MULTI
+	Watching bool        // the server may hold a WATCH
+	Ran      bool        // a command that can change something ran, or may have
+	NotNow   redis.Error // a cluster's refusal to run one of the commands
+
+	Refusal struct { // the last in this step, and the first command that met with it
+		Command string
+		Reply   redis.Error
+	}
+	BrokeOn string // the commands of the write on which the connection broke
+
+	sent []string // commands whose replies are still to come
+	room [8]string
+}
+
+// Begin begins a step: nothing ran in it yet.
+func (s *Session) Begin() {
+	s.Ran, s.NotNow = false, ""
+	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
+}
+
+// Sent notes a command whose reply comes later.
+func (s *Session) Sent(name string) {
+	if s.sent == nil {
+		s.sent = s.room[:0]
+	}
+	s.sent = append(s.sent, name)
+}
+
+// Received notes the next reply.
+func (s *Session) Received(reply any, err error) {
+	if len(s.sent) > 0 {
+		name := s.sent[0]
+		s.sent = s.sent[1:]
+		s.track(name, reply, err)
+	}
+}
+
+// Done notes what one Do brought in: the reply to name, and before it those to the commands that
+// were sent; a Do of "" returned these.
+func (s *Session) Done(name string, reply any, err error) {
+	sent := s.sent
+	s.broke(name, err)
+	s.sent = s.sent[:0]
+	if name == "" {
+		replies, _ := reply.([]any)
+		for i, n := range sent {
+			var r any = err
+			if i < len(replies) {
+				r = replies[i]
+			}
+			s.track(n, r, err)
+		}
+		return
+	}
+	for _, n := range sent {
+		s.track(n, nil, redis.Error("not seen")) // Do returns the last reply only
+	}
+	s.track(name, reply, err)
+}
+
+// Executed notes the reply to an EXEC that was sent with all of its transaction; the error is the
+// first that any of the commands was answered with.
+func (s *Session) Executed(reply any, err error) {
+	s.broke("EXEC", err)
+	s.sent, s.Multi = s.sent[:0], true
+	if answer.Refused(err) {
+		if e, refused := answer.NotNow(err); refused {
+			s.NotNow = e
+		}
+		s.refused("EXEC", err)
+		err = nil // a command could not be queued: EXEC's own reply says what came of it
+	}
+	s.track("EXEC", reply, err)
+}
+
+// broke notes on what the connection broke.
+func (s *Session) broke(name string, err error) {
+	if err != nil && !answer.Refused(err) {
+		s.BrokeOn = strings.TrimSpace(strings.Join(s.sent, " ") + " " + name)
+	}
+}
+
+// refused notes what was refused: not that the transaction around it was.
+func (s *Session) refused(name string, err error) {
+	if e, ok := err.(redis.Error); ok && e != s.Refusal.Reply && (s.Refusal.Reply == "" || !answer.ExecAborted(err)) {
+		s.Refusal.Command, s.Refusal.Reply = name, e
+	}
+}
+
+func (s *Session) track(name string, reply any, err error) {
+	e, refused := reply.(redis.Error)
+	ok := err == nil && !refused
+	if err == nil && refused {
+		err = e
+	}
+	name = strings.ToUpper(name)
+	s.refused(name, err)
+	s.judge(name, reply, err)
+	switch name {
+	case "WATCH":
+		s.Watching = true
+	case "UNWATCH":
+		s.Watching = s.Watching && !ok
+	case "MULTI":
+		s.Multi = true
+	case "EXEC":
+		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
+		s.Multi = s.Multi && !ok
+		s.Watching = s.Watching && !ok
+	case "DISCARD":
+		// "DISCARD without MULTI" is as good an answer as OK.
+		if ok || strings.Contains(err.Error(), "without MULTI") {
+			s.Multi = false
+			s.Watching = s.Watching && !ok
+		}
+	}
+}
+
+// judge notes whether the command can have changed anything: a step of which a cluster
+// refused every command that writes did not run.
+func (s *Session) judge(name string, reply any, err error) {
+	if e, refused := answer.NotNow(err); refused {
+		s.NotNow = e
+		return
+	}
+	switch name {
+	case "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
+		return
+	case "EXEC":
+		if err == nil && reply == nil || answer.ExecAborted(err) {
+			return
+		}
+	}
+	if !s.Multi || reply != "QUEUED" {
+		s.Ran = true
+	}
+}

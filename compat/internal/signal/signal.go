@@ -1,0 +1,124 @@
+// Package signal is the lists by which a release wakes one client of ours, wherever it waits:
+//
+//	a waiter     LPUSH waiters id; EXPIRE waiters 60     it is there
+//	             BLPOP wake 1                            and listens, again and again
+//	a release    RPOPLPUSH waiters wake; EXPIRE wake 60  in the write that removes the key
+//
+// The client that registered first is named first, and the one that has listened longest gets
+// the wake-up; that they need not be the same harms nobody, there is one for each. If nobody
+// waits nothing is written. Foreign clients know nothing of it, and a wake-up can get lost
+// with a connection: so a waiter looks all the same, slowly. It looks once when it has
+// registered, for a release that came before that.
+//
+// It guarantees that each release wakes one registered client at most, and that nothing it
+// writes outlasts a minute unused.
+//
+// Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes it: there
+// the waiters' list has none.
+package signal
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	keep   = int64(60)        // seconds that the lists stand unused
+	most   = 1024             // how many may be registered
+	listen = 1                // seconds, the least that there is: shorter than any sensible read timeout
+	again  = 20 * time.Second // how often a waiter looks after the list it is on
+)
+
+// Lists are those of one key. Volatile: they can have a TTL and be lists all the same.
+type Lists struct {
+	Waiters, Wake string
+	Volatile      bool
+}
+
+// Waking are the commands that wake one client.
+func (l Lists) Waking() [2][]any {
+	return [2][]any{{"RPOPLPUSH", l.Waiters, l.Wake}, {"EXPIRE", l.Wake, keep}}
+}
+
+// A Waiter is a client that listens, named by its ID.
+type Waiter struct {
+	ID     string
+	looked time.Time
+}
+
+// Listen listens for a second, and reports whether a wake-up came. Before that it puts the waiter
+// on the list, if it is not on it any more, and calls registered.
+func (w *Waiter) Listen(c redis.Conn, l Lists, now time.Time, registered func()) (woken bool, err error) {
+	if now.Sub(w.looked) >= again {
+		first := w.looked.IsZero()
+		w.looked = now
+		if err := w.register(c, l, first); err != nil {
+			return false, err
+		}
+		registered()
+	}
+	heard, err := c.Do("BLPOP", l.Wake, listen)
+	return err == nil && heard != nil, err
+}
+
+func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
+	if !first {
+		still := []any{"EXISTS", l.Waiters}
+		if l.Volatile {
+			still = []any{"EXPIRE", l.Waiters, keep}
+		}
+		if n, err := redis.Int(c.Do(still[0].(string), still[1:]...)); n > 0 || err != nil {
+			return err
+		}
+	}
+	cmds := [][]any{{"LPUSH", l.Waiters, w.ID}, {"EXPIRE", l.Waiters, keep}}
+	if !l.Volatile {
+		cmds = cmds[:1]
+	}
+	replies, err := pipe(c, cmds...)
+	if err != nil {
+		return err
+	}
+	n, err := redis.Int(replies[0], nil)
+	if err == nil && n > most {
+		_, err = c.Do("LTRIM", l.Waiters, 0, most-1)
+	}
+	return err
+}
+
+// Leave takes the waiter off the list. If it is not on it, a wake-up was meant for it: with pass
+// it goes on to another.
+func (w *Waiter) Leave(c redis.Conn, l Lists, pass bool) error {
+	there, err := redis.Int(c.Do("LREM", l.Waiters, 1, w.ID))
+	if err == nil && there == 0 && pass {
+		cmds := l.Waking()
+		_, err = pipe(c, cmds[:]...)
+	}
+	return err
+}
+
+// Volatile finds out, on a scratch key, whether lists can have a TTL here and be lists all the
+// same. The error may be the server's refusal.
+func Volatile(c redis.Conn, scratch string) (bool, error) {
+	replies, err := pipe(c, []any{"LPUSH", scratch, "x"}, []any{"EXPIRE", scratch, 10}, []any{"LPUSH", scratch, "x"}, []any{"DEL", scratch})
+	if err != nil {
+		return false, err
+	}
+	for _, r := range replies {
+		if refused, ok := r.(redis.Error); ok {
+			return false, refused
+		}
+	}
+	return replies[2] == int64(2), nil
+}
+
+// pipe sends cmds in one write.
+func pipe(c redis.Conn, cmds ...[]any) ([]any, error) {
+	for _, m := range cmds {
+		if err := c.Send(m[0].(string), m[1:]...); err != nil {
+			return nil, err
+		}
+	}
+	return redis.Values(c.Do(""))
+}

@@ -1,0 +1,112 @@
+package multilock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Inspect reads the keys in turn.
+func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
+	keys, err := Split(key)
+	if err != nil {
+		return compat.State{Key: key, TTL: compat.NoTTL}, err
+	}
+	states := make([]compat.State, len(keys))
+	values := make([]part, len(keys))
+	var until time.Time
+	for i, k := range keys {
+		if states[i], err = b.one.Inspect(ctx, now, k); err != nil {
+			return compat.State{Key: key, TTL: compat.NoTTL}, err
+		}
+		values[i].Value, until = states[i].Value, earliest(until, states[i].Until)
+	}
+	st := together(key, states)
+	if st.Status != compat.StatusFree {
+		all := compat.Holder{Value: list(values), Until: until}
+		st.Holders = append(append([]compat.Holder{all}, b.recognised(key, states)...), st.Holders...)
+		if !repairable(st) { // Repair needs the value of that very key
+			st.Value = all.Value
+		}
+	}
+	return st, nil
+}
+
+// Find returns the lease that value stands for if any of its keys is still ours: Extend and
+// Release then find that not all are, and release those that are.
+func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
+	parts, err := b.split(l)
+	if err != nil {
+		return l, err
+	}
+	ours := 0
+	for _, p := range parts {
+		st, err := b.one.Inspect(ctx, now, p.Key)
+		if err != nil {
+			return l, err
+		}
+		if until, yes := p.heldBy(st); yes {
+			ours++
+			l.Until = earliest(l.Until, until)
+		}
+	}
+	if ours == 0 {
+		return l, fmt.Errorf("%w: %q does not hold this token", compat.ErrLost, key)
+	}
+	return l, nil
+}
+
+// end is when value's hold of a key ends; zero if it is not known.
+func end(st compat.State, value string) time.Time {
+	for _, h := range st.Holders {
+		if h.Value == value {
+			return h.Until
+		}
+	}
+	return st.Until
+}
+
+// repairable reports whether the Locker may come to repair what s shows.
+func repairable(s compat.State) bool { return s.Status == compat.StatusPersistent || s.Watch > 0 }
+
+// Repair repairs the key of the set that holds st.Value, if it is still as it was seen.
+func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.State, ttl time.Duration) error {
+	keys, err := Split(st.Key)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		one, err := b.one.Inspect(ctx, now, k)
+		if err != nil {
+			return err
+		}
+		if repairable(one) && one.Value == st.Value {
+			return b.one.Repair(ctx, now, one, ttl)
+		}
+	}
+	return compat.ErrHeld
+}
+
+// recognised are the values of extensions of unknown outcome that the keys show to be ours.
+func (b *inTurn) recognised(key string, states []compat.State) (all []compat.Holder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.open {
+		if l.Key != key {
+			continue
+		}
+		h, ours := compat.Holder{Value: l.Value}, true
+		parts, err := b.split(l)
+		for i, p := range parts {
+			until, yes := p.heldBy(states[i])
+			h.Until, ours = earliest(h.Until, until), ours && yes
+		}
+		if err == nil && ours {
+			all = append(all, h)
+		}
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// Real servers of which one stands still: a lock is had, refused and released without waiting for
+// it, whatever a step may take.
+func TestOneStandsStill(t *testing.T) {
+	t.Parallel()
+	const most = 30 * time.Second // a step's limit; what waits for the third server takes as long
+	var servers []*realredis.Server
+	for range 3 {
+		servers = append(servers, realredis.Run(t))
+	}
+	client := func() *compat.Locker {
+		var all []compat.Backend
+		for _, s := range servers {
+			all = append(all, compat.NewBackend(compat.Pooled(conformance.Dial(t, s.Addr)), setlock.Lua{}))
+		}
+		return compat.NewLocker(redlock.New(all, redlock.Options{Timeout: most}), compat.Options{Timeout: most})
+	}
+	for name, stops := range map[string]func(k *compat.Locker){
+		"before its first answer": func(*compat.Locker) { servers[2].Stop() },
+		"after it": func(k *compat.Locker) {
+			l, err := k.TryLock(background, "warm", time.Minute)
+			if err == nil {
+				err = l.Release(background)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers[2].Stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, other := client(), client()
+			stops(k)
+			start := time.Now()
+			held, err := k.TryLock(background, name, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.TryLock(background, name, time.Minute); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("another's: %v, want ErrHeld", err)
+			}
+			if err := held.Release(background); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > most/2 {
+				t.Errorf("it took %v", took)
+			} else {
+				t.Logf("had, refused and released in %v", took)
+			}
+			start = time.Now()
+			if err := errors.Join(k.Close(background), other.Close(background)); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > most/2 {
+				t.Errorf("Close took %v", took)
+			}
+			servers[2].Continue()
+		})
+	}
+}
+
+// slow has the i-th server answer when the gate is opened, and not before.
+func slow(w *wire) (open func()) {
+	gate := make(chan struct{})
+	w.set(func(w *wire) {
+		w.dial = func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-gate; return nil }
+	})
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+// A vote that comes after the majority's belongs to the lock: an extension and the release reach
+// it. When the lock was released before, it is given back, and Close waits for that.
+func TestLateVote(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		early bool // released before the vote has come
+		then  func(l *compat.Lock) error
+	}{
+		{"released", false, func(l *compat.Lock) error { return nil }},
+		{"extended", false, func(l *compat.Lock) error { return l.Extend(background, 2*ttl) }},
+		{"released before", true, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, members := range fleets {
+				w := newWorld(t, members)
+				q, wires := w.quorum(redlock.Options{})
+				k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+				w.acquire(q, "warm")
+				open := slow(wires[2])
+				t.Cleanup(open) // if the test ends before
+				var l *compat.Lock
+				var err error
+				w.in(func() { l, err = k.TryLock(background, "job", ttl) },
+					step{func() bool { return wires[2].hangs() && w.held("job") == "xx-xx" }, 50 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if test.early {
+					if err := l.Release(background); err != nil {
+						t.Error(err)
+					}
+					closed := make(chan error, 1)
+					go func() { closed <- k.Close(background) }()
+					select {
+					case err := <-closed:
+						t.Errorf("Close: %v, before the last server was cleaned", err)
+					case <-time.After(10 * time.Millisecond): // time for it to be wrong
+					}
+					open()
+					if err := <-closed; err != nil {
+						t.Error(err)
+					}
+					w.wantHeld("job", "-----")
+					continue
+				}
+				wires[2].set(func(w *wire) { w.dial = nil })
+				open()
+				eventually(t, func() bool { return w.held("job") == "xxxxx" })
+				if err := test.then(l); err != nil {
+					t.Error(err)
+				}
+				if err := l.Release(background); err != nil {
+					t.Error(err)
+				}
+				if err := k.Close(background); err != nil {
+					t.Error(err)
+				}
+				w.wantHeld("job", "-----")
+			}
+		})
+	}
+}
+
+// What a failed attempt has taken is given back within the Locker's Options.Cleanup, not the
+// limit of a step.
+func TestCleanupIsTheLockers(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{Timeout: time.Hour})
+	w.acquire(q, "warm")
+	for i := range 2 {
+		w.do(i, "SET", "job", "another's")
+	}
+	wires[2].on("EVALSHA", hangs) // its release
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour, Cleanup: 70 * time.Millisecond})
+	var err error
+	w.in(func() { _, err = k.TryLock(background, "job", ttl) },
+		step{wires[2].hangs, 50 * time.Millisecond})
+	if !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+	w.in(func() { err = k.Close(background) }, step{wires[2].hangs, 70 * time.Millisecond})
+	if err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// Two of a quorum that are one server are refused each time with the same words, whoever holds
+// the key.
+func TestTwinsAgain(t *testing.T) {
+	addr := realredis.Start(t)
+	pool := conformance.Dial(t, addr)
+	one := func() compat.Backend { return compat.NewBackend(compat.Pooled(pool), txlock.Renamed{}) }
+	k := compat.NewLocker(redlock.New([]compat.Backend{one(), one()}, redlock.Options{}), compat.Options{})
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	defer cancel()
+	_, want := k.TryLock(ctx, "job", ttl)
+	if !errors.Is(want, compat.ErrInvalid) {
+		t.Fatalf("%v, want ErrInvalid", want)
+	}
+	rival, err := compat.New(pool, txlock.Renamed{}, compat.Options{}).Lock(ctx, "held", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		for _, key := range []string{"job", "held", fmt.Sprint("new", n)} {
+			if _, err := k.TryLock(ctx, key, ttl); err == nil || err.Error() != want.Error() || !errors.Is(err, compat.ErrInvalid) {
+				t.Fatalf("attempt %d on %q: %v; the first: %v", n, key, err, want)
+			}
+		}
+	}
+	if _, err := k.Lock(ctx, "held", ttl); err == nil || err.Error() != want.Error() {
+		t.Errorf("Lock: %v", err)
+	}
+	if err := rival.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := k.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// All servers are asked at once what they hold: two that hang cost the limit of one.
+func TestInspectAsksAtOnce(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "job")
+	wires[1].on("GET", hangs)
+	wires[4].on("GET", hangs)
+	var st compat.State
+	var err error
+	w.in(func() { st, err = q.Inspect(background, w.clock.Now, "job") },
+		step{func() bool { return wires[1].hangs() && wires[4].hangs() }, 250 * time.Millisecond})
+	if err != nil || st.Status != compat.StatusHeld || len(st.Holders) != 3 {
+		t.Errorf("%+v, %v; want held, by the word of three", st, err)
+	}
+}

@@ -1,0 +1,94 @@
+package redlock
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// An id is what a lease is known by: getsetlock's may have one value on several keys.
+type id struct{ key, value string }
+
+// A moved is what has become of a lease's parts while whoever has the lease keeps its Value:
+// an extension that did not reach a majority has put new values on some servers, or a server
+// has granted its part after a majority had.
+type moved struct {
+	value string
+	until time.Time
+
+	settling sync.Mutex // held while the attempt is not over
+	parts    []part
+	joins    bool // late parts belong to it; Quorum.mu is held
+}
+
+// parts reads the parts of a lease by its Value. Those that come later do not join it.
+func (q *Quorum) parts(key, value string) ([]part, error) {
+	if q.invalid != nil {
+		return nil, q.invalid
+	}
+	q.mu.Lock()
+	latest := value
+	if m := q.moved[id{key, value}]; m != nil {
+		m.joins, latest = false, m.value
+	}
+	q.mu.Unlock()
+	parts, err := parse(latest, len(q.servers))
+	if err != nil { // it can't be ours, whoever asks
+		return nil, fmt.Errorf("%w: %w: %v", compat.ErrLost, compat.ErrInvalid, err)
+	}
+	return parts, nil
+}
+
+// open has late parts join the lease that is known by n.
+func (q *Quorum) open(n id, m *moved) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m.value, m.joins = n.value, true
+	q.put(n, m)
+}
+
+// join adds the i-th server's part to the attempt of m, and reports false if nobody has that
+// any more.
+func (q *Quorum) join(m *moved, i int, p part) bool {
+	m.settling.Lock()
+	defer m.settling.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if m.joins {
+		m.parts = slices.Clone(m.parts)
+		m.parts[i] = p
+		m.value = format(m.parts)
+	}
+	return m.joins
+}
+
+// remember notes that l's parts are those of value since an extension that did not reach a
+// majority.
+func (q *Quorum) remember(l compat.Lease, value string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.put(id{l.Key, l.Value}, &moved{value: value, until: l.Until})
+}
+
+// put adds a lease, and drops those that have ended if there are twice as many as there were. q.mu is held.
+func (q *Quorum) put(n id, m *moved) {
+	q.moved[n] = m
+	if len(q.moved) <= 2*q.swept {
+		return
+	}
+	for n, other := range q.moved {
+		if other.until.Add(time.Minute).Before(m.until) {
+			delete(q.moved, n)
+		}
+	}
+	q.swept = len(q.moved)
+}
+
+func (q *Quorum) forget(l compat.Lease) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.moved, id{l.Key, l.Value})
+}

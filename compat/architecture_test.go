@@ -214,7 +214,7 @@ func TestFifty(t *testing.T) {
 // An algorithm is read on one page.
 func TestAlgorithmsAreOnePage(t *testing.T) {
 	for _, page := range []string{
-		"../getsetlock/classic.go", "../getsetlock/guarded.go", "../getsetlock/listcas.go", "../getsetlock/patient.go",
+		"../getsetlock/classic.go", "../getsetlock/guarded.go", "../getsetlock/listcas.go", "../getsetlock/patient.go", "../getsetlock/twokeys.go", "../getsetlock/pair.go",
 		"../txlock/classic.go", "../txlock/guarded.go", "../txlock/renamed.go", "../txlock/fleet.go",
 		"setlock/lua.go", "setlock/script.go", "setlock/watched.go", "setlock/published.go", "setlock/additive.go",
 		"sentinel/replicated.go",

@@ -253,7 +253,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		var replies []any
 		if pinned && ch.pinnable() {
 			replies, err = c.pinnedRun(&ch, next.Value)
-			replies, err = ch.ended(c, replies, err)
+			replies, err = ch.ended(c, replies, err, &after{})
 		} else {
 			replies, err = c.Run(ch)
 		}
@@ -374,7 +374,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 		c.wake = k
 		if pinned && ch.pinnable() {
 			replies, err := c.pinnedRun(&ch, "")
-			_, err = ch.ended(c, replies, err)
+			_, err = ch.ended(c, replies, err, &after{})
 			return err
 		}
 		_, err := c.Run(ch)

@@ -479,6 +479,31 @@ func TestSignalRidesAlong(t *testing.T) {
 	}
 }
 
+// A server that does not know the script of a release wakes nobody before it has run.
+func TestSignalWithoutTheScript(t *testing.T) {
+	s := still(t, "7.0")
+	k := compat.New(s, setlock.Lua{}, compat.Options{Signal: true})
+	c := s.Dial()
+	defer c.Close()
+	for range 2 {
+		l, err := k.TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cmd := range []string{"first", "second"} {
+			c.Do("LPUSH", compat.Aux("k", "waiters"), cmd) //nolint:errcheck
+		}
+		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+		if woken, err := redis.Int(c.Do("LLEN", compat.Aux("k", "wake"))); woken != 1 || err != nil {
+			t.Errorf("one release woke %d clients, %v", woken, err)
+		}
+		c.Do("DEL", compat.Aux("k", "waiters"), compat.Aux("k", "wake")) //nolint:errcheck
+	}
+}
+
 // writes counts what is written at once.
 type writes struct {
 	compat.Pool

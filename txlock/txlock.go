@@ -108,10 +108,14 @@ func (o Options) check(c *compat.Conn, key string) error {
 
 	setex, _ := compat.SetEx(o.Millis, scratch, "held", 10*time.Second)
 	expire, _ := compat.Expire(o.Millis, scratch, 10*time.Second)
-	replies, err := c.Exec(setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
+	ttl := compat.Cmd{"TTL", scratch}
+	if o.Millis {
+		ttl = compat.Cmd{"PTTL", scratch}
+	}
+	replies, err := c.Exec(setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, ttl, compat.Cmd{"DEL", scratch})
 	switch {
 	case err != nil && o.Millis:
-		return c.Lacks(err, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
+		return c.Lacks(err, "it does not let us use PSETEX, PEXPIRE and PTTL: it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
 	case err != nil:
 		return c.Lacks(err, "it does not let us use MULTI, SETEX or EXPIRE", use)
 	case replies == nil || replies[1] != int64(0):

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// The algorithms are given the time and a connection: no clock, timer,
+// The algorithms get the time and a connection: no clock, timer,
 // goroutine, channel or context stands in them, so that the engine alone waits
 // and the explorer can run them as they ship.
-func TestAlgorithmsAreTold(t *testing.T) {
+func TestAlgorithmsOnlyCompute(t *testing.T) {
 	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock", "bridge"} {
 		for _, f := range parse(t, dir) {
 			ast.Inspect(f.file, func(n ast.Node) bool {

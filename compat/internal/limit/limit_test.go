@@ -16,7 +16,8 @@ func TestWhoseEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		step, done := Within(t.Context(), clock.New(), time.Second)
 		defer done()
-		if Of(context.WithValue(step, "k", "v")) != time.Second {
+		type other struct{}
+		if Of(context.WithValue(step, other{}, "v")) != time.Second {
 			t.Error("the limit is not found below a value")
 		}
 		time.Sleep(time.Second)

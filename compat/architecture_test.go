@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// The algorithms are given the time and a connection: no clock, timer,
+// The algorithms get the time and a connection: no clock, timer,
 // goroutine, channel or context stands in them, so that the engine alone waits
 // and the explorer can run them as they ship.
-func TestAlgorithmsAreTold(t *testing.T) {
+func TestAlgorithmsOnlyCompute(t *testing.T) {
 	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock", "bridge"} {
 		for _, f := range parse(t, dir) {
 			ast.Inspect(f.file, func(n ast.Node) bool {
@@ -214,7 +214,7 @@ func TestFifty(t *testing.T) {
 // An algorithm is read on one page.
 func TestAlgorithmsAreOnePage(t *testing.T) {
 	for _, page := range []string{
-		"../getsetlock/classic.go", "../getsetlock/guarded.go", "../getsetlock/listcas.go", "../getsetlock/patient.go",
+		"../getsetlock/classic.go", "../getsetlock/guarded.go", "../getsetlock/listcas.go", "../getsetlock/patient.go", "../getsetlock/twokeys.go", "../getsetlock/pair.go",
 		"../txlock/classic.go", "../txlock/guarded.go", "../txlock/renamed.go", "../txlock/fleet.go",
 		"setlock/lua.go", "setlock/script.go", "setlock/watched.go", "setlock/published.go", "setlock/additive.go",
 		"sentinel/replicated.go",

@@ -27,9 +27,9 @@ type Change struct {
 	// ErrLost if the lock is not ours.
 	By func(c *Conn) ([]any, error)
 
-	// After, if it is set, runs behind the change on the same connection, and returns what
-	// becomes of its error.
-	After func(c *Conn, err error) error
+	// After, if it is set, runs behind a change that was done, on the same connection: once for
+	// those that an algorithm's changes were carried out together with. Its error is the change's.
+	After func(c *Conn) error
 
 	// Seen, if it is set, is called with the outcome, each time the change was carried out.
 	Seen func(err error)
@@ -66,7 +66,7 @@ func (c *Conn) Run(ch Change) ([]any, error) {
 	default:
 		replies, err = c.ifHolds(&ch)
 	}
-	return ch.ended(c, replies, err)
+	return ch.ended(c, replies, err, &after{})
 }
 
 // runAll carries out several changes under one Condition, each with its own outcome.
@@ -82,14 +82,21 @@ func (c *Conn) runAll(changes []Change) ([][]any, []error) {
 	default:
 		c.allIfHold(changes, replies, errs)
 	}
+	var once after
 	for i, ch := range changes {
-		replies[i], errs[i] = ch.ended(c, replies[i], errs[i])
+		replies[i], errs[i] = ch.ended(c, replies[i], errs[i], &once)
 	}
 	return replies, errs
 }
 
+// after is whether the After of changes that were carried out together ran, and its error.
+type after struct {
+	ran bool
+	err error
+}
+
 // ended is what a change's replies come to.
-func (ch *Change) ended(c *Conn, replies []any, err error) ([]any, error) {
+func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, error) {
 	if err == nil && len(replies) == 0 {
 		err = ErrLost
 	}
@@ -100,8 +107,11 @@ func (ch *Change) ended(c *Conn, replies []any, err error) ([]any, error) {
 	if err == nil && replies[0] == int64(0) {
 		err = ErrLost // expired inside the transaction: before 6.0.9 WATCH does not notice
 	}
-	if ch.After != nil {
-		err = ch.After(c, err)
+	if ch.After != nil && err == nil {
+		if !once.ran {
+			once.ran, once.err = true, ch.After(c)
+		}
+		err = once.err
 	}
 	if ch.Seen != nil {
 		ch.Seen(err)

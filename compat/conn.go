@@ -135,8 +135,8 @@ func (c *Conn) Receive() (any, error) {
 	return reply, err
 }
 
-// giveBack returns the connection to where it was borrowed, clean or dead.
-func (c *Conn) giveBack() {
+// putBack returns the connection to where it was borrowed, clean or dead.
+func (c *Conn) putBack() {
 	left := &c.session
 	if c.Err() == nil && left.Multi {
 		c.Do("DISCARD") //nolint:errcheck // its reply is looked at below

@@ -2,14 +2,12 @@ package compat
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/internal/handle"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
@@ -20,17 +18,9 @@ type Handle struct {
 	Token string
 }
 
-// The first letters of every handle, with the number of its form.
-const handlePrefix = "snx1."
-
 // String is the handle in letters, digits, '.', '-' and '_': an argument or a
 // variable in any shell. UnmarshalText reads it.
-func (h Handle) String() string {
-	b := binary.AppendUvarint(nil, uint64(len(h.Key)))
-	b = append(append(b, h.Key...), h.Token...)
-	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
-}
+func (h Handle) String() string { return handle.Encode(h.Key, h.Token) }
 
 // MarshalText is String.
 func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
@@ -38,21 +28,11 @@ func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // UnmarshalText reads what String wrote. It returns ErrInvalid for anything else, a handle that
 // was cut or mistyped included.
 func (h *Handle) UnmarshalText(s []byte) error {
-	bad := fmt.Errorf("%w: %.20q is not a handle of a lock, or not all of one", ErrInvalid, s)
-	text, ok := strings.CutPrefix(string(s), handlePrefix)
+	key, token, ok := handle.Decode(string(s))
 	if !ok {
-		return bad
+		return fmt.Errorf("%w: %.20q is not a handle of a lock, or not all of one", ErrInvalid, s)
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < 4 {
-		return bad
-	}
-	b, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
-	n, size := binary.Uvarint(b)
-	if crc32.ChecksumIEEE(b) != sum || size <= 0 || n == 0 || n >= uint64(len(b)-size) {
-		return bad
-	}
-	*h = Handle{Key: string(b[size:][:n]), Token: string(b[size:][n:])}
+	*h = Handle{Key: key, Token: token}
 	return nil
 }
 

@@ -62,7 +62,7 @@ type Options struct {
 	// a holder of its own, with a new fence if the algorithm draws them, and a lease that was
 	// extended if less than three quarters were left. Nor does it go on for longer than half a
 	// lease, or with less than a quarter left. Then the lock is released, and clients
-	// elsewhere get a chance. A holder that lost the lock without knowing is not told by a
+	// elsewhere get a chance. A holder that lost the lock without knowing does not learn it from a
 	// Release that hands it off; the next one learns it. Negative: never. Default: 16.
 	MaxHandoffs int
 

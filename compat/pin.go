@@ -89,7 +89,7 @@ func (p *pin) put(next Lease) {
 	p.mu.Unlock()
 	if !stays {
 		p.s.free.Add(1)
-		p.s.giveBack(&p.Conn)
+		p.s.putBack(&p.Conn)
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// keepers are the variants that can keep their connections.
-var keepers = []string{"getset:guarded", "tx:classic", "tx:guarded", "tx:renamed", "set:watch"}
+// pinnable are the variants that can pin their connections.
+var pinnable = []string{"getset:guarded", "tx:classic", "tx:guarded", "tx:renamed", "set:watch"}
 
-// keepersOn runs f for each of them, on each version that has it, with a Locker
-// that keeps up to two connections of a pool.
-func keepersOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool)) {
-	for _, name := range keepers {
+// pinningOn runs f for each of them, on each version that has it, with a Locker
+// that pins up to two connections of a pool.
+func pinningOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool)) {
+	for _, name := range pinnable {
 		versions := oldredis.Versions()
 		for _, v := range versions[slices.Index(versions, since(name)):] {
 			t.Run(name+"/"+v, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPinnedRoundTrips(t *testing.T) {
 	}
 }
 
-// A takeover keeps its connection too.
+// A takeover pins its connection too.
 func TestPinnedTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.2")
@@ -150,13 +150,13 @@ func TestPinnedTakeover(t *testing.T) {
 // A lock beyond MaxPinned goes the other way, and one whose turn has come back
 // keeps again.
 func TestMaxPinned(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		var held []*compat.Lock
 		for _, key := range []string{"a", "b", "c", "d"} {
 			held = append(held, try(t, k, key))
 		}
 		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
-			t.Errorf("4 locks keep %d connections, want 2", n)
+			t.Errorf("4 locks pin %d connections, want 2", n)
 		}
 		if err := held[0].Release(background); err != nil {
 			t.Error(err)
@@ -209,7 +209,7 @@ func returned(t *testing.T, p *redis.Pool) {
 
 // A refused attempt leaves no WATCH and no connection.
 func TestPinnedRefusal(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		held := try(t, k, "k")
 		for range 3 {
 			if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -219,7 +219,7 @@ func TestPinnedRefusal(t *testing.T) {
 		w.clock.Add(time.Millisecond) // in which they come back
 		for deadline := time.Now().Add(10 * time.Second); p.ActiveCount()-p.IdleCount() != 1; {
 			if time.Now().After(deadline) {
-				t.Fatalf("%d connections are kept for one lock", p.ActiveCount()-p.IdleCount())
+				t.Fatalf("%d connections are pinned for one lock", p.ActiveCount()-p.IdleCount())
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -236,7 +236,7 @@ func TestPinnedRefusal(t *testing.T) {
 	})
 }
 
-// Whatever happened to the key while the connection was kept, the holder is told
+// Whatever happened to the key while the connection was pinned, the holder learns
 // as it would be without: done, if the value is still its own; else ErrLost.
 func TestPinnedAndTouched(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -255,7 +255,7 @@ func TestPinnedAndTouched(t *testing.T) {
 		"the server closed it, and taken": {func(w *world, _ string) { cutAll(w.server); w.do("SET", "k", "1330837700.000000000000001") }, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+			pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 				for _, step := range []string{"extend", "release"} {
 					l := try(t, k, "k")
 					c.do(w, l.Token())
@@ -302,10 +302,10 @@ func cutAll(s *oldredis.Server) {
 	}
 }
 
-// A key that expires while its connection is kept, unnoticed by WATCH before
+// A key that expires while its connection is pinned, unnoticed by WATCH before
 // 6.0.9 and counted by DEL before 2.8, was lost.
 func TestPinnedAndExpired(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		if strings.HasPrefix(t.Name(), "TestPinnedAndExpired/getset") {
 			return // its keys have no TTL
 		}
@@ -318,10 +318,10 @@ func TestPinnedAndExpired(t *testing.T) {
 	})
 }
 
-// A lock that ends by itself, or is detached, gives its connection back, and
+// A lock that ends by itself, or is detached, returns its connection, and
 // a release that comes late harms nobody.
-func TestPinnedIsGivenBack(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+func TestPinnedIsReturned(t *testing.T) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		late := try(t, k, "k")
 		w.clock.Add(ttl + time.Second)
 		select {
@@ -356,7 +356,7 @@ func TestPinnedIsGivenBack(t *testing.T) {
 // A release whose context has ended gives the lock and the connection back; an
 // extension keeps both.
 func TestPinnedAndCancelled(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		done, cancel := context.WithCancel(background)
 		cancel()
 		l := try(t, k, "k")
@@ -379,7 +379,7 @@ func TestPinnedAndCancelled(t *testing.T) {
 // Whichever message of an extension or a release over a pinned connection is lost,
 // nothing stays unknown.
 func TestPinnedLostMessages(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, _ *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, _ *compat.Locker, p *redis.Pool) {
 		name := strings.Split(t.Name(), "/")[1]
 		for _, f := range []fault{lostRequest, lostReply} {
 			for n := 1; n <= 5; n++ {
@@ -416,7 +416,7 @@ func TestPinnedLostMessages(t *testing.T) {
 	})
 }
 
-// Locks that are renewed while they are kept stay kept, and are released in one
+// Locks that are renewed while they are pinned stay pinned, and are released in one
 // round trip.
 func TestPinnedIsRenewed(t *testing.T) {
 	t.Parallel()
@@ -503,7 +503,7 @@ func TestPinnedConnectionHangs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if first == nil { // the idle one is kept now
+			if first == nil { // the idle one is pinned now
 				t.Fatal("nothing was dialled")
 			}
 			first.stuck.Store(true)
@@ -565,14 +565,14 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 			do("CONFIG", "SET", "timeout", 0)
 		},
 	} {
-		for _, name := range keepers {
+		for _, name := range pinnable {
 			if how == "timeout" && name != "tx:renamed" {
 				continue // which takes its second
 			}
 			k := compat.New(p, safe[name], compat.Options{MaxPinned: 1})
 			l := try(t, k, "k")
 			if len(others()) == 0 {
-				t.Fatal("nothing is kept")
+				t.Fatal("nothing is pinned")
 			}
 			end()
 			if err := l.Extend(background, ttl); err != nil {
@@ -593,7 +593,7 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// A pool that lets no more connections be open than are kept, and one: all steps
+// A pool that lets no more connections be open than are pinned, and one: all steps
 // that are not the holders' take turns on that.
 func TestPinnedOfSmallPool(t *testing.T) {
 	t.Parallel()
@@ -626,7 +626,7 @@ func TestPinnedOfSmallPool(t *testing.T) {
 
 // A lock that is handed off in this process takes its connection along.
 func TestPinnedIsHandedOff(t *testing.T) {
-	keepersOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
+	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		l := try(t, k, "k")
 		for range 3 {
 			w.clock.Add(5 * time.Second)
@@ -635,7 +635,7 @@ func TestPinnedIsHandedOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := p.ActiveCount() - p.IdleCount(); n != 1 {
-				t.Errorf("%d connections are kept for a lock that was handed off", n)
+				t.Errorf("%d connections are pinned for a lock that was handed off", n)
 			}
 			l = next
 		}
@@ -659,7 +659,7 @@ func (c *hanging) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Only what another client can't write is kept.
+// Only what another client can't write is pinned.
 func TestAmbiguousIsNotKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
@@ -667,7 +667,7 @@ func TestAmbiguousIsNotKept(t *testing.T) {
 	k := compat.New(p, getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: w.clock, MaxPinned: 1})
 	l := try(t, k, "k")
 	if p.ActiveCount() != p.IdleCount() {
-		t.Error("a lease that is no proof of itself keeps a connection")
+		t.Error("a lease that is no proof of itself pins a connection")
 	}
 	if err := l.Release(background); err != nil {
 		t.Error(err)
@@ -682,7 +682,7 @@ func TestScriptsKeepNothing(t *testing.T) {
 	k := compat.New(p, setlock.Lua{}, compat.Options{Clock: w.clock, MaxPinned: 1})
 	l := try(t, k, "k")
 	if p.ActiveCount() != p.IdleCount() {
-		t.Error("set:lua keeps a connection")
+		t.Error("set:lua pins a connection")
 	}
 	if err := l.Release(background); err != nil {
 		t.Error(err)

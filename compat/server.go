@@ -94,7 +94,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	case c.refused && live && c.session.Watching:
 		s.returnLater(c)
 	default:
-		s.giveBack(c)
+		s.putBack(c)
 	}
 	return err
 }
@@ -131,15 +131,15 @@ func connected(c redis.Conn, err error) (redis.Conn, error) {
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
 	c.ctx, c.limit, c.until = nil, c.within, time.Time{}
-	s.clock.AfterFunc(0, func() { s.giveBack(c) })
+	s.clock.AfterFunc(0, func() { s.putBack(c) })
 }
 
-func (s *server) giveBack(c *Conn) {
+func (s *server) putBack(c *Conn) {
 	if c.Err() != nil {
 		s.checked.Store(0) // the next connection may lead to another server
 		s.reaps.Store(0)
 	}
-	c.giveBack()
+	c.putBack()
 	if s.source.Fresh > 0 && c.clean {
 		s.returned.Store(time.Now().UnixNano())
 	}
@@ -253,7 +253,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		var replies []any
 		if pinned && ch.pinnable() {
 			replies, err = c.pinnedRun(&ch, next.Value)
-			replies, err = ch.ended(c, replies, err)
+			replies, err = ch.ended(c, replies, err, &after{})
 		} else {
 			replies, err = c.Run(ch)
 		}
@@ -374,7 +374,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 		c.wake = k
 		if pinned && ch.pinnable() {
 			replies, err := c.pinnedRun(&ch, "")
-			_, err = ch.ended(c, replies, err)
+			_, err = ch.ended(c, replies, err, &after{})
 			return err
 		}
 		_, err := c.Run(ch)

@@ -75,7 +75,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 }
 
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
-// then is what the holder's machine is told when it was done.
+// then is the event for the holder's machine when it was done.
 func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
 	for try := 1; ; try++ {
 		l, v := s.ask(h, ttl, rotate, redraw)
@@ -138,8 +138,8 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 	return l, h.on(lease.Event{Kind: lease.Send, At: s.now(), Claim: lease.Claim{TTL: ttl}}, l)
 }
 
-// answer tells h's machine what became of an extension of l, and returns what the caller is
-// to be told. again: it is open, or the key is to be read and it is to be asked once more.
+// answer tells h's machine what became of an extension of l, and returns the caller's error.
+// again: it is open, or the key is to be read and it is to be asked once more.
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.final || l.Rotate && next.Value != l.Value}
 	switch OutcomeOf(err) {

@@ -110,6 +110,6 @@ func (s *server) listening(ctx context.Context, key string, step func(*Conn) err
 	g := &Conn{Conn: c}
 	g.begin(ctx)
 	err = step(g)
-	g.giveBack()
+	g.putBack()
 	return err
 }

@@ -80,7 +80,7 @@ var signalling = map[string]struct {
 	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{}},
 	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{}},
 	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{}},
-	"kept":           {txlock.Renamed{}, "2.4", compat.Options{MaxPinned: 8}},
+	"pinned":         {txlock.Renamed{}, "2.4", compat.Options{MaxPinned: 8}},
 	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{}},
 	"set:watch":      {setlock.Watched{}, "2.6.12", compat.Options{}},
 	"set:script":     {setlock.Script{}, "2.6", compat.Options{}},
@@ -476,6 +476,31 @@ func TestSignalRidesAlong(t *testing.T) {
 			t.Errorf("%s: a release took %d writes, without a signal %d", name, w.n, want)
 		}
 		empty(t, s)
+	}
+}
+
+// A server that does not know the script of a release wakes nobody before it has run.
+func TestSignalWithoutTheScript(t *testing.T) {
+	s := still(t, "7.0")
+	k := compat.New(s, setlock.Lua{}, compat.Options{Signal: true})
+	c := s.Dial()
+	defer c.Close()
+	for range 2 {
+		l, err := k.TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cmd := range []string{"first", "second"} {
+			c.Do("LPUSH", compat.Aux("k", "waiters"), cmd) //nolint:errcheck
+		}
+		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+		if woken, err := redis.Int(c.Do("LLEN", compat.Aux("k", "wake"))); woken != 1 || err != nil {
+			t.Errorf("one release woke %d clients, %v", woken, err)
+		}
+		c.Do("DEL", compat.Aux("k", "waiters"), compat.Aux("k", "wake")) //nolint:errcheck
 	}
 }
 

@@ -61,15 +61,12 @@ func overwrote(ch *Change, replies []any) ([]any, error) {
 // allUnguarded does it for many: all GETs, then all that are still ours. Those that draw do
 // it one by one, in a transaction of their own.
 func (c *Conn) allUnguarded(changes []Change, replies [][]any, errs []error) {
-	get := make(Cmd, 1, len(changes)+1)
-	get[0] = "MGET"
+	keys := make([]any, len(changes))
 	for i := range changes {
-		get = append(get, changes[i].Key)
+		keys[i] = changes[i].Key
 	}
-	held, err := redis.Values(c.Do(get[0].(string), get[1:]...))
-	if err == nil && len(held) != len(changes) {
-		err = countError(len(held), len(changes), "keys of MGET")
-	}
+	reply, err := c.Do("MGET", keys...)
+	held, err := values(len(changes), reply, err)
 	var ours []int
 	var cmds []Cmd
 	for i := range changes {

@@ -174,10 +174,7 @@ func (b *watched) together(list []int) (again []int) {
 	}
 	var held []any
 	if err == nil {
-		held, err = redis.Values(replies[1], nil)
-	}
-	if err == nil && len(held) != len(list) {
-		err = countError(len(held), len(list), "keys of MGET")
+		held, err = values(len(list), replies[1], nil)
 	}
 	if err != nil {
 		b.c.Unwatch()
@@ -217,6 +214,15 @@ func (b *watched) together(list []int) (again []int) {
 		done = done[n:]
 	}
 	return nil
+}
+
+// values are the replies to an MGET of n keys.
+func values(n int, reply any, err error) ([]any, error) {
+	all, err := redis.Values(reply, err)
+	if err == nil && len(all) != n {
+		err = countError(len(all), n, "keys of MGET")
+	}
+	return all, err
 }
 
 func (b *watched) fail(list []int, err error) {

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -234,7 +233,7 @@ func (w *write) replies() ([]any, error) {
 	}
 	replies, err := redis.Values(w.c.Do(""))
 	if err == nil && len(replies) != w.n {
-		err = fmt.Errorf("setnxlock: %d replies to %d commands", len(replies), w.n)
+		err = countError(len(replies), w.n, "commands")
 	}
 	return replies, err
 }
@@ -314,7 +313,7 @@ func (w *write) exec() ([]any, error) {
 	}
 	done, _ := reply.([]any)
 	if err == nil && len(done) != w.n-1 {
-		err = fmt.Errorf("setnxlock: EXEC answered %v to %d commands", reply, w.n-1)
+		err = countError(len(done), w.n-1, "commands of an EXEC")
 	}
 	if err == nil {
 		err = first(done, nil)
@@ -352,12 +351,12 @@ func (c *Conn) transacted(replies []any) ([]any, error) {
 			continue
 		}
 		if err != nil || len(done) == 0 {
-			return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued))
+			return nil, countError(i, len(queued), "commands of an EXEC")
 		}
 		queued[i], done = done[0], done[1:]
 	}
 	if len(done) > 0 {
-		return nil, fmt.Errorf("setnxlock: EXEC answered %v to %d commands", ran, len(queued))
+		return nil, countError(len(queued)+len(done), len(queued), "commands of an EXEC")
 	}
 	return queued, nil
 }

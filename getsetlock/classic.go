@@ -26,24 +26,11 @@ func (g Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	if err != nil {
 		return l, err
 	}
-	for try := 0; try < 2; try++ {
-		won, err := g.setnx(c, &l)
-		if won || err != nil {
-			return l, err
-		}
-		held, err := redis.String(c.Do("GET", key))
-		if errors.Is(err, redis.ErrNil) {
-			continue // released since the SETNX: ask again, once (getset/vanished-key)
-		}
-		if err != nil {
-			return l, c.Foreign(key, err)
-		}
-		if !g.Dialect.Dead(held, now) {
-			return l, g.held(key, held)
-		}
-		return g.takeover(c, now, l, held)
+	held, err := g.take(c, now, &l)
+	if held == "" || err != nil {
+		return l, err
 	}
-	return l, &compat.HeldError{Key: key}
+	return g.takeover(c, now, l, held)
 }
 
 // takeover replaces a dead value, held. From here on the key has our time on it, won or lost,

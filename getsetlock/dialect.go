@@ -85,7 +85,7 @@ func (d Dialect) orFloat() Dialect {
 	return f
 }
 
-// unit is the shortest ttl that can be told apart from none.
+// unit is the shortest ttl that differs from none.
 func (d Dialect) unit() time.Duration {
 	if d.Float {
 		return time.Millisecond

@@ -71,6 +71,28 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lea
 	}, nil
 }
 
+// take tries to make the key, and reads it if it is held: dead is an expired time, to be taken
+// over; "" if the key is ours. The error says who holds it.
+func (o Options) take(c *compat.Conn, now time.Time, l *compat.Lease) (dead string, err error) {
+	for try := 0; try < 2; try++ {
+		won, err := o.setnx(c, l)
+		if won || err != nil {
+			return "", err
+		}
+		held, err := redis.String(c.Do("GET", l.Key))
+		switch {
+		case errors.Is(err, redis.ErrNil):
+			continue // released since the SETNX: ask again, once (getset/vanished-key)
+		case err != nil:
+			return "", c.Foreign(l.Key, err)
+		case !o.Dialect.Dead(held, now):
+			return "", o.held(l.Key, held)
+		}
+		return held, nil
+	}
+	return "", &compat.HeldError{Key: l.Key}
+}
+
 // setnx tries to make the key. The number of an attempt that was refused is older than that
 // of the client that is next: only a winner keeps it.
 func (o Options) setnx(c *compat.Conn, l *compat.Lease) (won bool, err error) {

@@ -21,7 +21,7 @@ import (
 //
 //	SETNX key T; WATCH key; GET key                   0, and an expired timestamp: as above
 //	MULTI; GETSET key T; EXEC; WATCH key; GET key     extended, or taken over
-//	MULTI; EXISTS key; DEL key; EXEC                  released
+//	MULTI; EXISTS key; DEL key; EXEC                  released; without EXISTS since 2.8.10
 type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets

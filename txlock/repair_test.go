@@ -7,7 +7,7 @@ import (
 )
 
 // FuzzTimestamp: a value that a timestamp lock would read as its deadline is
-// never given a TTL, whoever wrote it.
+// never given a TTL, no matter which client wrote it.
 func FuzzTimestamp(f *testing.F) {
 	for _, v := range []string{
 		"1795238718", "1795238718.94", "1795238718058", "1795238718058123456", "1310551200.0", "1795238718.058123456789012",

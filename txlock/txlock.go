@@ -16,7 +16,7 @@
 // is one round trip; nil: compare, as above.
 //
 //	extend    MULTI; EXPIRE key; EXEC; WATCH key; GET key
-//	release   MULTI; EXISTS key; DEL key; EXEC
+//	release   MULTI; EXISTS key; DEL key; EXEC   without EXISTS since 2.8.10
 //
 // All three write the same bytes on the same key, so they exclude each other,
 // SETNX+EXPIRE clients and SET NX PX clients. Clocks need not agree: only the

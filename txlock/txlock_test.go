@@ -226,6 +226,29 @@ func (o touching) Send(name string, args ...any) error {
 	return o.Conn.Send(name, args...)
 }
 
+// A lacking is a server that does not have a command.
+type lacking struct {
+	redis.Conn
+	name string
+}
+
+func (c lacking) Send(name string, args ...any) error {
+	if name == c.name {
+		name = "NOSUCH"
+	}
+	return c.Conn.Send(name, args...)
+}
+
+// The check asks for every command that counts in milliseconds.
+func TestCheckMillis(t *testing.T) {
+	for _, name := range []string{"PSETEX", "PEXPIRE", "PTTL"} {
+		c := compat.NewConn(lacking{oldredis.Run(t, "7.0").Dial(), name})
+		if err := (txlock.Guarded{Options: txlock.Options{Millis: true}}).Traits().Check(c, "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+			t.Errorf("without %s: %v, want ErrUnsafeServer", name, err)
+		}
+	}
+}
+
 // Every variant refuses a server on which it excludes nobody, and each says why.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {

@@ -244,7 +244,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a rival's TryLock after a Detach that failed: %v, want ErrHeld", err)
 	}
-	mock.Add(lock.Until().Sub(mock.Now()))
+	mock.Add(mock.Until(lock.Until()))
 	mock.Add(time.Second)
 	select {
 	case <-held.Done():

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // Renewals that are made together decide as single ones do: a reply that was lost, and
@@ -77,6 +79,33 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 				t.Logf("%d locks: wrong in %d of %d runs", size, wrong, 2*commands)
 			}
 		}
+	})
+}
+
+// What makes sure of a batch is asked once for all of it.
+func TestOneWaitForABatch(t *testing.T) {
+	inWorld(t, one("", "5.0", sentinel.Replicated{Algorithm: txlock.Renamed{}}), func(w *world) {
+		k, net := w.client(compat.Options{Renew: true})
+		for i := range 5 {
+			if _, err := k.TryLock(background, w.kind.another(i), 9*time.Second); err != nil {
+				w.Fatal(err)
+			}
+		}
+		waits, renewed := 0, 0
+		net.expect(func(_ int, name string) fate {
+			switch name {
+			case "WAIT":
+				waits++
+			case "EXPIRE":
+				renewed++
+			}
+			return arrives
+		})
+		pass(3 * time.Second)
+		if waits != 1 || renewed != 5 {
+			w.Errorf("%d renewals waited %d times for the replicas", renewed, waits)
+		}
+		k.Close(background) //nolint:errcheck
 	})
 }
 

@@ -121,7 +121,7 @@ func overlap(w *world, rival *compat.Locker, locks []*compat.Lock) string {
 			got, err := rival.TryLock(background, key, time.Hour)
 			if err != nil {
 				if !errors.Is(err, compat.ErrHeld) {
-					return sprint("the rival was told %v", err)
+					return sprint("the rival got %v", err)
 				}
 				continue
 			}

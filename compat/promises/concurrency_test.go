@@ -456,7 +456,7 @@ func TestTokenRace(t *testing.T) {
 		}
 		for _, v := range known {
 			if v == next.Token() {
-				t.Fatalf("after %d tries: the successor's token is one that the holder before it was told", n)
+				t.Fatalf("after %d tries: the successor's token is one that the holder before it knows", n)
 			}
 		}
 		next.Release(background)
@@ -473,7 +473,7 @@ type suspended struct {
 func (c *suspended) Now() time.Time                  { return c.Clock.Now().Add(time.Duration(c.off.Load())) }
 func (c *suspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// A lease that Detach finds run out: nobody is told, and who waits in this process waits for ever.
+// A lease that Detach finds run out: nobody learns of it, and a waiter of this process waits for ever.
 func TestDetachTooLate(t *testing.T) {
 	for _, how := range []string{"extend", "detach"} {
 		t.Run(how, func(t *testing.T) {

@@ -95,7 +95,7 @@ func edge(w *world, question string, ttl time.Duration) string {
 			return ""
 		}
 		if _, err := rival.TryLock(background, key, long); !errors.Is(err, compat.ErrHeld) {
-			return sprint("refused, and the lock that was held is gone from the server: another client is told %v", err)
+			return sprint("refused, and the lock that was held is gone from the server: another client gets %v", err)
 		}
 		return ""
 	case errors.Is(err, errors.ErrUnsupported) && w.kind.keepsItsToken():
@@ -120,7 +120,7 @@ func edge(w *world, question string, ttl time.Duration) string {
 		pass(d)
 		if _, err := rival.TryLock(background, key, time.Hour); !w.kind.readers() && believes(l) &&
 			(!errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign)) {
-			return sprint("%v later another client is told %v, and its holder believes in it for another %v", d, err, time.Until(l.Until()))
+			return sprint("%v later another client gets %v, and its holder believes in it for another %v", d, err, time.Until(l.Until()))
 		}
 	}
 	return ""
@@ -184,7 +184,7 @@ func TestAnOldHandleIsPowerless(t *testing.T) {
 							t.Error("it did what it was asked, with the next holder's lock")
 						}
 						if _, err := other.TryLock(background, k.key, long); !errors.Is(err, compat.ErrHeld) || !believes(next) {
-							t.Errorf("another client is told %v, while the next holder's context is %v", err, context.Cause(next.Context()))
+							t.Errorf("another client gets %v, while the next holder's context is %v", err, context.Cause(next.Context()))
 						}
 						if err := next.Extend(background, long); err != nil {
 							t.Errorf("the next holder's extension: %v", err)

@@ -142,7 +142,7 @@ func TestReleaseAgainIsNoLoss(t *testing.T) {
 				return sprint("%v, and then %v", first, again)
 			}
 			if _, err := rival.TryLock(background, w.kind.key, long); err != nil {
-				return sprint("released the second time, and then another client is told %v", err)
+				return sprint("released the second time, and then another client gets %v", err)
 			}
 			return ""
 		})
@@ -227,7 +227,7 @@ var hangs = map[string]func(n *network){
 	},
 }
 
-// A caller that cancels is told context.Canceled, and one whose deadline has
+// A caller that cancels gets context.Canceled, and one whose deadline has
 // passed that; a limit of ours is neither, but has a name.
 func TestWhoGaveUp(t *testing.T) {
 	gone := errors.New("the user has left")

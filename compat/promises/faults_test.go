@@ -36,7 +36,7 @@ type network struct {
 	fate           func(n int, name string) fate
 	slow           func(n int, name string) (before, after time.Duration)
 	ran            func(n int, name string)
-	broken         error         // what the client is told of a connection that is gone; nil: io.ErrUnexpectedEOF
+	broken         error         // the error of a connection that is gone; nil: io.ErrUnexpectedEOF
 	down           bool          // nothing arrives, nobody can connect
 	hanging        chan struct{} // until it is closed, dialing ends with its context only; nil: it does not hang
 	late           []func()

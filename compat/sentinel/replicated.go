@@ -58,14 +58,13 @@ func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration) (co
 	}
 	next, ch, err := r.Algorithm.Extend(now, l, ttl)
 	after := ch.After
-	ch.After = func(c *compat.Conn, err error) error {
+	ch.After = func(c *compat.Conn) error {
 		if after != nil {
-			err = after(c, err)
+			if err := after(c); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = r.wait(c, ms)
-		}
-		return err
+		return r.wait(c, ms)
 	}
 	return next, ch, err
 }

@@ -116,7 +116,7 @@ func TestReplicatedWire(t *testing.T) {
 	}
 	wire()
 	m.Add(20 * time.Second)
-	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT WAIT"; got != want {
+	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("renewed by %s, want %s", got, want)
 	}
 }

@@ -97,9 +97,11 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	if name == "" {
 		return replies, c.failed()
 	}
-	reply := replies[len(replies)-1]
-	if refused, ok := reply.(redis.Error); ok && c.failed() == nil {
-		return nil, refused
+	err := c.failed()
+	for _, r := range replies { // as redigo: the first error, whichever command it is of
+		if refused, ok := r.(redis.Error); ok && err == nil {
+			err = refused
+		}
 	}
-	return reply, c.failed()
+	return replies[len(replies)-1], err
 }

@@ -53,7 +53,7 @@ func Example_migration() {
 	// released: <nil>
 }
 
-// A server that forbids scripts is told from one that has them, and the error
+// A server that forbids scripts is distinguished from one that has them, and the error
 // names the lock to use.
 func ExampleLua_check() {
 	pool := oldredis.MustNew("noscript", oldredis.Options{}).Pool()

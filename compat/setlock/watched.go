@@ -20,7 +20,7 @@ import (
 //
 //	SET key token NX PX ttl; WATCH key; GET key
 //	MULTI; PEXPIRE key ttl; EXEC; WATCH key; GET key
-//	MULTI; EXISTS key; DEL key; EXEC
+//	MULTI; EXISTS key; DEL key; EXEC      without EXISTS since 2.8.10
 //
 // A server over its maxmemory queues nothing in a MULTI since Redis 5.0: until
 // it has room again, a lock can then neither be extended nor released, and

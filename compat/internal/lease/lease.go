@@ -14,7 +14,7 @@
 //   - A lost lock never comes back: Ended is final, and so is its cause.
 //   - A lock is scheduled or has ended: there is no state in which nobody watches its end.
 //   - A successor's value is known to nobody before it: a value that was disclosed is never
-//     handed off, and whoever has handed off or detached forgets it.
+//     handed off, and a holder that has handed off or detached forgets it.
 package lease
 
 import (

@@ -1,0 +1,63 @@
+package answer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// What each answer proves, and that a broken connection proves nothing.
+func TestAnswers(t *testing.T) {
+	type facts struct{ lacks, notString, noScript, aborted, notNow, redirected, closed bool }
+	for _, test := range []struct {
+		err  error
+		want facts
+	}{
+		{nil, facts{}},
+		{io.EOF, facts{closed: true}},
+		{fmt.Errorf("reading: %w", net.ErrClosed), facts{closed: true}},
+		{errors.New("unknown command"), facts{}},
+		{redis.Error("ERR unknown command 'EVAL'"), facts{lacks: true}},
+		{fmt.Errorf("asking: %w", redis.Error("ERR unknown command 'EVAL'")), facts{lacks: true}},
+		{redis.Error("ERR command not allowed when used memory > 'maxmemory'"), facts{}},
+		{redis.Error("ERR Operation against a key holding the wrong kind of value"), facts{notString: true}},
+		{redis.Error("WRONGTYPE Operation against a key"), facts{notString: true}},
+		{redis.Error("NOSCRIPT No matching script"), facts{noScript: true}},
+		{redis.Error("EXECABORT Transaction discarded"), facts{aborted: true}},
+		{redis.Error("MOVED 1 a:1"), facts{notNow: true, redirected: true}},
+		{redis.Error("CLUSTERDOWN The cluster is down"), facts{notNow: true}},
+	} {
+		_, notNow := NotNow(test.err)
+		got := facts{Lacks(test.err), NotString(test.err), NoScript(test.err), ExecAborted(test.err), notNow, Redirected(test.err), Closed(test.err)}
+		if got != test.want {
+			t.Errorf("%v: %+v, want %+v", test.err, got, test.want)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	for e, want := range map[redis.Error][2]string{
+		"NOPERM this user has no permissions to run the 'watch' command": {"watch", "the user's ACL lacks this command: ACL SETUSER … +watch"},
+		"NOPERM No permissions to access a key":                          {"", "the user's ACL lacks a key: ACL SETUSER … ~PATTERN"},
+		"OOM command not allowed":                                        {"", "the server is over its maxmemory: it needs room"},
+		"READONLY You can't write":                                       {"", "this is a replica: connect to the master"},
+		"ERR operation not permitted":                                    {"", "it asks for a password: AUTH"},
+		"ERR syntax error":                                               {"", ""},
+	} {
+		if command, remedy := Denied(e); command != want[0] || remedy != want[1] {
+			t.Errorf("%s: %q, %q", e, command, remedy)
+		}
+	}
+}
+
+func TestReapsBeforeDEL(t *testing.T) {
+	for version, want := range map[string]bool{"": false, "1.3.6": false, "2.6.17": false, "2.8.9": false, "2.8.10": true, "2.8": false, "3.0.0": true, "7.0.15": true, "255.255.255": true} {
+		if ReapsBeforeDEL(Version("# Server\r\nredis_version:"+version+"\r\n")) != want {
+			t.Errorf("%q: want %v", version, want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package slot
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+)
+
+// Beside is in key's slot, and begins with the key.
+func FuzzBeside(f *testing.F) {
+	for _, key := range []string{"k", "{a}b", "a{b", "a}b", "{}a", "a{}{b}", "}{"} {
+		f.Add(key, "fence")
+	}
+	f.Fuzz(func(t *testing.T, key, name string) {
+		if key == "" || name == "" || len(key) > 100 || len(name) > 100 {
+			t.Skip()
+		}
+		for _, r := range name {
+			if r == '{' || r == '}' {
+				t.Skip()
+			}
+		}
+		if b := Beside(key, name); Of(b) != Of(key) || b[:len(key)+1+len(name)] != key+":"+name {
+			t.Errorf("%q is in slot %d, %q in %d", b, Of(b), key, Of(key))
+		}
+	})
+}
+
+func TestBatches(t *testing.T) {
+	keys := []string{"{a}1", "{b}1", "{a}2", "{a}3", "alone", "{a}4", "{b}2"}
+	got := Batches(len(keys), 3, func(i int) (string, bool) { return keys[i], keys[i] == "alone" })
+	if want := [][]int{{0, 2, 3}, {1, 6}, {4}, {5}}; !reflect.DeepEqual(got, want) {
+		t.Error(fmt.Sprint(got))
+	}
+}

@@ -1,0 +1,111 @@
+package getsetlock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// deadline is how the second key is written: whole seconds, expired when the
+// next has begun.
+func (t TwoKeys) deadline() Dialect {
+	return Dialect{Name: "mlanett-redis-lock", Unit: time.Second, Whole: true, Margin: t.Margin}
+}
+
+// A pair is what both keys of TwoKeys hold.
+type pair struct{ owner, deadline any } // nil or []byte
+
+func (p pair) free() bool { return p.owner == nil && p.deadline == nil }
+
+func (p pair) is(owner string) bool {
+	held, _ := redis.String(p.owner, nil)
+	return p.owner != nil && held == owner
+}
+
+// readPair reads both keys, under WATCH if asked to.
+func readPair(c *compat.Conn, key string, watch bool) (pair, error) {
+	owner, deadline := dialect.Pair(key)
+	cmds := []compat.Cmd{{"GET", owner}, {"GET", deadline}}
+	if watch {
+		cmds = append([]compat.Cmd{{"WATCH", owner, deadline}}, cmds...)
+	}
+	replies, err := c.Pipe(cmds...)
+	if err != nil {
+		return pair{}, err
+	}
+	for _, r := range replies {
+		if refused, ok := r.(redis.Error); ok {
+			if watch {
+				c.Unwatch()
+			}
+			return pair{}, c.Foreign(key, refused)
+		}
+	}
+	replies = replies[len(replies)-2:]
+	return pair{replies[0], replies[1]}, nil
+}
+
+// dead reports whether the pair is whole, and its deadline has expired.
+func (t TwoKeys) dead(held pair, now time.Time) bool {
+	until, _ := redis.String(held.deadline, nil)
+	return held.owner != nil && held.deadline != nil && t.deadline().Dead(until, now)
+}
+
+func (t TwoKeys) held(key string, held pair) error {
+	owner, _ := redis.String(held.owner, nil)
+	text, _ := redis.String(held.deadline, nil)
+	until, ok := t.deadline().Parse(text)
+	return &compat.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
+}
+
+// change runs cmd in an EXEC on the condition that we are the owner when it runs. The keys
+// have no TTL, so that an EXEC which aborts means that another wrote one of them: it did not
+// run, and is tried once more, for it may have been an extension of our own
+// (tx/renewal-aborts-release).
+func (t TwoKeys) change(l compat.Lease, cmd compat.Cmd, draw bool) compat.Change {
+	return compat.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *compat.Conn) ([]any, error) {
+		for try := 0; try < 2; try++ {
+			held, err := readPair(c, l.Key, true)
+			if err != nil {
+				return nil, err
+			}
+			if !held.is(l.Value) {
+				c.Unwatch()
+				return nil, compat.ErrLost
+			}
+			w, err := c.Write(l.Key, compat.Write{Do: []compat.Cmd{cmd}, Exec: true, Draw: draw})
+			switch {
+			case err == nil && w.Done == nil: // aborted
+				continue
+			case draw:
+				return append(w.Done, w.Fence), err
+			}
+			return w.Done, err
+		}
+		return nil, compat.ErrAborted
+	}}
+}
+
+// Inspect reads both keys: one round trip. State.Value is the owner.
+func (t TwoKeys) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+	held, err := readPair(c, key, false)
+	if err != nil || held.free() {
+		return s, err
+	}
+	e := new(compat.HeldError)
+	errors.As(t.held(key, held), &e)
+	s.Value, s.Until, s.Format, s.Clock = e.Value, e.Until, t.deadline().Name, "clients"
+	switch {
+	case e.Foreign:
+		s.Status = compat.StatusForeign
+	case t.dead(held, now):
+		s.Status = compat.StatusDead
+	default:
+		s.Status = compat.StatusHeld
+	}
+	return s, nil
+}

@@ -31,7 +31,8 @@ type Conn struct {
 	asked   bool          // something was sent in this step
 	clean   bool          // its connection was returned alive
 
-	wake *wakeup // goes with the release
+	wake   *wakeup // goes with the release
+	waiter string  // whose wait the step is part of
 
 	sent     []string // commands whose replies are still to come
 	room     [8]string
@@ -58,7 +59,12 @@ func (c *Conn) begin(ctx context.Context) {
 		c.until = time.Now().Add(c.limit)
 	}
 	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
+	c.waiter = waiterOf(ctx)
 }
+
+// Waiter names the client that waits, if the step is part of a wait: the same name in each of
+// its attempts and looks, and nobody else's. "": it asks once (TryLock, Inspect).
+func (c *Conn) Waiter() string { return c.waiter }
 
 // Send is redis.Conn's.
 func (c *Conn) Send(name string, args ...any) error {

@@ -116,7 +116,7 @@ func TestConformance(t *testing.T) {
 func keys(prefix, key string) []string {
 	key = prefix + key
 	all := []string{key, compat.Aux(key, "fence")}
-	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
+	for _, name := range []string{"readers", "waiting", "queue", "next", "mutex"} {
 		all = append(all, compat.Aux(key, name))
 	}
 	return all

@@ -99,7 +99,7 @@ func TestConformance(t *testing.T) {
 		locks = append(locks, lock)
 	}
 	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}, 0), over(rwlock.Write{Options: rwlock.Options{Fence: true}}, 0)
-	lock.Name, lock.New = "rw:write", write
+	lock.Name, lock.New, lock.Turns = "rw:write", write, true
 	locks = append(locks, lock)
 	lock.Name, lock.New, lock.Rival, lock.Shared = "rw:read", read, write, true
 	locks = append(locks, lock)

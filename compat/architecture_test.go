@@ -20,6 +20,9 @@ import (
 func TestAlgorithmsOnlyCompute(t *testing.T) {
 	for _, dir := range []string{"../getsetlock", "../txlock", "setlock", "rwlock", "bridge"} {
 		for _, f := range parse(t, dir) {
+			if f.set.File(f.file.Pos()).Name() == "rwlock/downgrade.go" { // what a holder calls, with a Locker: no algorithm
+				continue
+			}
 			ast.Inspect(f.file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
@@ -218,6 +221,7 @@ func TestAlgorithmsAreOnePage(t *testing.T) {
 		"../txlock/classic.go", "../txlock/guarded.go", "../txlock/renamed.go", "../txlock/fleet.go",
 		"setlock/lua.go", "setlock/script.go", "setlock/watched.go", "setlock/published.go", "setlock/additive.go",
 		"sentinel/replicated.go",
+		"rwlock/rwlock.go", "rwlock/read.go", "rwlock/write.go", "rwlock/extend.go", "rwlock/downgrade.go", "rwlock/turns.go", "rwlock/look.go", "rwlock/view.go", "rwlock/inspect.go", "rwlock/check.go",
 	} {
 		text, err := os.ReadFile(page)
 		if err != nil {

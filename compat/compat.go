@@ -77,6 +77,11 @@ type Traits struct {
 	// another server may answer from then on.
 	Check func(c *Conn, key string) error
 
+	// Leave, if there is one, are the commands that take back what a waiter (Conn.Waiter) has
+	// left beside key to be let in. The Locker sends them when the wait ends without an
+	// acquisition of its own: it gave up, or was handed the lock.
+	Leave func(key, waiter string) []Cmd
+
 	// Repair, if there is one, is the change that gives s.Key an end, now+ttl, or removes it:
 	// its holder died between taking the key and giving it a TTL, or the end that it shows is
 	// not believed. ErrHeld: it is not to be repaired. The Locker carries it out when it has

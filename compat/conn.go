@@ -31,7 +31,8 @@ type Conn struct {
 	asked   bool          // something was sent in this step
 	clean   bool          // its connection was returned alive
 
-	wake *wakeup // goes with the release
+	wake   *wakeup // goes with the release
+	waiter string  // whose wait the step is part of
 
 	key    any    // the last that was made an argument
 	single [4]any // room for replies that come alone, in this step
@@ -56,8 +57,13 @@ func (c *Conn) begin(ctx context.Context) {
 	}
 	c.until = time.Time{}
 	c.pins, c.seen, c.pinned, c.refused, c.asked, c.wake, c.few = false, reading{}, false, false, false, nil, 0
+	c.waiter = waiterOf(ctx)
 	c.session.Begin()
 }
+
+// Waiter names the client that waits, if the step is part of a wait: the same name in each of
+// its attempts and looks, and nobody else's. "": it asks once (TryLock, Inspect).
+func (c *Conn) Waiter() string { return c.waiter }
 
 // Send is redis.Conn's.
 func (c *Conn) Send(name string, args ...any) error {

@@ -63,7 +63,9 @@ type Options struct {
 	// extended if less than three quarters were left. Nor does it go on for longer than half a
 	// lease, or with less than a quarter left. Then the lock is released, and clients
 	// elsewhere get a chance. A holder that lost the lock without knowing does not learn it from a
-	// Release that hands it off; the next one learns it. Negative: never. Default: 16.
+	// Release that hands it off; the next one learns it. Negative: never. Default: 16. A lock
+	// whose waiters take turns (rwlock) is not handed off by a release: it would pass those by
+	// who wait elsewhere.
 	MaxHandoffs int
 
 	// Signal makes a release wake one client of ours, in whatever process, that
@@ -141,6 +143,9 @@ func NewLocker(b Backend, o Options) *Locker {
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }
 	if s := k.abilities.server; s != nil {
+		if s.traits.Leave != nil {
+			k.queues.Handoffs = -1
+		}
 		s.pinAtMost(o.MaxPinned, o.Clock)
 	}
 	return k
@@ -358,9 +363,9 @@ func (k *Locker) validTTL(key string, ttl time.Duration) error {
 	return err
 }
 
-func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration, renew bool) (*Lock, error) {
+func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration, renew bool) (_ *Lock, err error) {
 	start := k.now()
-	key, err := k.valid(key, ttl)
+	key, err = k.valid(key, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -369,12 +374,17 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		return nil, err
 	}
 	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.MinPoll}
+	w.name(ctx)
+	tries, acquired := 0, false
 	defer func() {
 		if entry == nil {
 			k.queues.Leave(q)
 		}
+		if tries > 0 && !acquired {
+			w.leave(err)
+		}
 	}()
-	for tries := 0; ; {
+	for {
 		if entry != nil {
 			g, granted := k.queues.Await(ctx, entry)
 			if !granted {
@@ -405,8 +415,9 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		}
 		tries++
 		asked := k.now()
-		l, err := w.attempt(ctx, tries)
+		l, err := w.attempt(tries)
 		if err == nil {
+			acquired = true
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}
 		if entry, err = w.after(ctx, err, tries); err != nil {

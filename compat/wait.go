@@ -22,20 +22,62 @@ type wait struct {
 	due       bool // the end that was known has come
 	deferring bool // another has the first go: look after a pause, not before
 
+	ctx    context.Context // the caller's, with the waiter's name if the lock has to do with who waits
+	waiter string
+
 	held   *HeldError // what was in the way, when it was last looked
 	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
 }
 
 // attempt makes the n-th attempt, once what an earlier one may have left is gone.
-func (w *wait) attempt(ctx context.Context, n int) (Lease, error) {
+func (w *wait) attempt(n int) (Lease, error) {
 	if w.open != nil {
-		if err := w.k.undo(ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
+		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
 			return *w.open, err
 		}
 		w.open = nil
 	}
-	return w.k.attempt(ctx, w.key, w.ttl, n)
+	return w.k.attempt(w.ctx, w.key, w.ttl, n)
+}
+
+type ofWaiter struct{}
+
+// WaitingAs returns a context in which TryLock and Inspect are parts of one wait, by the client of
+// that name, for a program that does the waiting by itself: where waiters take turns they are let
+// in by their names, and what asks once has no claim to a turn. Lock and Do are such waits, each
+// under a name of its own.
+func (k *Locker) WaitingAs(ctx context.Context, waiter string) context.Context {
+	return context.WithValue(ctx, ofWaiter{}, waiter)
+}
+
+func waiterOf(ctx context.Context) string {
+	name, _ := ctx.Value(ofWaiter{}).(string)
+	return name
+}
+
+// name gives the wait a name, if the lock has turns or may be made of locks that have.
+func (w *wait) name(ctx context.Context) {
+	w.ctx = ctx
+	if s := w.k.abilities.server; s == nil || s.traits.Leave != nil {
+		w.waiter = NewToken()
+		w.ctx = w.k.WaitingAs(ctx, w.waiter)
+	}
+}
+
+// leave takes back what the wait has left beside the key. A server that does not answer is not
+// asked once more: it goes by itself.
+func (w *wait) leave(err error) {
+	s := w.k.abilities.server
+	if w.waiter == "" || s == nil || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnsafeServer) {
+		return
+	}
+	step, done := w.k.cleanup(w.ctx)
+	defer done()
+	s.do(step, w.key, func(c *Conn) error { //nolint:errcheck
+		_, err := c.Pipe(s.traits.Leave(w.key, w.waiter)...)
+		return err
+	})
 }
 
 // after returns when another attempt is worth making after the n-th ended with
@@ -100,7 +142,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[pas
 		if e != nil || try || err != nil {
 			return e, err
 		}
-		st, err := w.k.inspect(ctx, w.key, w.ttl)
+		st, err := w.k.inspect(w.ctx, w.key, w.ttl)
 		switch {
 		case limit.Ended(ctx):
 			return nil, w.gaveUp(ctx, err)

@@ -1,7 +1,6 @@
 package getsetlock
 
 import (
-	"errors"
 	"fmt"
 	"time"
 

@@ -99,7 +99,7 @@ func TestConformance(t *testing.T) {
 		locks = append(locks, lock)
 	}
 	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}, 0), over(rwlock.Write{Options: rwlock.Options{Fence: true}}, 0)
-	lock.Name, lock.New = "rw:write", write
+	lock.Name, lock.New, lock.Turns = "rw:write", write, true
 	locks = append(locks, lock)
 	lock.Name, lock.New, lock.Rival, lock.Shared = "rw:read", read, write, true
 	locks = append(locks, lock)
@@ -116,7 +116,7 @@ func TestConformance(t *testing.T) {
 func keys(prefix, key string) []string {
 	key = prefix + key
 	all := []string{key, compat.Aux(key, "fence")}
-	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
+	for _, name := range []string{"readers", "waiting", "queue", "next", "mutex"} {
 		all = append(all, compat.Aux(key, name))
 	}
 	return all

@@ -54,6 +54,9 @@ type Lock struct {
 	// then the writer.
 	Shared bool
 
+	// Turns says that waiters take turns whatever their process: a release hands nothing off.
+	Turns bool
+
 	// Key makes a key that can be locked of a name. nil: the name itself.
 	Key func(name string) string
 

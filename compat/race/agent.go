@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
 // An agent is one client: the shipping code, run attempt after attempt, with
@@ -61,6 +62,7 @@ type stance struct {
 	asked   int64  // when this attempt began, by its own clock; -1: it has not
 	lossy   bool   // a message of the operation under way was lost, or a command refused
 	got     bool   // the algorithm has said "yours", the client does not know yet
+	reads   bool   // it was a writer, and goes on as a reader
 }
 
 type phase uint8
@@ -199,6 +201,9 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 	}
 	k := compat.NewOn(a.source(), algo, o)
 	ctx := context.Background()
+	if a.c.Wait {
+		ctx = k.WaitingAs(ctx, token(a.id, 0, 0))
+	}
 	if a.c.Poll && !a.free(k) {
 		return
 	}
@@ -227,6 +232,9 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 		if lock = a.extend(lock, func() error { return lock.Extend(ctx, ttl) }); lock == nil {
 			break
 		}
+	}
+	if a.c.Downgrade && lock != nil && !a.c.entry(a.id).shared {
+		lock = a.downgrade(ctx, lock)
 	}
 	if a.c.Detach && lock != nil {
 		lock = a.detach(ctx, k, lock)
@@ -285,6 +293,32 @@ func (a *agent) detach(ctx context.Context, k *compat.Locker, lock *compat.Lock)
 	}
 	a.holdLock(next)
 	a.work()
+	return next
+}
+
+// downgrade makes a reader of a writer. nil: it has no lock any more.
+func (a *agent) downgrade(ctx context.Context, lock *compat.Lock) *compat.Lock {
+	a.adopts = true
+	a.letGo()
+	a.begin(extending)
+	sent := a.sent
+	readers := compat.NewOn(a.source(), recorder{a.c.readers(a), a}, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
+	next, err := rwlock.Downgrade(ctx, lock, readers, a.c.TTL)
+	if err != nil && lock.Context().Err() == nil { // it was not detached
+		if a.sent > sent {
+			a.end(opExtend, err)
+		}
+		a.holdLock(lock)
+		a.work()
+		return lock
+	}
+	a.end(opExtend, err)
+	a.lock = next
+	if err != nil {
+		return nil
+	}
+	a.reads = true
+	a.holdLock(next)
 	return next
 }
 

@@ -37,6 +37,8 @@ func (s *narrator) breachText(b breach) string {
 		return fmt.Sprintf("%s is told that the outcome is unknown, but no message was lost", who)
 	case fenceOrder:
 		return fmt.Sprintf("%s's fence does not fit the order of acquisition", who)
+	case passedOver:
+		return fmt.Sprintf("%s waits and asks again and again, and %d times another client has come in before it", who, s.w.c.Clients+1)
 	}
 	return ""
 }
@@ -174,4 +176,5 @@ var fixes = map[breachKind]string{
 	heldByNobody:       "ask again before calling it held",
 	unknownWithoutLoss: "an EXEC that aborted did nothing: read the key again",
 	fenceOrder:         "draw the fence in the transaction that takes the key",
+	passedOver:         "who waits says so, and those that come later wait for it",
 }

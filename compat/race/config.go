@@ -54,6 +54,8 @@ type Config struct {
 	ExtendTo []time.Duration
 
 	// These need the Locker.
+	Wait        bool // what a client was refused it asks for again, attempt after attempt, as one that waits (compat.Locker.WaitingAs)
+	Downgrade   bool // writers go on as readers before they release (rwlock.Downgrade)
 	Detach      bool // holders detach the lock, and the handle is adopted, before they release
 	StaleHandle bool // somebody releases by a handle from before the hand-off, or tries to
 	Batch       bool // holders have another lock beside it, and the Locker renews both in one write
@@ -164,6 +166,11 @@ func (c Config) complete() (*Config, error) {
 			return nil, errors.New("race: leases that pin their connections are not renewed in one write")
 		}
 	}
+	for i := range c.Clients {
+		if e := c.entry(i); c.Downgrade && !e.turns {
+			return nil, errors.New("race: only writers of rw:write go on as readers")
+		}
+	}
 	if c.StaleHandle && !c.Handoff {
 		return nil, errors.New("race: a handle gets stale by a hand-off")
 	}
@@ -204,6 +211,9 @@ func (c Config) complete() (*Config, error) {
 		if v == "fencing" && !c.Write {
 			return nil, errors.New("race: the invariant fencing needs Write")
 		}
+		if v == "fairness" && !c.Wait {
+			return nil, errors.New("race: the invariant fairness needs Wait: who asks once has no claim to a turn")
+		}
 		if v == "fence-order" && !c.Fence {
 			return nil, errors.New("race: the invariant fence-order needs Fence")
 		}
@@ -218,7 +228,7 @@ func (c Config) complete() (*Config, error) {
 }
 
 // applicable are the invariants that hold of a lock without being asked for:
-// fencing needs a storage, and fence-order fences.
+// fencing needs a storage, fence-order fences, and fairness clients that wait.
 func (c *Config) applicable() []string {
 	list := []string{"exclusion", "ownership", "progress", "accuracy"}
 	if c.form() == quorum {
@@ -229,6 +239,9 @@ func (c *Config) applicable() []string {
 	}
 	if c.Fence {
 		list = append(list, "fence-order")
+	}
+	if c.Wait {
+		list = append(list, "fairness")
 	}
 	return list
 }
@@ -283,6 +296,12 @@ func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 	default:
 		return e.make(c, a.token)
 	}
+}
+
+// readers is the algorithm of the readers beside a writer.
+func (c *Config) readers(a *agent) compat.Algorithm {
+	e, _ := c.Locks.entry(strings.Replace(c.runs(a.id), "rw:write", "rw:read", 1))
+	return e.make(c, a.token)
 }
 
 func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }

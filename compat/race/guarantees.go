@@ -163,7 +163,13 @@ var faults = []Fault{
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
 		two: true, only: func(e entry) bool { return e.pinned > 0 },
 		set: func(c *Config) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+	{Name: "downgrade", Says: "each writer goes on as a reader, and one answer never comes", only: takesTurns,
+		set: func(c *Config) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
+	{Name: "waiting", Says: "clients that were refused wait and ask again, and no time passes", only: takesTurns,
+		set: func(c *Config) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
 }
+
+func takesTurns(e entry) bool { return e.turns }
 
 func onOneServer(e entry) bool { return e.form != quorum }
 
@@ -260,7 +266,7 @@ func (m *Matrix) alike() [][]*Cell {
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
 		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
-			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Write, c.Fence)
+			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))

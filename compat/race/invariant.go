@@ -8,15 +8,17 @@ package race
 //	progress     when all clients are idle or dead, a client can acquire within Config.Within
 //	accuracy     ErrLost if and only if the lock was lost; ErrHeld only if a client held it; unknown only if a message was lost
 //	fence-order  fences grow in the order of acquisition
+//	fairness     a client that goes on asking is served within as many turns as there are clients; needs Config.Wait
 //
 // Two readers may hold a lock at once. Of a lock whose holders stand in several
 // keys, or among others in one, ownership covers who removes another's value, not
 // who changes what stands beside it; the order of acquisition is that in which the
 // clients hear of it. Over several servers ownership is not checked, and of
 // accuracy only that no client is refused without a holder and that nothing is
-// unknown without a loss.
+// unknown without a loss. A turn of fairness is one of another client who came in between two
+// attempts of one that waits, the second of which was refused: who does not ask is not passed over.
 func Invariants() []string {
-	return []string{"exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order"}
+	return []string{"exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order", "fairness"}
 }
 
 // A breach is an invariant broken, and how.
@@ -43,6 +45,7 @@ const (
 	heldByNobody
 	unknownWithoutLoss
 	fenceOrder
+	passedOver
 )
 
 func (f breachKind) invariant() string {
@@ -59,6 +62,8 @@ func (f breachKind) invariant() string {
 		return "accuracy"
 	case fenceOrder:
 		return "fence-order"
+	case passedOver:
+		return "fairness"
 	}
 	return ""
 }
@@ -98,24 +103,28 @@ const (
 	gave                    // its command removed its own key, in this operation
 	saw                     // another's value was on the key, in this attempt
 	stall                   // it waits for time to pass before it reads its clock
+	came                    // it waits for the lock, and another client has come in since it was refused
+
+	waits uint8 = 1 << 5         // times 1 + the turns of others since it waits, in the bits from here
+	turns uint8 = came | 7*waits // all that is known of its wait
 )
 
 // A judge checks the invariants. It keeps nothing: both engines hand it what
 // happened, and the ghost.
 type judge struct {
-	c                                                             *Config
-	exclusion, fencing, ownership, progress, accuracy, fenceOrder bool
-	tracks                                                        bool // the writer is of interest
-	ranks                                                         bool
-	form                                                          form
-	servers                                                       int
-	shared                                                        [maxClients]bool
-	skew                                                          [maxClients]int64
+	c                                                                   *Config
+	exclusion, fencing, ownership, progress, accuracy, fenceOrder, fair bool
+	tracks                                                              bool // the writer is of interest
+	ranks                                                               bool
+	form                                                                form
+	servers                                                             int
+	shared                                                              [maxClients]bool
+	skew                                                                [maxClients]int64
 }
 
 func newJudge(c *Config) *judge {
 	j := &judge{c: c, exclusion: c.checks("exclusion"), fencing: c.checks("fencing"), ownership: c.checks("ownership"),
-		progress: c.checks("progress"), accuracy: c.checks("accuracy"), fenceOrder: c.checks("fence-order")}
+		progress: c.checks("progress"), accuracy: c.checks("accuracy"), fenceOrder: c.checks("fence-order"), fair: c.checks("fairness")}
 	j.form, j.servers = c.form(), c.servers()
 	j.ranks = j.fencing || j.fenceOrder
 	j.tracks = j.ownership || j.accuracy || j.ranks
@@ -278,6 +287,34 @@ func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands 
 	return breach{}
 }
 
+// turn notes how an attempt of client i ended, for it and for those who wait. Who comes in in the
+// midst of another's attempt, or was on its way when that was refused, passes nobody by.
+func (j *judge) turn(g *ghost, st *stances, i int, r result) breach {
+	if !j.fair || r.op != opAcquire {
+		return breach{}
+	}
+	m := &g.mark[i]
+	switch r.how {
+	case done:
+		m.bits &^= turns
+		for k := range j.c.Clients {
+			if k != i && g.mark[k].bits&turns != 0 && st[k].phase == idle {
+				g.mark[k].bits |= came
+			}
+		}
+	case held:
+		switch n := m.bits / waits; {
+		case n == 0:
+			m.bits |= waits
+		case m.bits&came != 0 && int(n) > j.c.Clients:
+			return breach{how: passedOver, who: uint8(i)}
+		case m.bits&came != 0:
+			m.bits = m.bits&^came + waits
+		}
+	}
+	return breach{}
+}
+
 // fenced notes an acquisition of rank with its number, and reports whether
 // the numbers grow as the ranks do.
 func (g *ghost) fenced(rank uint8, fence int64) bool {
@@ -316,11 +353,12 @@ func (j *judge) state(st *stances, now int64) breach {
 		if !st[i].holds || now+j.skew[i] >= st[i].until {
 			continue
 		}
-		if first >= 0 && (alone || !j.shared[i]) {
+		shared := j.shared[i] || st[i].reads
+		if first >= 0 && (alone || !shared) {
 			return breach{twoHold, uint8(first), uint8(i)}
 		}
-		if first < 0 || !j.shared[i] {
-			first, alone = i, !j.shared[i]
+		if first < 0 || !shared {
+			first, alone = i, !shared
 		}
 	}
 	return breach{}
@@ -331,7 +369,7 @@ func (j *judge) state(st *stances, now int64) breach {
 func (j *judge) tidy(g *ghost, st *stances) {
 	if !j.tracks {
 		for i := range j.c.Clients {
-			g.mark[i].bits &= stall
+			g.mark[i].bits &= stall | turns
 		}
 		return
 	}
@@ -341,14 +379,17 @@ func (j *judge) tidy(g *ghost, st *stances) {
 		switch st[i].phase {
 		case idle, finished:
 			ranked = ranked || m.rank != 0
-			*m = remark{}
+			*m = remark{bits: m.bits & turns}
+			if st[i].phase == finished {
+				m.bits = 0
+			}
 			// What an earlier attempt left behind has no client that could still act on it.
 			g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
 		case holding:
 			m.bits = 0
 		case acquiring:
 			if !j.accuracy {
-				m.bits &= mine | stall
+				m.bits &= mine | stall | turns
 			}
 		default:
 			m.bits &^= saw

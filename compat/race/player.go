@@ -296,6 +296,7 @@ func (w *world) resume(d *deed, i int, got answer) {
 		}
 		stands := w.judge.form == members && r.op == opAcquire && p.value != "" && stands(w.s.Snapshot().Entries(w.s), p.value)
 		d.broke(w.judge.result(&w.ghost, &p.stance, i, w.now, r, stands))
+		d.broke(w.judge.turn(&w.ghost, w.stances(), i, r))
 	}
 	p.results = p.results[:0]
 }

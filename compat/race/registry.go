@@ -22,6 +22,7 @@ type entry struct {
 	shared  bool // several may hold it at once: it is a reader's
 	apart   bool // each client's is made otherwise: none is like another
 	nofence bool // it has no fences to draw
+	turns   bool // its waiters take turns, and a writer can go on as a reader
 
 	pinned int // how many of a client's leases may pin their connections
 
@@ -52,7 +53,7 @@ var registry = func() map[string]entry {
 			return l.New(locks.Options{Fence: c.Fence, Token: token})
 		}}
 		if l.Family() == "rw" {
-			e.form = members
+			e.form, e.turns = members, !l.Comparison
 		}
 		all[l.Name] = e
 	}
@@ -91,13 +92,29 @@ var variants = map[string]entry{
 		}},
 	"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
 		form: quorum, apart: true, nofence: true},
-	"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true,
+	"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true, turns: true,
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
 		}},
-	"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members,
+	"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members, turns: true,
 		make: func(c *Config, token func() string) compat.Algorithm {
 			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
+		}},
+	"rw:read/readers-first": {says: "a reader that goes before every writer that waits", form: members, shared: true, turns: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
+		}},
+	"rw:write/readers-first": {says: "a writer that waits for every reader", form: members, turns: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
+		}},
+	"rw:read/writers-first": {says: "a reader that gives way to every writer that waits", form: members, shared: true, turns: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
+		}},
+	"rw:write/writers-first": {says: "a writer that goes before every reader that waits", form: members, turns: true,
+		make: func(c *Config, token func() string) compat.Algorithm {
+			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
 		}},
 }
 

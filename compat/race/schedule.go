@@ -14,7 +14,7 @@ import (
 //
 // Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
-// extend (or extend=2s,20s), handoff, stale-handle, detach, batch, signal, one-conn, keep, poll, write
+// extend (or extend=2s,20s), handoff, stale-handle, detach, batch, signal, one-conn, keep, poll, wait, downgrade, write
 // and fence.
 func Schedule(c Config, choices []Choice) string {
 	return c.line() + " : " + Words(choices)
@@ -61,9 +61,11 @@ func (c Config) line() string {
 	add(c.OneConn, "one-conn")
 	add(c.Keep, "keep")
 	add(c.Poll, "poll")
+	add(c.Wait, "wait")
+	add(c.Downgrade, "downgrade")
 	add(c.Write, "write")
 	add(c.Fence, "fence")
-	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence}).complete(); err == nil && c.Invariants != nil {
+	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence, Wait: c.Wait}).complete(); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
 	}
@@ -167,6 +169,10 @@ func (c *Config) option(f string) (err error) {
 		c.Keep = true
 	case "poll":
 		c.Poll = true
+	case "wait":
+		c.Wait = true
+	case "downgrade":
+		c.Downgrade = true
 	case "write":
 		c.Write = true
 	case "fence":

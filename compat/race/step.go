@@ -192,6 +192,7 @@ func (u *turn) resume(i int, input uint32) {
 	for _, r := range e.results {
 		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.st[i].value)
 		u.broke(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
+		u.broke(u.x.judge.turn(&u.t.ghost, &u.st, i, r))
 	}
 }
 

@@ -127,7 +127,7 @@ const (
 
 // A Violation is an invariant broken by a step.
 type Violation struct {
-	Invariant string `json:"invariant"` // "exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order"
+	Invariant string `json:"invariant"` // "exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order", "fairness"
 	Text      string `json:"text"`      // "C1 and C2 both hold the lock"
 }
 

@@ -60,7 +60,7 @@ func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lo
 		}
 	}
 	read, write := made(rwlock.Read{Options: o}), made(rwlock.Write{Options: o})
-	l := conformance.Lock{Server: s.Name, Version: s.Version, Sources: []compat.Source{compat.Pooled(s.Source)}, Fence: o.Fence, Keys: keys}
+	l := conformance.Lock{Server: s.Name, Version: s.Version, Sources: []compat.Source{compat.Pooled(s.Source)}, Fence: o.Fence, Turns: true, Keys: keys}
 	readers, writers := l, l
 	readers.Name, readers.New, readers.Rival, readers.Shared = "rw:read"+name, read, write, true
 	writers.Name, writers.New = "rw:write"+name, write // a reader that was refused would have its turn
@@ -71,7 +71,7 @@ func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lo
 func keys(prefix, key string) []string {
 	key = prefix + key
 	all := []string{key, compat.Aux(key, "fence")}
-	for _, name := range []string{"readers", "waiting", "due", "turn", "mutex"} {
+	for _, name := range []string{"readers", "waiting", "queue", "next", "mutex"} {
 		all = append(all, compat.Aux(key, name))
 	}
 	return all

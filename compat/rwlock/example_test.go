@@ -54,7 +54,33 @@ func ExampleOptions_client() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// setnxlock: invalid argument: a reader can't become the writer: release the read lock first
+	// setnxlock: invalid argument: a reader can't become the writer, because two readers that both waited for that would wait for each other for ever: release the read lock first
+}
+
+// A writer goes on as a reader: what it wrote is what it reads, and other readers come in beside it.
+func ExampleDowngrade() {
+	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
+	read := compat.New(pool, rwlock.Read{}, compat.Options{})
+	write := compat.New(pool, rwlock.Write{}, compat.Options{})
+
+	ctx := context.Background()
+	lock, err := write.Lock(ctx, "catalogue", time.Hour)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reading, err := rwlock.Downgrade(ctx, lock, read, time.Hour)
+	fmt.Println("reads:", err)
+	_, err = read.TryLock(ctx, "catalogue", time.Hour)
+	fmt.Println("another reader:", err)
+	_, err = write.TryLock(ctx, "catalogue", time.Hour)
+	fmt.Println("a writer:", errors.Is(err, compat.ErrHeld))
+	fmt.Println("goes:", reading.Release(ctx))
+	// Output:
+	// reads: <nil>
+	// another reader: <nil>
+	// a writer: true
+	// goes: <nil>
 }
 
 // Before 2.2 a second reader deletes the first: the lock says so.

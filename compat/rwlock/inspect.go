@@ -10,13 +10,13 @@ import (
 // Inspect reads who holds the key and who waits: one round trip. To a reader it is held as well
 // while it has to give way to a writer that waits.
 func (r Read) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	v, err := r.look(c, now, key, true)
+	v, err := r.look(c, now, key, queueOf(key), true)
 	if err != nil {
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	s := r.state(v, key)
 	until, shut := v.shutOut(r.Prefer)
-	s.Open = !v.held && !shut // to join the readers
+	s.Open = !v.held && !shut || r.Prefer != WritersFirst && v.fades() // to join the readers, or to give its word anew
 	if shut && s.Status != compat.StatusHeld && s.Status != compat.StatusPersistent {
 		s.Status, s.Until = compat.StatusHeld, until
 	}
@@ -26,15 +26,15 @@ func (r Read) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, 
 // Inspect reads who holds the key and who waits: one round trip. To a writer it is held as well
 // while readers have their turn.
 func (w Write) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	v, err := w.look(c, now, key, true)
+	v, err := w.look(c, now, key, waitingOf(key), true)
 	if err != nil {
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	s := w.state(v, key)
-	_, announced := v.announced()
-	s.Open = w.Prefer != ReadersFirst && !announced // to say again that it waits
-	if w.theirTurn(v) && s.Status != compat.StatusHeld && s.Status != compat.StatusPersistent {
-		s.Status, s.Until, s.Format = compat.StatusHeld, now.Add(v.turn), "the readers' turn"+waiters(v)
+	s.Open = w.Prefer != ReadersFirst && v.fades() // to give its word anew
+	until, yes := v.theirTurn(w.Prefer)
+	if yes && s.Status != compat.StatusHeld && s.Status != compat.StatusPersistent {
+		s.Status, s.Until, s.Format = compat.StatusHeld, until, "the readers' turn"+waiters(v)
 	}
 	return s, nil
 }
@@ -47,7 +47,7 @@ func (o Options) state(v view, key string) compat.State {
 	}
 	living := 0
 	for _, e := range v.readers {
-		s.Holders = append(s.Holders, compat.Holder{Value: e.token, Until: v.ours(e.until)})
+		s.Holders = append(s.Holders, compat.Holder{Value: e.name, Until: v.ours(e.until)})
 		if v.live(e) {
 			living++
 		}
@@ -81,7 +81,7 @@ func (o Options) state(v view, key string) compat.State {
 func waiters(v view) string {
 	n := 0
 	for _, e := range v.waiting {
-		if v.live(e) {
+		if v.counts(e.until) {
 			n++
 		}
 	}

@@ -2,36 +2,20 @@ package rwlock
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A view is what one look at the key, and at what stands beside it, showed.
-type view struct {
-	now    time.Time     // by the clock that the scores are counted by
-	ahead  time.Duration // how much that clock is ahead of ours
-	margin time.Duration
-
-	held    bool // a writer's token is on the key
-	writer  string
-	ttl     time.Duration
-	readers []entry       // the one with the longest lease first, and more if all were asked for
-	waiting []entry       // writers, likewise
-	turn    time.Duration // what is left of the readers' turn, or NoTTL
-}
-
-// An entry is a member of one of the sorted sets.
-type entry struct {
-	token string
-	until time.Time
-}
-
-// look reads what a step depends on, under WATCH of the keys in watched: one round trip.
-func (o Options) look(c *compat.Conn, now time.Time, key string, all bool, watched ...any) (view, error) {
-	last := 0
+// look reads what a step depends on, under WATCH of the keys in watched: one round trip. all
+// reads every reader and every waiter, and not only the first of each. words is where a waiter of
+// the step's kind gives its word.
+func (o Options) look(c *compat.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+	last, first := 0, 0
+	if all {
+		first = -1
+	}
 	if all || o.Client != "" {
 		last = -1
 	}
@@ -39,9 +23,13 @@ func (o Options) look(c *compat.Conn, now time.Time, key string, all bool, watch
 	if o.Millis {
 		ttl = "PTTL"
 	}
-	v := view{now: now, margin: o.Margin}
-	replies, err := o.ask(c, &v, key, watched, compat.Cmd{"GET", key}, compat.Cmd{ttl, key}, compat.Cmd{ttl, turnOf(key)},
-		compat.Cmd{"ZREVRANGE", readersOf(key), 0, last, "WITHSCORES"}, compat.Cmd{"ZREVRANGE", waitingOf(key), 0, last, "WITHSCORES"})
+	v := view{now: now, margin: o.Margin, waiter: c.Waiter()}
+	cmds := []compat.Cmd{{"GET", key}, {ttl, key}, {"ZREVRANGE", readersOf(key), 0, last, "WITHSCORES"},
+		{"ZREVRANGE", waitingOf(key), 0, first, "WITHSCORES"}, {"ZREVRANGE", nextOf(key), 0, first, "WITHSCORES"}}
+	if v.waiter != "" {
+		cmds = append(cmds, compat.Cmd{"ZSCORE", words, v.waiter}, compat.Cmd{"ZSCORE", nextOf(key), v.waiter})
+	}
+	replies, err := o.ask(c, &v, key, watched, cmds...)
 	if err != nil {
 		return v, err
 	}
@@ -68,6 +56,7 @@ func (o Options) ask(c *compat.Conn, v *view, key string, watched []any, cmds ..
 	}
 	if o.ServerClock {
 		err = v.clock(replies[len(replies)-1])
+		replies = replies[:len(replies)-1]
 	}
 	for _, r := range replies {
 		if e, refused := r.(redis.Error); refused {
@@ -106,85 +95,16 @@ func (v *view) read(c *compat.Conn, replies []any, unit time.Duration) (err erro
 	if v.ttl, err = c.ReadTTL(replies[1], unit); err != nil {
 		return err
 	}
-	if v.turn, err = c.ReadTTL(replies[2], unit); err != nil {
-		return err
-	}
-	if v.readers, err = entries(replies[3]); err != nil {
-		return err
-	}
-	v.waiting, err = entries(replies[4])
-	return err
-}
-
-// entries reads members and their scores.
-func entries(reply any) ([]entry, error) {
-	fields, err := redis.Strings(reply, nil)
-	if err != nil {
-		return nil, err
-	}
-	var all []entry
-	for i := 0; i+1 < len(fields); i += 2 {
-		ms, err := strconv.ParseFloat(fields[i+1], 64)
-		if err != nil {
-			return nil, err
+	for i, set := range []*[]entry{&v.readers, &v.waiting, &v.next} {
+		if *set, err = entries(replies[2+i]); err != nil {
+			return err
 		}
-		all = append(all, entry{fields[i], time.UnixMilli(int64(ms))})
 	}
-	return all, nil
-}
-
-// live reports whether e still counts.
-func (v view) live(e entry) bool { return e.until.Add(v.margin).After(v.now) }
-
-// reading is the reader that keeps a writer out longest, if there is one.
-func (v view) reading() (entry, bool) { return v.first(v.readers) }
-
-// announced is the writer that keeps new readers out longest, if there is one.
-func (v view) announced() (entry, bool) { return v.first(v.waiting) }
-
-func (v view) first(all []entry) (entry, bool) {
-	if len(all) == 0 || !v.live(all[0]) {
-		return entry{}, false
-	}
-	return all[0], true
-}
-
-// shutOut reports whether a reader has to give way to a writer that waits, and until when.
-func (v view) shutOut(p Preference) (until time.Time, yes bool) {
-	if p == ReadersFirst || p == Fair && v.turn != compat.NoTTL {
-		return time.Time{}, false
-	}
-	w, yes := v.announced()
-	return v.ours(w.until), yes
-}
-
-// comeIn are the commands for a client that comes in while writers wait: their announcements
-// count again until the last client has gone.
-func (v view) comeIn(key string) []compat.Cmd {
-	if len(v.waiting) == 0 {
+	if v.waiter == "" {
 		return nil
 	}
-	return []compat.Cmd{{"EXPIRE", waitingOf(key), int64(setTTL / time.Second)}}
-}
-
-// ours is a time of the clock that scores are counted by, by our own.
-func (v view) ours(t time.Time) time.Time { return t.Add(-v.ahead) }
-
-// writes is the refusal by the writer that holds the key.
-func (v view) writes(key string) *compat.HeldError {
-	held := &compat.HeldError{Key: key, Value: v.writer}
-	if v.ttl != compat.NoTTL {
-		held.Until = v.ours(v.now).Add(v.ttl)
+	if v.said, err = score(replies[5]); err == nil {
+		v.turn, err = score(replies[6])
 	}
-	return held
-}
-
-// at is t as a score.
-func at(t time.Time) int64 { return t.UnixMilli() }
-
-func (o Options) unit() time.Duration {
-	if o.Millis {
-		return time.Millisecond
-	}
-	return time.Second
+	return err
 }

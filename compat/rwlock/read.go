@@ -10,13 +10,17 @@ import (
 )
 
 // Read is the readers' lock: any number hold it together. Two round trips to acquire, two to
-// extend, one to release. Its leases may be as short as a millisecond, and 24 hours long, on
-// every server.
+// extend, one to release; a refusal of one that waits costs one more. Its leases may be as short
+// as a millisecond, and 24 hours long, on every server.
 type Read struct{ Options }
 
 // Traits say that readers hold a key together, and that it checks the server.
 func (r Read) Traits() compat.Traits {
-	return compat.Traits{Shared: true, Rotates: true, Check: r.check}
+	t := compat.Traits{Shared: true, Rotates: true, Check: r.check}
+	if r.Prefer != WritersFirst {
+		t.Leave = func(key, waiter string) []compat.Cmd { return leave(waiter, queueOf(key), nextOf(key)) }
+	}
+	return t
 }
 
 // Acquire makes one attempt to read key until now+ttl.
@@ -31,27 +35,27 @@ func (r Read) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durati
 	}
 	defer done()
 
-	v, err := r.look(c, now, key, false, key)
+	v, err := r.look(c, now, key, queueOf(key), false, key)
 	if err != nil {
 		return l, err
 	}
 	if err := r.refusal(v, key); err != nil {
 		c.Unwatch()
 		if errors.Is(err, compat.ErrHeld) {
-			r.waits(c, key, ttl)
+			r.waits(c, v, key)
 		}
 		return l, err
 	}
 	// A writer sweeps the dead. Readers sweep what has been dead for a minute, so that the set
 	// does not grow where nobody writes, and need not be right about the time.
 	cmds := []compat.Cmd{{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))}}
-	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.comeIn(key)...)
+	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.comesIn(queueOf(key), nextOf(key))...)
 	w, err := c.Write(key, compat.Write{Do: cmds, Exec: true, Draw: r.Fence})
 	if err != nil {
 		return l, err
 	}
 	if w.Done == nil { // a writer came in since our GET
-		r.waits(c, key, ttl)
+		r.waits(c, v, key)
 		return l, &compat.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
@@ -80,83 +84,25 @@ func (r Read) refusal(v view, key string) error {
 	return nil
 }
 
-// waits notes that a reader was refused, so that the writer that is in, or comes first, leaves
-// readers a turn. Nothing but fairness depends on it: whether it arrives does not matter.
-func (r Read) waits(c *compat.Conn, key string, ttl time.Duration) {
-	if r.Prefer == WritersFirst {
-		return
+// waits says that a reader that was refused waits, unless readers have no turn.
+func (r Read) waits(c *compat.Conn, v view, key string) {
+	if r.Prefer != WritersFirst {
+		v.waits(c, queueOf(key))
 	}
-	seconds, _ := compat.Whole(ttl+time.Second, time.Second)
-	c.Exec(compat.Cmd{"SADD", dueOf(key), "readers"}, compat.Cmd{"EXPIRE", dueOf(key), seconds}) //nolint:errcheck
 }
 
-// tries is how often an extension looks again after a writer touched the key.
-const tries = 8
-
-// Extend moves the end of l to now+ttl. Others may touch the set in between; only a writer could
-// have ended our lease, and a writer touches the key. A writer removes every reader it finds
-// dead, so a reader that is still in the set has had no writer beside it.
-func (r Read) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	next := l
-	if l.Rotate {
-		next.Value = r.token(reader)
-	}
-	next.Until = compat.Until(now, ttl)
-	draws := r.draws(l)
-	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
-		return r.extend(c, now, l, next, ttl, draws)
-	}}, r.valid(ttl)
-}
-
-func (r Read) extend(c *compat.Conn, now time.Time, l, next compat.Lease, ttl time.Duration, draws bool) ([]any, error) {
-	set := readersOf(l.Key)
-	for range tries {
-		v := view{now: now}
-		replies, err := r.ask(c, &v, l.Key, []any{l.Key}, compat.Cmd{"GET", l.Key}, compat.Cmd{"ZSCORE", set, l.Value})
-		if err != nil {
-			return nil, err
-		}
-		if replies[0] != nil || replies[1] == nil { // a writer is in, or has been
-			c.Unwatch()
-			return nil, compat.ErrLost
-		}
-		cmds := r.reads(next, v.now, ttl)
-		if next.Value != l.Value {
-			cmds = append(cmds, compat.Cmd{"ZREM", set, l.Value})
-		}
-		w, err := c.Write(l.Key, compat.Write{Do: cmds, Exec: true, Draw: draws})
-		switch {
-		case err != nil:
-			return nil, err
-		case w.Done == nil:
-			continue
-		case next.Value != l.Value && w.Done[len(w.Done)-1] == int64(0): // released by its token since our look
-			if _, err := c.Do("ZREM", set, next.Value); err != nil {
-				return nil, err
-			}
-			return nil, compat.ErrLost
-		}
-		return []any{"extended", w.Fence}, nil
-	}
-	return nil, compat.ErrAborted
-}
-
-// Release takes the reader out of the set: one round trip, and one more for the last reader
-// before a writer that waits. It may come late, and twice: no other client ever writes its token.
+// Release takes the reader out of the set: one round trip. It may come late, and twice: no other
+// client ever writes its token.
 func (r Read) Release(l compat.Lease) compat.Change {
+	if writes(l) { // what a downgrade left
+		return Write(r).Release(l)
+	}
 	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
-		set, waiting := readersOf(l.Key), waitingOf(l.Key)
-		replies, err := c.Pipe(compat.Cmd{"ZREM", set, l.Value}, compat.Cmd{"ZCARD", set}, compat.Cmd{"EXISTS", waiting})
-		if err != nil {
-			return nil, err
+		removed, err := redis.Int64(c.Do("ZREM", readersOf(l.Key), l.Value))
+		if _, refused := err.(redis.Error); refused {
+			err = c.Foreign(readersOf(l.Key), err)
 		}
-		if _, err := redis.Int(replies[0], nil); err != nil {
-			return nil, c.Foreign(set, err)
-		}
-		if replies[1] == int64(0) && replies[2] == int64(1) {
-			c.Do("EXPIRE", waiting, grace) //nolint:errcheck // fairness; without it new readers wait longer for nobody
-		}
-		return replies[:1], nil
+		return []any{removed}, err
 	}}
 }
 

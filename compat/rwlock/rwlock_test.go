@@ -63,9 +63,17 @@ type open struct{ redis.Conn }
 
 func (open) Close() error { return nil }
 
-// over is the engine's view of a over c.
+// over is the engine's view of a over c, without a's look at the server.
 func over(c redis.Conn, a compat.Algorithm) compat.Backend {
-	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
+	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, unchecked{a})
+}
+
+type unchecked struct{ compat.Algorithm }
+
+func (u unchecked) Traits() compat.Traits {
+	t := u.Algorithm.Traits()
+	t.Check = nil
+	return t
 }
 
 func extendAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
@@ -91,8 +99,8 @@ func TestWire(t *testing.T) {
 	first, wfirst := plain, plain
 	first.Prefer, wfirst.Prefer = rwlock.ReadersFirst, rwlock.WritersFirst
 	full := rwlock.Options{Token: plain.Token, Fence: true, Millis: true, ServerClock: true}
-	over := plain
-	over.Inner = txlock.Guarded{Options: txlock.Options{Token: func() string { return "in" }}}
+	mutex := plain
+	mutex.Inner = txlock.Guarded{Options: txlock.Options{Token: func() string { return "in" }}}
 	read := func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} }
 	write := func(o rwlock.Options) compat.Algorithm { return rwlock.Write{Options: o} }
 	for _, c := range []struct {
@@ -106,9 +114,9 @@ func TestWire(t *testing.T) {
 WATCH k → OK
 GET k → nil
 TTL k → -1
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 MULTI → OK
 ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
 ZADD k:readers:{k} 1330837577000 r:me → QUEUED
@@ -118,9 +126,9 @@ EXEC → [0 1 1]
 WATCH k → OK
 GET k → nil
 PTTL k → -1
-PTTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 TIME → [1330837567 0]
 MULTI → OK
 ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
@@ -138,27 +146,63 @@ EXPIRE k:readers:{k} 86400 → QUEUED
 EXEC → [0 1]
 `}, {"a reader goes", nil, read(plain), "release", `
 ZREM k:readers:{k} r:me → 1
-ZCARD k:readers:{k} → 0
-EXISTS k:waiting:{k} → 0
 `}, {"a reader is refused", write(other), read(plain), "refused", `
 WATCH k → OK
 GET k → w:other
 TTL k → 10
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
+UNWATCH → OK
+`}, {"and waits", write(other), read(plain), "waits", `
+WATCH k → OK
+GET k → w:other
+TTL k → 10
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
+ZSCORE k:queue:{k} one → nil
+ZSCORE k:next:{k} one → nil
 UNWATCH → OK
 MULTI → OK
-SADD k:due:{k} readers → QUEUED
-EXPIRE k:due:{k} 11 → QUEUED
-EXEC → [1 1]
+ZREMRANGEBYSCORE k:queue:{k} -inf 1330837567000 → QUEUED
+ZADD k:queue:{k} 1330837568000 one → QUEUED
+EXPIRE k:queue:{k} 2 → QUEUED
+EXEC → [0 1 1]
+`}, {"it has its turn", write(other), read(plain), "its turn", `
+WATCH k → OK
+GET k → nil
+TTL k → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → [one 1330837568000]
+ZSCORE k:queue:{k} one → nil
+ZSCORE k:next:{k} one → 1330837568000
+MULTI → OK
+ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
+ZADD k:readers:{k} 1330837577000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
+ZREM k:queue:{k} one → QUEUED
+ZREM k:next:{k} one → QUEUED
+EXEC → [0 1 1 0 1]
+`}, {"a writer becomes a reader", nil, write(plain), "downgrade", `
+WATCH k → OK
+GET k → w:me
+MULTI → OK
+ZADD k:readers:{k} 1330837587000 r:me → QUEUED
+EXPIRE k:readers:{k} 86400 → QUEUED
+DEL k → QUEUED
+ZUNIONSTORE k:next:{k} 1 k:queue:{k} → QUEUED
+EXPIRE k:next:{k} 2 → QUEUED
+DEL k:queue:{k} → QUEUED
+EXEC → [1 1 1 0 0 0]
 `}, {"a writer comes in", nil, write(plain), "acquire", `
 WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 MULTI → OK
 SETEX k 10 w:me → QUEUED
 DEL k:readers:{k} → QUEUED
@@ -167,9 +211,9 @@ EXEC → [OK 0]
 WATCH k k:readers:{k} → OK
 GET k → nil
 PTTL k → -1
-PTTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 TIME → [1330837567 0]
 MULTI → OK
 PSETEX k 10000 w:me → QUEUED
@@ -187,49 +231,50 @@ WATCH k → OK
 GET k → w:me
 MULTI → OK
 DEL k → QUEUED
-EXPIRE k:waiting:{k} 2 → QUEUED
-SUNIONSTORE k:turn:{k} k:due:{k} → QUEUED
-EXPIRE k:turn:{k} 1 → QUEUED
-DEL k:due:{k} → QUEUED
-EXEC → [1 0 0 0 0]
-`}, {"a writer goes, readers first", nil, write(first), "release", `
-WATCH k → OK
-GET k → w:me
-MULTI → OK
-DEL k → QUEUED
-SUNIONSTORE k:turn:{k} k:due:{k} → QUEUED
-EXPIRE k:turn:{k} 1 → QUEUED
-DEL k:due:{k} → QUEUED
+ZUNIONSTORE k:next:{k} 1 k:queue:{k} → QUEUED
+EXPIRE k:next:{k} 2 → QUEUED
+DEL k:queue:{k} → QUEUED
 EXEC → [1 0 0 0]
 `}, {"a writer goes, writers first", nil, write(wfirst), "release", `
 WATCH k → OK
 GET k → w:me
 MULTI → OK
 DEL k → QUEUED
-EXPIRE k:waiting:{k} 2 → QUEUED
-EXEC → [1 0]
+EXEC → [1]
 `}, {"a writer is refused", read(other), write(plain), "refused", `
 WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → [r:other 1330837577000]
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 UNWATCH → OK
-MULTI → OK
-ZREMRANGEBYSCORE k:waiting:{k} -inf 1330837567000 → QUEUED
-ZADD k:waiting:{k} 1330837578000 w:me → QUEUED
-EXPIRE k:waiting:{k} 86400 → QUEUED
-EXEC → [0 1 1]
-`}, {"a writer is refused, readers first", read(other), write(first), "refused", `
+`}, {"and waits", read(other), write(plain), "waits", `
 WATCH k k:readers:{k} → OK
 GET k → nil
 TTL k → -1
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → [r:other 1330837577000]
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
+ZSCORE k:waiting:{k} one → nil
+ZSCORE k:next:{k} one → nil
 UNWATCH → OK
-`}, {"under an inner lock", nil, read(over), "acquire", `
+MULTI → OK
+ZREMRANGEBYSCORE k:waiting:{k} -inf 1330837567000 → QUEUED
+ZADD k:waiting:{k} 1330837568000 one → QUEUED
+EXPIRE k:waiting:{k} 2 → QUEUED
+EXEC → [0 1 1]
+`}, {"and waits, readers first", read(other), write(first), "waits", `
+WATCH k k:readers:{k} → OK
+GET k → nil
+TTL k → -1
+ZREVRANGE k:readers:{k} 0 0 WITHSCORES → [r:other 1330837577000]
+ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
+ZSCORE k:waiting:{k} one → nil
+ZSCORE k:next:{k} one → nil
+UNWATCH → OK
+`}, {"under an inner lock", nil, read(mutex), "acquire", `
 WATCH k:mutex:{k} → OK
 GET k:mutex:{k} → nil
 MULTI → OK
@@ -238,9 +283,9 @@ EXEC → [OK]
 WATCH k → OK
 GET k → nil
 TTL k → -1
-TTL k:turn:{k} → -1
 ZREVRANGE k:readers:{k} 0 0 WITHSCORES → []
 ZREVRANGE k:waiting:{k} 0 0 WITHSCORES → []
+ZREVRANGE k:next:{k} 0 0 WITHSCORES → []
 MULTI → OK
 ZREMRANGEBYSCORE k:readers:{k} -inf 1330837507000 → QUEUED
 ZADD k:readers:{k} 1330837577000 r:me → QUEUED
@@ -258,8 +303,14 @@ EXEC → [1]
 			acquire(t, s, c.before, ttl)
 		}
 		var l compat.Lease
-		if c.step == "extend" || c.step == "release" {
+		switch c.step {
+		case "extend", "release", "downgrade":
 			l = acquire(t, s, c.a, ttl)
+		case "its turn":
+			s.FlushAll()
+			l = acquire(t, s, c.before, ttl)
+			waits(t, s, c.a, "one")
+			release(t, s, c.before, l, nil)
 		}
 		conn, got := s.Dial(), s.Record()
 		var err, want error
@@ -269,8 +320,15 @@ EXEC → [1]
 		case "refused":
 			_, err = c.a.Acquire(compat.NewConn(conn), s.Now(), "k", ttl)
 			want = compat.ErrHeld
+		case "waits":
+			_, err = over(conn, c.a).Acquire(waiting("one"), s.Now, "k", ttl)
+			want = compat.ErrHeld
+		case "its turn":
+			_, err = over(conn, c.a).Acquire(waiting("one"), s.Now, "k", ttl)
 		case "extend":
 			_, err = extendAt(conn, c.a, s.Now(), l, 2*ttl)
+		case "downgrade":
+			_, err = extendAt(conn, read(plain), s.Now(), l, 2*ttl)
 		case "release":
 			err = releaseAt(conn, c.a, s.Now(), l)
 		}
@@ -482,7 +540,6 @@ func TestBetweenLookAndExec(t *testing.T) {
 			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
-		s.Advance(2 * time.Second) // that reader's turn
 		c.act = func() { l = acquire(t, s, read, ttl) }
 		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
@@ -603,12 +660,19 @@ func TestNothingStays(t *testing.T) {
 			t.Errorf("%v keys after both were released: %v", n, do(t, s, "KEYS", "*"))
 		}
 		acquire(t, s, read, ttl)
-		refused(t, s, write, compat.ErrHeld)
-		refused(t, s, read, compat.ErrHeld)
+		waits(t, s, write, "a")
+		waits(t, s, read, "b")
 		s.Advance(2 * ttl)
-		acquire(t, s, write, ttl)
-		refused(t, s, read, compat.ErrHeld)
-		refused(t, s, write, compat.ErrHeld)
+		l := acquire(t, s, write, ttl)
+		waits(t, s, read, "b")
+		waits(t, s, write, "a")
+		release(t, s, write, l, nil)
+		waits(t, s, write, "a")
+		s.Advance(4 * time.Second)
+		if n := do(t, s, "DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys after all waiters have died: %v", n, do(t, s, "KEYS", "*"))
+		}
+		acquire(t, s, read, ttl)
 		s.Advance(24*time.Hour + time.Second)
 		if n := do(t, s, "DBSIZE"); n != int64(0) {
 			t.Errorf("%v keys a day after a crash: %v", n, do(t, s, "KEYS", "*"))
@@ -755,22 +819,22 @@ func TestInspect(t *testing.T) {
 		if st.Value != a.Value || !st.Until.Equal(s.Now().Add(2*ttl)) || st.Clock != "clients" || !st.Holds(b.Value) {
 			t.Errorf("%+v, want %q until its end", st, a.Value)
 		}
-		refused(t, s, write, compat.ErrHeld)
+		waits(t, s, write, "one")
 		see(write, compat.StatusHeld, "2 readers, 1 writer waiting", a.Value, b.Value)
 		release(t, s, read, a, nil)
 		release(t, s, read, b, nil)
 		see(write, compat.StatusFree, "1 writer waiting")
 		see(read, compat.StatusHeld, "1 writer waiting")
-		l := acquire(t, s, write, ttl)
+		l := comesIn(t, s, write, "one")
 		st = see(read, compat.StatusHeld, "writer", l.Value)
 		if st.Clock != "server" || st.TTL <= 0 {
 			t.Errorf("%+v, want a TTL of the server's", st)
 		}
-		refused(t, s, read, compat.ErrHeld)
+		waits(t, s, read, "two")
 		release(t, s, write, l, nil)
 		see(write, compat.StatusHeld, "the readers' turn")
 		see(read, compat.StatusFree, "")
-		b = acquire(t, s, read, ttl)
+		b = comesIn(t, s, read, "two")
 		s.Advance(ttl)
 		see(write, compat.StatusDead, "0 readers", b.Value)
 		do(t, s, "SET", "k", "by hand")

@@ -44,10 +44,11 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 	var left, right, alone, together, overlaps, halves, reads, writes atomic.Int64
 
 	// client takes the lock again and again, and once more before it dies, if it
-	// does.
-	client := func(a compat.Algorithm, dies bool, in func() (out func())) {
+	// does. A writer goes on as a reader every other time.
+	client := func(a compat.Algorithm, dies bool, in func() (out func()), reads func() (out func())) {
 		k := compat.New(pool, a, lo)
-		for range rounds {
+		readers := compat.New(pool, rwlock.Read{Options: o}, lo)
+		for n := range rounds {
 			lock, err := k.Lock(ctx, "k", 20*time.Second)
 			if err != nil {
 				t.Error(err)
@@ -58,6 +59,17 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 				t.Error(err)
 			}
 			out()
+			if reads != nil && n%2 == 0 {
+				if lock, err = rwlock.Downgrade(ctx, lock, readers, 20*time.Second); err != nil {
+					t.Errorf("Downgrade: %v", err)
+					return
+				}
+				out := reads()
+				if _, err := k.Inspect(ctx, "k"); err != nil {
+					t.Error(err)
+				}
+				out()
+			}
 			if err := lock.Release(ctx); err != nil {
 				t.Errorf("%T: Release: %v", a, err)
 			}
@@ -68,24 +80,23 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 			}
 		}
 	}
+	reading := func() func() {
+		together.Add(1)
+		l := left.Load()
+		return func() {
+			if alone.Load() != 0 {
+				overlaps.Add(1)
+			}
+			if l != right.Load() {
+				halves.Add(1)
+			}
+			together.Add(-1)
+			reads.Add(1)
+		}
+	}
 	var wg sync.WaitGroup
 	for i := range readers {
-		wg.Go(func() {
-			client(rwlock.Read{Options: o}, i%3 == 0, func() func() {
-				together.Add(1)
-				l := left.Load()
-				return func() {
-					if alone.Load() != 0 {
-						overlaps.Add(1)
-					}
-					if l != right.Load() {
-						halves.Add(1)
-					}
-					together.Add(-1)
-					reads.Add(1)
-				}
-			})
-		})
+		wg.Go(func() { client(rwlock.Read{Options: o}, i%3 == 0, reading, nil) })
 	}
 	for i := range writers {
 		wg.Go(func() {
@@ -102,14 +113,14 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 					alone.Add(-1)
 					writes.Add(1)
 				}
-			})
+			}, reading)
 		})
 	}
 	wg.Wait()
 	if overlaps.Load() != 0 || halves.Load() != 0 || left.Load() != right.Load() {
 		t.Errorf("%d overlaps, %d reads of halves, %d and %d at the end", overlaps.Load(), halves.Load(), left.Load(), right.Load())
 	}
-	if reads.Load() != readers*rounds || writes.Load() != writers*rounds {
-		t.Errorf("%d reads and %d writes, want %d and %d", reads.Load(), writes.Load(), readers*rounds, writers*rounds)
+	if all := int64(readers*rounds + writers*rounds/2); reads.Load() != all || writes.Load() != writers*rounds {
+		t.Errorf("%d reads and %d writes, want %d and %d", reads.Load(), writes.Load(), all, writers*rounds)
 	}
 }

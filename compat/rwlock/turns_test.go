@@ -1,6 +1,7 @@
 package rwlock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 // waits as the Locker does: after a refusal it looks, twice a second, and asks
 // again when what it sees is free, dead or open to it.
 type player struct {
+	name    string
 	c       redis.Conn
 	a       compat.Algorithm
 	from    time.Time
@@ -31,8 +33,9 @@ type player struct {
 func (p *player) step(t *testing.T, s *oldredis.Server) {
 	now := s.Now()
 	if p.c == nil {
-		p.c = s.Dial()
+		p.c, p.name = s.Dial(), compat.NewToken()
 	}
+	clock, ctx := func() time.Time { return now }, waiting(p.name)
 	switch {
 	case p.gone || now.Before(p.from):
 		return
@@ -52,7 +55,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 		return
 	}
 	if p.next = now.Add(500 * time.Millisecond); p.looking {
-		st, err := p.a.Inspect(compat.NewConn(p.c), now, "k")
+		st, err := over(p.c, p.a).Inspect(ctx, clock, "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +63,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 			return
 		}
 	}
-	l, err := p.a.Acquire(compat.NewConn(p.c), now, "k", ttl)
+	l, err := over(p.c, p.a).Acquire(ctx, clock, "k", ttl)
 	switch {
 	case err == nil:
 		p.lease, p.got = l, now
@@ -195,27 +198,6 @@ func TestFairUnderBoth(t *testing.T) {
 	})
 }
 
-// The word of a writer that waited ends with it: a second after the last reader
-// has gone if it has given up, and at its own end if nobody goes.
-func TestWriterThatGaveUp(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		read, write := rwlock.Read{}, rwlock.Write{}
-		l := acquire(t, s, read, 10*ttl)
-		refused(t, s, write, compat.ErrHeld) // and is never heard of again
-		refused(t, s, read, compat.ErrHeld)
-		release(t, s, read, l, nil)
-		refused(t, s, read, compat.ErrHeld) // it may be about to come
-		s.Advance(2 * time.Second)
-		acquire(t, s, read, 10*ttl)
-
-		refused(t, s, rwlock.Write{}, compat.ErrHeld)
-		s.Advance(5 * ttl)
-		refused(t, s, read, compat.ErrHeld) // as long as that reader may be in
-		s.Advance(5*ttl + time.Second)      // it has died as well
-		acquire(t, s, read, ttl)
-	})
-}
-
 // Of two writers that wait one takes its own word with it, and leaves the
 // other's: new readers go on waiting.
 func TestTwoWritersWait(t *testing.T) {
@@ -223,31 +205,86 @@ func TestTwoWritersWait(t *testing.T) {
 		o := rwlock.Options{Prefer: rwlock.WritersFirst}
 		read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
 		l := acquire(t, s, read, ttl)
-		refused(t, s, write, compat.ErrHeld)
-		refused(t, s, write, compat.ErrHeld)
+		waits(t, s, write, "first")
+		waits(t, s, write, "second")
 		release(t, s, read, l, nil)
-		w := acquire(t, s, write, ttl)
-		s.Advance(5 * time.Second)
+		w := comesIn(t, s, write, "first")
 		release(t, s, write, w, nil)
 		refused(t, s, read, compat.ErrHeld)
-		w = acquire(t, s, write, ttl)
+		w = comesIn(t, s, write, "second")
 		release(t, s, write, w, nil)
 		acquire(t, s, read, ttl)
 	})
 }
 
-// Without readers that were refused a writer leaves no turn to anybody.
-func TestNoTurnForNobody(t *testing.T) {
+// When a writer goes, those readers have a turn that waited until then, before the next writer;
+// one that asked once, that came later or has had its turn has none.
+func TestTurn(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		write := rwlock.Write{}
-		for range 3 {
-			release(t, s, write, acquire(t, s, write, ttl), nil)
-		}
+		read, write := rwlock.Read{}, rwlock.Write{}
 		l := acquire(t, s, write, ttl)
-		refused(t, s, rwlock.Read{}, compat.ErrHeld)
+		refused(t, s, read, compat.ErrHeld)
 		release(t, s, write, l, nil)
-		refused(t, s, write, compat.ErrHeld)
-		s.Advance(2 * time.Second)
-		acquire(t, s, write, ttl)
+		l = acquire(t, s, write, ttl)
+
+		waits(t, s, read, "a")
+		waits(t, s, read, "b")
+		waits(t, s, write, "writer")
+		release(t, s, write, l, nil)
+		waits(t, s, write, "writer")
+		refused(t, s, read, compat.ErrHeld)
+		waits(t, s, read, "late")
+		a := comesIn(t, s, read, "a")
+		waits(t, s, write, "writer")
+		release(t, s, read, a, nil)
+		waits(t, s, read, "a") // once
+		b := comesIn(t, s, read, "b")
+		release(t, s, read, b, nil)
+		l = comesIn(t, s, write, "writer")
+		release(t, s, write, l, nil)
+		refused(t, s, write, compat.ErrHeld) // before "a" and "late"
+		comesIn(t, s, read, "late")
 	})
+}
+
+// A word counts for a second, and one from a clock that is far ahead does not.
+func TestWord(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{Options: rwlock.Options{Margin: time.Minute}}, rwlock.Write{}
+		acquire(t, s, read, 10*ttl)
+		waits(t, s, write, "writer")
+		s.Advance(999 * time.Millisecond)
+		refused(t, s, read, compat.ErrHeld)
+		s.Advance(time.Millisecond)
+		acquire(t, s, read, ttl)
+
+		fast := func() time.Time { return s.Now().Add(2 * time.Second) }
+		if _, err := over(s.Dial(), write).Acquire(waiting("fast"), fast, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Fatal(err)
+		}
+		acquire(t, s, read, ttl)
+	})
+}
+
+// waiting is the context of one that waits under that name.
+func waiting(name string) context.Context {
+	return (*compat.Locker)(nil).WaitingAs(context.Background(), name)
+}
+
+// waits is an attempt of one that waits, which is refused.
+func waits(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) {
+	t.Helper()
+	if _, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("%T, %q: %v, want ErrHeld", a, name, err)
+	}
+}
+
+// comesIn is one that succeeds.
+func comesIn(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) compat.Lease {
+	t.Helper()
+	l, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl)
+	if err != nil {
+		t.Fatalf("%T, %q: %v", a, name, err)
+	}
+	return l
 }

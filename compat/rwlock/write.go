@@ -1,23 +1,25 @@
 package rwlock
 
 import (
+	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 )
 
 // Write is the writer's lock: it excludes readers and other writers. Two round trips to acquire,
-// extend or release; a refusal that announces the writer costs two more. Its leases are in whole
+// extend or release; a refusal of one that waits costs two more. Its leases are in whole
 // seconds, or in milliseconds with Options.Millis.
 type Write struct{ Options }
 
-// Traits say that it checks the server.
-func (w Write) Traits() compat.Traits { return compat.Traits{Check: w.check} }
+// Traits say that it checks the server, and how a writer that waited goes.
+func (w Write) Traits() compat.Traits {
+	return compat.Traits{Check: w.check, Leave: func(key, waiter string) []compat.Cmd { return leave(waiter, waitingOf(key)) }}
+}
 
-// Acquire makes one attempt to hold key alone until now+ttl. A refused one counts as waiting,
-// and keeps new readers out, unless the preference is ReadersFirst: for ttl, or until the
-// readers that are in have to be out, whichever is longer. If it has died or given up, that
-// ends a second after the last of them has gone.
+// Acquire makes one attempt to hold key alone until now+ttl. A refused one that waits
+// (Locker.Lock) keeps new readers out for a second, unless the preference is ReadersFirst; one
+// that does not (TryLock) leaves nothing.
 func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := compat.SetEx(w.Millis, key, l.Value, ttl)
@@ -30,28 +32,23 @@ func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 	}
 	defer unlock()
 
-	v, err := w.look(c, now, key, false, key, readersOf(key))
+	v, err := w.look(c, now, key, waitingOf(key), false, key, readersOf(key))
 	if err != nil {
 		return l, err
 	}
-	_, reading := v.reading()
-	if v.held || reading || w.theirTurn(v) {
+	if err := w.refusal(v, key); err != nil {
 		c.Unwatch()
-		return l, w.refused(c, v, l, ttl)
+		return l, w.refused(c, v, key, err)
 	}
 	// All readers that are left are dead, and none of them has been extended since they were
 	// read: EXEC would not run.
-	cmds := append([]compat.Cmd{setex, {"DEL", readersOf(key)}}, v.comeIn(key)...)
-	if len(v.waiting) > 0 {
-		// One writer less waits. Which of them it was does not matter.
-		cmds = append(cmds, compat.Cmd{"ZREMRANGEBYRANK", waitingOf(key), 0, 0})
-	}
+	cmds := append([]compat.Cmd{setex, {"DEL", readersOf(key)}}, v.comesIn(waitingOf(key))...)
 	written, err := c.Write(key, compat.Write{Do: cmds, Exec: true, Draw: w.Fence})
 	if err != nil {
 		return l, err
 	}
 	if written.Done == nil { // somebody came in since our look
-		return l, w.refused(c, v, l, ttl)
+		return l, w.refused(c, v, key, &compat.HeldError{Key: key})
 	}
 	if len(v.readers) > 0 {
 		l.How = compat.TakenOver
@@ -60,43 +57,41 @@ func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 	return l, nil
 }
 
-// theirTurn reports whether the readers have a turn before the next writer.
-func (w Write) theirTurn(v view) bool { return w.Prefer != WritersFirst && v.turn != compat.NoTTL }
-
-// refused is the error for a writer that may not come in. It announces that the writer waits:
-// nothing but fairness depends on that, so whether it arrives does not matter.
-func (w Write) refused(c *compat.Conn, v view, l compat.Lease, ttl time.Duration) error {
+// refusal is the reason why a writer may not come in, or nil.
+func (w Write) refusal(v view, key string) error {
 	for _, e := range v.readers {
-		if v.live(e) && w.mine(reader, e.token) {
+		if v.live(e) && w.mine(reader, e.name) {
 			return ErrUpgrade
 		}
 	}
-	patience := v.now.Add(ttl)
-	held := &compat.HeldError{Key: l.Key}
-	r, reading := v.reading()
-	switch {
-	case v.held:
-		held = v.writes(l.Key)
-	case reading:
-		held.Value, held.Until = r.token, v.ours(r.until)
-		if r.until.After(patience) {
-			patience = r.until
-		}
-	case w.theirTurn(v):
-		held.Until = v.ours(v.now).Add(v.turn)
+	if v.held {
+		return v.writes(key)
 	}
-	if w.Prefer != ReadersFirst {
-		c.Exec(compat.Cmd{"ZREMRANGEBYSCORE", waitingOf(l.Key), "-inf", at(v.now)}, //nolint:errcheck
-			compat.Cmd{"ZADD", waitingOf(l.Key), at(patience.Add(time.Second)), l.Value},
-			compat.Cmd{"EXPIRE", waitingOf(l.Key), int64(setTTL / time.Second)})
+	if r, yes := v.reading(); yes {
+		return &compat.HeldError{Key: key, Value: r.name, Until: v.ours(r.until)}
 	}
-	return held
+	if until, yes := v.theirTurn(w.Prefer); yes {
+		return &compat.HeldError{Key: key, Until: until}
+	}
+	return nil
+}
+
+// refused says that a writer that was refused waits, unless readers go first.
+func (w Write) refused(c *compat.Conn, v view, key string, err error) error {
+	if w.Prefer != ReadersFirst && err != ErrUpgrade {
+		v.waits(c, waitingOf(key))
+	}
+	return err
 }
 
 // Extend moves the end of l to now+ttl. It keeps its token, whatever l.Rotate says: a SETEX
 // would make the key anew if it expired unnoticed in between (before Redis 6.0.9), and readers
-// that came in meanwhile have not touched it (tx/extend-resurrects).
+// that came in meanwhile have not touched it (tx/extend-resurrects). A reader's lease does not
+// become a writer's.
 func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	if strings.HasPrefix(l.Value, reader) {
+		return l, compat.Change{}, ErrUpgrade
+	}
 	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: w.draws(l)}
 	cmd, err := compat.Expire(w.Millis, l.Key, ttl)
 	ch.Do = []compat.Cmd{cmd}
@@ -104,17 +99,8 @@ func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.
 	return l, ch, err
 }
 
-// Release deletes the key if it still holds our token. Readers that were refused meanwhile have
-// their turn then, unless writers go first.
+// Release deletes the key if it still holds our token. Readers that wait have their turn then,
+// unless writers go first.
 func (w Write) Release(l compat.Lease) compat.Change {
-	cmds := []compat.Cmd{{"DEL", l.Key}}
-	if w.Prefer != ReadersFirst {
-		cmds = append(cmds, compat.Cmd{"EXPIRE", waitingOf(l.Key), turn + grace})
-	}
-	if w.Prefer != WritersFirst {
-		// SUNIONSTORE of one set is a RENAME that does not mind if there is none.
-		cmds = append(cmds, compat.Cmd{"SUNIONSTORE", turnOf(l.Key), dueOf(l.Key)},
-			compat.Cmd{"EXPIRE", turnOf(l.Key), turn}, compat.Cmd{"DEL", dueOf(l.Key)})
-	}
-	return compat.Change{Key: l.Key, Value: l.Value, Do: cmds}
+	return compat.Change{Key: l.Key, Value: l.Value, Do: append([]compat.Cmd{{"DEL", l.Key}}, w.passesTurn(l.Key)...)}
 }

@@ -65,7 +65,8 @@ func TestServers(t *testing.T) {
 }
 
 // canonical are the races of races.md, section 6, one more that came with the
-// documentation's lost character, those of the locks of issue 4, and that of connections that are kept.
+// documentation's lost character, those of the locks of issue 4, that of connections that are kept, and
+// that of readers that never pause.
 const canonical = `
 	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
 	getset/stale-getset-sets-back getset/same-stamp getset/equal-or-past getset/old-stamp-new-lock any/lease-counted-from-reply
@@ -78,6 +79,7 @@ const canonical = `
 	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
 	getset/equal-only
 	set/compare-then-del set/extend-adds rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
+	rw/starved-writer
 	redlock/restart-forgets`
 
 // course is the order of teaching of races.md, section 8, the two starred races

@@ -29,7 +29,7 @@ import (
 //	given EXPIRE {key} 10            what else the server ran before
 //	nothing given                    for a survivor: the key is not there at first
 //	clock C2 +15s                    what a client's clock shows more than the server's
-//	holders extend write poll        what clients do beyond taking and releasing
+//	holders extend write poll wait   what clients do beyond taking and releasing
 //	fence                            the algorithm draws fences
 //	bare                             the algorithm alone, without the Locker
 //	only exclusion                   the invariants that are checked; default: all
@@ -219,8 +219,10 @@ var settings = map[string]func(p *parser, rest string) error{
 				p.run.Config.Write = true
 			case "poll":
 				p.run.Config.Poll = true
+			case "wait":
+				p.run.Config.Wait = true
 			default:
-				return fmt.Errorf("holders %s, want extend, write or poll", what)
+				return fmt.Errorf("holders %s, want extend, write, poll or wait", what)
 			}
 		}
 		return nil

@@ -116,7 +116,7 @@ func (s Scenario) Breaks(server string) ([]race.Verdict, error) {
 		run := s.Run
 		run.Config.Server = server
 		switch c := run.Config; {
-		case invariant == "fencing" && !c.Write, invariant == "fence-order" && !c.Fence:
+		case invariant == "fencing" && !c.Write, invariant == "fence-order" && !c.Fence, invariant == "fairness" && !c.Wait:
 			continue
 		case c.Invariants != nil && !slices.Contains(c.Invariants, invariant):
 			continue

@@ -21,7 +21,7 @@ import (
 
 const exploreHelp = `Runs a lock's real code in every order of its commands, with every fault that
 --faults allows at every place where it can happen, and checks whether a promise
-breaks: exclusion, fencing, ownership, progress, accuracy, fence-order ("race
+breaks: exclusion, fencing, ownership, progress, accuracy, fence-order, fairness ("race
 list --help" says what they are). The search is breadth-first: what it finds is
 a shortest way to break the lock. If it finds nothing, there is nothing within
 the bounds: so many clients and attempts, faults and jumps of time, on an
@@ -116,6 +116,7 @@ func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
 		// What is needed to break them.
 		c.Write = c.Write || name == "fencing"
 		c.Fence = c.Fence || name == "fence-order"
+		c.Wait = c.Wait || name == "fairness"
 	}
 	switch {
 	case x.states < 1:

@@ -23,6 +23,7 @@ adds one idea to those before it, then all others. A race breaks one of
   progress     no client can take the lock any more
   accuracy     a client was told "lost" or "held", and it was not so
   fence-order  the fences of successive holders don't grow
+  fairness     a client waits and asks, and others come in before it for ever
 
 and happens on the versions of Redis, and on the proxies, that are named.`
 

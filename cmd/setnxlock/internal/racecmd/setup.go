@@ -33,7 +33,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
 	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
 	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
-	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, extend-shorter (to a fifth of the lease), extend-longer (to twice the lease), handoff (to the next in their process), stale-handle (somebody tries to release by a handle from before the hand-off), detach (and adopt the handle), batch (a second lock, renewed in the same write), signal (releases wake a waiter), one-conn (no second connection), poll (look before each attempt), write (to a storage that accepts no older fence), fence (draw one)")
+	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, extend-shorter (to a fifth of the lease), extend-longer (to twice the lease), handoff (to the next in their process), stale-handle (somebody tries to release by a handle from before the hand-off), detach (and adopt the handle), batch (a second lock, renewed in the same write), signal (releases wake a waiter), one-conn (no second connection), poll (look before each attempt), wait (what was refused is asked for again, by one that waits), downgrade (writers go on as readers), write (to a storage that accepts no older fence), fence (draw one)")
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
 	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
@@ -83,7 +83,7 @@ func completeList(cmd *cobra.Command, flag string, values func() []string) {
 }
 
 func holderWords() []string {
-	return []string{"extend", "extend-shorter", "extend-longer", "handoff", "stale-handle", "detach", "batch", "signal", "one-conn", "poll", "write", "fence"}
+	return []string{"extend", "extend-shorter", "extend-longer", "handoff", "stale-handle", "detach", "batch", "signal", "one-conn", "poll", "wait", "downgrade", "write", "fence"}
 }
 
 // over returns base with what the flags say otherwise.
@@ -126,6 +126,10 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 			base.OneConn = true
 		case "poll":
 			base.Poll = true
+		case "wait":
+			base.Wait = true
+		case "downgrade":
+			base.Downgrade = true
 		case "write":
 			base.Write = true
 		case "fence":

@@ -1,0 +1,104 @@
+package rwlock
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Options are the same for Read and Write. The zero value works on every server
+// since 2.2. All clients of a key should have the same: of those that differ in
+// Prefer, Inner, Millis or Margin only fairness suffers; where some have
+// ServerClock and some don't, the clocks of the latter must agree with the server's.
+type Options struct {
+	// Prefer says who goes first. Default: Fair.
+	Prefer Preference
+
+	// ServerClock counts the readers' leases by the server's TIME (Redis 2.6
+	// and later) instead of the clients' clocks. It costs no round trip.
+	ServerClock bool
+
+	// Margin is how much longer than its score says a writer leaves a reader
+	// alone, for clocks that disagree. Default: none.
+	Margin time.Duration
+
+	// Millis counts the writer's lease in milliseconds (PSETEX, PEXPIRE: Redis
+	// 2.6 and later) instead of whole seconds. The readers' are in
+	// milliseconds everywhere.
+	Millis bool
+
+	// Fence draws a number from INCR in the transaction that lets a reader or
+	// a writer in; both draw from one counter.
+	Fence bool
+
+	// Inner is a lock that is held around each acquisition, as in the articles.
+	// It spares clients that come at the same moment aborted transactions, at
+	// the price of three more round trips or so; nothing rests on it, because
+	// the transaction sees itself whether it came too late. Default: none, which is faster.
+	Inner compat.Algorithm
+
+	// Client names who takes the lock: one flow of work, not a process whose
+	// goroutines lock for themselves. A Write then finds that it would wait for
+	// a reader that it is itself, and returns ErrUpgrade; a Read ErrDowngrade.
+	// Default: no name, and such a wait lasts until the lease ends.
+	Client string
+
+	// Token returns the value of the next acquisition, different each time and
+	// for each client. nil: compat.NewToken.
+	Token func() string
+}
+
+// A Preference says who is let in when readers and writers wait for each other. Those wait who
+// are in Locker.Lock or Do; a TryLock waits for nobody, and nobody waits for it.
+type Preference string
+
+const (
+	// Fair lets nobody starve, as sync.RWMutex does: readers that come after a
+	// waiting writer wait for it, and when a writer goes, the readers that wait
+	// then go in before the next writer.
+	Fair Preference = ""
+
+	// WritersFirst has readers give way to every writer that waits. Writers
+	// that follow each other without a pause starve the readers.
+	WritersFirst Preference = "writers first"
+
+	// ReadersFirst lets readers in whenever no writer holds the lock, and
+	// those that wait before the next writer. Readers that overlap without a
+	// gap starve the writers (rw/starved-writer).
+	ReadersFirst Preference = "readers first"
+)
+
+func (o Options) token(role string) string {
+	token := compat.NewToken
+	if o.Token != nil {
+		token = o.Token
+	}
+	return o.ours(role) + token()
+}
+
+// ours is what all tokens of this client begin with. The name is escaped: it
+// has no colon, so "a" is not taken for "a:b".
+func (o Options) ours(role string) string {
+	if o.Client == "" {
+		return role
+	}
+	return role + url.QueryEscape(o.Client) + ":"
+}
+
+// mine reports whether token is of this client, in that role.
+func (o Options) mine(role, token string) bool {
+	return o.Client != "" && strings.HasPrefix(token, o.ours(role))
+}
+
+// draws says that l ought to have a fence and has none: it was adopted, or its number was lost
+// with the reply.
+func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
+
+func (o Options) unit() time.Duration {
+	if o.Millis {
+		return time.Millisecond
+	}
+	return time.Second
+}

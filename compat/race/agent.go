@@ -369,7 +369,9 @@ type handoffer interface {
 }
 
 // A waker is an algorithm that has its own way to release the lock and wake who waits for it.
-type waker interface{ Wake(l compat.Lease) compat.Change }
+type waker interface {
+	Wake(l compat.Lease) compat.Change
+}
 
 // A believer has its own way to think of an extension whose outcome is open.
 type believer interface {

@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -215,15 +216,16 @@ func (w *world) execute(d *deed, i int, r request, refused int) answer {
 	if p.conn == nil {
 		p.conn = w.s.Dial().(*oldredis.Conn)
 	}
-	before, content := w.key(), w.s.Snapshot()
+	before, content, was := w.key(), w.s.Snapshot(), w.onKeys()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
 	replies, err := runRefusing(w.s, p.conn, r.cmds, refused)
 	touched := w.onlooker.Dirty()
 	w.onlooker.SetState(oldredis.ConnState{})
 	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
 	if wrote {
-		w.before = content
+		w.before, w.wrote = content, maps.Clone(w.writers)
 	}
+	w.writes(was, uint8(i+1))
 	if w.judge.form != oneKey {
 		d.broke(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
 	} else {

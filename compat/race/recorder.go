@@ -210,7 +210,9 @@ func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration) (comp
 	return next, ch, nil
 }
 
-func (t recorder) Release(l compat.Lease) compat.Change { return t.releasing(l, t.Algorithm.Release(l)) }
+func (t recorder) Release(l compat.Lease) compat.Change {
+	return t.releasing(l, t.Algorithm.Release(l))
+}
 
 // releasing records the release that ch is.
 func (t recorder) releasing(l compat.Lease, ch compat.Change) compat.Change {

@@ -6,17 +6,20 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
+// forkStates is less than a page has: the nearest are enough to be judged.
+const forkStates = 60
+
 // From every step of every race but its last there is a way on beside the one that it takes, or
 // it is said that the page has not got it.
 func TestForks(t *testing.T) {
 	for name, trace := range traces(t) {
-		forked, err := race.WithFork(trace, race.ForkStates, Locks())
+		forked, err := race.WithFork(trace, forkStates, Locks())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		g := forked.Fork
-		if g == nil || len(g.States) == 0 || len(g.States) > race.ForkStates {
+		if g == nil || len(g.States) == 0 || len(g.States) > forkStates {
 			t.Errorf("%s: no fork", name)
 			continue
 		}

@@ -92,19 +92,26 @@ func (s *narrator) because(at int, d *deed) []string {
 	var list []string
 	for n := at; n >= 0; n-- {
 		e := s.trace.Events[n]
-		if e.Cmd == "" || !touches(e, "key") && !touches(e, "ttl") {
-			continue
-		}
 		was := s.trace.Start
 		if n > 0 {
 			was = s.trace.Events[n-1].Server
+		}
+		switch byItself := e.Cmd == "" && touches(e, "key"); {
+		case byItself && e.Who == "redis":
+			list = append([]string{fmt.Sprintf("at step %d the server %s: %s", e.N, e.Note, fate(was, e.Server))}, list...)
+			continue
+		case byItself && e.Who == "time":
+			list = append([]string{fmt.Sprintf("at step %d time had passed: %s", e.N, fate(was, e.Server))}, list...)
+			continue
+		case e.Cmd == "" || !touches(e, "key") && !touches(e, "ttl"):
+			continue
 		}
 		text := fmt.Sprintf("at step %d %s's %s %s", e.N, e.Who, e.Cmd, effect(was, e.Server))
 		if decided := s.decided(n); decided > 0 && s.acted(e.Who, decided, n) {
 			text += fmt.Sprintf("; it decided to at step %d, and since then others have acted", decided)
 		}
 		list = append([]string{text}, list...)
-		if len(list) == 3 {
+		if len(list) >= 3 {
 			break
 		}
 	}
@@ -159,6 +166,19 @@ func effect(was, is Server) string {
 		return "took the ttl of " + keyWords(was) + " away"
 	}
 	return fmt.Sprintf("gave %s a ttl of %s", keyWords(was), Seconds(is.TTL))
+}
+
+// fate is what became of the key when no client acted.
+func fate(was, is Server) string {
+	switch {
+	case is.Dead && !was.Dead:
+		return was.Value + " has expired"
+	case is.Value == "" && was.Value != "":
+		return was.Value + " is gone"
+	case was.Value == "":
+		return is.Value + " is there again"
+	}
+	return is.Value + " is there in place of " + was.Value
 }
 
 // keyWords is what is on the key, in a sentence.

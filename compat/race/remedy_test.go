@@ -2,6 +2,7 @@ package race
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,12 @@ func TestRemedies(t *testing.T) {
 			continue
 		}
 		trace := *found.Trace
+		said := strings.Join(trace.Argument.Then, "\n")
+		for _, e := range trace.Events { // what the server did to the key is in the argument
+			if e.Who == "redis" && !strings.Contains(said, fmt.Sprintf("at step %d the server %s", e.N, e.Note)) {
+				t.Errorf("%s: the argument does not mention step %d, %s:\n%s", trace.Schedule, e.N, e.Note, said)
+			}
+		}
 		r, err := Remedies(context.Background(), trace, brokenLocks())
 		if err != nil {
 			t.Errorf("%s: %v", trace.Schedule, err)

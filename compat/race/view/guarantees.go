@@ -222,6 +222,10 @@ func pageOf(algorithm, fault string, b race.Break) string {
 		name = "any-failover"
 	case algorithm == "redlock" && fault == "restart":
 		name = "redlock-restart-forgets"
+	case fault == "restart":
+		name = "any-restart-forgets"
+	case fault == "evict":
+		name = "any-evicted"
 	case b.Invariant == "fencing":
 		name = "any-paused-holder"
 	case fault == "skew" && strings.HasPrefix(algorithm, "getset"):

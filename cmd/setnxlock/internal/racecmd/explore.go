@@ -143,6 +143,9 @@ func (a *app) explore(c race.Config, x exploration) error {
 	case err != nil:
 		return inRace(err)
 	}
+	if r.Trace != nil {
+		r.Trace.Argument.Fix = remedy(*r.Trace)
+	}
 	if err := a.found(c, r, x); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (a *app) playCommand() *cobra.Command {
 		ValidArgsFunction: scenarioArgs,
 		Args:              usageErrors(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g := &game{Screen: screen.New(a.out), width: a.width()}
+			g := &game{Screen: screen.New(a.out), width: a.width(), told: map[string]bool{}}
 			var base race.Config
 			if len(args) == 1 {
 				race, err := scenario(args[0])
@@ -101,8 +101,9 @@ type game struct {
 	c        race.Config         // with a scenario, only its objective is checked
 	all      race.Config         // the same, and whatever else may break
 	choices  []race.Choice
-	trace    race.Trace // of the choices
-	over     bool       // the player wants to leave
+	trace    race.Trace      // of the choices
+	over     bool            // the player wants to leave
+	told     map[string]bool // what keys do that have been explained
 }
 
 // begin sets the game up.

@@ -145,7 +145,7 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		}
 	}
 	if base.Server != "" {
-		if err := choose("server", base.Server, servers()); err != nil {
+		if err := chooseServer(base.Server); err != nil {
 			return base, err
 		}
 	}

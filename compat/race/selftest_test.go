@@ -161,7 +161,7 @@ func TestLockerHolds(t *testing.T) {
 }
 
 // What the published algorithms do wrong is found without a hint: the losing
-// GETSET that sets a live lease back although nobody releases, and on 2.2–2.6
+// GETSET that sets a live lease back although nobody releases, and on 2.2–2.6.11
 // the repair that revives a dead lock.
 func TestPublishedRacesAreFound(t *testing.T) {
 	r := explored(t, Config{Algorithm: "getset:classic", Clients: 2, Attempts: 3, Ticks: 6, Keep: true, Invariants: []string{"exclusion"}})

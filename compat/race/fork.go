@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // ForkStates is how many states a page can well carry: some 200 KB.
@@ -193,6 +195,13 @@ func (w *world) identity(before bool) string {
 	s := fmt.Sprintf("%q %v", w.s.Snapshot().Key(), w.ghost)
 	if before {
 		s += fmt.Sprintf("%q", w.before.ContentKey())
+	}
+	if f := w.late; f != nil {
+		conn := oldredis.ConnState{}.Key()
+		if f.conn != nil {
+			conn = f.conn.State().Key()
+		}
+		s += fmt.Sprintf(" late %d %q %q", f.client, f.write, conn)
 	}
 	for _, p := range w.players {
 		conn := fmt.Sprint(p.cut)

@@ -163,6 +163,9 @@ var faults = []Fault{
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
 		two: true, only: func(e entry) bool { return e.pinned > 0 },
 		set: func(c *Config) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+	{Name: "late request", Says: "each holder extends once, and one write arrives only after its connection was given up, at any later time",
+		two: true, only: func(e entry) bool { return e.form == oneKey },
+		set: func(c *Config) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
 func onOneServer(e entry) bool { return e.form != quorum }
@@ -260,7 +263,7 @@ func (m *Matrix) alike() [][]*Cell {
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
 		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
-			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Write, c.Fence)
+			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Write, c.Fence, c.Faults.LateRequests)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))

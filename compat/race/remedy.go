@@ -94,6 +94,8 @@ func (c *Config) allow(choices []Choice) error {
 			f.LostReplies++
 		case Sever:
 			f.LostRequests++
+		case Delay:
+			f.LateRequests = 1
 		case Cut:
 			f.Cuts++
 		case Refuse:
@@ -137,6 +139,7 @@ var omissions = []struct {
 }{
 	{"the lost reply", func(c *Config) bool { return take(&c.Faults.LostReplies) }},
 	{"the lost request", func(c *Config) bool { return take(&c.Faults.LostRequests) }},
+	{"the request that arrives late", func(c *Config) bool { return take(&c.Faults.LateRequests) }},
 	{"the connection that breaks within a write", func(c *Config) bool { return take(&c.Faults.Cuts) }},
 	{"the refusal", func(c *Config) bool { return take(&c.Faults.Refusals) }},
 	{"the restart", func(c *Config) bool { return take(&c.Faults.Restart) }},

@@ -125,6 +125,34 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A write that arrives after its connection was given up, at any later time, takes the lock from
+// nobody and changes no other's: it compares. The EXPIRE behind a SETNX does not; only this fault
+// finds it.
+func TestLateRequests(t *testing.T) {
+	late := Config{Attempts: 1, Ticks: 3, Extend: true, Faults: Faults{LateRequests: 1, Late: -1}, Invariants: []string{"exclusion", "ownership", "progress"}}
+	for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded", "tx:guarded/pinned", "getset:guarded/pinned"} {
+		c := late
+		c.Algorithm, c.Server = name, "2.4"
+		if name == "set:lua" {
+			c.Server = "7.0"
+		}
+		if r := explored(t, c); r.Verdict != Safe {
+			t.Errorf("%s: %v", c.line(), r)
+		}
+	}
+	c := late
+	c.Algorithm, c.Invariants = "tx:classic", []string{"ownership"}
+	if r := explored(t, c); r.Verdict != Violated || len(r.Trace.Events) != 12 {
+		t.Errorf("%s: %v, want ownership violated in 12 steps", c.line(), r)
+	} else if again, err := ReplaySchedule(r.Trace.Schedule, nil); err != nil || again.Verdict != r.Trace.Verdict {
+		t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
+	}
+	c.Faults = Faults{LostRequests: 1, LostReplies: 1, Late: -1}
+	if r := explored(t, c); r.Verdict != Safe {
+		t.Errorf("%s: %v: then this test shows nothing", c.line(), r)
+	}
+}
+
 // What the Locker promises of a lease that is made shorter or longer, detached, handed off while
 // somebody has an old handle, renewed in a batch, released with a wake-up, and of a client with
 // one connection. The broken locks beside it show that each of these is seen.

@@ -74,7 +74,7 @@ type Event struct {
 	Cmd   string `json:"cmd,omitempty"`
 	Reply string `json:"reply,omitempty"`
 	Note  string `json:"note,omitempty"`
-	Lost  string `json:"lost,omitempty"` // "reply": ran, the answer never came; "request": never arrived; "cut": the connection broke between two commands of one write
+	Lost  string `json:"lost,omitempty"` // "reply": ran, the answer never came; "request": never arrived; "late": it is still on its way; "cut": the connection broke between two commands of one write
 
 	Why     string            `json:"why"`               // one sentence: why this client does this now, or what just happened
 	Changed []string          `json:"changed,omitempty"` // "key", "ttl", "fence", "storage", "C1" …: what differs from the step before

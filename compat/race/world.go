@@ -25,6 +25,7 @@ type world struct {
 	before   oldredis.Snapshot // the server's content before the last write
 	writers  map[string]uint8  // who wrote what stands on the key, by server: 1 + the client, or somebody
 	wrote    map[string]uint8  // the same before the last write
+	late     *flown            // a write that was given up and is on its way
 	crashes  bool              // a client that is not at rest may as well be dead: ask for progress everywhere
 }
 
@@ -267,4 +268,5 @@ func (w *world) restart() {
 			p.conn, p.cut = nil, true
 		}
 	}
+	w.late = nil
 }

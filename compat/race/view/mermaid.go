@@ -99,7 +99,7 @@ func (m *mermaid) step(e race.Event, before race.Server) {
 		m.line("    %s-x%s: %s", who, m.disk, escape(n+e.Note+why))
 	case e.Cmd == "":
 		m.line("    Note over %s: %s", who, escape(n+e.Note+why))
-	case e.Lost == "request":
+	case e.Lost == "request" || e.Lost == "late":
 		m.line("    %s-x%s: %s", who, m.redis, escape(n+said(e)+why))
 	default:
 		m.line("    %s->>%s: %s", who, m.redis, escape(n+e.Cmd))

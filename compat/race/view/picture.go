@@ -323,7 +323,7 @@ func (p *drawing) messages() {
 		switch e.Lost {
 		case "":
 			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1fm-3 -5l3 5l3 -5"><title>%s</title></path>`, x, y1, y2, says)
-		case "request", "cut":
+		case "request", "cut", "late":
 			half := y1 + (y2-y1)*.5
 			p.add(e.N, `<path class="msg lost" d="M%.1f %.1fV%.1f"><title>%s</title></path><text class="sign red" x="%.1f" y="%.1f">✗</text>`, x, y1, half, says, x-4, half+4)
 		default: // it ran, and its answer is lost on the way back

@@ -378,6 +378,8 @@ func said(e race.Event) string {
 		s += " ⇢ reply lost"
 	case e.Lost == "request":
 		s += " ⇢ never arrived"
+	case e.Lost == "late":
+		s += " ⇢ on its way"
 	case e.Reply != "":
 		s += " → " + e.Reply
 	}

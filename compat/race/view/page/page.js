@@ -22,6 +22,7 @@ function said(e) {
   let s = e.cmd;
   if (e.lost === "reply") s += " ⇢ reply lost";
   else if (e.lost === "request") s += " ⇢ never arrived";
+  else if (e.lost === "late") s += " ⇢ on its way";
   else if (e.reply) s += " → " + e.reply;
   if (e.lost === "cut") s += " ⇢ cut";
   return e.note ? s + " (" + e.note + ")" : s;
@@ -146,10 +147,10 @@ function draw() {
       const name = el("span", "who", e.who + " ");
       row.append(place(el("span", "say", name, said(e)), who + 3, who));
       if (e.cmd) {
-        const lost = e.lost ? " lost " + e.lost : "", x = () => el("b", "x", "✗");
+        const lost = e.lost ? " lost " + (e.lost === "late" ? "request" : e.lost) : "", x = () => el("b", "x", "✗");
         const left = e.lost === "reply" || e.lost === "cut" ? x() : el("b", "", e.lost ? "" : "◂");
         row.classList.add("net");
-        row.append(place(el("span", "wire" + lost, left, e.lost === "request" ? x() : el("b", "", "▸")), `${who + 3} / ${k + 3}`));
+        row.append(place(el("span", "wire" + lost, left, e.lost === "request" || e.lost === "late" ? x() : el("b", "", "▸")), `${who + 3} / ${k + 3}`));
       }
     } else {
       row.classList.add("all");

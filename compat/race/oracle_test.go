@@ -282,9 +282,9 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: shorter, Faults: Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true, Faults: Faults{LostReplies: 1}},
 		{Algorithm: "tx:renamed", Attempts: 1, Faults: Faults{LateRequests: 1, Late: -1}},
-		{Algorithm: "tx:guarded", Attempts: 1, Faults: Faults{LateRequests: 1, Restart: 1, Late: -1}},
+		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{LateRequests: 1, Restart: 1, Late: -1}},
 		{Algorithm: "tx:guarded/pinned", Attempts: 1, Faults: Faults{LateRequests: 1, Late: -1}},
-		{Algorithm: "set:published", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{LateRequests: 1, Failover: 1, Late: -1}},
+		{Algorithm: "set:published", Server: "7.0", Attempts: 1, Faults: Faults{LateRequests: 1, Failover: 1, Late: -1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Clients: 1, Faults: Faults{Restart: 1, Down: 1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Keep: true, Faults: Faults{Late: -1}},
 	} {

@@ -29,6 +29,7 @@ embedded Redis of that version. Beyond them it says nothing.
 
   --faults lost=1    one reply is lost after its command has run
            sever=1   one request never arrives
+           delay=1   one arrives after its connection was given up, whenever
            cut=1     one connection breaks between two commands of one write
            refuse=1  one command that writes is answered with an error, as over
                      maxmemory; before 2.6.5 the rest of its transaction runs

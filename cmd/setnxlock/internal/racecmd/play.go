@@ -31,6 +31,8 @@ const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
   d1         its next command runs and the reply is lost
   x1         its next command never arrives
   h1         the connection breaks half-way, between two commands of one write
+  C1.delay  C1.arrive
+             it gives its connection up with a write on its way; that arrives
   C1.refuse  C1.refuse3
              the server refuses the command; the third of its transaction
   w1         as 1, but it waits before it looks how long its lease still lasts

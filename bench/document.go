@@ -126,12 +126,12 @@ func (d *document) setup() {
 	d.say("| again | `%s`, with the servers' addresses in `SETNXLOCK_TEST_REDIS`, or without, on a redis-server that it starts |\n", d.Command)
 }
 
-// quiet says whether others were at work on the machine.
+// quiet says whether the machine was idle before. A load is not who made it.
 func quiet(m Machine) string {
 	var load float64
 	fmt.Sscan(m.Load, &load) //nolint:errcheck // then it is 0
 	if load > 0.3*float64(m.Cores) {
-		return "others were at work on it, and these numbers suffer from that"
+		return "it was not idle, and these numbers may suffer from that"
 	}
 	return "it was quiet"
 }

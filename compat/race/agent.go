@@ -402,6 +402,11 @@ type handoffer interface {
 	Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
+// A waker is an algorithm that has its own way to release the lock and wake who waits for it.
+type waker interface {
+	Wake(l compat.Lease) compat.Change
+}
+
 // A believer has its own way to think of an extension whose outcome is open.
 type believer interface {
 	Believes(l, next compat.Lease) compat.Lease
@@ -488,7 +493,11 @@ func (a *agent) runBare(algo recorder) {
 
 func (a *agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {
 	a.now()
-	_, err := compat.NewConn(w).Run(algo.Release(l))
+	release := algo.Release
+	if k, ok := algo.Algorithm.(waker); ok && a.c.Signal {
+		release = func(l compat.Lease) compat.Change { return algo.releasing(l, k.Wake(l)) }
+	}
+	_, err := compat.NewConn(w).Run(release(l))
 	return err
 }
 

@@ -2,7 +2,7 @@ package race
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 )
 
 // breachText says in a line what was broken.
@@ -60,7 +60,6 @@ func (s *narrator) argue() {
 	}
 	t.Argument.Then = s.because(at, d)
 	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, Seconds(e.At), e.Violation.Text, t.Verdict.Violated)
-	t.Argument.Fix = fixes[d.breach.how]
 }
 
 // heldSince is the step since which a client has held at event n, and its
@@ -95,19 +94,26 @@ func (s *narrator) because(at int, d *deed) []string {
 	var list []string
 	for n := at; n >= 0; n-- {
 		e := s.trace.Events[n]
-		if e.Cmd == "" || !touches(e, "key") && !touches(e, "ttl") {
-			continue
-		}
 		was := s.trace.Start
 		if n > 0 {
 			was = s.trace.Events[n-1].Server
 		}
-		text := fmt.Sprintf("at step %d %s's %s made the key %s of %s", e.N, e.Who, e.Cmd, keyWords(e.Server), keyWords(was))
-		if decided := s.decided(n); decided > 0 && decided < e.N-1 {
+		switch byItself := e.Cmd == "" && touches(e, "key"); {
+		case byItself && e.Who == "redis":
+			list = append([]string{fmt.Sprintf("at step %d the server %s: %s", e.N, e.Note, fate(was, e.Server))}, list...)
+			continue
+		case byItself && e.Who == "time":
+			list = append([]string{fmt.Sprintf("at step %d time had passed: %s", e.N, fate(was, e.Server))}, list...)
+			continue
+		case e.Cmd == "" || !touches(e, "key") && !touches(e, "ttl"):
+			continue
+		}
+		text := fmt.Sprintf("at step %d %s's %s %s", e.N, e.Who, e.Cmd, effect(was, e.Server))
+		if decided := s.decided(n); decided > 0 && s.acted(e.Who, decided, n) {
 			text += fmt.Sprintf("; it decided to at step %d, and since then others have acted", decided)
 		}
 		list = append([]string{text}, list...)
-		if len(list) == 3 {
+		if len(list) >= 3 {
 			break
 		}
 	}
@@ -118,7 +124,13 @@ func (s *narrator) because(at int, d *deed) []string {
 		}
 	}
 	if d.breach.how == stuck {
-		list = append(list, fmt.Sprintf("the key %s does not expire in time: its ttl is %s", keyWords(s.trace.Events[at].Server), ttlText(s.trace.Events[at].Server.TTL)))
+		if is := s.trace.Events[at].Server; is.Value == "" {
+			list = append(list, "the key is free, and still no client can take it")
+		} else if is.TTL < 0 {
+			list = append(list, fmt.Sprintf("%s stays on the key: it has no ttl", is.Value))
+		} else {
+			list = append(list, fmt.Sprintf("%s stays on the key for another %s", is.Value, Seconds(is.TTL)))
+		}
 	}
 	return list
 }
@@ -134,47 +146,47 @@ func (s *narrator) decided(n int) int {
 	return 0
 }
 
-func touches(e Event, what string) bool {
-	for _, c := range e.Changed {
-		if c == what {
-			return true
-		}
-	}
-	return false
+// acted reports whether a client other than who did something after step from and before event n.
+func (s *narrator) acted(who string, from, n int) bool {
+	return slices.ContainsFunc(s.trace.Events[from:n], func(e Event) bool {
+		return e.Who != who && (e.Cmd != "" || e.Who == "redis")
+	})
 }
 
-func keyWords(s Server) string {
+func touches(e Event, what string) bool { return slices.Contains(e.Changed, what) }
+
+// effect is what a command did to the key.
+func effect(was, is Server) string {
 	switch {
-	case s.Value == "":
-		return "nothing"
-	case s.Dead:
-		return s.Value + " (expired)"
+	case was.Value == "":
+		return "put " + is.Value + " on the key"
+	case is.Value == "":
+		return "removed " + keyWords(was)
+	case was.Value != is.Value || was.Raw != is.Raw:
+		return fmt.Sprintf("put %s on the key in place of %s", is.Value, keyWords(was))
+	case is.TTL < 0:
+		return "took the ttl of " + keyWords(was) + " away"
 	}
-	return strings.TrimSpace(s.Value)
+	return fmt.Sprintf("gave %s a ttl of %s", keyWords(was), Seconds(is.TTL))
 }
 
-func ttlText(ms int64) string {
-	if ms < 0 {
-		return "none"
+// fate is what became of the key when no client acted.
+func fate(was, is Server) string {
+	switch {
+	case is.Dead && !was.Dead:
+		return was.Value + " has expired"
+	case is.Value == "" && was.Value != "":
+		return was.Value + " is gone"
+	case was.Value == "":
+		return is.Value + " is there again"
 	}
-	return Seconds(ms)
+	return is.Value + " is there in place of " + was.Value
 }
 
-// fixes are what helps against each way to break.
-var fixes = map[breachKind]string{
-	twoHold:            "make the change on the condition that the key still holds what was read: WATCH, MULTI, EXEC; and count a lease from before the request",
-	staleWrite:         "a fence: the storage refuses a number older than it has seen",
-	removedAnothers:    "compare and remove in one step: WATCH and GET the key, DEL it in MULTI/EXEC",
-	changedAnothers:    "change the key only in a transaction that WATCHes it, after reading one's own value from it",
-	falselyAcquired:    "read the key back before relying on it",
-	falselyExtended:    "extend on the condition that the key holds one's own value",
-	removedSuccessors:  "a hand-off puts a new value on the key: whoever knows the old one has nothing",
-	stuck:              "create the key with its TTL in one command (SETEX under WATCH, or SETEX and RENAMENX), so that no key is left without a TTL",
-	revived:            "set a TTL only under WATCH, on a value seen again: before 2.8, TTL answers -1 for a key that has just expired, too",
-	notLost:            "read the key before calling it lost",
-	removedNothing:     "read the replies to DEL and EXEC: 0 and nil do not mean \"released\"",
-	heldByNobody:       "ask again before calling it held",
-	unknownWithoutLoss: "an EXEC that aborted did nothing: read the key again",
-	fenceOrder:         "draw the fence in the transaction that takes the key",
-	passedOver:         "who waits says so, and those that come later wait for it",
+// keyWords is what is on the key, in a sentence.
+func keyWords(s Server) string {
+	if s.Dead {
+		return s.Value + ", which had expired,"
+	}
+	return s.Value
 }

@@ -51,6 +51,10 @@ const (
 	// Stale is Step of a read that a replica answers, which has not seen the last
 	// write. It is replayed, not explored.
 	Stale
+	// Delay: the client gives its connection up, as for Sever, and its write is still on its way.
+	Delay
+	// Arrive: that write reaches the server now.
+	Arrive
 
 	// Pass: time passes; what has expired is reaped, as a server does within
 	// 100 ms.
@@ -75,7 +79,7 @@ const (
 
 var clientVerbs = map[string]Verb{
 	"step": Step, "run": Run, "drop": Drop, "sever": Sever, "cut": Cut, "refuse": Refuse, "stall": Stall, "look": Look,
-	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock, "stale": Stale,
+	"crash": Crash, "pause": Pause, "resume": Resume, "clock": Clock, "stale": Stale, "delay": Delay, "arrive": Arrive,
 }
 
 var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict, "down": Down}

@@ -98,6 +98,7 @@ type Config struct {
 type Faults struct {
 	LostReplies  int  // the command ran, the answer never came
 	LostRequests int  // the command never arrived
+	LateRequests int  // the write arrived after its connection was given up, at any later time, if the server has not restarted; at most 1
 	Cuts         int  // the connection broke between two commands of one write
 	Refusals     int  // the server answered a command with an error instead of running it; at most 3
 	Crash        bool // clients die for good, anywhere
@@ -173,6 +174,9 @@ func (c Config) complete() (*Config, error) {
 	}
 	if c.StaleHandle && !c.Handoff {
 		return nil, errors.New("race: a handle gets stale by a hand-off")
+	}
+	if c.Faults.LateRequests > 1 {
+		return nil, fmt.Errorf("race: %d requests on their way, want 0 or 1", c.Faults.LateRequests)
 	}
 	if c.Faults.Refusals > 3 {
 		return nil, fmt.Errorf("race: %d refusals, want 0 to 3", c.Faults.Refusals)
@@ -344,7 +348,7 @@ func (c *Config) alike(i, j int) bool {
 func (c *Config) checks(invariant string) bool { return slices.Contains(c.Invariants, invariant) }
 
 func (f *Faults) counts() []*int {
-	return []*int{&f.LostReplies, &f.LostRequests, &f.Cuts, &f.Refusals, &f.Restart, &f.Failover, &f.Evict, &f.Down}
+	return []*int{&f.LostReplies, &f.LostRequests, &f.LateRequests, &f.Cuts, &f.Refusals, &f.Restart, &f.Failover, &f.Evict, &f.Down}
 }
 
 // happens reports whether a fault that is counted may happen.

@@ -178,6 +178,7 @@ func (c *Config) bounds() string {
 	add(c.Ticks, "jump of time", "jumps of time")
 	add(f.LostReplies, "lost reply", "lost replies")
 	add(f.LostRequests, "lost request", "lost requests")
+	add(f.LateRequests, "late request", "late requests")
 	add(f.Cuts, "cut", "cuts")
 	add(f.Refusals, "refusal", "refusals")
 	if f.Crash {
@@ -236,6 +237,8 @@ func (x *search) schedule(w finding) []Choice {
 // make makes one move.
 func (x *search) make(s *state, m move) (t state) {
 	switch v := m.verb(); {
+	case v == Arrive:
+		t, _ = x.arrive(s)
 	case v == Pass || v == PassUnreaped:
 		t, _ = x.pass(s, m)
 	case v > PassUnreaped:

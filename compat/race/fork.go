@@ -3,6 +3,9 @@ package race
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // ForkStates is how many states a page can well carry: some 200 KB.
@@ -10,8 +13,9 @@ const ForkStates = 400
 
 // WithFork returns t with the graph around it: from each state that can be
 // reached, every client's next step, and the faults and jumps of time of t's
-// own schedule as often as they stand in it. A graph of more than limit states is
-// left out, and t returned as it is. The algorithms are this module's, or of locks.
+// own schedule as often as they stand in it. Of more than limit states it has those
+// of t and the nearest to them; a state of which something was left out says so
+// (GraphState.Cut). The algorithms are this module's, or of locks.
 func WithFork(t Trace, limit int, locks Locks) (Trace, error) {
 	c, choices, err := ParseSchedule(t.Schedule)
 	c.Locks = locks
@@ -24,11 +28,7 @@ func WithFork(t Trace, limit int, locks Locks) (Trace, error) {
 	}
 	f := &forker{c: full, limit: limit, graph: &Graph{}, known: map[string]int{}}
 	f.offer(choices)
-	err = f.explore()
-	if errors.Is(err, errTooLarge) {
-		return t, nil
-	}
-	if err != nil {
+	if err := f.explore(choices); err != nil {
 		return t, err
 	}
 	f.follow(t, choices)
@@ -72,17 +72,41 @@ type junction struct {
 	left []int // of the extra choices
 }
 
-func (f *forker) explore() error {
-	start := junction{left: f.often}
-	if _, _, err := f.visit(start, nil); err != nil {
+// explore goes breadth first from all states of the trace.
+func (f *forker) explore(choices []Choice) error {
+	at := junction{left: f.often}
+	if _, _, err := f.visit(at, nil); err != nil {
 		return err
 	}
-	for next := []junction{start}; len(next) > 0; next = next[1:] {
+	next := []junction{at}
+	for _, c := range choices {
+		at = junction{append(slices.Clone(at.path), c), f.without(at.left, c)}
+		switch _, fresh, err := f.visit(at, nil); {
+		case errors.Is(err, errTooLarge): // a trace of its own length
+			f.graph.States[0].Cut = true
+		case err != nil:
+			return err
+		case fresh:
+			next = append(next, at)
+		}
+	}
+	for ; len(next) > 0; next = next[1:] {
 		if err := f.expand(next[0], &next); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// without is what is left of the extra choices after one of them, or after a client's step.
+func (f *forker) without(left []int, c Choice) []int {
+	n := slices.Index(f.extra, c)
+	if n < 0 {
+		return left
+	}
+	left = slices.Clone(left)
+	left[n]--
+	return left
 }
 
 // expand finds the ways on from a junction.
@@ -96,6 +120,10 @@ func (f *forker) expand(j junction, next *[]junction) error {
 		var step Event
 		n, fresh, err := f.visit(to, &step)
 		if errors.As(err, new(errDisabled)) {
+			return nil
+		}
+		if errors.Is(err, errTooLarge) {
+			f.graph.States[from].Cut = true
 			return nil
 		}
 		if err != nil {
@@ -117,9 +145,7 @@ func (f *forker) expand(j junction, next *[]junction) error {
 		if j.left[n] == 0 {
 			continue
 		}
-		left := append([]int(nil), j.left...)
-		left[n]--
-		if err := try(c, left); err != nil {
+		if err := try(c, f.without(j.left, c)); err != nil {
 			return err
 		}
 	}
@@ -169,6 +195,13 @@ func (w *world) identity(before bool) string {
 	s := fmt.Sprintf("%q %v", w.s.Snapshot().Key(), w.ghost)
 	if before {
 		s += fmt.Sprintf("%q", w.before.ContentKey())
+	}
+	if f := w.late; f != nil {
+		conn := oldredis.ConnState{}.Key()
+		if f.conn != nil {
+			conn = f.conn.State().Key()
+		}
+		s += fmt.Sprintf(" late %d %q %q", f.client, f.write, conn)
 	}
 	for _, p := range w.players {
 		conn := fmt.Sprint(p.cut)

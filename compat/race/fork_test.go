@@ -1,8 +1,11 @@
 package race
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// The graph around a trace holds the trace, and other ways; a large one is left out.
+// The graph around a trace holds the trace, and other ways; of a large one the nearest part.
 func TestFork(t *testing.T) {
 	trace, err := ReplaySchedule(`broken/del-setnx 2.4 2x1 given="SET {key} t=-2s" check=exclusion : C1 C2 C1 C2 C1 C1 C2 C2`, brokenLocks())
 	if err != nil {
@@ -45,7 +48,11 @@ func TestFork(t *testing.T) {
 		t.Errorf("%d states, %d broken, %d with a choice: too few to play with", len(forked.Fork.States), broken, branches)
 	}
 	t.Logf("%d states, %d broken", len(forked.Fork.States), broken)
-	if none, err := WithFork(trace, 5, brokenLocks()); err != nil || none.Fork != nil {
-		t.Errorf("a graph of more than 5 states was embedded: %v", err)
+	few, err := WithFork(trace, 12, brokenLocks())
+	if err != nil || few.Fork == nil || len(few.Fork.States) != 12 {
+		t.Fatalf("a part of a graph: %+v %v", few.Fork, err)
+	}
+	if !slices.ContainsFunc(few.Fork.States, func(s GraphState) bool { return s.Cut }) {
+		t.Error("what was left out is not said")
 	}
 }

@@ -167,6 +167,9 @@ var faults = []Fault{
 		set: func(c *Config) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
 	{Name: "waiting", Says: "clients that were refused wait and ask again, and no time passes", only: takesTurns,
 		set: func(c *Config) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
+	{Name: "late request", Says: "each holder extends once, and one write arrives only after its connection was given up, at any later time",
+		two: true, only: func(e entry) bool { return e.form == oneKey },
+		set: func(c *Config) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
 func takesTurns(e entry) bool { return e.turns }
@@ -266,7 +269,7 @@ func (m *Matrix) alike() [][]*Cell {
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
 		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
-			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence)
+			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence, c.Faults.LateRequests)
 		groups[key] = append(groups[key], &m.Cells[i])
 	}
 	list := slices.Collect(maps.Values(groups))

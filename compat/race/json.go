@@ -85,7 +85,7 @@ func (t Trace) check() error {
 			return fmt.Errorf("event %d: no one acts", e.N)
 		case e.Cmd == "" && e.Note == "":
 			return fmt.Errorf("event %d: neither a cmd nor a note", e.N)
-		case !slices.Contains([]string{"", "reply", "request", "cut"}, e.Lost):
+		case !slices.Contains([]string{"", "reply", "request", "late", "cut"}, e.Lost):
 			return fmt.Errorf("event %d: lost %q", e.N, e.Lost)
 		case e.At < at:
 			return fmt.Errorf("event %d: time goes back from %s to %s", e.N, Seconds(at), Seconds(e.At))

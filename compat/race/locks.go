@@ -1,6 +1,7 @@
 package race
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -91,3 +92,6 @@ func (w *wire) Redial() redis.Conn {
 	w.Close()
 	return w.a.wire()
 }
+
+// Second is another connection of the client's pool; an error if it has one only (Config.OneConn).
+func (w *wire) Second() (redis.Conn, error) { return w.a.dial(context.Background(), "") }

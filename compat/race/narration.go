@@ -24,6 +24,8 @@ func (s *narrator) note(d *deed) string {
 		return "its clock is set by " + signed(d.choice.By)
 	case Stale:
 		return "a replica answers"
+	case Arrive:
+		return "arrives late"
 	case Crash:
 		return "crashes"
 	case Pause:
@@ -91,6 +93,8 @@ func (s *narrator) why(d *deed) string {
 		return "It goes on where it was stopped, as if no time had passed."
 	case Clock:
 		return "Its clock now differs from the server's."
+	case Arrive:
+		return "The write that it had given up reaches the server only now, and nobody hears of the answer."
 	case Look:
 		return "It takes the time now and will send only later."
 	}
@@ -148,6 +152,8 @@ func (s *narrator) loss(d *deed) string {
 		return "the server has done it, and the answer never comes"
 	case "request":
 		return "the connection breaks, and the server never sees it"
+	case "late":
+		return "it gives the connection up, and what it has sent is still on its way"
 	case "cut":
 		return "the connection breaks before this command, after the earlier ones of the same write"
 	}

@@ -24,6 +24,7 @@ type walker struct {
 type stand struct {
 	path   []Choice
 	budget budget
+	late   int // how many writes may be late
 }
 
 func (k *walker) world(path []Choice) *world {
@@ -41,14 +42,14 @@ func (k *walker) world(path []Choice) *world {
 }
 
 // key is all of a state.
-func (k *walker) key(w *world, b budget) string {
-	return fmt.Sprint(b, w.identity(k.c.Faults.Failover > 0))
+func (k *walker) key(w *world, b budget, late int) string {
+	return fmt.Sprint(b, late, w.identity(k.c.Faults.Failover > 0))
 }
 
 func (k *walker) walk() {
-	level := []stand{{budget: newBudget(k.c)}}
+	level := []stand{{budget: newBudget(k.c), late: k.c.Faults.LateRequests}}
 	w := k.world(nil)
-	k.seen[k.key(w, level[0].budget)] = true
+	k.seen[k.key(w, level[0].budget, level[0].late)] = true
 	w.close()
 	for len(level) > 0 {
 		var next []stand
@@ -76,9 +77,13 @@ func (k *walker) macros(s stand) (list []macro) {
 		return func(b budget) budget { return b.less(kind) }
 	}
 	for i := range k.c.Clients {
+		list = append(list, macro{[]Choice{{Verb: Arrive, Client: i}}, free})
 		step := k.write(s, i)
 		if step == nil {
 			continue
+		}
+		if s.late > 0 {
+			list = append(list, macro{[]Choice{{Verb: Delay, Client: i}}, free})
 		}
 		last := func(v Verb) []Choice {
 			l := append([]Choice{}, step...)
@@ -223,8 +228,11 @@ func (k *walker) take(s stand, m macro) *stand {
 		k.breaks[first.how]++
 		return nil
 	}
-	b := m.cost(s.budget)
-	key := k.key(w, b)
+	b, late := m.cost(s.budget), s.late
+	if m.choices[0].Verb == Delay {
+		late--
+	}
+	key := k.key(w, b, late)
 	if k.seen[key] {
 		return nil
 	}
@@ -233,7 +241,7 @@ func (k *walker) take(s stand, m macro) *stand {
 		k.breaks[stuck]++
 		return nil
 	}
-	return &stand{path: path, budget: b}
+	return &stand{path: path, budget: b, late: late}
 }
 
 // Both engines find the same states, the same number of transitions and the
@@ -273,6 +281,10 @@ func TestOracle(t *testing.T) {
 		{Algorithm: "getset:listed", Attempts: 1, Signal: true, Given: registered, Faults: Faults{Cuts: 1}},
 		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: shorter, Faults: Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true, Faults: Faults{LostReplies: 1}},
+		{Algorithm: "tx:renamed", Attempts: 1, Faults: Faults{LateRequests: 1, Late: -1}},
+		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{LateRequests: 1, Restart: 1, Late: -1}},
+		{Algorithm: "tx:guarded/pinned", Attempts: 1, Faults: Faults{LateRequests: 1, Late: -1}},
+		{Algorithm: "set:published", Server: "7.0", Attempts: 1, Faults: Faults{LateRequests: 1, Failover: 1, Late: -1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Clients: 1, Faults: Faults{Restart: 1, Down: 1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Keep: true, Faults: Faults{Late: -1}},
 	} {

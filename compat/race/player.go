@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -54,6 +55,8 @@ func (w *world) act(d *deed, c Choice) error {
 	p := w.players[c.Client]
 	name := fmt.Sprintf("C%d", c.Client+1)
 	switch {
+	case c.Verb == Arrive:
+		return w.arrive(d, c.Client)
 	case p.dead:
 		return disabled("%s is dead", name)
 	case c.Verb == Crash:
@@ -83,7 +86,7 @@ func (w *world) act(d *deed, c Choice) error {
 func (w *world) step(d *deed, c Choice) error {
 	i := c.Client
 	p := w.players[i]
-	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut || c.Verb == Refuse
+	faulty := c.Verb == Drop || c.Verb == Sever || c.Verb == Cut || c.Verb == Refuse || c.Verb == Delay
 	if c.Verb == Look && p.pending.kind != readsClock {
 		return disabled("C%d is not about to read its clock", i+1)
 	}
@@ -167,6 +170,10 @@ func (w *world) send(d *deed, i int, c Choice) error {
 		return disabled("commands of the same write have run: C%d.cut", i+1)
 	case verb == Refuse && (c.Nth >= len(r.cmds) || !refusable(r.cmds[c.Nth]) || p.cut):
 		return disabled("C%d sends nothing there that can be refused", i+1)
+	case verb == Delay && (!r.first || p.cut):
+		return disabled("C%d begins no write there that could still arrive", i+1)
+	case verb == Delay && w.late != nil:
+		return disabled("C%d's write is on its way already", w.late.client+1)
 	case verb == Refuse:
 		refused = c.Nth + 1
 	case verb == Cut && r.first:
@@ -175,6 +182,13 @@ func (w *world) send(d *deed, i int, c Choice) error {
 	d.cmds = append(d.cmds, r.cmds...)
 	var got answer
 	switch {
+	case verb == Delay:
+		for _, cmds := range r.rest {
+			d.cmds = append(d.cmds, cmds...)
+		}
+		d.lost, got.lost = "late", true
+		w.late = &flown{i, p.conn, append([][][]string{r.cmds}, r.rest...)}
+		p.conn = nil
 	case p.cut || verb == Sever || verb == Cut:
 		d.lost = "request"
 		if verb == Cut {
@@ -215,15 +229,51 @@ func (w *world) execute(d *deed, i int, r request, refused int) answer {
 	if p.conn == nil {
 		p.conn = w.s.Dial().(*oldredis.Conn)
 	}
-	before, content := w.key(), w.s.Snapshot()
+	return w.run(d, i, p.conn, r.cmds, refused)
+}
+
+// A flown is a write on its way, with its connection.
+type flown struct {
+	client int
+	conn   *oldredis.Conn // nil: none was in use
+	write  [][][]string
+}
+
+// arrive has the write that is on its way reach the server. Nobody hears of its replies.
+func (w *world) arrive(d *deed, i int) error {
+	f := w.late
+	if f == nil || f.client != i {
+		return disabled("nothing of C%d's is on its way", i+1)
+	}
+	w.late = nil
+	conn := f.conn
+	if conn == nil {
+		conn = w.s.Dial().(*oldredis.Conn)
+	}
+	defer conn.Close()
+	d.phase = w.players[i].phase
+	for _, cmds := range f.write {
+		got := w.run(d, i, conn, cmds, 0)
+		d.cmds, d.replies = append(d.cmds, cmds...), append(d.replies, got.replies...)
+		if got.lost {
+			break
+		}
+	}
+	return nil
+}
+
+// run has the server run commands of client i's over a connection.
+func (w *world) run(d *deed, i int, conn *oldredis.Conn, cmds [][]string, refused int) answer {
+	before, content, was := w.key(), w.s.Snapshot(), w.onKeys()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
-	replies, err := runRefusing(w.s, p.conn, r.cmds, refused)
+	replies, err := runRefusing(w.s, conn, cmds, refused)
 	touched := w.onlooker.Dirty()
 	w.onlooker.SetState(oldredis.ConnState{})
 	wrote := w.s.Snapshot().ContentKey() != content.ContentKey()
 	if wrote {
-		w.before = content
+		w.before, w.wrote = content, maps.Clone(w.writers)
 	}
+	w.writes(was, uint8(i+1))
 	if w.judge.form != oneKey {
 		d.broke(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
 	} else {

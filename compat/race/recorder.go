@@ -211,8 +211,12 @@ func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration) (comp
 }
 
 func (t recorder) Release(l compat.Lease) compat.Change {
+	return t.releasing(l, t.Algorithm.Release(l))
+}
+
+// releasing records the release that ch is.
+func (t recorder) releasing(l compat.Lease, ch compat.Change) compat.Change {
 	t.beginRelease(l)
-	ch := t.Algorithm.Release(l)
 	ch.Seen = t.recordEnd
 	return ch
 }

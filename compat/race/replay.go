@@ -142,7 +142,12 @@ func (s *narrator) add(d *deed) {
 func (s *narrator) server() Server {
 	w := s.w
 	out := Server{TTL: -1, Storage: s.store}
-	votes := map[int]string{}
+	if w.c.servers() > 0 {
+		out.Each = make([]Server, serverCount)
+		for i := range out.Each {
+			out.Each[i].TTL = -1
+		}
+	}
 	for _, e := range w.s.Snapshot().Entries(w.s) {
 		ttl := int64(-1)
 		if !e.Expires.IsZero() {
@@ -151,9 +156,9 @@ func (s *narrator) server() Server {
 		n := serverOf(e.Key)
 		switch {
 		case n > 0 && e.Key == keyOn(w.c.Key, n):
-			votes[n] = decode(e.Value)
+			out.Each[n-1] = Server{Value: decode(e.Value), Raw: e.Value, TTL: ttl, Dead: e.Unreaped, Writer: writerName(w.writers[e.Key])}
 		case n > 0 && e.Key == nth(n)+downKey:
-			votes[n] = "gone"
+			out.Each[n-1] = Server{Value: "gone", TTL: -1}
 		case e.DB == 0 && e.Key == w.c.Key:
 			out.Raw, out.Value, out.TTL, out.Dead = e.Value, contents(e), ttl, e.Unreaped
 		case e.Key == fenceKey(w.c.Key):
@@ -166,18 +171,9 @@ func (s *narrator) server() Server {
 			out.Others = append(out.Others, other)
 		}
 	}
-	if len(votes) > 0 {
-		list := make([]string, serverCount)
-		for i := range list {
-			list[i] = orString(votes[i+1], "-")
-		}
-		out.Value = strings.Join(list, " ")
-	}
-	switch g := w.ghost.writer; {
-	case g == somebody:
-		out.Writer = "somebody before"
-	case g != nobody:
-		out.Writer = name(int(g) - 1)
+	out.Writer = writerName(w.writers[w.c.Key])
+	if out.Each != nil {
+		out.votes()
 	}
 	for i, p := range w.players {
 		if p.conn != nil {
@@ -191,6 +187,34 @@ func (s *narrator) server() Server {
 		}
 	}
 	return out
+}
+
+// votes is what several servers come to, in a line: their values, and who wrote them if it was one client.
+func (s *Server) votes() {
+	list := make([]string, len(s.Each))
+	for i, one := range s.Each {
+		list[i] = orString(one.Value, "-")
+		switch {
+		case one.Writer == "":
+		case s.Writer == "":
+			s.Writer = one.Writer
+		case s.Writer != one.Writer:
+			s.Writer = "several"
+		}
+	}
+	if s.Value = strings.Join(list, " "); strings.Trim(s.Value, "- ") == "" {
+		s.Value = ""
+	}
+}
+
+func writerName(w uint8) string {
+	switch w {
+	case nobody:
+		return ""
+	case somebody:
+		return "somebody before"
+	}
+	return name(int(w) - 1)
 }
 
 // contents is what a key holds, readable: of a sorted set each member with its

@@ -25,6 +25,9 @@ type request struct {
 	along bool
 
 	server int // of several, the one that it is for; 0: there is only one
+
+	// rest is what follows the first request in its write: if the write is late, all of it is.
+	rest [][][]string
 }
 
 type requestKind uint8
@@ -67,6 +70,9 @@ func groups(write [][]string) []request {
 	for i := range all {
 		all[i].server = addressed(all[i].cmds)
 	}
+	for _, r := range all[1:] {
+		all[0].rest = append(all[0].rest, r.cmds)
+	}
 	all[0].first = true
 	all[len(all)-1].last = true
 	return all
@@ -104,6 +110,9 @@ func (r *request) text() string {
 	fmt.Fprintf(&b, "%d%t%t", r.kind, r.first, r.last)
 	for _, cmd := range r.cmds {
 		fmt.Fprintf(&b, "%q", cmd)
+	}
+	for _, cmds := range r.rest {
+		fmt.Fprintf(&b, "+%q", cmds)
 	}
 	return b.String()
 }

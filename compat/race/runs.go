@@ -226,6 +226,9 @@ func (rs *runs) play(from node, feed []uint32, shift time.Duration) (p played) {
 	rs.ran++
 	a.ask = func(r request) answer {
 		if left == 0 {
+			if rs.c.Faults.LateRequests == 0 {
+				r.rest = nil
+			}
 			p.at, p.stopped = r, true
 			p.timeless = p.timeless || rs.timeless[a.memory.op]
 			p.agent = *a
@@ -268,6 +271,15 @@ func (rs *runs) answer(in uint32) answer {
 		return answer{ms: clockOf(in)}
 	}
 	return answer{replies: rs.replies.values[in]}
+}
+
+// write is the requests of the write that begins with one.
+func (rs *runs) write(first uint32) []uint32 {
+	list := []uint32{first}
+	for _, cmds := range rs.requests[first].rest {
+		list = append(list, rs.request(request{kind: sends, cmds: cmds, server: addressed(cmds)}))
+	}
+	return list
 }
 
 func (rs *runs) request(r request) uint32 {

@@ -94,7 +94,7 @@ func (x *search) first() state {
 
 // first0 is the same, before its clients are renamed.
 func (x *search) first0() state {
-	s := state{budget: newBudget(x.c)}
+	s := state{budget: newBudget(x.c), late: flight{left: uint8(x.c.Faults.LateRequests)}}
 	for i := range x.c.Clients {
 		s.cells[i].node = x.runs.roots[i][0]
 	}
@@ -293,6 +293,9 @@ func (x *search) expand(s *state, number uint32) {
 		if s.budget.has(ofRequests) {
 			x.try(s, number, Sever, i, 0)
 		}
+		if s.late.left > 0 && s.late.req == 0 {
+			x.try(s, number, Delay, i, 0)
+		}
 		if s.budget.has(ofCuts) {
 			if x.c.Split {
 				x.try(s, number, Cut, i, 0)
@@ -303,6 +306,10 @@ func (x *search) expand(s *state, number uint32) {
 		if s.budget.has(ofRefusals) {
 			x.expandRefusals(s, number, i)
 		}
+	}
+	if s.late.req > 0 {
+		t, b := x.arrive(s)
+		x.emit(&t, b, number, clientMove(Arrive, int(s.late.client), 0))
 	}
 	if s.budget.has(ofTicks) {
 		x.expandTime(s, number)

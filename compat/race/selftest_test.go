@@ -3,6 +3,7 @@ package race
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{Config{Algorithm: "getset:guarded", Bare: true, Attempts: 1, ExtendTo: twice, Faults: Faults{LostReplies: 1, Late: -1}}, "accuracy", 6},
 		{Config{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true}, "ownership", 7},
 		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "ownership", 8},
+		{Config{Algorithm: "broken/counts-the-wake-up", Attempts: 1, Ticks: 3, Signal: true, Given: registered}, "accuracy", 7},
+		{Config{Algorithm: "broken/second-connection", Attempts: 1, OneConn: true, Extend: true, Faults: Faults{LostReplies: 1}}, "accuracy", 5},
 	} {
 		c.Config.Invariants = []string{c.invariant}
 		r := explored(t, c.Config)
@@ -63,6 +66,36 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		again, err := ReplaySchedule(r.Trace.Schedule, brokenLocks())
 		if err != nil || again.Verdict != r.Trace.Verdict {
 			t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
+		}
+	}
+}
+
+// The rows of the wake-up and of one connection find what no other row does: each breaks a lock
+// that under every other fault holds what the lock holds that it was made of.
+func TestOnlyTheirRowFindsThem(t *testing.T) {
+	for name, row := range map[string]string{"broken/counts-the-wake-up": "wake-up", "broken/second-connection": "one connection"} {
+		var found []string
+		for _, x := range AllFaults() {
+			if x.among == several {
+				continue
+			}
+			breaks := func(algorithm string) string {
+				c := Cell{Algorithm: algorithm, Server: "2.4", Fault: x.Name, Clients: 2}.Config()
+				c.Bare, c.Each = true, true
+				r := explored(t, c)
+				var list []string
+				for _, b := range r.Breaks {
+					list = append(list, b.Verdict.Violated)
+				}
+				slices.Sort(list)
+				return strings.Join(list, " ")
+			}
+			if breaks(name) != breaks("tx:guarded") {
+				found = append(found, x.Name)
+			}
+		}
+		if !slices.Equal(found, []string{row}) {
+			t.Errorf("%s is found under %q, want %q alone", name, found, row)
 		}
 	}
 }
@@ -89,6 +122,34 @@ func TestRefusals(t *testing.T) {
 		if r := explored(t, c); r.Verdict != Safe {
 			t.Errorf("%s: %v", c.Algorithm, r)
 		}
+	}
+}
+
+// A write that arrives after its connection was given up, at any later time, takes the lock from
+// nobody and changes no other's: it compares. The EXPIRE behind a SETNX does not; only this fault
+// finds it.
+func TestLateRequests(t *testing.T) {
+	late := Config{Attempts: 1, Ticks: 3, Extend: true, Faults: Faults{LateRequests: 1, Late: -1}, Invariants: []string{"exclusion", "ownership", "progress"}}
+	for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded", "tx:guarded/pinned", "getset:guarded/pinned"} {
+		c := late
+		c.Algorithm, c.Server = name, "2.4"
+		if name == "set:lua" {
+			c.Server = "7.0"
+		}
+		if r := explored(t, c); r.Verdict != Safe {
+			t.Errorf("%s: %v", c.line(), r)
+		}
+	}
+	c := late
+	c.Algorithm, c.Invariants = "tx:classic", []string{"ownership"}
+	if r := explored(t, c); r.Verdict != Violated || len(r.Trace.Events) != 12 {
+		t.Errorf("%s: %v, want ownership violated in 12 steps", c.line(), r)
+	} else if again, err := ReplaySchedule(r.Trace.Schedule, nil); err != nil || again.Verdict != r.Trace.Verdict {
+		t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
+	}
+	c.Faults = Faults{LostRequests: 1, LostReplies: 1, Late: -1}
+	if r := explored(t, c); r.Verdict != Safe {
+		t.Errorf("%s: %v: then this test shows nothing", c.line(), r)
 	}
 }
 
@@ -128,7 +189,7 @@ func TestLockerHolds(t *testing.T) {
 }
 
 // What the published algorithms do wrong is found without a hint: the losing
-// GETSET that sets a live lease back although nobody releases, and on 2.2–2.6
+// GETSET that sets a live lease back although nobody releases, and on 2.2–2.6.11
 // the repair that revives a dead lock.
 func TestPublishedRacesAreFound(t *testing.T) {
 	r := explored(t, Config{Algorithm: "getset:classic", Clients: 2, Attempts: 3, Ticks: 6, Keep: true, Invariants: []string{"exclusion"}})

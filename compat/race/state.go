@@ -8,7 +8,16 @@ type state struct {
 	now     int32  // ms since the beginning
 	budget  budget // what may still go wrong
 	ghost   ghost
+	late    flight
 	cells   [maxClients]cell
+}
+
+// A flight is a write that was given up and is still on its way.
+type flight struct {
+	req    uint32 // 1 + the first request of the write; 0: none is on its way
+	conn   uint16 // what the server knows of its connection
+	client uint8
+	left   uint8 // how many writes may still be late
 }
 
 // A cell is a client in a state.
@@ -87,6 +96,9 @@ func (s *state) print(clients int) uint64 {
 	h = mix(h, uint64(uint32(s.now))|uint64(s.budget)<<32)
 	h = mix(h, uint64(g.writer)|uint64(g.prevWriter)<<8|uint64(g.newest)<<16|uint64(g.newestFence)<<24|
 		uint64(g.stored)<<32|uint64(g.storedFence)<<40)
+	if s.late != (flight{}) {
+		h = mix(h, uint64(s.late.req)|uint64(s.late.conn)<<32|uint64(s.late.client)<<48|uint64(s.late.left)<<56)
+	}
 	for i := range clients {
 		c, m := &s.cells[i], g.mark[i]
 		h = mix(h, uint64(c.node)|uint64(c.conn)<<32|uint64(m.rank)<<48|uint64(m.bits)<<56)

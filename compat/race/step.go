@@ -54,7 +54,7 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 	if kind == readsClock {
 		u.readClock(i)
 	}
-	faulty := verb == Drop || verb == Sever || verb == Cut || verb == Refuse
+	faulty := verb == Drop || verb == Sever || verb == Cut || verb == Refuse || verb == Delay
 	x.past = true
 	switch n := u.node(i); n.kind {
 	case works:
@@ -67,6 +67,13 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 		t, b = u.end()
 		return t, b, true
 	case sends:
+		if verb == Delay {
+			if !n.first || u.t.cells[i].conn == cutConn {
+				return t, b, false
+			}
+			u.delay(i, n.req)
+			break
+		}
 		if verb == Refuse {
 			if !u.sendRefused(i, ran&255, ran>>8) {
 				return t, b, false
@@ -219,27 +226,57 @@ func (u *turn) send(i int, verb Verb) {
 	u.resume(i, reply)
 }
 
+// delay has client i give its connection up, with a write on its way that begins with req.
+func (u *turn) delay(i int, req uint32) {
+	c := &u.t.cells[i]
+	u.t.late = flight{req: req + 1, conn: max(c.conn, newConn), client: uint8(i), left: u.t.late.left - 1}
+	c.conn = noConn
+	u.resume(i, inputLost)
+}
+
+// arrive has the write that is on its way reach the server. Nobody hears of its replies.
+func (x *search) arrive(s *state) (state, breaches) {
+	x.words, x.learned = 1, false
+	u := x.turn(s)
+	f := s.late
+	u.t.late = flight{left: f.left}
+	conn := f.conn
+	for _, req := range x.runs.write(f.req - 1) {
+		var reply uint32
+		if reply, conn = u.run(int(f.client), req, conn, -1); reply == inputLost {
+			break // the server has closed it
+		}
+	}
+	return u.end()
+}
+
 // execute has the server run client i's request.
 func (u *turn) execute(i int) (reply uint32) {
-	x, c := u.x, &u.t.cells[i]
+	c := &u.t.cells[i]
 	req := u.node(i).req
-	r := &x.runs.requests[req]
-	conn := c.conn
-	if conn == noConn {
-		conn = newConn
-	}
-	was, now := u.t.content, u.t.now
-	if r.server > 0 && x.trans.contents[was].down&(1<<r.server) != 0 {
+	if r := &u.x.runs.requests[req]; r.server > 0 && u.x.trans.contents[u.t.content].down&(1<<r.server) != 0 {
 		return inputLost // no server answers
 	}
+	reply, c.conn = u.run(i, req, max(c.conn, newConn), i)
+	return reply
+}
+
+// run has the server run a request of client i's over a connection, which is that of the cell
+// own; -1: nobody's any more.
+func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left uint16) {
+	x := u.x
+	r := &x.runs.requests[req]
+	was, now := u.t.content, u.t.now
 	id, done := x.trans.do(was, now, req, r, conn, u.refused)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {
-		if w := u.t.cells[k].conn; k != i && w > newConn {
+		if w := u.t.cells[k].conn; k != own && w > newConn {
 			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, u.refused, w)
 		}
 	}
-	c.conn = after
+	if w := u.t.late.conn; w > newConn {
+		u.t.late.conn = x.trans.watched(id, was, now, r, conn, u.refused, w)
+	}
 	u.t.content = to
 	if to != was && x.c.Faults.Failover > 0 {
 		u.t.prev = was
@@ -249,7 +286,7 @@ func (u *turn) execute(i int) (reply uint32) {
 	} else if x.judge.tracks || x.judge.progress {
 		u.broke(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
 	}
-	return reply
+	return reply, after
 }
 
 // canLook reports whether a client can read its clock and not send before
@@ -294,12 +331,16 @@ func (u *turn) act(verb Verb, n int32) {
 			u.t.cells[k].conn = x.trans.actWatched(was, now, verb, n, w)
 		}
 	}
+	if w := u.t.late.conn; w > newConn {
+		u.t.late.conn = x.trans.actWatched(was, now, verb, n, w)
+	}
 }
 
 // serve is a choice of the server's, or of one of several.
 func (x *search) serve(s *state, verb Verb, server int) (state, breaches) {
 	u := x.turn(s)
 	if server == 0 && (verb == Restart || verb == Failover) {
+		u.t.late = flight{left: u.t.late.left}
 		for i := range x.c.Clients {
 			if c := &u.t.cells[i]; c.conn != noConn {
 				c.conn = cutConn

@@ -60,6 +60,9 @@ func newSymmetry(x *search) *symmetry {
 // order is by what a client's place in a state is decided, its name apart.
 func (y *symmetry) order(s *state, i int) uint64 {
 	m := s.ghost.mark[i]
+	if s.late.req > 0 && int(s.late.client) == i {
+		m.bits |= 1 << 7
+	}
 	return mix(y.x.runs.nodes[s.cells[i].node].shape, uint64(s.cells[i].conn)|uint64(m.rank)<<16|uint64(m.bits)<<24)
 }
 
@@ -152,6 +155,9 @@ func (y *symmetry) apply(s *state, r *rename) state {
 		t.cells[k] = cell{node: y.node(r, s.cells[i].node), conn: y.conn(r, s.cells[i].conn)}
 		t.ghost.mark[k] = s.ghost.mark[i]
 	}
+	if f := s.late; f.req > 0 {
+		t.late = flight{req: 1 + y.request(r, f.req-1), conn: y.conn(r, f.conn), client: r.to[f.client], left: f.left}
+	}
 	t.ghost.writer, t.ghost.prevWriter = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter)
 	return t
 }
@@ -169,6 +175,15 @@ func (s *state) less(t *state, n int) bool {
 	}
 	if s.ghost.prevWriter != t.ghost.prevWriter {
 		return s.ghost.prevWriter < t.ghost.prevWriter
+	}
+	if s.late != t.late {
+		if s.late.req != t.late.req {
+			return s.late.req < t.late.req
+		}
+		if s.late.client != t.late.client {
+			return s.late.client < t.late.client
+		}
+		return s.late.conn < t.late.conn
 	}
 	for i := range n {
 		if s.cells[i] != t.cells[i] {
@@ -223,17 +238,36 @@ func (y *symmetry) conn(r *rename, n uint16) uint16 {
 			w.Key = r.text(w.Key)
 			watched[i] = w
 		}
-		queue := make([][]string, len(st.Queue))
-		for i, cmd := range st.Queue {
-			for _, a := range cmd {
-				queue[i] = append(queue[i], r.text(a))
-			}
-		}
-		st.Watched, st.Queue = watched, queue
+		st.Watched, st.Queue = watched, r.commands(st.Queue)
 		r.conns[n] = 1 + y.x.trans.connNumber(st)
 		y.x.trans.note(asked{what: askConn, st: st, got: uint32(r.conns[n] - 1)})
 	}
 	return r.conns[n] - 1
+}
+
+// request is what a write that is on its way is called after the renaming.
+func (y *symmetry) request(r *rename, n uint32) uint32 {
+	rs := y.x.runs
+	of := rs.requests[n]
+	of.cmds = r.commands(of.cmds)
+	rest := make([][][]string, len(of.rest))
+	for i, cmds := range of.rest {
+		rest[i] = r.commands(cmds)
+	}
+	if len(rest) > 0 {
+		of.rest = rest
+	}
+	return rs.request(of)
+}
+
+func (r *rename) commands(cmds [][]string) [][]string {
+	list := make([][]string, len(cmds))
+	for i, cmd := range cmds {
+		for _, a := range cmd {
+			list[i] = append(list[i], r.text(a))
+		}
+	}
+	return list
 }
 
 // node is what a node is called after the renaming: the same code with the

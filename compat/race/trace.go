@@ -19,6 +19,7 @@ type Trace struct {
 	Scenario  string `json:"scenario,omitempty"`  // "getset/double-takeover"; "" for a trace that was found
 	Title     string `json:"title"`               // one line
 	Objective string `json:"objective,omitempty"` // what the reader is asked to bring about
+	Text      string `json:"text,omitempty"`      // what there is to know beforehand; paragraphs
 	Algorithm string `json:"algorithm"`           // "getset:classic", or a name of the catalogue
 	Server    string `json:"server"`              // "2.4", "twemproxy", …
 	Key       string `json:"key"`                 // "lock.report"
@@ -38,8 +39,8 @@ type Trace struct {
 	Sources []Source `json:"sources,omitempty"`
 	Instead string   `json:"instead,omitempty"` // what our library does instead
 
-	// Fork is the explored graph around this trace, small enough to be
-	// embedded: from any state, what each choice leads to. nil if it is not.
+	// Fork is the explored graph around this trace: from each state what each choice
+	// leads to. nil: not explored.
 	Fork *Graph `json:"fork,omitempty"`
 }
 
@@ -73,7 +74,7 @@ type Event struct {
 	Cmd   string `json:"cmd,omitempty"`
 	Reply string `json:"reply,omitempty"`
 	Note  string `json:"note,omitempty"`
-	Lost  string `json:"lost,omitempty"` // "reply": ran, the answer never came; "request": never arrived; "cut": the connection broke between two commands of one write
+	Lost  string `json:"lost,omitempty"` // "reply": ran, the answer never came; "request": never arrived; "late": it is still on its way; "cut": the connection broke between two commands of one write
 
 	Why     string            `json:"why"`               // one sentence: why this client does this now, or what just happened
 	Changed []string          `json:"changed,omitempty"` // "key", "ttl", "fence", "storage", "C1" …: what differs from the step before
@@ -89,10 +90,11 @@ type Server struct {
 	Raw     string   `json:"raw,omitempty"`     // the bytes
 	TTL     int64    `json:"ttl_ms"`            // -1: none
 	Dead    bool     `json:"dead,omitempty"`    // expired and not reaped yet
-	Writer  string   `json:"writer,omitempty"`  // who wrote the key last
+	Writer  string   `json:"writer,omitempty"`  // who wrote the value that is on the key: a client, "somebody before", "several"
 	Fence   int64    `json:"fence,omitempty"`   // the counter
 	Watched []string `json:"watched,omitempty"` // "C1", "C2 (touched)"
 	Storage *Storage `json:"storage,omitempty"` // the protected thing, where a scenario has one
+	Each    []Server `json:"each,omitempty"`    // of several servers, what each has: value, bytes, ttl and writer
 	Others  []string `json:"others,omitempty"`  // other keys: "{lock.report}:«C1» = «C1» ttl 10s"
 }
 
@@ -163,6 +165,7 @@ type GraphState struct {
 	Belief  map[string]Belief `json:"belief"`
 	Choices []GraphChoice     `json:"choices,omitempty"`
 	Broken  *Violation        `json:"broken,omitempty"`
+	Cut     bool              `json:"cut,omitempty"` // more can happen than the graph has
 }
 
 // A GraphChoice is one way on from a state.

@@ -3,6 +3,7 @@ package race
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -22,6 +23,9 @@ type world struct {
 	ghost    ghost
 	values   map[string]uint32
 	before   oldredis.Snapshot // the server's content before the last write
+	writers  map[string]uint8  // who wrote what stands on the key, by server: 1 + the client, or somebody
+	wrote    map[string]uint8  // the same before the last write
+	late     *flown            // a write that was given up and is on its way
 	crashes  bool              // a client that is not at rest may as well be dead: ask for progress everywhere
 }
 
@@ -40,6 +44,9 @@ func newWorld(c *Config) (*world, error) {
 		w.ghost.writer = somebody
 	}
 	w.ghost.prevWriter = w.ghost.writer
+	w.writers = map[string]uint8{}
+	w.writes(nil, somebody)
+	w.wrote = maps.Clone(w.writers)
 	w.before = s.Snapshot()
 	for i := range c.Clients {
 		p := &player{agent: agent{c: c, id: i}}
@@ -101,6 +108,29 @@ func (w *world) key() keyState {
 		}
 	}
 	return keyState{}
+}
+
+// onKeys is what stands on the key, by server.
+func (w *world) onKeys() map[string]string {
+	on := map[string]string{}
+	for _, e := range w.s.Snapshot().Entries(w.s) {
+		if n := serverOf(e.Key); e.DB == 0 && (e.Key == w.c.Key || n > 0 && e.Key == keyOn(w.c.Key, n)) {
+			on[e.Key] = e.Type + e.Value + strings.Join(e.Elements, "\x00")
+		}
+	}
+	return on
+}
+
+// writes notes that what was on the key has been changed by somebody. The invariants know less of
+// it: a ghost forgets who can't act on it any more.
+func (w *world) writes(was map[string]string, by uint8) {
+	is := w.onKeys()
+	maps.DeleteFunc(w.writers, func(key string, _ uint8) bool { _, ok := is[key]; return !ok })
+	for key, v := range is {
+		if old, ok := was[key]; !ok || old != v {
+			w.writers[key] = by
+		}
+	}
 }
 
 func (w *world) value(v string) uint32 {
@@ -186,6 +216,7 @@ func (w *world) serve(d *deed, c Choice) error {
 	if several := w.c.servers() > 0; several != (c.Server > 0) && (c.Verb == Evict || c.Verb == Restart || c.Verb == Failover || c.Verb == Down) {
 		return disabled("of one server it is said of redis, of several of S1, S2, S3")
 	}
+	was := w.onKeys()
 	switch c.Verb {
 	case Pass, PassUnreaped:
 		if c.Verb == Pass {
@@ -222,7 +253,10 @@ func (w *world) serve(d *deed, c Choice) error {
 		w.s.Restore(w.before.At(w.s.Now()))
 		w.s.Restart(oldredis.Keeping)
 		w.ghost.writer = w.ghost.prevWriter
+		w.writers = maps.Clone(w.wrote)
+		was = w.onKeys()
 	}
+	w.writes(was, nobody)
 	w.judge.server(&w.ghost, w.key())
 	return nil
 }
@@ -234,4 +268,5 @@ func (w *world) restart() {
 			p.conn, p.cut = nil, true
 		}
 	}
+	w.late = nil
 }

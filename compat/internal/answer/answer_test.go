@@ -40,16 +40,17 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestDenied(t *testing.T) {
-	for e, want := range map[redis.Error][2]string{
-		"NOPERM this user has no permissions to run the 'watch' command": {"watch", "the user's ACL lacks this command: ACL SETUSER … +watch"},
-		"NOPERM No permissions to access a key":                          {"", "the user's ACL lacks a key: ACL SETUSER … ~PATTERN"},
-		"OOM command not allowed":                                        {"", "the server is over its maxmemory: it needs room"},
-		"READONLY You can't write":                                       {"", "this is a replica: connect to the master"},
-		"ERR operation not permitted":                                    {"", "it asks for a password: AUTH"},
-		"ERR syntax error":                                               {"", ""},
+	for e, want := range map[redis.Error][3]string{
+		"NOPERM this user has no permissions to run the 'watch' command": {"WATCH", "", "the user's ACL lacks this command: ACL SETUSER … +watch"},
+		"NOPERM No permissions to access a key":                          {"GET", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"OOM command not allowed":                                        {"GET", "", "the server is over its maxmemory: it needs room, or a higher maxmemory"},
+		"READONLY You can't write":                                       {"GET", "", "this is a replica: connect to its master"},
+		"ERR operation not permitted":                                    {"GET", "", "it asks for a password: AUTH"},
+		"LOADING Redis is loading the dataset in memory":                 {"GET", "", "it is loading its data: try again when it has"},
+		"ERR syntax error":                                               {"GET", "", ""},
 	} {
-		if command, remedy := Denied(e); command != want[0] || remedy != want[1] {
-			t.Errorf("%s: %q, %q", e, command, remedy)
+		if command, key, remedy := Denied(e, "GET", "app:k"); command != want[0] || key != want[1] || remedy != want[2] {
+			t.Errorf("%s: %q, %q, %q", e, command, key, remedy)
 		}
 	}
 }

@@ -241,7 +241,7 @@ func Index() string {
 	p("|  race | objective | breaks | survives |\n|---|---|---|---|")
 	for _, s := range catalogue() {
 		if s.Star == 0 {
-			p("| [%s](../../compat/race/catalogue/scenarios/%s.txt) | %s | %s | %s |", s.Name, s.Name, s.Objective, s.Expect.Violated, s.Survives.who())
+			p("| [%s](%s) | %s | %s | %s |", s.Name, s.File(), s.Objective, s.Expect.Violated, s.Survives.who())
 		}
 	}
 	p("\n## Locks that exist to be broken\n")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -15,24 +16,37 @@ func (s Scenario) Trace() (race.Trace, error) {
 	return s.On(s.Run.Config.Server)
 }
 
-// On runs the scenario on another server.
+// On runs the scenario on another server. What the file says of a step is said as far as the run is
+// that of the scenario's own server, and its argument only if all of it is.
 func (s Scenario) On(server string) (race.Trace, error) {
-	run := s.Run
-	run.Config.Server = server
-	if s.Expect.Violated != "" {
-		run.Config.Invariants = []string{s.Expect.Violated}
-	}
-	t, err := run.trace()
+	t, err := s.on(server)
 	if err != nil {
-		return t, fmt.Errorf("%s on %s: %w", s.Name, run.Config.Server, err)
+		return t, err
 	}
-	t.Scenario, t.Title, t.Objective = s.Name, s.Title, s.Objective
-	t.Servers, t.Sources, t.Instead = s.Servers, s.Sources, s.Instead
-	for n, why := range s.Whys {
-		if n > len(t.Events) {
-			return t, fmt.Errorf("%s: a reason for step %d of %d", s.Name, n, len(t.Events))
+	home := t
+	if server != s.Run.Config.Server {
+		if home, err = s.on(s.Run.Config.Server); err != nil {
+			return t, err
 		}
-		t.Events[n-1].Why = why
+	}
+	alike := common(t.Events, home.Events)
+	for n, why := range s.Whys {
+		if n > len(home.Events) {
+			return t, fmt.Errorf("%s: a reason for step %d of %d", s.Name, n, len(home.Events))
+		}
+		if n <= alike {
+			t.Events[n-1].Why = why
+		}
+	}
+	if t.Verdict != home.Verdict {
+		t.Argument.So = s.otherwise(t, home, alike)
+		return t, nil
+	}
+	if s.Fix != "" {
+		t.Argument.Fix = s.Fix
+	}
+	if alike < t.Verdict.Step {
+		return t, nil
 	}
 	if s.Let != nil {
 		t.Argument.Let = s.Let
@@ -43,10 +57,59 @@ func (s Scenario) On(server string) (race.Trace, error) {
 	if s.So != "" {
 		t.Argument.So = s.So
 	}
-	if s.Fix != "" {
-		t.Argument.Fix = s.Fix
-	}
 	return t, nil
+}
+
+// on runs the scenario on a server, with nothing said about it yet.
+func (s Scenario) on(server string) (race.Trace, error) {
+	run := s.Run
+	run.Config.Server = server
+	if s.Expect.Violated != "" {
+		run.Config.Invariants = []string{s.Expect.Violated}
+	}
+	t, err := run.trace()
+	if err != nil {
+		return t, fmt.Errorf("%s on %s: %w", s.Name, run.Config.Server, err)
+	}
+	t.Scenario, t.Title, t.Objective, t.Text = s.Name, s.Title, s.Objective, s.Text
+	t.Servers, t.Sources, t.Instead = s.Servers, s.Sources, s.Instead
+	return t, nil
+}
+
+// common is how many steps two runs have in common from the beginning.
+func common(a, b []race.Event) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n].Who == b[n].Who && a[n].Cmd == b[n].Cmd && a[n].Reply == b[n].Reply &&
+		a[n].Note == b[n].Note && a[n].Lost == b[n].Lost && a[n].Server.Value == b[n].Server.Value && a[n].Server.Dead == b[n].Server.Dead {
+		n++
+	}
+	return n
+}
+
+// otherwise says how a run ends that is not the scenario's.
+func (s Scenario) otherwise(t, home race.Trace, alike int) string {
+	ends := "it keeps " + s.Expect.Violated
+	if t.Verdict.Violated != "" {
+		ends = fmt.Sprintf("it breaks %s at step %d", t.Verdict.Violated, t.Verdict.Step)
+	}
+	if alike == len(t.Events) || alike == len(home.Events) {
+		return fmt.Sprintf("on %s %s, with the same answers as on %s", t.Server, ends, home.Server)
+	}
+	at := func(e race.Event) string {
+		switch {
+		case e.Cmd == "":
+			return e.Note
+		case e.Reply == "":
+			return e.Cmd
+		}
+		reply, _, _ := strings.Cut(e.Reply, ",") // of an error what follows repeats the command
+		return e.Cmd + " → " + reply
+	}
+	is, was := at(t.Events[alike]), at(home.Events[alike])
+	if is == was { // what it left on the key differs
+		return fmt.Sprintf("on %s %s: after step %d the key holds something else than on %s", t.Server, ends, alike+1, home.Server)
+	}
+	return fmt.Sprintf("on %s %s: step %d is %s, and on %s it is %s", t.Server, ends, alike+1, is, home.Server, was)
 }
 
 // Survivor runs the variant that is guarded against it.

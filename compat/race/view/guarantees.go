@@ -58,7 +58,7 @@ Two readers may hold the lock at once, and a reader writes nothing: in the rows 
 
 What these tables do not show:
 
-- A request that arrives late. A lost request never arrives, and a lost reply belongs to a command that ran at once. Two extensions that overtake each other are not explored.
+- More than one request that arrives late, one after a restart, a part of a write that does, and any in the rows other than *late request*: there a lost request never arrives, and a lost reply belongs to a command that ran at once. The locks of readers and writers and redlock are not in that row: what their clients wrote stands in several places, and which of their attempts it belongs to is not followed.
 - More than one kind of fault at a time, but for what a row names; more clients and attempts, and more jumps of time, than a row has.
 - What ` + "`TryLock`" + ` reads of the key behind a refusal, to tell a foreign value.
 - Waiting: the queue, its wake-ups on the waiter's side (` + "`BLPOP`" + `), polling and repair by a waiter. *progress* has one fresh client wait for the lock, with ` + "`Locker.Lock`" + `.
@@ -222,6 +222,10 @@ func pageOf(algorithm, fault string, b race.Break) string {
 		name = "any-failover"
 	case algorithm == "redlock" && fault == "restart":
 		name = "redlock-restart-forgets"
+	case fault == "restart":
+		name = "any-restart-forgets"
+	case fault == "evict":
+		name = "any-evicted"
 	case b.Invariant == "fencing":
 		name = "any-paused-holder"
 	case fault == "skew" && strings.HasPrefix(algorithm, "getset"):

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"reflect"
+	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 )
@@ -23,6 +24,9 @@ var pages = template.Must(template.ParseFS(pageFiles, "page/*.html"))
 // a disk, stepped with the keyboard and printed. A trace with a Fork can be
 // left at any step for another way on. Without JavaScript the page shows the
 // timeline.
+//
+// A trace with an Objective is to be solved: of its steps only those are shown that
+// the reader has come to or asked for, and its argument is folded away.
 //
 // The page's policy forbids it to load anything, or to run any script but its
 // own: what stands in a trace was perhaps written by a stranger.
@@ -54,8 +58,11 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	page := struct {
 		pageContext
 		Trace      race.Trace
+		Title      string
 		Setting    string
 		About      []string
+		Intro      []string // paragraphs
+		Picture    template.HTML
 		Text       string
 		Replay     string
 		Argument   bool
@@ -66,13 +73,20 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	}{
 		pageContext: c,
 		Trace:       t,
+		Title:       upperFirst(t.Title),
 		Setting:     setting(t),
+		Picture:     template.HTML(Picture(t)), // which escapes what comes from the trace
 		Text:        Timeline(t, TimelineOptions{}),
 		Argument:    !reflect.ValueOf(t.Argument).IsZero(),
 		Data:        template.JS(data),
 		Style:       template.CSS(asset("page.css")),
 		Script:      template.JS(script),
 		ScriptHash:  "sha256-" + base64.StdEncoding.EncodeToString(hash[:]),
+	}
+	for _, text := range strings.Split(t.Text, "\n\n") {
+		if text = strings.TrimSpace(text); text != "" {
+			page.Intro = append(page.Intro, text)
+		}
 	}
 	for _, c := range t.Clients {
 		if s := peculiar(c); s != "" {

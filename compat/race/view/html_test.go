@@ -326,6 +326,34 @@ func TestHTMLInBrowser(t *testing.T) {
 		p.expect("help", eval[string](p, `String(document.getElementById("help").hidden)`), "true")
 	})
 
+	t.Run("solution", func(t *testing.T) {
+		const shown = `[...document.querySelectorAll(".row:not(.head)")].filter(e => e.checkVisibility()).length`
+		const drawn = `Math.max(...[...document.querySelectorAll("#picture [data-n]")].filter(e => getComputedStyle(e).display !== "none").map(e => +e.dataset.n))`
+		p := openPage(t, b, file(t, all["double-takeover"]))
+		said := p.text("body")
+		for _, spoils := range []string{all["double-takeover"].Argument.So, all["double-takeover"].Events[6].Why, all["double-takeover"].ReplayLine()} {
+			if strings.Contains(said, spoils) {
+				t.Errorf("before the first step the page says %q", spoils)
+			}
+		}
+		p.expect("why", p.text("#why"), "Objective: "+all["double-takeover"].Objective)
+		if n, d := eval[int](p, shown), eval[int](p, drawn); n != 1 || d != 0 {
+			t.Errorf("%d rows before the first step, and %d drawn", n, d)
+		}
+		p.press("l", "l", "h") // what was seen stays
+		if n, d := eval[int](p, shown), eval[int](p, drawn); n != 3 || d != 2 {
+			t.Errorf("%d rows after two steps and one back, and %d drawn", n, d)
+		}
+		p.run(chromedp.Click(chromedp.CSS("#reveal")))
+		if n, d := eval[int](p, shown), eval[int](p, drawn); n != 10 || d != 9 {
+			t.Errorf("%d rows when it was asked for, and %d drawn", n, d)
+		}
+		p.press(kb.End)
+		if said := p.text("body"); !strings.Contains(said, all["double-takeover"].Argument.So) {
+			t.Error("the argument is folded away at the end")
+		}
+	})
+
 	t.Run("violation", func(t *testing.T) {
 		p := openPage(t, b, file(t, all["lost-reply"]))
 		p.press("v")
@@ -353,13 +381,14 @@ func TestHTMLInBrowser(t *testing.T) {
 		p.press(" ") // one step: the button has not kept the focus
 		p.at("step 5 of 9", "#5")
 		p.run(chromedp.Evaluate[chromedp.Void](`location.hash = "#8"`), chromedp.Poll[chromedp.Void](`document.getElementById("count").textContent === "step 8 of 9"`))
+		p.run(chromedp.Evaluate[chromedp.Void](`document.getElementById("solution").open = true`))
 		p.run(chromedp.Click(chromedp.CSS("#copy")), chromedp.Poll[chromedp.Void](`document.getElementById("copy").textContent === "copied"`))
 		p.expect("replay", p.text("#replay"), all["double-takeover"].ReplayLine())
 	})
 
 	t.Run("state", func(t *testing.T) {
 		p := openPage(t, b, file(t, all["paused-holder"])+"#11")
-		for _, want := range []string{"12s", "acts, lease until 10s, fence 1", "holds until 22s, fence 2"} {
+		for _, want := range []string{"12s", "acts, its lease ended at 10s, fence 1", "holds until 22s, fence 2"} {
 			if got := p.text("#clients"); !strings.Contains(got, want) {
 				t.Errorf("no %q in %q", want, got)
 			}

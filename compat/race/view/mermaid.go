@@ -9,9 +9,10 @@ import (
 )
 
 // Mermaid is the trace as a Mermaid sequence diagram, for documents that render
-// one. A client's bar is active while it holds, or is paused or run out and
-// thinks so. There is no column for beliefs and no axis of time: the timeline
-// belongs into the same document. Steps have the timeline's numbers.
+// one. A client's bar is active while its lease lasts, whether it runs or is
+// paused; past its end there is none, whatever the client thinks. There is no
+// column for beliefs and no axis of time: the timeline belongs into the same
+// document. Steps have the timeline's numbers.
 func Mermaid(t race.Trace) string {
 	m := &mermaid{t: t, id: map[string]string{}, active: map[string]bool{}}
 	m.line("sequenceDiagram")
@@ -98,7 +99,7 @@ func (m *mermaid) step(e race.Event, before race.Server) {
 		m.line("    %s-x%s: %s", who, m.disk, escape(n+e.Note+why))
 	case e.Cmd == "":
 		m.line("    Note over %s: %s", who, escape(n+e.Note+why))
-	case e.Lost == "request":
+	case e.Lost == "request" || e.Lost == "late":
 		m.line("    %s-x%s: %s", who, m.redis, escape(n+said(e)+why))
 	default:
 		m.line("    %s->>%s: %s", who, m.redis, escape(n+e.Cmd))
@@ -139,7 +140,7 @@ func (m *mermaid) writes(e race.Event, before race.Server) bool {
 func (m *mermaid) bars(e race.Event) {
 	for _, c := range m.t.Clients {
 		b := e.Belief[c.Name]
-		holds := b.State == race.Holds || b.State == race.RunOut || b.State == race.Acts || b.State == race.Paused && b.Until >= 0
+		holds := (b.State == race.Holds || b.State == race.Acts || b.State == race.Paused) && b.Until >= 0 && !over(b)
 		if holds == m.active[c.Name] {
 			continue
 		}

@@ -378,6 +378,8 @@ func said(e race.Event) string {
 		s += " ⇢ reply lost"
 	case e.Lost == "request":
 		s += " ⇢ never arrived"
+	case e.Lost == "late":
+		s += " ⇢ on its way"
 	case e.Reply != "":
 		s += " → " + e.Reply
 	}
@@ -399,9 +401,9 @@ func believes(b race.Belief, since int64) string {
 	case race.RunOut:
 		s = until("holds, but it ran out", " at ", b)
 	case race.Paused:
-		s = until("paused since "+race.Seconds(since), ", lease until ", b)
+		s = until("paused since "+race.Seconds(since), lease(b), b)
 	case race.Acts:
-		s = until("acts", ", lease until ", b)
+		s = until("acts", lease(b), b)
 	case race.Unknown:
 		s += " since " + race.Seconds(since)
 	case race.Lost:
@@ -412,6 +414,17 @@ func believes(b race.Belief, since int64) string {
 	}
 	return s
 }
+
+// lease is how the end of one that its client does not look at is said.
+func lease(b race.Belief) string {
+	if over(b) {
+		return ", its lease ended at "
+	}
+	return ", lease until "
+}
+
+// over reports whether a client's lease has ended by its own clock.
+func over(b race.Belief) bool { return b.Until >= 0 && b.Now >= b.Until }
 
 func until(s, word string, b race.Belief) string {
 	if b.Until < 0 {

@@ -29,6 +29,7 @@ embedded Redis of that version. Beyond them it says nothing.
 
   --faults lost=1    one reply is lost after its command has run
            sever=1   one request never arrives
+           delay=1   one arrives after its connection was given up, whenever
            cut=1     one connection breaks between two commands of one write
            refuse=1  one command that writes is answered with an error, as over
                      maxmemory; before 2.6.5 the rest of its transaction runs
@@ -143,6 +144,9 @@ func (a *app) explore(c race.Config, x exploration) error {
 		return exit(statusSignal + int(syscall.SIGINT))
 	case err != nil:
 		return inRace(err)
+	}
+	if r.Trace != nil {
+		r.Trace.Argument.Fix = remedy(*r.Trace)
 	}
 	if err := a.found(c, r, x); err != nil {
 		return err

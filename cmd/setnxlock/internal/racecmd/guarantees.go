@@ -190,7 +190,7 @@ func siteTables(m race.Matrix) ([]view.SiteTable, error) {
 		for i, fault := range race.FaultsOf(algorithm) {
 			row := view.SiteRow{Name: fault.Name + ": " + fault.Says}
 			for _, c := range columns {
-				cell, err := c.fields[i].site()
+				cell, err := c.fields[i].site(m)
 				if err != nil {
 					return nil, err
 				}
@@ -202,6 +202,9 @@ func siteTables(m race.Matrix) ([]view.SiteTable, error) {
 	}
 	return tables, nil
 }
+
+// nearby is how many states around a counterexample its page has.
+const nearby = 80
 
 // A column is servers on which an algorithm promises the same, with a field for
 // each fault.
@@ -275,7 +278,7 @@ func (f field) verdict() (text, class string) {
 
 // site is a field with its proof: the bounds within which it holds, or the
 // shortest way to break the worst of what breaks.
-func (f field) site() (view.SiteCell, error) {
+func (f field) site(m race.Matrix) (view.SiteCell, error) {
 	text, class := f.verdict()
 	cell := view.SiteCell{Text: text, Class: class}
 	switch text {
@@ -286,6 +289,7 @@ func (f field) site() (view.SiteCell, error) {
 		return cell, nil
 	}
 	var worst *race.Break
+	var of race.Cell
 	worse := func(a, b race.Break) bool {
 		order := race.Invariants()
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Invariant), slices.Index(order, b.Invariant)), cmp.Compare(a.Steps, b.Steps)) < 0
@@ -293,7 +297,7 @@ func (f field) site() (view.SiteCell, error) {
 	for _, c := range f {
 		for _, b := range c.Breaks {
 			if worst == nil || worse(b, *worst) {
-				worst = &b
+				worst, of = &b, c
 			}
 		}
 	}
@@ -302,6 +306,13 @@ func (f field) site() (view.SiteCell, error) {
 		return cell, nil
 	}
 	t, err := race.ReplaySchedule(worst.Schedule, knownLocks())
+	if err != nil {
+		return cell, err
+	}
+	if t, err = race.WithFork(t, nearby, knownLocks()); err != nil {
+		return cell, err
+	}
+	t.Argument.Fix = fixOf(m, of, worst.Invariant)
 	cell.Trace, cell.Bounds = &t, fmt.Sprintf("%s, in %d steps", worst.Text, worst.Steps)
 	return cell, err
 }

@@ -31,6 +31,8 @@ const playKeys = `  1  2       client 1 or 2 goes on: its next command runs
   d1         its next command runs and the reply is lost
   x1         its next command never arrives
   h1         the connection breaks half-way, between two commands of one write
+  C1.delay  C1.arrive
+             it gives its connection up with a write on its way; that arrives
   C1.refuse  C1.refuse3
              the server refuses the command; the third of its transaction
   w1         as 1, but it waits before it looks how long its lease still lasts
@@ -65,7 +67,7 @@ func (a *app) playCommand() *cobra.Command {
 		ValidArgsFunction: scenarioArgs,
 		Args:              usageErrors(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g := &game{Screen: screen.New(a.out), width: a.width()}
+			g := &game{Screen: screen.New(a.out), width: a.width(), told: map[string]bool{}}
 			var base race.Config
 			if len(args) == 1 {
 				race, err := scenario(args[0])
@@ -101,8 +103,9 @@ type game struct {
 	c        race.Config         // with a scenario, only its objective is checked
 	all      race.Config         // the same, and whatever else may break
 	choices  []race.Choice
-	trace    race.Trace // of the choices
-	over     bool       // the player wants to leave
+	trace    race.Trace      // of the choices
+	over     bool            // the player wants to leave
+	told     map[string]bool // what keys do that have been explained
 }
 
 // begin sets the game up.

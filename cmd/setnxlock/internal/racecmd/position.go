@@ -60,6 +60,9 @@ func (g *game) broken(e race.Event) {
 	if g.same {
 		fix = cmp.Or(g.scenario.Fix, fix)
 	}
+	if fix == "" {
+		fix = remedy(g.trace)
+	}
 	item("Let", arg.Let...)
 	item("Then", arg.Then...)
 	item("So", arg.So)
@@ -157,29 +160,56 @@ func (g *game) tried(c race.Choice) (race.Event, bool) {
 	return t.Events[len(t.Events)-1], true
 }
 
-// faults are the other keys that do something now.
+// faults are the other keys that do something now. What a key does stands beside it the first time.
 func (g *game) faults() []string {
-	var keys []string
-	for _, k := range []byte("dxhwlcpr") {
-		for i := range g.trace.Clients {
-			if _, ok := g.tried(race.Choice{Verb: clientKeys[k], Client: i}); ok {
-				keys = append(keys, fmt.Sprintf("%c%d", k, i+1))
-			}
+	var all []string
+	add := func(does string, keys ...string) {
+		if keys == nil {
+			return
 		}
+		if !g.told[does] {
+			g.told[does] = true
+			keys[len(keys)-1] += " (" + does + ")"
+		}
+		all = append(all, keys...)
+	}
+	can := func(key string, c race.Choice) []string {
+		if _, ok := g.tried(c); ok {
+			return []string{key}
+		}
+		return nil
+	}
+	for _, k := range []byte("dxhwlcpr") {
+		var keys []string
+		for i := range g.trace.Clients {
+			keys = append(keys, can(fmt.Sprintf("%c%d", k, i+1), race.Choice{Verb: clientKeys[k], Client: i})...)
+		}
+		add(clientDoes[k], keys...)
 	}
 	for _, k := range []string{"restart", "failover", "evict"} {
-		if _, ok := g.tried(race.Choice{Verb: serverKeys[k]}); ok {
-			keys = append(keys, k)
-		}
+		add(serverDoes[k], can(k, race.Choice{Verb: serverKeys[k]})...)
 	}
 	for _, k := range []string{"S1.restart", "S1.evict", "S1.down"} { // of S2 and S3 likewise
 		if words, err := race.ParseWords(k); err == nil {
-			if _, ok := g.tried(words[0]); ok {
-				keys = append(keys, k)
-			}
+			add(serverDoes[strings.TrimPrefix(k, "S1.")]+"; S2 and S3 likewise", can(k, words[0])...)
 		}
 	}
-	return append(keys, "u", "r", "s", "v", "?", "q")
+	add("undo", "u")
+	add("begin again", "r")
+	add("the schedule", "s")
+	add("the timeline", "v")
+	add("all keys", "?")
+	add("quit", "q")
+	return all
+}
+
+var clientDoes = map[byte]string{
+	'd': "its reply is lost", 'x': "its request is lost", 'h': "the connection breaks within the write", 'w': "it goes on, and looks at its clock late",
+	'l': "it looks at its clock, and sends later", 'c': "it crashes", 'p': "it stops for a while", 'r': "it resumes",
+}
+
+var serverDoes = map[string]string{
+	"restart": "the server comes back empty", "failover": "it comes back without its last write", "evict": "it drops the key", "down": "it answers no more",
 }
 
 // A deadline is the next time at which something ends.

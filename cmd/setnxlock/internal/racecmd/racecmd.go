@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
@@ -142,6 +143,49 @@ func scenarioNames() []string {
 
 func servers() []string { return append(oldredis.Versions(), oldredis.Profiles()...) }
 
+// chooseServer says what is wrong with a server. A version that is not there is like one of its
+// neighbours, and not like the one that is spelt almost so.
+func chooseServer(value string) error {
+	if slices.Contains(servers(), value) {
+		return nil
+	}
+	hint := "there are " + strings.Join(servers(), ", ")
+	if wanted := version(value); wanted != nil {
+		before, after := "", ""
+		for _, v := range oldredis.Versions() {
+			switch {
+			case v == "2.2.5": // the early 2.2
+			case slices.Compare(version(v), wanted) < 0:
+				before = v
+			case after == "":
+				after = v
+			}
+		}
+		switch {
+		case before == "":
+			hint = "the oldest is " + after + "; " + hint
+		case after == "":
+			hint = "the newest is " + before + "; " + hint
+		default:
+			hint = "the nearest are " + before + " and " + after + "; " + hint
+		}
+	}
+	return &Failure{statusUsage, fmt.Errorf("there is no server %q", value), hint}
+}
+
+// version is 2.6.12 as numbers; nil if it is none.
+func version(v string) []int {
+	var list []int
+	for _, part := range strings.Split(v, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
 // choose says what is wrong with a value that must be one of a few.
 func choose(what, value string, of []string) error {
 	if slices.Contains(of, value) {
@@ -244,6 +288,9 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 			"a page opens at a step by its address: race.html#7"}
 	case p.step < 0 || p.step > len(t.Events):
 		return &Failure{statusUsage, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), ""}
+	}
+	if t.Verdict.Violated != "" && t.Argument.Fix == "" {
+		t.Argument.Fix = remedy(t)
 	}
 	return a.write(p.file, func(w io.Writer) error {
 		switch p.format {

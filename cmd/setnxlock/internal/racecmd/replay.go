@@ -29,7 +29,9 @@ the algorithm, the version of Redis, clients x attempts, what is not as usual
   C1.cut     the connection breaks      +9s             time passes
              between two commands       redis.restart   it comes back empty
              of one write               redis.failover  without the last write
-                                        redis.evict     it drops the key
+  C1.delay   it is on its way, and the  redis.evict     it drops the key
+             connection given up; with
+  C1.arrive  it arrives
 
 Of the three servers of redlock, S2.restart and S2.evict befall one, and with
 S2.down it answers no more.

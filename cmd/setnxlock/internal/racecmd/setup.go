@@ -149,17 +149,17 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		}
 	}
 	if base.Server != "" {
-		if err := choose("server", base.Server, servers()); err != nil {
+		if err := chooseServer(base.Server); err != nil {
 			return base, err
 		}
 	}
 	return base, nil
 }
 
-// faults reads --faults: lost=1,cut=1,refuse=1,crash,restart,failover,evict,down,late=1.
+// faults reads --faults: lost=1,sever=1,delay=1,cut=1,refuse=1,crash,restart,failover,evict,down,late=1.
 func faults(words []string) (f race.Faults, err error) {
 	counts := map[string]*int{
-		"lost": &f.LostReplies, "sever": &f.LostRequests, "cut": &f.Cuts, "refuse": &f.Refusals,
+		"lost": &f.LostReplies, "sever": &f.LostRequests, "delay": &f.LateRequests, "cut": &f.Cuts, "refuse": &f.Refusals,
 		"restart": &f.Restart, "failover": &f.Failover, "evict": &f.Evict, "down": &f.Down,
 	}
 	flags := map[string]*bool{"crash": &f.Crash, "unreaped": &f.Unreaped}
@@ -190,5 +190,5 @@ func faults(words []string) (f race.Faults, err error) {
 }
 
 func faultWords() []string {
-	return []string{"lost", "sever", "cut", "refuse", "crash", "restart", "failover", "evict", "down", "unreaped", "late"}
+	return []string{"lost", "sever", "delay", "cut", "refuse", "crash", "restart", "failover", "evict", "down", "unreaped", "late"}
 }

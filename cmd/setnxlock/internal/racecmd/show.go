@@ -81,7 +81,7 @@ func showing(s catalogue.Scenario, survives bool, server string) (t race.Trace, 
 	case survives:
 		t, err = s.Survivor()
 	case server != "":
-		if err := choose("server", server, servers()); err != nil {
+		if err := chooseServer(server); err != nil {
 			return t, err
 		}
 		t, err = s.On(server)

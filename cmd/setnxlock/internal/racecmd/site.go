@@ -36,7 +36,7 @@ func (a *app) siteCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of a minute of computing")
+	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of minutes of computing")
 	cmd.Flags().BoolVar(&without, "no-guarantees", false, "leave out what each lock promises")
 	return cmd
 }
@@ -94,6 +94,9 @@ func page(s catalogue.Scenario) (view.Page, error) {
 	if s.Survives.Schedule != "" {
 		survives, err := s.Survivor()
 		if err != nil {
+			return p, err
+		}
+		if survives, err = race.WithFork(survives, nearby, knownLocks()); err != nil {
 			return p, err
 		}
 		p.Survives = &survives

@@ -48,6 +48,10 @@ func Locks() []Lock {
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return longerEnd{g} })},
 		{Name: "broken/stale-handle", Says: "hands its lock off with its value, of which somebody still has a handle", Bare: true,
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return staleHandle{g} })},
+		{Name: "broken/counts-the-wake-up", Says: "releases and wakes a waiter in one transaction, and takes the wake-up's reply for the release's", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return countsWakeUp{g} })},
+		{Name: "broken/second-connection", Says: "resolves a lost reply over a second connection, and calls the lock lost if it gets none", Bare: true,
+			New: guarded(func(g txlock.Guarded) compat.Algorithm { return secondConnection{g} })},
 		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return listRelease{g} })},
 		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
@@ -245,6 +249,53 @@ type staleHandle struct{ txlock.Guarded }
 
 // Handoff makes one holder's lease another's, for the explorer.
 func (staleHandle) Handoff(_ time.Time, l compat.Lease, _ time.Duration) compat.Lease { return l }
+
+// countsWakeUp is what an engine would be that looks for the outcome of a release at the end of
+// the replies: before 6.0.9 a key that expires under WATCH lets the EXEC run.
+type countsWakeUp struct{ txlock.Guarded }
+
+// Wake is its release where releases signal, for the explorer.
+func (countsWakeUp) Wake(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		value, _, err := c.Watch(l.Key)
+		if err != nil {
+			return err
+		}
+		if value != l.Value {
+			return compat.ErrLost
+		}
+		replies, err := c.Exec(compat.Cmd{"DEL", l.Key}, compat.Cmd{"RPOPLPUSH", compat.Aux(l.Key, "waiters"), compat.Aux(l.Key, "wake")})
+		if err == nil && (replies == nil || replies[len(replies)-1] == nil) {
+			return compat.ErrLost
+		}
+		return err
+	})
+}
+
+// secondConnection is what an engine would be that asks for another connection before it has
+// given back the one that broke: from a pool of one it waits in vain, and has proven nothing.
+type secondConnection struct{ txlock.Guarded }
+
+func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	next, ch, err := b.Guarded.Extend(now, l, ttl)
+	return next, by(l, func(c *compat.Conn) error {
+		_, err := c.Run(ch)
+		if compat.OutcomeOf(err) != compat.Unknown {
+			return err
+		}
+		pool, ok := c.Conn.(interface{ Second() (redis.Conn, error) })
+		if !ok {
+			return err
+		}
+		second, err := pool.Second()
+		if err != nil {
+			return compat.ErrLost
+		}
+		defer second.Close()
+		_, err = compat.NewConn(second).Run(ch)
+		return err
+	}), err
+}
 
 // setnxExpire is the trap of facts/servers.md: a refused attempt moves the
 // holder's end.

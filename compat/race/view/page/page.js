@@ -22,17 +22,20 @@ function said(e) {
   let s = e.cmd;
   if (e.lost === "reply") s += " ⇢ reply lost";
   else if (e.lost === "request") s += " ⇢ never arrived";
+  else if (e.lost === "late") s += " ⇢ on its way";
   else if (e.reply) s += " → " + e.reply;
   if (e.lost === "cut") s += " ⇢ cut";
   return e.note ? s + " (" + e.note + ")" : s;
 }
+const over = b => b.until_ms >= 0 && b.now_ms >= b.until_ms;
 function believes(b, since) {
   const until = (s, word) => b.until_ms < 0 ? s : s + word + secs(b.until_ms);
+  const lease = () => over(b) ? ", its lease ended at " : ", lease until ";
   const s = {
     "holds": () => until("holds", " until "),
     "holds but run out": () => until("holds, but it ran out", " at "),
-    "paused": () => until("paused since " + secs(since), ", lease until "),
-    "acts": () => until("acts", ", lease until "),
+    "paused": () => until("paused since " + secs(since), lease()),
+    "acts": () => until("acts", lease()),
     "unknown": () => "unknown since " + secs(since),
     "lost": () => "lost, and it knows",
   }[b.state];
@@ -57,13 +60,16 @@ function changes(was, is) {
 
 // path is what is shown: path[0] the start, then a state after each step. It is
 // the trace, or the trace as far as `left` and then what the reader chose.
-const start = { n: 0, at_ms: 0, who: "", why: T.objective ? "Objective: " + T.objective + "." : "Before the first step.", server: T.start, belief: {} };
+const start = { n: 0, at_ms: 0, who: "", why: T.objective ? "Objective: " + T.objective : "Before the first step.", server: T.start, belief: {} };
 for (const c of T.clients) {
   const first = T.events.find(e => e.who === c.name);
   start.belief[c.name] = { state: "idle", until_ms: -1, now_ms: c.skew_ms, next: first && first.cmd };
 }
 const trace = [start, ...T.events];
 let path = trace, left = -1, now = 0;
+// What is to be solved is not shown before it is asked for: of the trace only the steps up to seen.
+let seen = T.objective && T.verdict.violated ? 0 : trace.length;
+const hidden = n => left < 0 && n > seen;
 
 // Where the trace runs through the graph: a node for each step, as far as it does.
 const G = T.fork && T.fork.states;
@@ -107,6 +113,7 @@ function home() {
   go(at);
 }
 
+const kind = b => (kinds[b.state] || "") + (over(b) && b.state !== "holds but run out" && kinds[b.state] ? " over" : "");
 const kinds = { "holds": "holds", "holds but run out": "out", "paused": "paused", "acts": "acts", "unknown": "unknown", "dead": "dead" };
 function draw() {
   const d = $("diagram"), k = clients.length, rows = [];
@@ -128,7 +135,7 @@ function draw() {
     const row = el("div", "row", el("span", "n", link), el("span", "at", secs(e.at_ms)));
     row.setAttribute("role", "listitem");
     clients.forEach((c, i) => {
-      const b = e.belief[c], life = place(el("span", "life " + (kinds[b.state] || "")), i + 3, i);
+      const b = e.belief[c], life = place(el("span", "life " + kind(b)), i + 3, i);
       const turned = !was || was.belief[c].state !== b.state;
       if (b.state === "acts" || b.state === "dead" && turned) life.append(el("b", "sign", b.state === "acts" ? "!" : "✕"));
       row.append(life);
@@ -140,10 +147,10 @@ function draw() {
       const name = el("span", "who", e.who + " ");
       row.append(place(el("span", "say", name, said(e)), who + 3, who));
       if (e.cmd) {
-        const lost = e.lost ? " lost " + e.lost : "", x = () => el("b", "x", "✗");
+        const lost = e.lost ? " lost " + (e.lost === "late" ? "request" : e.lost) : "", x = () => el("b", "x", "✗");
         const left = e.lost === "reply" || e.lost === "cut" ? x() : el("b", "", e.lost ? "" : "◂");
         row.classList.add("net");
-        row.append(place(el("span", "wire" + lost, left, e.lost === "request" ? x() : el("b", "", "▸")), `${who + 3} / ${k + 3}`));
+        row.append(place(el("span", "wire" + lost, left, e.lost === "request" || e.lost === "late" ? x() : el("b", "", "▸")), `${who + 3} / ${k + 3}`));
       }
     } else {
       row.classList.add("all");
@@ -183,15 +190,26 @@ function since(n, c) {
 
 function go(n) {
   now = Math.max(0, Math.min(n, path.length - 1));
+  if (left < 0) seen = Math.max(seen, now);
   const e = path[now], was = path[now - 1], last = path.length - 1;
   [...$("diagram").children].forEach((row, i) => {
     row.classList.toggle("now", i - 1 === now);
     row.classList.toggle("later", i - 1 > now);
+    row.classList.toggle("veiled", hidden(i - 1));
     if (i - 1 === now) {
       row.setAttribute("aria-current", "step");
       if (innerWidth > 896) row.scrollIntoView({ block: "nearest" });
     } else row.removeAttribute("aria-current");
   });
+  for (const part of $("picture").querySelectorAll("[data-n]")) {
+    part.classList.toggle("later", +part.dataset.n > now);
+    part.classList.toggle("veiled", hidden(+part.dataset.n));
+  }
+  $("picture").hidden = left >= 0;
+  const no = $("picture").querySelector(`[data-n="${now}"] .no`);
+  if (no) $("picture").scrollLeft = no.getAttribute("x") - $("picture").clientWidth * .7;
+  $("veil").hidden = !hidden(last);
+  if (!hidden(last) && $("solution") && left < 0 && now === last) $("solution").open = true;
   $("count").textContent = `step ${now} of ${last}`;
   $("back").disabled = now === 0;
   $("next").disabled = now === last;
@@ -213,7 +231,9 @@ function go(n) {
     return tr;
   }));
   const s = e.server, p = was && was.server, used = k => path.some(e => k(e.server));
-  const rows = [["value", s => s.value ? s.value + (s.dead ? " (expired)" : "") : "no key"], ["ttl", ttl], ["written by", s => s.writer || "–"]];
+  const one = s => !s.value ? "no key" : keyText(s) + (s.writer ? ", written by " + s.writer : "");
+  const rows = T.start.each ? T.start.each.map((_, i) => ["S" + (i + 1), s => one((s.each || [])[i] || {})])
+    : [["value", s => s.value ? s.value + (s.dead ? " (expired)" : "") : "no key"], ["ttl", ttl], ["written by", s => s.writer || "–"]];
   if (used(s => s.raw)) rows.push(["bytes", s => s.raw || "–"]);
   if (used(s => s.fence)) rows.push(["fence", s => String(s.fence || 0)]);
   if (used(s => s.watched && s.watched.length)) rows.push(["watched by", s => (s.watched || []).join(", ") || "–"]);
@@ -227,6 +247,7 @@ function go(n) {
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 
+const play = "setnxlock race " + (T.scenario ? "play " + T.scenario : "play --algorithm " + T.algorithm + " --server " + T.server);
 function fork() {
   const list = choices(), out = [];
   if (left >= 0) {
@@ -236,15 +257,19 @@ function fork() {
     un.addEventListener("click", undo);
     out.push(el("div", "out-of", el("span", "", `You left the trace after step ${left}.`), un, back));
   }
-  if (list.length) out.push(el("h2", "", left < 0 ? "What if something else came next?" : "What comes next?"));
+  if (list.length) out.push(el("h2", "", left < 0 && now < seen ? "What if something else came next?" : "What comes next?"));
   list.forEach((c, i) => {
     const own = left < 0 && path[now + 1] && same(c.step, path[now + 1]);
     const b = el("button", "choice", i < 9 ? el("kbd", "", String(i + 1)) : "",
-      el("span", "", (clients.includes(c.step.who) ? c.step.who + ": " : "") + said(c.step)), own ? el("small", "", "as in the trace") : "");
+      el("span", "", (clients.includes(c.step.who) ? c.step.who + ": " : "") + said(c.step)), own && now < seen ? el("small", "", "as in the trace") : "");
     b.addEventListener("click", () => choose(i));
     out.push(b);
   });
-  if (left >= 0 && !list.length) out.push(el("p", "", now < path.length - 1 ? "" : "Nothing more can happen here."));
+  const at = G && path[now].node !== undefined && G[path[now].node];
+  if (!G) out.push(el("p", "none", "This trace carries no other ways: " + play));
+  else if (!at || at.broken) out.push(el("p", "none", "An invariant has broken: from here on nothing else is offered."));
+  else if (at.cut) out.push(el("p", "none", "More can happen here than this page carries: " + play));
+  else if (!list.length) out.push(el("p", "none", left >= 0 && now < path.length - 1 ? "" : "Nothing more can happen here."));
   $("fork").replaceChildren(...out);
 }
 
@@ -264,6 +289,7 @@ function read() {
   if (m[3]) go(+m[3]);
 }
 
+if ($("reveal")) $("reveal").addEventListener("click", () => { seen = trace.length; go(now); });
 const first = () => { const i = path.findIndex(e => e.violation); if (i > 0) go(i); };
 const help = () => $("ask").setAttribute("aria-expanded", String(!($("help").hidden = !$("help").hidden)));
 const keys = {
@@ -281,6 +307,7 @@ addEventListener("keydown", ev => {
 // A button that was clicked does not keep the focus: space goes on stepping.
 addEventListener("click", ev => { const b = ev.target.closest("button"); if (b && ev.detail) b.blur(); });
 addEventListener("hashchange", read);
+addEventListener("beforeprint", () => { if ($("solution")) $("solution").open = true; });
 $("back").addEventListener("click", () => go(now - 1));
 $("next").addEventListener("click", () => go(now + 1));
 $("bad").addEventListener("click", first);

@@ -40,6 +40,7 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
+	owner owner           // of the locks that this command takes
 	meter *workload.Meter // counts what all connections send; nil: nothing does
 }
 

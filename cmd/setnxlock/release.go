@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -100,7 +101,11 @@ func (a *app) releaseByToken(key, token string) error {
 		return err
 	}
 	defer v.Close()
-	return a.remove(ctx, v, token)
+	lock := verdict.Plain
+	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
+		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
+	}
+	return a.remove(ctx, v, lock, token)
 }
 
 // releaseByForce removes what it has shown, and nothing else.
@@ -122,22 +127,25 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 		return nil
 	}
 	if !yes {
-		if err := a.confirm(s); err != nil {
+		if err := a.confirm("Remove it? Its holder is not told."); err != nil {
 			return err
 		}
 	}
 	values := []string{s.Value}
+	if s.Lock == verdict.Redisson {
+		return &failure{statusForeign, fmt.Errorf("%q is Redisson's lock, which setnxlock does not release", s.Key), "a client of Redisson's releases it with forceUnlock"}
+	}
 	if s.Value == "" && v.locks != nil {
 		return &failure{statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", s.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock"}
 	}
-	if strings.HasPrefix(a.algorithm, "rw:") { // every reader
+	if s.Lock == verdict.RW || strings.HasPrefix(a.algorithm, "rw:") { // every reader
 		values = nil
 		for _, h := range s.Holders {
 			values = append(values, h.Value)
 		}
 	}
 	for _, value := range values {
-		err = a.remove(ctx, v, value)
+		err = a.remove(ctx, v, s.Lock, value)
 		if errors.Is(err, compat.ErrLost) {
 			err = &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
 		}
@@ -149,25 +157,47 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 }
 
 // confirm asks, on a terminal; elsewhere nobody can answer.
-func (a *app) confirm(s compat.State) error {
+func (a *app) confirm(question string) error {
 	if !term.IsTerminal(int(a.in.Fd())) {
-		return &failure{statusUsage, errors.New("there is no terminal to ask on"), "--yes removes it without asking"}
+		return &failure{statusUsage, errors.New("there is no terminal to ask on: nothing was changed"), "--yes does it without asking"}
 	}
-	fmt.Fprintf(a.errs, "Remove it? Its holder is not told. [y/N] ")
+	fmt.Fprintf(a.errs, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
 		return nil
 	}
-	return &failure{1, errors.New("nothing was removed"), ""}
+	return &failure{1, errors.New("nothing was changed"), ""}
 }
 
 // remove removes what holds value: a lock on one key whatever its format, any
-// other as the lock that --algorithm names.
-func (a *app) remove(ctx context.Context, v *view, value string) error {
-	if v.locks != nil {
-		return v.locks.ReleaseToken(ctx, v.key, value)
+// other as the lock that it is, or that --algorithm names.
+func (a *app) remove(ctx context.Context, v *view, lock verdict.Lock, value string) error {
+	n := node{}
+	if v.locks == nil {
+		n = v.one()
 	}
-	return a.removeKey(ctx, v.one(), v.key, value)
+	switch {
+	case v.locks != nil:
+		return v.locks.ReleaseToken(ctx, v.key, value)
+	case lock == verdict.Pair:
+		name := strings.TrimPrefix(v.key, verdict.PairPrefix)
+		return compat.NewOn(n.source, getsetlock.TwoKeys{}, a.lockOptions()).ReleaseToken(ctx, name, value)
+	case lock == verdict.RW:
+		side := "rw:write"
+		if strings.HasPrefix(value, "r:") {
+			side = "rw:read"
+		}
+		l, _ := locks.Get(side)
+		var err error
+		for _, o := range l.Fallbacks(locks.Options{Millis: true, ServerClock: true}) {
+			c := candidate{name: side, Algorithm: l.New(o)}
+			if err = a.check(ctx, n, c, v.key); err == nil {
+				return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, v.key, value)
+			}
+		}
+		return err
+	}
+	return a.removeKey(ctx, n, v.key, value)
 }
 
 // removeKey deletes the key if it holds value: in one transaction where there is
@@ -189,7 +219,7 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
-		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
+		return &failure{statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), ""}
 	}
 	return err
 }

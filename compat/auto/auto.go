@@ -49,6 +49,9 @@ type Options struct {
 	// timestamps, with which keys are shared: then only getsetlock is chosen.
 	Dialect getsetlock.Dialect
 
+	// Owner names the holder in the lock's tokens: see locks.Options.
+	Owner string
+
 	// Prefix begins the name of every scratch key, as it begins the locks' own.
 	Prefix string
 
@@ -98,7 +101,7 @@ func Choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		if times && (!r.Setnx || !r.Getset) {
 			return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
 		}
-		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect}
+		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect, Owner: o.Owner}
 		a := l.New(with)
 		err := server.Try(ctx, source, key, server.Options{Timeout: o.Timeout}, a.Traits().Check)
 		var refused redis.Error

@@ -40,6 +40,9 @@ const most = 1024
 
 // Read looks at keys: one round trip, and a few more for those that are no strings.
 func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
 	var cmds []compat.Cmd
 	for _, k := range keys {
 		get, ttl := compat.Cmd{"GET", k}, compat.Cmd{"TTL", k}

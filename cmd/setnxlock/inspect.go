@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -393,7 +394,7 @@ func printable(v string) string {
 // printChange is one line of --watch.
 func (a *app) printChange(last, s verdict.Verdict, asJSON bool) error {
 	if asJSON {
-		return a.printLine(keyJSON(s, time.Now()))
+		return answer.Line(a.out, keyJSON(s, time.Now()))
 	}
 	line := fmt.Sprintf("%s  %-10s", time.Now().Format("2006-01-02 15:04:05.000"), string(s.Status))
 	if s.Status != compat.StatusFree {

@@ -1,56 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
-	"io"
 	"time"
 	"unicode/utf8"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// schema is the version of what --json prints: docs/json.md. It grows when a field goes, changes
-// its type or its meaning; a new field leaves it as it is.
-const schema = 1
-
-// printJSON prints an answer: an object, that begins with the version of its schema.
-func (a *app) printJSON(v any) error { return encodeJSON(a.out, v, "  ") }
-
-// printLine prints an answer on a line.
-func (a *app) printLine(v any) error { return encodeJSON(a.out, v, "") }
-
-func encodeJSON(w io.Writer, v any, indent string) error {
-	b, err := plainJSON(v)
-	if err != nil {
-		return err
-	}
-	head := []byte(`{"schema":1,`)
-	if bytes.Equal(b, []byte("{}")) {
-		head = []byte(`{"schema":1`)
-	}
-	b = append(head, b[1:]...)
-	if indent != "" {
-		var nice bytes.Buffer
-		if err := json.Indent(&nice, b, "", indent); err != nil {
-			return err
-		}
-		b = nice.Bytes()
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
-}
-
-// plainJSON is v in JSON, with <, > and & as they are.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
+// printJSON prints an answer for machines.
+func (a *app) printJSON(v any) error { return answer.Write(a.out, v) }
 
 // A jsonKey is a verdict as machines get it.
 type jsonKey struct {

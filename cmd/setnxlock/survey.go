@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -405,8 +406,8 @@ type jsonReport struct {
 }
 
 func (r *jsonReport) begin(server string, at time.Time) error {
-	name, err := plainJSON(server)
-	r.head = fmt.Sprintf("{\n  \"schema\": %d,\n  \"server\": %s,\n  \"at\": %q,\n  \"locks\": [", schema, name, moment(at).Format(time.RFC3339Nano))
+	name, err := answer.Plain(server)
+	r.head = fmt.Sprintf("{\n  \"schema\": %d,\n  \"server\": %s,\n  \"at\": %q,\n  \"locks\": [", answer.Schema, name, moment(at).Format(time.RFC3339Nano))
 	return err
 }
 
@@ -414,7 +415,7 @@ func (r *jsonReport) locks(some []verdict.Verdict) error {
 	b := bytes.NewBufferString(r.head)
 	r.head = ""
 	for _, v := range some {
-		text, err := plainJSON(keyJSON(v, time.Now()))
+		text, err := answer.Plain(keyJSON(v, time.Now()))
 		if err != nil {
 			return err
 		}
@@ -430,7 +431,7 @@ func (r *jsonReport) locks(some []verdict.Verdict) error {
 }
 
 func (r *jsonReport) end(s *survey) error {
-	clashes, err := plainJSON(s.mixtures.clashes())
+	clashes, err := answer.Plain(s.mixtures.clashes())
 	if err == nil {
 		_, err = fmt.Fprintf(r.w, "%s\n  ],\n  \"mixtures\": %s,\n  \"found\": %d,\n  \"keys\": %d\n}\n", r.head, clashes, s.found, s.keys)
 	}

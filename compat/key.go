@@ -3,7 +3,6 @@ package compat
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -49,33 +48,4 @@ func NewToken() string {
 	var b [16]byte
 	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
 	return hex.EncodeToString(b[:])
-}
-
-// OwnedToken is NewToken with the holder's name in it, for whoever looks at the key:
-// setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token. Clients only compare it, so owner
-// may be any text: what is not a letter, a digit or one of "-._~:@/" is written %20, and only the
-// first 128 bytes of that are kept. With an owner of "" it is NewToken.
-func OwnedToken(owner string) func() string {
-	if owner == "" {
-		return NewToken
-	}
-	var b strings.Builder
-	for i := range len(owner) {
-		part := string(owner[i])
-		if c := owner[i]; !plainByte(c) {
-			part = fmt.Sprintf("%%%02X", c)
-		}
-		if b.Len()+len(part) > 128 {
-			break
-		}
-		b.WriteString(part)
-	}
-	named := "setnxlock:" + b.String() + ":"
-	return func() string { return named + NewToken() }
-}
-
-// plainByte reports whether c stands in an owner's name as it is: what no shell, no composite
-// lock's value and no terminal reads anything into.
-func plainByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~:@/", c) >= 0
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // printJSON prints an answer for machines.
@@ -54,7 +55,7 @@ func keyJSON(v verdict.Verdict, at time.Time) jsonKey {
 		j.TTL = &seconds
 	}
 	for _, h := range v.Holders {
-		owner, _ := verdict.Owner(h.Value)
+		owner, _ := dialect.OwnerOf(h.Value)
 		j.Holders = append(j.Holders, jsonHolder{Value: h.Value, Owner: owner, Until: moment(h.Until)})
 	}
 	return j

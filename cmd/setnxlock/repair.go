@@ -359,7 +359,7 @@ func (of repairing) judgeTime(v verdict.Verdict) (action, why string) {
 }
 
 func (of repairing) judgeToken(v verdict.Verdict) (action, why string) {
-	_, ours := verdict.Owner(v.Value)
+	_, ours := dialect.OwnerOf(v.Value)
 	if of.own {
 		if !ours {
 			return doLeave, "its value is no token of setnxlock's that names its owner"

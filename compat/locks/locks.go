@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -37,7 +38,7 @@ type Options struct {
 	// 12 digits for getset, an owner for getset:two-keys. nil: random.
 	Token func() string
 
-	// Owner names the holder, for whoever looks at the key: compat.OwnedToken. A timestamp has
+	// Owner names the holder, for whoever looks at the key: dialect.OwnedToken. A timestamp has
 	// no room for it. "": nobody.
 	Owner string
 }
@@ -45,7 +46,7 @@ type Options struct {
 // token is where a lock of tokens has them from.
 func (o Options) token() func() string {
 	if o.Token == nil && o.Owner != "" {
-		return compat.OwnedToken(o.Owner)
+		return dialect.OwnedToken(o.Owner)
 	}
 	return o.Token
 }

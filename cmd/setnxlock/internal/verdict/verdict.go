@@ -13,7 +13,6 @@ package verdict
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -108,11 +107,11 @@ func (l Lens) takes(c Content, now time.Time) bool {
 // FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
 func FromState(s compat.State) Verdict {
 	v := Verdict{State: s, Obtainable: s.Status == compat.StatusFree || s.Status == compat.StatusDead}
-	if owner, ok := Owner(s.Value); ok {
+	if owner, ok := dialect.OwnerOf(s.Value); ok {
 		v.Owner, v.Sure = owner, Certain
 	}
 	for _, h := range s.Holders {
-		if owner, ok := Owner(h.Value); ok && v.Owner == "" {
+		if owner, ok := dialect.OwnerOf(h.Value); ok && v.Owner == "" {
 			v.Owner, v.Sure = owner, Certain
 		}
 	}
@@ -194,7 +193,7 @@ func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
 
 // look says whose a string looks like, and what its own clients see.
 func (v *Verdict) look(c Content, now time.Time) {
-	if owner, ok := Owner(c.Value); ok {
+	if owner, ok := dialect.OwnerOf(c.Value); ok {
 		v.Kind, v.Format, v.Clients, v.Owner = string(dialect.Python), "token", []string{"setnxlock"}, owner
 		v.Sure, v.Why = Certain, []string{"the value says setnxlock, and who"}
 		return
@@ -289,18 +288,7 @@ var rare = map[string]bool{
 var (
 	saysLock = regexp.MustCompile(`(?i)(^|[^a-z])(un)?(lock|locks|locked|mutex|semaphore)([^a-z]|$)`)
 	ownStamp = regexp.MustCompile(`^[0-9]{10}\.[0-9]{15}$`)
-	ownToken = regexp.MustCompile(`^(?:[~!*]*)(?:[rw]:)?(?:[^:,]*:)?setnxlock:(.*):[0-9a-f]{32}$`)
 )
-
-// Owner is who a token of ours (compat.OwnedToken) says that its holder is.
-func Owner(token string) (owner string, ok bool) {
-	m := ownToken.FindStringSubmatch(token)
-	if m == nil {
-		return "", false
-	}
-	owner, err := url.PathUnescape(m[1])
-	return owner, err == nil && owner != ""
-}
 
 // Named reports whether the name of key is as f's clients write it: false for clients that add
 // nothing to the program's own name.

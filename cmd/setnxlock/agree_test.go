@@ -161,3 +161,41 @@ func (c claim) check(t *testing.T, address, key string) {
 		t.Errorf("run: %d, want %d, of a key that is %s\n%s", status, c.run, c.says, out)
 	}
 }
+
+// What is on a key reaches the terminal as text, whatever its bytes are: nothing moves the cursor or
+// sets a title.
+func TestNoRawBytes(t *testing.T) {
+	address := startReal(t)
+	nasty := "\x1b]0;owned\x07\x1b[31mred\r\n\x00\u202e\xff"
+	put(t, address, onKey{"lock:" + nasty, nasty, 100}, onKey{"lock:past" + nasty, "1700000000", 0}, onKey{"own" + nasty, "setnxlock:%1B[31m:" + someHex, 100})
+	ask(t, address, "HSET", "hash"+nasty, someUUID+":57", "1")
+	ask(t, address, "ZADD", "rw:readers:{rw}", time.Now().Add(time.Hour).UnixMilli(), "r:"+nasty)
+	out := ""
+	keys := []string{"rw"} // an argument holds no zero byte: the others are reached by patterns
+	for _, args := range [][]string{
+		{"survey", "--all"}, {"survey", "--all", "--json"}, {"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--yes"},
+		{"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--json"}, {"inspect", keys[0]}, {"inspect", "--json", keys[0]},
+		{"release", "--force", keys[0]}, {"run", "--try", keys[0], "--", "true"},
+	} {
+		text, _ := command(t, address, args...)
+		if slices.Contains(args, "--json") {
+			text = strings.ReplaceAll(text, "\u202e", "") // JSON is for machines
+		}
+		out += text
+	}
+	short := strings.ReplaceAll(nasty, "\x00", "")
+	put(t, address, onKey{short, nasty, 100})
+	for _, args := range [][]string{{"inspect", short}, {"release", "--force", short}, {"repair", short, "--dialect", "seconds", "--lease", "1s"}, {"run", "--try", short, "--", "true"}} {
+		text, _ := command(t, address, args...)
+		if args[0] == "run" { // its hint repeats the argument
+			text, _, _ = strings.Cut(text, "hint:")
+		}
+		out += text
+	}
+	for _, bad := range []string{"\x1b", "\x07", "\r", "\x00", "\u202e", "\xff"} {
+		if strings.Contains(out, bad) {
+			i := strings.Index(out, bad)
+			t.Errorf("%q is printed: %q", bad, out[max(0, i-100):min(len(out), i+20)])
+		}
+	}
+}

@@ -213,13 +213,21 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 		return v, err
 	}
 	var v verdict.Verdict
+	var beside error // why it could not be looked at what stands beside the key
 	// In milliseconds where the server counts in them. A proxy closes the
 	// connection on a command that it does not have.
 	for _, s := range []verdict.Server{{Millis: true, Beside: true}, {Beside: true}, {}} {
+		if s.Beside {
+			beside = nil
+		}
 		l := looker{lens: lens, server: &s, found: &v}
 		if _, err = compat.NewOn(n.source, l, a.lockOptions()).Inspect(ctx, key); err == nil || errors.Is(err, compat.ErrInvalid) {
 			break
 		}
+		beside = err
+	}
+	if err == nil && beside != nil && v.Status == compat.StatusFree {
+		v.Unseen(sentence(beside))
 	}
 	if err == nil && v.Lock == verdict.NoLock {
 		err = fmt.Errorf("%w: %q is a %s", compat.ErrForeign, key, v.Format)
@@ -278,6 +286,9 @@ func (a *app) printState(s verdict.Verdict) error {
 	if s.Status != compat.StatusFree {
 		a.printHolder(w, s)
 	}
+	for _, wrong := range s.Wrong {
+		fmt.Fprintf(w, "wrong\t%s\n", wrong)
+	}
 	return w.Flush()
 }
 
@@ -300,9 +311,6 @@ func (a *app) printHolder(w io.Writer, s verdict.Verdict) {
 	}
 	if s.Status == compat.StatusDead && !s.Obtainable {
 		fmt.Fprintf(w, "run\twaits: this lock writes tokens and takes no time over; with --dialect %s it does\n", cmp.Or(takesOver(s), "NAME"))
-	}
-	for _, wrong := range s.Wrong {
-		fmt.Fprintf(w, "wrong\t%s\n", wrong)
 	}
 }
 

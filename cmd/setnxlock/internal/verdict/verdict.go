@@ -333,6 +333,12 @@ var rank = map[compat.Status]int{
 	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
 }
 
+// Unseen says of a key that is not there that readers may hold it nevertheless: they stand beside
+// it, and that could not be read.
+func (v *Verdict) Unseen(why string) {
+	v.Wrong = append(v.Wrong, "whether readers hold it can't be seen: "+why)
+}
+
 // Refusal says of a key that was asked for in vain what is on it: the rest of a sentence that
 // begins with its name.
 func (v Verdict) Refusal() string {

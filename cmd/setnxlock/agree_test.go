@@ -199,3 +199,90 @@ func TestNoRawBytes(t *testing.T) {
 		}
 	}
 }
+
+// Of several keys, and of several servers, they agree as well; and by force each part is removed
+// that was shown.
+func TestCommandsAgreeOnSeveral(t *testing.T) {
+	for _, version := range []string{"2.4", "7.0", "real"} {
+		start := func() string {
+			if version == "real" {
+				return startReal(t)
+			}
+			return startOld(t, version)
+		}
+		one := start()
+		quorum := []string{start(), start(), start()}
+		for i, c := range []struct {
+			name string
+			on   func(a, b string) // where there are two keys
+			says string
+			run  int
+			left int // the status of release --force --yes
+		}{
+			{"free", func(a, b string) {}, "free", 0, 0},
+			{"one held", func(a, b string) { put(t, one, onKey{a, someHex, 600}) }, "held", 75, 0},
+			{"two clients", func(a, b string) { put(t, one, onKey{a, someHex, 600}, onKey{b, "x", 0}) }, "persistent", 75, 0},
+			{"one past", func(a, b string) { put(t, one, onKey{b, "1700000000", 0}) }, "dead", 75, 0},
+			{"ours", func(a, b string) { command(t, one, "run", "--detach", "--ttl", "10m", a, b, "--", "true") }, "held", 75, 0},
+			{"readers of one", func(a, b string) {
+				command(t, one, "run", "--detach", "--ttl", "10m", "--algorithm", "rw:read", b, "--", "true")
+			}, "held", 65, 0},
+			{"Redisson", func(a, b string) {
+				if version != "2.4" {
+					ask(t, one, "EVAL", "redis.call('HSET', KEYS[1], ARGV[1], 1)", 1, b, someUUID+":57")
+				} else {
+					ask(t, one, "HSET", b, someUUID+":57", "1")
+				}
+			}, "foreign", 65, 65},
+		} {
+			t.Run(version+"/"+c.name, func(t *testing.T) {
+				a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
+				c.on(a, b)
+				agree(t, one, []string{a, b}, nil, c.says, c.run)
+				if out, status := command(t, one, "release", "--force", "--yes", a, b); status != c.left {
+					t.Errorf("release: %d, want %d\n%s", status, c.left, out)
+				}
+				if out, status := command(t, one, "run", "--try", a, b, "--", "true"); (status == 0) != (c.left == 0) {
+					t.Errorf("after it run: %d\n%s", status, out)
+				}
+			})
+		}
+		all := strings.Join(quorum, ",")
+		redlock := []string{"--algorithm", "redlock"}
+		for i, c := range []struct {
+			name string
+			on   int // on how many servers somebody has the key; -1: our own lock
+			says string
+			run  int
+		}{{"free", 0, "free", 0}, {"a minority", 1, "dead", 0}, {"a majority", 2, "held", 75}, {"ours", -1, "held", 75}} {
+			t.Run(version+"/redlock/"+c.name, func(t *testing.T) {
+				key := fmt.Sprintf("q%d", i)
+				for _, s := range quorum[:max(c.on, 0)] {
+					put(t, s, onKey{key, someHex, 600})
+				}
+				if c.on < 0 {
+					command(t, all, "run", "--detach", "--ttl", "10m", "--algorithm", "redlock", key, "--", "true")
+				}
+				agree(t, all, []string{key}, redlock, c.says, c.run)
+			})
+		}
+	}
+}
+
+// agree demands that inspect and release say the status, and that run exits with the other.
+func agree(t *testing.T, address string, keys, flags []string, says string, run int) {
+	t.Helper()
+	var st jsonKey
+	out, status := command(t, address, slices.Concat([]string{"inspect", "--json"}, flags, keys)...)
+	if err := json.Unmarshal([]byte(out), &st); err != nil || status != 0 || st.Status != says || st.Obtainable != (run == 0) {
+		t.Errorf("inspect: %d, %v, %s, obtainable %v; want %s, run %d\n%s", status, err, st.Status, st.Obtainable, says, run, out)
+	}
+	out, _ = command(t, address, slices.Concat([]string{"release", "--force"}, flags, keys)...)
+	if m := statusLine.FindStringSubmatch(out); m == nil || m[1] != says {
+		t.Errorf("release shows %q, want %s\n%s", m, says, out)
+	}
+	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, flags, keys, []string{"--", "true"})...)
+	if status != run {
+		t.Errorf("run: %d, want %d, of keys that are %s\n%s", status, run, says, out)
+	}
+}

@@ -264,18 +264,17 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 	return nil
 }
 
-// lookAll is the verdict of several keys that are locked as one: that of the one which keeps
-// others out longest, with all holders, as their lock sees them.
-func (a *app) lookAll(ctx context.Context, n node, s compat.State, keys []string) (verdict.Verdict, error) {
-	v := verdict.FromState(s)
+// lookAll is look for several keys.
+func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Verdict, error) {
+	var all []verdict.Verdict
 	for _, k := range keys {
-		one, err := a.look(ctx, n, k)
+		v, err := a.look(ctx, n, k)
 		if err != nil {
-			return v, err
+			return nil, err
 		}
-		v.Beside(one)
+		all = append(all, v)
 	}
-	return v, nil
+	return all, nil
 }
 
 // printState is the answer for people.

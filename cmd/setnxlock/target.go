@@ -87,11 +87,16 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 		return t, nil
 	}
 	t.look = func(ctx context.Context) (verdict.Verdict, error) {
-		s, err := t.locks.Inspect(ctx, key)
-		if err != nil || len(keys) == 1 || a.algorithm == "redlock" {
-			return verdict.FromState(s), err
+		if a.apart(keys) {
+			all, err := a.lookAll(ctx, p.one(), keys)
+			return verdict.Together(key, all), err
 		}
-		return a.lookAll(ctx, p.one(), s, keys)
+		s, err := t.locks.Inspect(ctx, key)
+		v := verdict.FromState(s)
+		if strings.HasPrefix(a.algorithm, "rw:") {
+			v.Lock = verdict.RW
+		}
+		return v, err
 	}
 	return t, nil
 }
@@ -101,6 +106,9 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
+
+// apart says that several keys can be looked at one by one: they are not those of a quorum.
+func (a *app) apart(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
 
 // lock is the lock that --algorithm means, on all servers of the deployment.
 func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {

@@ -316,16 +316,36 @@ func (v Verdict) IsLock(anyText bool) bool {
 // Moment is a time for people, always with its date and zone.
 func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 
-// Beside adds the verdict of one of several keys that are locked as one.
-func (v *Verdict) Beside(one Verdict) {
-	if rank[one.Status] > rank[v.Status] {
-		v.Status, v.Format, v.Until, v.Clock, v.TTL, v.Value = one.Status, one.Format, one.Until, one.Clock, one.TTL, one.Value
+// Together is the verdict of several keys that are locked as one: that of the key which keeps others
+// out longest, with all holders. Its value is that of all keys, if they have the same.
+func Together(key string, all []Verdict) Verdict {
+	v := Verdict{State: compat.State{Status: compat.StatusFree, TTL: compat.NoTTL}}
+	var holders []compat.Holder
+	var wrong []string
+	same, obtainable, owner := true, true, ""
+	for _, one := range all {
+		if rank[one.Status] > rank[v.Status] || rank[one.Status] == rank[v.Status] && one.Until.After(v.Until) {
+			v = one
+		}
+		of := one.Holders
+		if len(of) == 0 && one.Status != compat.StatusFree {
+			of = []compat.Holder{{Value: one.Value, Until: one.Until}}
+		}
+		holders = append(holders, of...)
+		for _, w := range one.Wrong {
+			wrong = append(wrong, fmt.Sprintf("%q: %s", one.Key, w))
+		}
+		same = same && one.Value == all[0].Value
+		obtainable = obtainable && one.Obtainable
+		if owner == "" {
+			owner = one.Owner
+		}
 	}
-	v.Obtainable = v.Obtainable && one.Obtainable
-	if v.Owner == "" {
-		v.Owner = one.Owner
+	v.Key, v.Holders, v.Wrong, v.Obtainable, v.Owner, v.Lock = key, holders, wrong, obtainable, owner, Plain
+	if !same {
+		v.Value = ""
 	}
-	v.Wrong = append(v.Wrong, one.Wrong...)
+	return v
 }
 
 // rank orders the statuses by how long they keep others out.

@@ -69,9 +69,6 @@ type Lens struct {
 	Tokens bool                // a lock of tokens, which never looks at a value
 }
 
-// any says that the key is read as what it looks like.
-func (l Lens) any() bool { return l.Time == nil && !l.Tokens }
-
 // Judge says what c is to a client that reads keys through l.
 func (l Lens) Judge(c Content, now time.Time) Verdict {
 	v := Verdict{State: compat.State{Key: c.Key, Value: c.Value, Status: compat.StatusFree, TTL: c.TTL}}

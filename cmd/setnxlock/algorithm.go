@@ -38,7 +38,7 @@ func names() (use, comparison []string) {
 }
 
 // candidates are the locks that --algorithm may mean, the strongest first.
-func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, error) {
+func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]candidate, error) {
 	var list []candidate
 	for _, l := range locks.Named(name) {
 		switch {
@@ -47,7 +47,7 @@ func candidates(name string, d getsetlock.Dialect, fence bool) ([]candidate, err
 				list = append(list, candidate{name: l.Name, Algorithm: b})
 			}
 		case l.New != nil && l.Instead == "":
-			for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, ServerClock: true, Dialect: d}) {
+			for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, ServerClock: true, Dialect: d, Owner: owner}) {
 				c := candidate{name: l.Name, Algorithm: l.New(o)}
 				if l.Several != nil {
 					c.several = l.Several(o)
@@ -107,7 +107,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		return c, err
 	}
 	if len(list) == 0 {
-		if list, err = candidates(a.algorithm, d, fence); err != nil {
+		if list, err = candidates(a.algorithm, d, fence, a.owner.text()); err != nil {
 			return candidate{}, err
 		}
 	}
@@ -171,7 +171,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 
 // autoOptions are auto's for locks whose keys begin with prefix.
 func (a *app) autoOptions(n node, prefix string, fence bool) (auto.Options, error) {
-	o := auto.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name}
+	o := auto.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
 	if a.dialect == "" {
 		return o, nil
 	}

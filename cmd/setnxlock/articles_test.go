@@ -87,7 +87,7 @@ func wire(t *testing.T, name, server string) string {
 
 // fit is the first of a variant's locks that the server is fit for.
 func fit(t *testing.T, c *compat.Conn, name string) compat.Algorithm {
-	list, err := candidates(name, getsetlock.Float, false)
+	list, err := candidates(name, getsetlock.Float, false, "")
 	if err != nil {
 		t.Fatal(err)
 	}

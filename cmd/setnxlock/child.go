@@ -252,12 +252,3 @@ func (l *lease) overslept() (lost bool) {
 	}
 	return l.Context().Err() != nil
 }
-
-// clockTime is a time for people, with its date unless that is today.
-func clockTime(t time.Time) string {
-	const day = "2006-01-02"
-	if t.Format(day) != time.Now().In(t.Location()).Format(day) {
-		return t.Format(day + " 15:04:05 MST")
-	}
-	return t.Format("15:04:05 MST")
-}

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -75,31 +73,4 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 		list = append(list, candidate{name: f.Name, Algorithm: lock})
 	}
 	return list, nil
-}
-
-// finding is the likeliest reading of what a key holds; ok is false if it is
-// no lock's that we know.
-func finding(s compat.State, now time.Time) (f dialect.Finding, ok bool) {
-	if s.Status == compat.StatusFree || len(s.Holders) > 0 {
-		return f, false
-	}
-	all := dialect.Recognise(s.Key, s.Value, s.TTL, now)
-	if len(all) == 0 || all[0].What == string(dialect.TokenText) { // any text can be a lock
-		return f, false
-	}
-	return all[0], true
-}
-
-// recognize reads a value that may be of any format. A timestamp with a TTL is
-// still a timestamp: its clients go by what they read.
-func recognize(s compat.State, now time.Time) compat.State {
-	f, ok := finding(s, now)
-	if !ok || !f.Kind.Timed() {
-		return s
-	}
-	s.Format, s.Until, s.Clock, s.Status = f.What, f.Until, f.Clock, compat.StatusHeld
-	if f.Status == dialect.Dead {
-		s.Status = compat.StatusDead
-	}
-	return s
 }

@@ -135,7 +135,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 	for _, n := range p.nodes {
 		d, err := a.diagnose(ctx, n)
 		if err != nil {
-			d = &diagnosis{Server: n.name, Away: sentence(err)}
+			d = &diagnosis{Server: n.name, Away: sentence(err), Can: []ability{}}
 		}
 		if d.Safe {
 			safe++

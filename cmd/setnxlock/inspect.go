@@ -1,16 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
@@ -19,16 +23,17 @@ import (
 const inspectHelp = `Reads KEY and tells what an attempt to lock it would meet. It changes nothing.
 
   free        there is no such key
-  held        another client holds the lock
-  dead        the key is there, but its lease has run out: the next client takes
-              it over
-  persistent  held, and nothing will ever end it: the client that took it may
-              have died before it set a TTL; setnxlock release --force removes it
+  held        a lease is on it that has not ended
+  dead        its time has passed and no TTL runs: clients that write such times
+              take it over; "run" says whether setnxlock run does
+  persistent  held, and nothing but a release ends it: it has no TTL
   foreign     it can't be read as a lock of this kind: it counts as held
 
-With --algorithm auto the value tells the format: a token whose TTL is the
-lease (tx), or a timestamp in one of the dialects (getset). With another algorithm
-the value is read as that lock would read it.
+With --algorithm auto the value is read as what it looks like, and "like" says whose
+lock that would be, how sure that is, and why. With another algorithm, or a
+dialect, it is read as that lock would read it.
+
+A token of setnxlock run names its owner: host, process and --owner.
 
 The end of a token's lease is the server's to decide; a timestamp is compared with
 the clock of each client that reads it, and here with this machine's.`
@@ -76,7 +81,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return a.printJSON(stateJSON(s, true))
+		return a.printJSON(keyJSON(s, time.Now()))
 	}
 	return a.printState(s)
 }
@@ -89,7 +94,7 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 		return err
 	}
 	defer v.Close()
-	var last compat.State
+	var last verdict.Verdict
 	for {
 		s, err := v.look(ctx)
 		if err != nil {
@@ -107,7 +112,7 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 
 // changed tells news from time that has merely passed: a TTL that is read twice
 // gives two ends that differ by as much as it was rounded.
-func changed(last, s compat.State) bool {
+func changed(last, s verdict.Verdict) bool {
 	moved := s.Until.Sub(last.Until).Abs()
 	return last.Key == "" || s.Status != last.Status || s.Value != last.Value ||
 		s.Until.IsZero() != last.Until.IsZero() || moved > 1500*time.Millisecond
@@ -137,7 +142,7 @@ func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, er
 	}
 	v := &view{deployment: p, target: &target{key: key}}
 	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
-		v.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
+		v.look = func(ctx context.Context) (verdict.Verdict, error) { return a.look(ctx, p.one(), key) }
 	} else if v.target, err = a.named(ctx, p, key, false, a.lockOptions()); err != nil {
 		p.Close()
 		return nil, err
@@ -146,75 +151,201 @@ func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, er
 	return v, nil
 }
 
-// look reads the key as the algorithm does, or as whatever it looks like.
-func (a *app) look(ctx context.Context, n node, key string) (compat.State, error) {
+// lens is how the lock that the flags name reads keys, and its algorithm, if it must look itself.
+func (a *app) lens() (verdict.Lens, compat.Algorithm, error) {
 	d, err := a.dialectValue()
 	if err != nil {
-		return compat.State{}, err
+		return verdict.Lens{}, nil, err
 	}
-	if list, err := a.fleet(false); err != nil || len(list) > 0 {
-		if err != nil {
-			return compat.State{}, err
-		}
-		return compat.NewOn(n.source, list[len(list)-1].Algorithm, a.lockOptions()).Inspect(ctx, key)
+	list, err := a.fleet(false)
+	if err != nil {
+		return verdict.Lens{}, nil, err
 	}
 	family, _, _ := strings.Cut(a.algorithm, ":")
-	if family == "getset" {
-		return compat.NewOn(n.source, getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}, a.lockOptions()).Inspect(ctx, key)
-	}
-	if a.algorithm != "auto" {
-		if _, err := candidates(a.algorithm, d, false); err != nil {
-			return compat.State{}, err
+	switch {
+	case len(list) > 0:
+		if pair, ok := list[0].Algorithm.(getsetlock.TwoKeys); ok {
+			return verdict.Lens{}, pair, nil
 		}
+		return verdict.Lens{Tokens: true}, nil, nil
+	case a.algorithm == "bridge":
+		b := bridges(d, false)
+		return verdict.Lens{}, b[len(b)-1], nil
+	case family == "getset", family == "auto" && a.dialect != "":
+		return verdict.Lens{Time: &d}, nil, nil
+	case family == "auto":
+		return verdict.Lens{}, nil, nil
 	}
+	_, err = candidates(a.algorithm, d, false, "")
+	return verdict.Lens{Tokens: true}, nil, err
+}
+
+// A looker looks at a key in place of a lock, so that the engine lends it a connection and
+// bounds the time it takes.
+type looker struct {
+	txlock.Guarded
+	lens   verdict.Lens
+	server *verdict.Server
+	found  *verdict.Verdict
+}
+
+func (l looker) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	all, err := l.server.Read(c, now, key)
+	if err != nil {
+		return compat.State{Key: key, TTL: compat.NoTTL}, err
+	}
+	*l.found = l.lens.Judge(all[0], now)
+	return l.found.State, nil
+}
+
+// look reads the key as the lock does that the flags name, or as whatever it looks like.
+func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, error) {
+	lens, own, err := a.lens()
+	if err != nil {
+		return verdict.Verdict{}, err
+	}
+	if own != nil {
+		s, err := compat.NewOn(n.source, own, a.lockOptions()).Inspect(ctx, key)
+		v := verdict.FromState(s)
+		if _, pair := own.(getsetlock.TwoKeys); pair {
+			v.Lock = verdict.Pair
+		}
+		return v, err
+	}
+	var v verdict.Verdict
+	var beside error // why it could not be looked at what stands beside the key
 	// In milliseconds where the server counts in them. A proxy closes the
 	// connection on a command that it does not have.
-	s, err := compat.NewOn(n.source, txlock.Guarded{Options: txlock.Options{Millis: true}}, a.lockOptions()).Inspect(ctx, key)
-	if err != nil && !errors.Is(err, compat.ErrForeign) && !errors.Is(err, compat.ErrInvalid) {
-		s, err = compat.NewOn(n.source, txlock.Guarded{}, a.lockOptions()).Inspect(ctx, key)
+	for _, s := range []verdict.Server{{Millis: true, Beside: true}, {Beside: true}, {}} {
+		if s.Beside {
+			beside = nil
+		}
+		l := looker{lens: lens, server: &s, found: &v}
+		if _, err = compat.NewOn(n.source, l, a.lockOptions()).Inspect(ctx, key); err == nil || errors.Is(err, compat.ErrInvalid) {
+			break
+		}
+		beside = err
 	}
-	if err != nil || family == "tx" {
-		return s, err
+	if err == nil && beside != nil && v.Status == compat.StatusFree {
+		v.Unseen(sentence(beside))
 	}
-	return recognize(s, time.Now()), nil
+	if err == nil && v.Lock == verdict.NoLock {
+		err = fmt.Errorf("%w: %q is a %s", compat.ErrForeign, key, v.Format)
+	}
+	return v, err
+}
+
+// seesAll refuses a lock of another kind on its keys that it would not see, or could not name:
+// readers, who stand beside the key, and Redisson's hash. What can't be learnt it leaves to the
+// lock to find out.
+func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
+	if a.algorithm == "redlock" || strings.HasPrefix(a.algorithm, "rw:") {
+		return nil
+	}
+	for _, key := range split(t.key) {
+		c, err := p.one().source.Get(ctx, key)
+		if err != nil {
+			return nil
+		}
+		replies, _ := compat.NewConn(c).Pipe(compat.Cmd{"ZCARD", compat.Aux(key, "readers")}, compat.Cmd{"TYPE", key})
+		c.Close()
+		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" {
+			continue
+		}
+		v, err := a.look(ctx, p.one(), key)
+		switch {
+		case err != nil:
+		case v.Lock == verdict.RW && !v.Obtainable:
+			return &failure{statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read"}
+		case v.Lock == verdict.Redisson:
+			return &failure{statusForeign, fmt.Errorf("%q is a lock of Redisson's, which no lock of ours excludes", key), "use another key"}
+		}
+	}
+	return nil
+}
+
+// lookAll is look for several keys.
+func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Verdict, error) {
+	var all []verdict.Verdict
+	for _, k := range keys {
+		v, err := a.look(ctx, n, k)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
 // printState is the answer for people.
-func (a *app) printState(s compat.State) error {
+func (a *app) printState(s verdict.Verdict) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "key\t%s\n", s.Key)
+	fmt.Fprintf(w, "key\t%s\n", printable(s.Key))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
-		if s.Format != "" {
-			fmt.Fprintf(w, "format\t%s\n", s.Format)
-		}
-		fmt.Fprintf(w, "token\t%s\n", printable(s.Value))
-		for _, h := range s.Holders {
-			fmt.Fprintf(w, "holder\t%s%s\n", printable(h.Value), holderEnd(h))
-		}
-		fmt.Fprintf(w, "until\t%s\n", end(s, time.Now()))
-		fmt.Fprintf(w, "ttl\t%s\n", ttl(s))
-		if f, ok := finding(s, time.Now()); ok {
-			if f.Owner != "" && f.Owner != s.Value {
-				fmt.Fprintf(w, "owner\t%s\n", printable(f.Owner))
-			}
-			fmt.Fprintf(w, "client\t%s\n", some(f.Formats))
-			for _, wrong := range f.Wrong {
-				fmt.Fprintf(w, "wrong\t%s\n", wrong)
-			}
-		}
+		a.printHolder(w, s)
+	}
+	for _, wrong := range s.Wrong {
+		fmt.Fprintf(w, "wrong\t%s\n", wrong)
 	}
 	return w.Flush()
 }
 
+func (a *app) printHolder(w io.Writer, s verdict.Verdict) {
+	now := time.Now()
+	if s.Format != "" {
+		fmt.Fprintf(w, "format\t%s\n", s.Format)
+	}
+	fmt.Fprintf(w, "token\t%s\n", printable(s.Value))
+	if s.Owner != "" && s.Owner != s.Value {
+		fmt.Fprintf(w, "owner\t%s\n", printable(s.Owner))
+	}
+	for _, h := range s.Holders {
+		fmt.Fprintf(w, "holder\t%s%s\n", printable(h.Value), holderEnd(h))
+	}
+	fmt.Fprintf(w, "until\t%s\n", end(s.State, now))
+	fmt.Fprintf(w, "ttl\t%s\n", ttl(s.State))
+	if len(s.Clients) > 0 {
+		fmt.Fprintf(w, "like\t%s\n", looks(s))
+	}
+	if s.Status == compat.StatusDead && !s.Obtainable {
+		fmt.Fprintf(w, "run\twaits: this lock writes tokens and takes no time over; with --dialect %s it does\n", cmp.Or(takesOver(s), "NAME"))
+	}
+}
+
+// looks says whose lock it looks like, how sure that is, and why.
+func looks(s verdict.Verdict) string {
+	return fmt.Sprintf("%s (%s: %s)", some(s.Clients), s.Sure, strings.Join(s.Why, "; "))
+}
+
+// takesOver is a dialect with which a time that has passed is taken over.
+func takesOver(s verdict.Verdict) string {
+	if s.Lock == verdict.Pair {
+		return "mlanett-redis-lock"
+	}
+	for _, name := range s.Clients {
+		if f, err := dialect.Lookup(name); err == nil && f.Kind.Timed() {
+			return name
+		}
+	}
+	for _, name := range dialects() {
+		if _, ok := getsetlock.Dialects()[name].Parse(s.Value); ok {
+			return name
+		}
+	}
+	return ""
+}
+
 // meaning explains the statuses that a word does not.
-func meaning(s compat.State) string {
-	switch s.Status {
-	case compat.StatusDead:
-		return " (its lease has run out: the next client takes it over)"
-	case compat.StatusPersistent:
-		return " (it has no TTL: if its holder died, nothing ends it)"
-	case compat.StatusForeign:
+func meaning(s verdict.Verdict) string {
+	switch {
+	case s.Status == compat.StatusDead && s.Obtainable:
+		return " (its time has passed: the next client takes it over)"
+	case s.Status == compat.StatusDead:
+		return " (its time has passed: clients that write such times take it over)"
+	case s.Status == compat.StatusPersistent:
+		return " (it has no TTL: nothing but a release ends it)"
+	case s.Status == compat.StatusForeign:
 		return " (it can't be read as this lock: it counts as held)"
 	}
 	return ""
@@ -224,23 +355,31 @@ func end(s compat.State, now time.Time) string {
 	if s.Until.IsZero() {
 		return "-"
 	}
-	when := s.Until.Sub(now).Round(100 * time.Millisecond)
-	in := fmt.Sprintf("in %v", when)
+	when := s.Until.Sub(now)
+	in := "in " + span(when)
 	if when < 0 {
-		in = fmt.Sprintf("%v ago", -when)
+		in = span(-when) + " ago"
 	}
 	whose := "the server's clock"
 	if s.Clock == "clients" {
 		whose = "the clients' clocks"
 	}
-	return fmt.Sprintf("%s, %s, by %s", s.Until.Format("2006-01-02 15:04:05 MST"), in, whose)
+	return fmt.Sprintf("%s, %s, by %s", verdict.Moment(s.Until), in, whose)
+}
+
+// span is a duration for people: in days where it is many.
+func span(d time.Duration) string {
+	if days := int(d / (24 * time.Hour)); days > 2 {
+		return fmt.Sprintf("%d days", days)
+	}
+	return d.Round(100 * time.Millisecond).String()
 }
 
 func holderEnd(h compat.Holder) string {
 	if h.Until.IsZero() {
 		return ""
 	}
-	return ", until " + clockTime(h.Until)
+	return ", until " + verdict.Moment(h.Until)
 }
 
 func ttl(s compat.State) string {
@@ -250,24 +389,25 @@ func ttl(s compat.State) string {
 	return s.TTL.String()
 }
 
-// printable is a value as a terminal can bear it.
+// printable is a value as a terminal can bear it: without anything that moves its cursor,
+// changes its colours or turns the direction of its text.
 func printable(v string) string {
-	if q := fmt.Sprintf("%q", v); q != `"`+v+`"` || strings.Contains(v, " ") || v == "" {
-		return q
+	if q := strconv.QuoteToGraphic(v); q != `"`+v+`"` || strings.Contains(v, " ") || v == "" {
+		return strconv.Quote(v)
 	}
 	return v
 }
 
 // printChange is one line of --watch.
-func (a *app) printChange(last, s compat.State, asJSON bool) error {
+func (a *app) printChange(last, s verdict.Verdict, asJSON bool) error {
 	if asJSON {
-		return a.printJSON(stateJSON(s, false))
+		return answer.Line(a.out, keyJSON(s, time.Now()))
 	}
-	line := fmt.Sprintf("%s  %-10s", time.Now().Format("15:04:05.000"), string(s.Status))
+	line := fmt.Sprintf("%s  %-10s", time.Now().Format("2006-01-02 15:04:05.000"), string(s.Status))
 	if s.Status != compat.StatusFree {
 		line += fmt.Sprintf("  %s %s", s.Format, printable(s.Value))
 		if !s.Until.IsZero() {
-			line += "  until " + s.Until.Format("15:04:05")
+			line += "  until " + verdict.Moment(s.Until)
 		}
 		if last.Value == s.Value && last.Status == s.Status {
 			line += "  (extended)"
@@ -275,67 +415,4 @@ func (a *app) printChange(last, s compat.State, asJSON bool) error {
 	}
 	_, err := fmt.Fprintln(a.out, strings.TrimRight(line, " "))
 	return err
-}
-
-// A jsonState is compat.State as machines get it.
-type jsonState struct {
-	Key     string       `json:"key"`
-	Status  string       `json:"status"`
-	Format  string       `json:"format,omitempty"`
-	Token   string       `json:"token,omitempty"`
-	Until   *time.Time   `json:"until,omitempty"`
-	Clock   string       `json:"clock,omitempty"`
-	TTL     *float64     `json:"ttl_seconds,omitempty"`
-	Owner   string       `json:"owner,omitempty"`
-	Clients []string     `json:"clients,omitempty"` // who writes so
-	Wrong   []string     `json:"wrong,omitempty"`
-	Holders []jsonHolder `json:"holders,omitempty"`
-	At      time.Time    `json:"at"`
-	indent  bool
-}
-
-type jsonHolder struct {
-	Token string     `json:"token"`
-	Until *time.Time `json:"until,omitempty"`
-}
-
-func stateJSON(s compat.State, indent bool) jsonState {
-	j := jsonState{
-		Key: s.Key, Status: string(s.Status), Format: s.Format, Token: s.Value, Clock: s.Clock,
-		At: time.Now().UTC().Round(time.Millisecond), indent: indent,
-	}
-	if !s.Until.IsZero() {
-		until := s.Until.UTC().Round(time.Millisecond)
-		j.Until = &until
-	}
-	if s.TTL != compat.NoTTL {
-		seconds := s.TTL.Seconds()
-		j.TTL = &seconds
-	}
-	if f, ok := finding(s, time.Now()); ok {
-		j.Clients, j.Wrong = f.Formats, f.Wrong
-		if f.Owner != s.Value {
-			j.Owner = f.Owner
-		}
-	}
-	for _, h := range s.Holders {
-		holder := jsonHolder{Token: h.Value}
-		if !h.Until.IsZero() {
-			until := h.Until.UTC().Round(time.Millisecond)
-			holder.Until = &until
-		}
-		j.Holders = append(j.Holders, holder)
-	}
-	return j
-}
-
-func (a *app) printJSON(v any) error { return encodeJSON(a.out, v) }
-
-func encodeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	if j, ok := v.(jsonState); !ok || j.indent {
-		e.SetIndent("", "  ")
-	}
-	return e.Encode(v)
 }

@@ -41,6 +41,7 @@ type app struct {
 	in, out, errs *os.File
 	options
 	known *cache          // what servers answered; nil: it was not read yet
+	owner owner           // of the locks that this command takes
 	meter *workload.Meter // counts what all connections send; nil: nothing does
 }
 

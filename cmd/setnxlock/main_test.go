@@ -243,8 +243,9 @@ func scriptJSON(ts *testscript.TestScript, neg bool, args []string) {
 // pages LIST DIR demands a page of a site for each race that race list --json
 // told of, and a link to it from the index.
 func scriptPages(ts *testscript.TestScript, neg bool, args []string) {
-	var races []struct{ Name string }
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &races))
+	var list struct{ Races []struct{ Name string } }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &list))
+	races := list.Races
 	if len(races) < 40 {
 		ts.Fatalf("%d races", len(races))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -100,7 +101,11 @@ func (a *app) releaseByToken(key, token string) error {
 		return err
 	}
 	defer v.Close()
-	return a.remove(ctx, v, token)
+	lock := verdict.Plain
+	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
+		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
+	}
+	return a.remove(ctx, v, key, lock, token)
 }
 
 // releaseByForce removes what it has shown, and nothing else.
@@ -111,9 +116,13 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 		return err
 	}
 	defer v.Close()
-	s, err := v.look(ctx)
+	all, err := a.shown(ctx, v)
 	if err != nil {
 		return err
+	}
+	s := all[0]
+	if len(all) > 1 {
+		s = verdict.Together(v.key, all)
 	}
 	if err := a.printState(s); err != nil {
 		return err
@@ -121,53 +130,103 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 	if s.Status == compat.StatusFree {
 		return nil
 	}
+	for _, one := range all {
+		switch {
+		case one.Lock == verdict.Redisson:
+			return &failure{statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock"}
+		case one.Value == "" && a.algorithm == "redlock":
+			return &failure{statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock"}
+		}
+	}
 	if !yes {
-		if err := a.confirm(s); err != nil {
+		if err := a.confirm("Remove it? Its holder is not told."); err != nil {
 			return err
 		}
 	}
-	values := []string{s.Value}
-	if s.Value == "" && v.locks != nil {
-		return &failure{statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", s.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock"}
-	}
-	if strings.HasPrefix(a.algorithm, "rw:") { // every reader
-		values = nil
-		for _, h := range s.Holders {
-			values = append(values, h.Value)
-		}
-	}
-	for _, value := range values {
-		err = a.remove(ctx, v, value)
-		if errors.Is(err, compat.ErrLost) {
-			err = &failure{statusLost, fmt.Errorf("%q has changed since it was shown: nothing was removed", s.Key), ""}
-		}
-		if err != nil {
-			return err
+	removed := 0
+	for _, one := range all {
+		for _, value := range values(one) {
+			if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
+				if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*failure)) { // which has words of its own
+					err = &failure{statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), ""}
+				}
+				if removed > 0 {
+					a.say("%d of %d locks were removed before this", removed, len(all))
+				}
+				return err
+			}
+			removed++
 		}
 	}
 	return nil
 }
 
-// confirm asks, on a terminal; elsewhere nobody can answer.
-func (a *app) confirm(s compat.State) error {
-	if !term.IsTerminal(int(a.in.Fd())) {
-		return &failure{statusUsage, errors.New("there is no terminal to ask on"), "--yes removes it without asking"}
+// shown are the verdicts on the keys of v, one for each that can be removed by itself.
+func (a *app) shown(ctx context.Context, v *view) ([]verdict.Verdict, error) {
+	if keys := split(v.key); a.apart(keys) {
+		return a.lookAll(ctx, v.one(), keys)
 	}
-	fmt.Fprintf(a.errs, "Remove it? Its holder is not told. [y/N] ")
+	s, err := v.look(ctx)
+	return []verdict.Verdict{s}, err
+}
+
+// values are what is to be removed of a lock that was shown: each holder's, if it has several.
+func values(v verdict.Verdict) []string {
+	switch {
+	case v.Status == compat.StatusFree:
+		return nil
+	case v.Lock != verdict.RW:
+		return []string{v.Value}
+	}
+	var all []string
+	for _, h := range v.Holders {
+		all = append(all, h.Value)
+	}
+	return all
+}
+
+// confirm asks, on a terminal; elsewhere nobody can answer.
+func (a *app) confirm(question string) error {
+	if !term.IsTerminal(int(a.in.Fd())) {
+		return &failure{statusUsage, errors.New("there is no terminal to ask on: nothing was changed"), "--yes does it without asking"}
+	}
+	fmt.Fprintf(a.errs, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
 		return nil
 	}
-	return &failure{1, errors.New("nothing was removed"), ""}
+	return &failure{1, errors.New("nothing was changed"), ""}
 }
 
-// remove removes what holds value: a lock on one key whatever its format, any
-// other as the lock that --algorithm names.
-func (a *app) remove(ctx context.Context, v *view, value string) error {
-	if v.locks != nil {
-		return v.locks.ReleaseToken(ctx, v.key, value)
+// remove removes what holds value from a key: a lock on one key whatever its format, any other as
+// the lock that it is, or that --algorithm names.
+func (a *app) remove(ctx context.Context, v *view, key string, lock verdict.Lock, value string) error {
+	n := v.one()
+	switch {
+	case lock == verdict.RW:
+		return a.removeSide(ctx, n, key, value)
+	case v.locks != nil && key == v.key: // a quorum, several keys at once
+		return v.locks.ReleaseToken(ctx, key, value)
+	case lock == verdict.Pair:
+		name := strings.TrimPrefix(key, verdict.PairPrefix)
+		return compat.NewOn(n.source, getsetlock.TwoKeys{}, a.lockOptions()).ReleaseToken(ctx, name, value)
 	}
-	return a.removeKey(ctx, v.one(), v.key, value)
+	return a.removeKey(ctx, n, key, value)
+}
+
+// removeSide removes a reader or the writer, as far as the server can.
+func (a *app) removeSide(ctx context.Context, n node, key, token string) (err error) {
+	l, _ := locks.Get("rw:write")
+	if strings.HasPrefix(token, "r:") {
+		l, _ = locks.Get("rw:read")
+	}
+	for _, o := range l.Fallbacks(locks.Options{Millis: true, ServerClock: true}) {
+		c := candidate{name: l.Name, Algorithm: l.New(o)}
+		if err = a.check(ctx, n, c, key); err == nil {
+			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
+		}
+	}
+	return err
 }
 
 // removeKey deletes the key if it holds value: in one transaction where there is
@@ -189,7 +248,7 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
-		return &failure{statusLost, fmt.Errorf("the lease on %q ended at %s: the next client takes it over, and there is nothing to remove", key, clockTime(until)), ""}
+		return &failure{statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), ""}
 	}
 	return err
 }

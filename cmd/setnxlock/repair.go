@@ -1,152 +1,399 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
-const repairHelp = `Heals the locks whose holders are provably dead, and touches no others:
+const repairHelp = `Removes or ends locks that their clients left behind: those of one dialect, on the
+keys that you name, and only after it has shown what it saw and been told to go on.
 
-  an expired timestamp        is removed
-  two keys, both expired      are removed together
-  a token without a TTL       gets one, of --lease; its client died before it could
-                              set one
+  a time that has passed, on a key without a TTL        is removed
+  two keys, both past their time                        are removed together
+  a token without a TTL, in a dialect that always       is given one, of --lease
+  sets one
 
-repair looks at each twice, a --lease apart, and heals it only if its value has not
-changed in between and does not change meanwhile (WATCH): a live holder has renewed
-or released it by then. --lease must be the longest that any client takes
-its locks for.
+It looks at each key twice, a --lease apart, and prints a plan: each key, what was seen
+on it and for how long, whose format that is, and how sure. Then it asks; without a
+terminal it does nothing unless --yes was given. What it changes it compares
+once more in the same transaction (WATCH): a key that changed stays as it is.
+--lease must be the longest that any client takes its locks for.
 
-Flags ("1", "true", nothing), values that any text could be, and tokens of clients
-that never set a TTL are left alone, and so is what setnxlock can't read: survey
-lists them. A client takes over an expired timestamp itself when it next wants the
-lock; repair only tidies it away.
+--dialect says whose locks they are (setnxlock survey shows whose they look like); on a
+terminal it is asked for. "setnxlock" is this command's own tokens.
+
+It leaves alone, and says why:
+  a key whose TTL runs                    it is held, whatever its value says
+  a value of another form
+  a token of a client that need not set   redis-py does not, unless it is given a
+  a TTL                                   timeout: such a lock may be held
+  a flag ("1", "true") or a free text
+  a key that --match found and whose      ordinary data look the same: give the key
+  name does not say that it is a lock     itself, if you know that it is a lock
 
 It needs WATCH: Redis 2.2.`
 
-const repairExamples = `  setnxlock repair --dry-run
-  setnxlock repair --match 'lock:*' --lease 5m`
+const repairStatus = `  0      What the plan says was done, or there was nothing to do; or --dry-run.
+  1      The answer was no. Nothing was changed.
+` + statusHelp
+
+const repairExamples = `  setnxlock repair --dialect resque-lock --match 'resque:lock:*' --dry-run
+  setnxlock repair --dialect redis-py-2.9 --lease 5m nightly-report
+  setnxlock repair --dialect redis-in-action --lease 5m --yes lock:report`
 
 func (a *app) repairCommand() *cobra.Command {
 	var f repairFlags
 	cmd := &cobra.Command{
-		Use:               "repair",
-		Short:             "Heal the locks of dead holders, and nothing else",
+		Use:               "repair {KEY... | --match PATTERN} --dialect NAME",
+		Short:             "End locks that their clients left behind, after showing what was seen",
 		Long:              repairHelp,
 		Example:           repairExamples,
-		Annotations:       map[string]string{"status": "  0      What was dead has been healed; or nothing was.\n" + statusHelp},
+		Annotations:       map[string]string{"status": repairStatus},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.lease < time.Second {
+		Args:              usageErrors(cobra.ArbitraryArgs),
+
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, keys []string) error {
+			switch {
+			case len(keys) == 0 && f.match == "":
+				return usage(cmd, errors.New("repair needs keys, or --match"))
+			case len(keys) > 0 && f.match != "":
+				return usage(cmd, errors.New("repair takes keys or --match, not both"))
+			case f.lease < time.Second:
 				return usage(cmd, fmt.Errorf("a --lease of %v: locks are held for a second and more", f.lease))
+			case a.algorithm != "auto":
+				return usage(cmd, errors.New("repair goes by --dialect, not by --algorithm"))
 			}
-			return a.repair(f)
+			return a.repair(keys, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`; --prefix is put before it")
-	cmd.Flags().DurationVar(&f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long it is watched")
-	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, and say what would be healed, but change nothing")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&f.match, "match", "", "look at keys that match `PATTERN`; --prefix is put before it")
+	cmd.Flags().DurationVar(&f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long each key is watched")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, print the plan, and change nothing")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON; without --yes nothing is changed")
 	return cmd
 }
 
 type repairFlags struct {
-	match  string
-	lease  time.Duration
-	dryRun bool
-	asJSON bool
+	match               string
+	lease               time.Duration
+	dryRun, yes, asJSON bool
 }
 
-// A repaired is what became of a lock that looked dead.
-type repaired struct {
-	Key     string `json:"key"`
-	Format  string `json:"format"`
-	Value   string `json:"value"`
-	Outcome string `json:"outcome"`
+// A remedy is what would be done about a key, and what became of it.
+type remedy struct {
+	Key      string   `json:"key"`
+	Action   string   `json:"action"` // "remove", "expire" or "leave"
+	Why      string   `json:"why"`    // what speaks for it, or why it is left
+	Evidence evidence `json:"evidence"`
+	Outcome  string   `json:"outcome"` // "planned", "removed", "expires", "changed" or "left"
+	was      verdict.Verdict
 }
 
-// The outcomes of a repair.
+// An evidence is what was seen of a key.
+type evidence struct {
+	First      time.Time `json:"first_seen"`
+	Last       time.Time `json:"last_seen"`
+	Status     string    `json:"status"`
+	Value      string    `json:"value"`
+	ValueBytes string    `json:"value_base64,omitempty"`
+	Format     string    `json:"format"`
+	LooksLike  []string  `json:"looks_like"`
+	Confidence string    `json:"confidence,omitempty"`
+	Reasons    []string  `json:"reasons"`
+}
+
+// What a remedy does, and what becomes of it.
 const (
+	doRemove = "remove"
+	doExpire = "expire"
+	doLeave  = "leave"
+
+	outcomePlanned = "planned"
 	outcomeRemoved = "removed"
-	outcomeTTL     = "given a TTL"
-	outcomeWould   = "would be " // with --dry-run: what it would be
-	outcomeChanged = "left: it has changed, so its holder lives"
+	outcomeExpires = "expires"
+	outcomeChanged = "changed"
+	outcomeLeft    = "left"
 )
 
-// repair watches what looks dead for a lease, and heals what has not moved.
-func (a *app) repair(f repairFlags) error {
+// repair plans, asks and does.
+func (a *app) repair(keys []string, f repairFlags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	before, err := a.survey(ctx, f.match, false)
+	if len(a.redis.list) > 1 || a.cluster {
+		return &failure{statusUsage, errors.New("repair is of one server"), "give the address of one; of a cluster, of one master after the other"}
+	}
+	p, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	suspects := slices.DeleteFunc(before.Locks, func(l surveyed) bool { return cure(l.finding) == "" })
-	list := []repaired{} // [] in JSON, not null
-	if len(suspects) > 0 {
-		if err := a.watchFor(ctx, f.lease, len(suspects)); err != nil {
+	defer p.Close()
+	on := func(do func(redis.Conn) error) error { // anew each time: a server closes what is idle for a lease
+		c, err := p.one().source.Get(ctx, "")
+		if err != nil {
+			return a.unreachable(ctx, p.one(), err)
+		}
+		defer c.Close()
+		return do(c)
+	}
+	var seen []verdict.Verdict
+	var looked int
+	err = on(func(c redis.Conn) (err error) {
+		seen, looked, err = a.suspects(ctx, c, keys, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	of, err := a.whose(seen)
+	if err != nil {
+		return err
+	}
+	plan := make([]remedy, 0, len(seen))
+	for _, v := range seen {
+		plan = append(plan, of.remedy(v, len(keys) > 0))
+	}
+	if slices.ContainsFunc(plan, acts) {
+		if err := a.watchFor(ctx, plan, f.lease); err != nil {
 			return err
 		}
-		if list, err = a.heal(ctx, suspects, f); err != nil {
+		if err := on(func(c redis.Conn) error { return again(c, plan) }); err != nil {
+			return err
+		}
+	}
+	ask := !f.dryRun && slices.ContainsFunc(plan, acts)
+	if !f.asJSON {
+		if err := printRemedies(a, plan, of, looked, f); err != nil {
+			return err
+		}
+	}
+	if ask && !f.yes {
+		if f.asJSON {
+			ask = false
+		} else if err := a.confirm("Do this?"); err != nil {
+			return err
+		}
+	}
+	if ask {
+		err := on(func(c redis.Conn) error { return a.apply(c, plan, f) })
+		if err != nil {
 			return err
 		}
 	}
 	if f.asJSON {
-		return a.printJSON(list)
+		return a.printJSON(struct {
+			Server  string   `json:"server"`
+			Dialect string   `json:"dialect"`
+			Keys    int      `json:"keys"`
+			Applied bool     `json:"applied"`
+			Plan    []remedy `json:"plan"`
+		}{p.one().name, of.name, looked, ask, plan})
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(r.Key), r.Format, printable(r.Value), r.Outcome)
-	}
-	if len(list) == 0 {
-		fmt.Fprintf(w, "nothing is dead among %d keys\n", before.Keys)
-	}
-	return w.Flush()
+	return nil
 }
 
-// cure is what would heal a lock; "" for what is not dead, or not provably so.
-func cure(f dialect.Finding) string {
-	switch {
-	case f.Kind == dialect.Flag || f.What == string(dialect.TokenText):
-		return ""
-	case f.Status == dialect.Dead || f.Status == dialect.TwoPart:
-		return outcomeRemoved
-	case f.Status == dialect.Persistent && setsTTL(f.Formats):
-		return outcomeTTL
+// suspects are the verdicts on the keys that were named, or of those that match which are not
+// ordinary data for certain.
+func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repairFlags) (seen []verdict.Verdict, looked int, err error) {
+	server := verdict.Server{}
+	look := func(keys []string) error {
+		if err := ctx.Err(); err != nil {
+			return interruptedBefore()
+		}
+		all, err := server.Read(compat.NewConn(c), time.Now(), keys...)
+		for _, content := range all {
+			looked++
+			v := verdict.Lens{}.Judge(content, time.Now())
+			if f.match == "" || v.IsLock(false) && v.Status != compat.StatusHeld {
+				seen = append(seen, v)
+			}
+		}
+		return err
 	}
-	return ""
+	if f.match != "" {
+		err = a.eachKeys(c, a.prefix, f.match, &server, look)
+	} else {
+		var all []string
+		for _, k := range keys {
+			key, err := a.onServer(k)
+			if err != nil {
+				return nil, 0, err
+			}
+			if _, _, pair := dialect.PairOf(key); strings.EqualFold(a.dialect, "mlanett-redis-lock") && !pair {
+				key, _ = dialect.Pair(key) // as its clients call it
+			}
+			all = append(all, key)
+		}
+		err = look(all)
+	}
+	slices.SortFunc(seen, func(x, y verdict.Verdict) int { return strings.Compare(x.Key, y.Key) })
+	seen = slices.CompactFunc(seen, func(x, y verdict.Verdict) bool { return x.Key == y.Key })
+	return seen, looked, err
 }
 
-// setsTTL reports whether every client that writes so gives its keys a TTL.
-func setsTTL(formats []string) bool {
-	for _, name := range formats {
-		if f, err := dialect.Lookup(name); err != nil || f.TTL == dialect.TTLNone {
-			return false
+// A repairing is whose locks are to be repaired.
+type repairing struct {
+	name   string
+	format dialect.Format // of a client
+	time   verdict.Lens   // how its times are read
+	own    bool           // our tokens
+}
+
+// whose is the dialect that was asked for; at a terminal it is asked for now.
+func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
+	names := map[string]bool{}
+	for _, v := range seen {
+		for _, name := range v.Clients {
+			names[strings.Fields(name)[0]] = true
 		}
 	}
-	return len(formats) > 0
+	near := slices.Sorted(maps.Keys(names))
+	if a.dialect == "" {
+		hint := "--dialect NAME: setnxlock survey shows whose locks they look like"
+		if len(near) > 0 {
+			hint = "--dialect NAME; these keys look like locks of " + some(near)
+		}
+		if !term.IsTerminal(int(a.in.Fd())) {
+			return repairing{}, &failure{statusUsage, errors.New("repair needs --dialect: whose locks are these?"), hint}
+		}
+		if len(near) > 0 {
+			fmt.Fprintf(a.errs, "These keys look like locks of %s.\n", strings.Join(near, ", "))
+		}
+		fmt.Fprint(a.errs, "Whose are they (--dialect)? ")
+		answer, _ := bufio.NewReader(a.in).ReadString('\n')
+		if a.dialect = strings.TrimSpace(answer); a.dialect == "" {
+			return repairing{}, &failure{1, errors.New("nothing was changed"), ""}
+		}
+	}
+	of := repairing{name: a.dialect}
+	if a.dialect == "setnxlock" {
+		of.own = true
+		return of, nil
+	}
+	d, err := a.dialectValue()
+	if err != nil {
+		return of, err
+	}
+	if f, err := dialect.Lookup(a.dialect); err == nil {
+		of.name, of.format = f.Name, f
+	}
+	if of.format.Name == "" || of.format.Kind.Timed() {
+		of.time = verdict.Lens{Time: &d}
+	}
+	return of, nil
 }
 
+// always are the clients of tokens that set a TTL on every lock, whatever they are told: one that
+// has none was left so by a client that stopped between two commands, or by another client that
+// overwrote it. redis-py and sherlock are not among them: without a timeout their locks have no TTL.
+var always = map[string]bool{
+	"redis-in-action": true, "resque-scheduler": true, "node-resque-scheduler": true,
+	"Beaker": true, "ShedLock": true, "spring": true, "retools-0.4": true,
+}
+
+// remedy is what is to be done about what stands on a key. given says that the operator named the
+// key, and did not only match it.
+func (of repairing) remedy(v verdict.Verdict, given bool) remedy {
+	r := remedy{Key: v.Key, Action: doLeave, Outcome: outcomeLeft, was: v}
+	now := time.Now()
+	r.Evidence = evidence{
+		First: *moment(now), Last: *moment(now), Status: string(v.Status), Value: v.Value, ValueBytes: raw(v.Value), Format: v.Format,
+		LooksLike: orEmpty(v.Clients), Confidence: string(v.Sure), Reasons: orEmpty(v.Why),
+	}
+	r.Action, r.Why = of.judge(v, given)
+	if r.Action != doLeave {
+		r.Outcome = outcomePlanned
+	}
+	return r
+}
+
+func (of repairing) judge(v verdict.Verdict, given bool) (action, why string) {
+	pair := of.format.Kind == dialect.TwoKeys
+	switch {
+	case v.Status == compat.StatusFree:
+		return doLeave, "there is no such key"
+	case v.Lock == verdict.Redisson, v.Lock == verdict.NoLock, v.Lock == verdict.RW:
+		return doLeave, "it is a " + v.Format + ", which repair does not touch"
+	case v.TTL != compat.NoTTL:
+		return doLeave, fmt.Sprintf("its TTL of %v runs: it is held", v.TTL.Round(time.Millisecond))
+	case pair && v.Lock != verdict.Pair, !pair && v.Lock == verdict.Pair:
+		return doLeave, "it is no lock of " + of.name
+	case !given && v.Sure == verdict.Possible:
+		return doLeave, "nothing but the value's form says that it is a lock; give the key itself if it is one"
+	case pair && v.Status == compat.StatusDead:
+		return doRemove, "its time passed at " + verdict.Moment(v.Until) + "; both keys go"
+	case pair:
+		return doLeave, "its time has not passed"
+	case of.time.Time != nil:
+		return of.judgeTime(v)
+	}
+	return of.judgeToken(v)
+}
+
+func (of repairing) judgeTime(v verdict.Verdict) (action, why string) {
+	until, ok := of.time.Time.Parse(v.Value)
+	switch {
+	case !ok:
+		return doLeave, "its value is no time as " + of.name + " writes it"
+	case !of.time.Time.Dead(v.Value, time.Now()):
+		return doLeave, "its time, " + verdict.Moment(until) + ", has not passed"
+	}
+	return doRemove, "its time passed at " + verdict.Moment(until) + ", and it has no TTL"
+}
+
+func (of repairing) judgeToken(v verdict.Verdict) (action, why string) {
+	_, ours := dialect.OwnerOf(v.Value)
+	if of.own {
+		if !ours {
+			return doLeave, "its value is no token of setnxlock's that names its owner"
+		}
+		return doExpire, "every token of setnxlock's has a TTL, and this one has none"
+	}
+	_, reads := of.format.Token.Read(v.Value)
+	switch {
+	case of.format.Token == dialect.TokenFlag, of.format.Token == dialect.TokenText, of.format.Token == dialect.TokenMillis:
+		return doLeave, "the values of " + of.name + " say nothing: any text, or the same for every holder"
+	case !reads || ours:
+		return doLeave, "its value is no token as " + of.name + " writes it"
+	case !always[of.format.Name]:
+		return doLeave, of.name + " need not set a TTL: a lock without one may be held"
+	}
+	return doExpire, of.name + " sets a TTL on every lock, and this one has none"
+}
+
+// acts reports whether r changes anything.
+func acts(r remedy) bool { return r.Action != doLeave }
+
 // watchFor waits for a lease.
-func (a *app) watchFor(ctx context.Context, lease time.Duration, suspects int) error {
+func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) error {
+	suspects := 0
+	for _, r := range plan {
+		if acts(r) {
+			suspects++
+		}
+	}
 	began, s := time.Now(), newStage(a.errs)
 	if !s.Live {
-		a.say("%d locks look dead; watching them for %v", suspects, lease)
+		a.say("watching %d keys for %v", suspects, lease)
 	}
-	stop := s.Progress(fmt.Sprintf("watching %d locks, seconds", suspects),
+	stop := s.Progress(fmt.Sprintf("watching %d keys, seconds", suspects),
 		func() int { return min(int(time.Since(began).Seconds()), int(lease.Seconds())) }, int(lease.Seconds()))
 	defer stop()
 	t := time.NewTimer(lease)
@@ -155,77 +402,134 @@ func (a *app) watchFor(ctx context.Context, lease time.Duration, suspects int) e
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return &failure{statusSignal + int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), ""}
+		return interruptedBefore()
 	}
 }
 
-// heal looks at each suspect again, over one connection.
-func (a *app) heal(ctx context.Context, suspects []surveyed, f repairFlags) ([]repaired, error) {
-	p, c, err := a.session(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	defer c.Close()
-	var list []repaired
-	for _, l := range suspects {
-		outcome, err := healOne(compat.NewConn(c), l, f)
+// again looks a second time at what is to be repaired, and leaves alone what has changed.
+func again(c redis.Conn, plan []remedy) error {
+	for i := range plan {
+		r := &plan[i]
+		if !acts(*r) {
+			continue
+		}
+		all, err := new(verdict.Server).Read(compat.NewConn(c), time.Now(), r.Key)
 		if err != nil {
-			return list, err
+			return err
 		}
-		if outcome != "" {
-			list = append(list, repaired{l.Key, l.Format, l.Value, outcome})
+		v := verdict.Lens{}.Judge(all[0], time.Now())
+		r.Evidence.Last = *moment(time.Now())
+		if v.Value != r.was.Value || v.TTL != r.was.TTL || v.Lock != r.was.Lock || !v.Until.Equal(r.was.Until) {
+			r.Action, r.Outcome, r.Why = doLeave, outcomeChanged, "it changed while it was watched: somebody uses it"
 		}
 	}
-	return list, nil
+	return nil
 }
 
-// healOne heals a lock if nothing about it has moved. "" says that it was no
-// dead lock after all: of two keys, one whose time is to come.
-func healOne(c *compat.Conn, l surveyed, f repairFlags) (outcome string, err error) {
-	value, exists, err := c.Watch(l.Key)
+// apply does what the plan says, and tells of each key what became of it.
+func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
+	for i := range plan {
+		if !acts(plan[i]) {
+			continue
+		}
+		if err := plan[i].apply(compat.NewConn(c), f.lease); err != nil {
+			return err
+		}
+		if !f.asJSON {
+			fmt.Fprintf(a.out, "%s: %s\n", printable(plan[i].Key), plan[i].Outcome)
+		}
+	}
+	return nil
+}
+
+func interruptedBefore() error {
+	return &failure{statusSignal + int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), ""}
+}
+
+// printRemedies is the plan for people: what would be done, and what was seen.
+func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlags) error {
+	var b strings.Builder
+	some := 0
+	for _, r := range plan {
+		e := r.Evidence
+		what := map[string]string{doRemove: "remove", doExpire: fmt.Sprintf("give a TTL of %v", f.lease), doLeave: "leave"}[r.Action]
+		fmt.Fprintf(&b, "%s: %s\n", printable(r.Key), what)
+		fmt.Fprintf(&b, "  why   %s\n", r.Why)
+		if r.was.Status == compat.StatusFree {
+			continue
+		}
+		saw := "seen once, at " + verdict.Moment(e.First.Local())
+		if e.Last.After(e.First) {
+			saw = fmt.Sprintf("unchanged for %v, until %s", e.Last.Sub(e.First).Round(time.Second), verdict.Moment(e.Last.Local()))
+			if r.Outcome == outcomeChanged {
+				saw = fmt.Sprintf("it changed within %v", e.Last.Sub(e.First).Round(time.Second))
+			}
+		}
+		fmt.Fprintf(&b, "  seen  %s %s, TTL %s; %s\n", e.Format, printable(e.Value), ttl(r.was.State), saw)
+		if len(e.LooksLike) > 0 {
+			fmt.Fprintf(&b, "  like  %s\n", looks(r.was))
+		}
+		if acts(r) {
+			some++
+		}
+	}
+	if some == 0 {
+		fmt.Fprintf(&b, "nothing to repair for %s among %d keys\n", of.name, looked)
+	} else if f.dryRun {
+		fmt.Fprintf(&b, "%d of %d keys would be changed; nothing was\n", some, looked)
+	}
+	_, err := a.out.WriteString(b.String())
+	return err
+}
+
+// apply changes the key if it still holds what was seen.
+func (r *remedy) apply(c *compat.Conn, lease time.Duration) error {
+	value, exists, err := c.Watch(r.Key)
 	switch {
 	case errors.Is(err, compat.ErrForeign):
-		return outcomeChanged, nil
+		r.Outcome = outcomeChanged
+		return nil
 	case err != nil:
-		return "", c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be healed safely", "setnxlock release KEY --force, for one lock at a time")
+		return c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be repaired safely", "setnxlock release KEY --force, for one lock at a time")
 	}
 	defer c.Unwatch() // where no EXEC has ended it
-	ttl, err := redis.Int64(c.Do("TTL", l.Key))
+	ttl, err := redis.Int64(c.Do("TTL", r.Key))
 	if err != nil {
-		return "", err
+		return err
 	}
-	if !exists || value != l.Value || l.finding.Status == dialect.Persistent && ttl >= 0 {
-		return outcomeChanged, nil
+	if !exists || value != r.was.Value || ttl >= 0 {
+		r.Outcome = outcomeChanged
+		return nil
 	}
-	cmds := []compat.Cmd{{"DEL", l.Key}}
-	outcome = cure(l.finding)
+	cmds := []compat.Cmd{{"DEL", r.Key}}
 	switch {
-	case l.finding.Status == dialect.TwoPart:
-		_, deadline, _ := dialect.PairOf(l.Key)
+	case r.was.Lock == verdict.Pair:
+		_, deadline, _ := dialect.PairOf(r.Key)
 		late, err := expired(c, deadline)
-		if err != nil || !late {
-			return "", err
-		}
-		cmds = []compat.Cmd{{"DEL", l.Key, deadline}}
-	case outcome == outcomeTTL:
-		seconds, err := compat.Whole(f.lease, time.Second)
 		if err != nil {
-			return "", err
+			return err
 		}
-		cmds = []compat.Cmd{{"EXPIRE", l.Key, seconds}}
-	}
-	if f.dryRun {
-		return outcomeWould + outcome, nil
+		if !late {
+			r.Outcome = outcomeChanged
+			return nil
+		}
+		cmds = []compat.Cmd{{"DEL", r.Key, deadline}}
+	case r.Action == doExpire:
+		seconds, err := compat.Whole(lease, time.Second)
+		if err != nil {
+			return err
+		}
+		cmds = []compat.Cmd{{"EXPIRE", r.Key, seconds}}
 	}
 	replies, err := c.Exec(cmds...)
 	if err != nil {
-		return "", err
+		return err
 	}
+	r.Outcome = map[string]string{doRemove: outcomeRemoved, doExpire: outcomeExpires}[r.Action]
 	if replies == nil {
-		return outcomeChanged, nil
+		r.Outcome = outcomeChanged
 	}
-	return outcome, nil
+	return nil
 }
 
 // expired watches the second of two keys, and reports whether its time has gone by.

@@ -2,83 +2,197 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
-// What is dead is healed; what lives, what only looks dead, and what nobody can
-// know of stays as it is.
-func TestRepair(t *testing.T) {
-	for _, version := range []string{"2.2", "2.4", "7.0"} {
+// An onKey is a key and what is on it; ttl in seconds, 0 for none.
+type onKey struct {
+	key, value string
+	ttl        int
+}
+
+func put(t *testing.T, address string, all ...onKey) {
+	t.Helper()
+	for _, k := range all {
+		ask(t, address, "SET", k.key, k.value)
+		if k.ttl > 0 {
+			ask(t, address, "EXPIRE", k.key, k.ttl)
+		}
+	}
+}
+
+// untouched demands that keys are as they were put.
+func untouched(t *testing.T, address string, all ...onKey) {
+	t.Helper()
+	for _, k := range all {
+		if got, _ := redis.String(ask(t, address, "GET", k.key), nil); got != k.value {
+			t.Errorf("%s was changed to %q", k.key, got)
+		}
+		if ttl, _ := redis.Int(ask(t, address, "TTL", k.key), nil); (ttl >= 0) != (k.ttl > 0) {
+			t.Errorf("%s has a TTL of %d now", k.key, ttl)
+		}
+	}
+}
+
+const someHex, someUUID = "94213c24deadbeef94213c24deadbeef", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"
+
+// everyServer runs a test on embedded servers and on a real one.
+func everyServer(t *testing.T, versions []string, f func(t *testing.T, address string)) {
+	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			address := startOld(t, version)
-			now := time.Now()
-			token := "94213c24deadbeef94213c24deadbeef"
-			keep := map[string]string{
-				"alive": fmt.Sprint(now.Unix() + 600), "flag": "1", "text": "hello", "foreign": "12:34:56",
-				"lock:owner:alive": "host:1", "lock:expire:alive": fmt.Sprint(now.Unix() + 600),
+			address := ""
+			if version == "real" {
+				address = startReal(t)
+			} else {
+				address = startOld(t, version)
 			}
-			dead := map[string]string{
-				"dead": fmt.Sprint(now.Unix() - 60), "dead-ms": fmt.Sprint(now.Add(-time.Minute).UnixMilli()),
-				"lock:owner:dead": "host:1", "lock:expire:dead": fmt.Sprint(now.Unix() - 60),
-			}
-			for k, v := range keep {
-				ask(t, address, "SET", k, v)
-			}
-			for k, v := range dead {
-				ask(t, address, "SET", k, v)
-			}
-			ask(t, address, "SET", "persistent", token)
-			ask(t, address, "SET", "renewed", fmt.Sprint(now.Unix()-1))
-
-			out, status := command(t, address, "repair", "--dry-run", "--lease", "1s")
-			if status != 0 || strings.Count(out, "would be removed") != 4 || strings.Count(out, "would be given a TTL") != 1 {
-				t.Errorf("--dry-run: %d, %s", status, out)
-			}
-			for k, v := range dead {
-				if got := fmt.Sprintf("%s", ask(t, address, "GET", k)); got != v {
-					t.Errorf("--dry-run changed %s to %s", k, got)
-				}
-			}
-
-			s := play(t, address, "repair", "--lease", "2s")
-			until(t, "it watches", func() bool { return strings.Contains(s.errs.String(), "watching them") })
-			renewed := fmt.Sprint(time.Now().Unix() + 600)
-			ask(t, address, "SET", "renewed", renewed) // its holder was only late
-			keep["renewed"] = renewed
-			if got := s.status(); got != 0 {
-				t.Errorf("exit status %d: %s", got, s.errs)
-			}
-			for k := range dead {
-				if v := ask(t, address, "GET", k); v != nil {
-					t.Errorf("%s is still there: %s", k, v)
-				}
-			}
-			for k, v := range keep {
-				if got := fmt.Sprintf("%s", ask(t, address, "GET", k)); got != v {
-					t.Errorf("%s was changed to %s", k, got)
-				}
-				if ttl := ask(t, address, "TTL", k); ttl != int64(-1) {
-					t.Errorf("%s was given a TTL of %v", k, ttl)
-				}
-			}
-			if v, ttl := ask(t, address, "GET", "persistent"), ask(t, address, "TTL", "persistent"); fmt.Sprintf("%s", v) != token || ttl == int64(-1) {
-				t.Errorf("persistent: %s, TTL %v", v, ttl)
-			}
-			out, status = command(t, address, "repair", "--lease", "1s")
-			if status != 0 || !strings.Contains(out, "nothing is dead") {
-				t.Errorf("a second time: %d, %s", status, out)
-			}
+			f(t, address)
 		})
 	}
+}
+
+// Nothing is changed without keys, a dialect and a yes; and then nothing that merely looks like a
+// lock, nor one that lives, nor one of clients that need not set a TTL.
+func TestRepairDoesNoHarm(t *testing.T) {
+	everyServer(t, []string{"2.2", "real"}, func(t *testing.T, address string) {
+		data := []onKey{
+			{"user:42:last_login", "1700000000", 0}, {"user:43:seen", "1700000000.25", 0}, {"user:44:seen", "1700000000000", 0},
+			{"etag:1", someHex, 0}, {"session:1", someUUID, 0}, {"flag", "1", 0}, {"text", "hello", 0},
+		}
+		alive := []onKey{
+			{"lock:py", someHex, 0},                // redis-py's timeout=None
+			{"resque:lock:ttl", "1700000000", 600}, // a time that has passed: when a job began
+			{"lock:ria", someUUID, 600},            // its TTL runs
+			{"resque:lock:on", "4102444800", 0},    // its time is to come
+			{"lock:owner:on", "host:1", 0}, {"lock:expire:on", "4102444800", 0},
+		}
+		all := append(data, alive...)
+		put(t, address, all...)
+		put(t, address, onKey{"resque:lock:gone", "1700000000", 0})
+		for _, c := range []struct {
+			args   []string
+			status int
+			says   string
+		}{
+			{nil, statusUsage, "repair needs keys, or --match"},
+			{[]string{"--dialect", "resque-lock"}, statusUsage, "repair needs keys, or --match"},
+			{[]string{"--match", "resque:lock:*"}, statusUsage, "these keys look like locks of node-resque, resque-lock"},
+			{[]string{"--match", "*", "--dialect", "resque-lock", "resque:lock:gone"}, statusUsage, "not both"},
+			{[]string{"--match", "*", "--dialect", "resque-lock", "--algorithm", "tx"}, statusUsage, "--dialect"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1ms", "k"}, statusUsage, "a --lease of 1ms"},
+			{[]string{"--dialect", "resque", "k"}, statusUsage, "no dialect"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*"}, statusUsage, "--yes does it without asking"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*", "--dry-run"}, 0, "1 of 3 keys would be changed; nothing was"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*", "--json"}, 0, `"applied": false`},
+			{[]string{"--dialect", "seconds", "--lease", "1s", "--yes", "--match", "user:*"}, 0, "nothing but the value's form says that it is a lock"},
+			{[]string{"--dialect", "float", "--lease", "1s", "--yes", "--match", "user:*"}, 0, "nothing to repair for float among 3 keys"},
+			{[]string{"--dialect", "redis-py-3", "--lease", "1s", "--yes", "--match", "*"}, 0, "redis-py-3 need not set a TTL: a lock without one may be held"},
+			{[]string{"--dialect", "redis-py-2.10", "--lease", "1s", "--yes", "lock:py"}, 0, "need not set a TTL"},
+			{[]string{"--dialect", "sherlock", "--lease", "1s", "--yes", "session:1"}, 0, "need not set a TTL"},
+			{[]string{"--dialect", "redis-in-action", "--lease", "1s", "--yes", "lock:ria"}, 0, "runs: it is held"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--yes", "resque:lock:ttl", "resque:lock:on"}, 0, "runs: it is held"},
+			{[]string{"--dialect", "laravel-5.5", "--lease", "1s", "--yes", "flag"}, 0, "say nothing"},
+			{[]string{"--dialect", "locky", "--lease", "1s", "--yes", "text"}, 0, "say nothing"},
+			{[]string{"--dialect", "mlanett-redis-lock", "--lease", "1s", "--yes", "on"}, 0, "its time has not passed"},
+			{[]string{"--dialect", "setnxlock", "--lease", "1s", "--yes", "lock:py"}, 0, "no token of setnxlock's"},
+			{[]string{"--dialect", "seconds", "--lease", "1s", "--yes", "nothing"}, 0, "there is no such key"},
+		} {
+			out, status := command(t, address, append([]string{"repair"}, c.args...)...)
+			if status != c.status || !strings.Contains(out, c.says) {
+				t.Errorf("%q: %d, want %d and %q: %s", c.args, status, c.status, c.says, out)
+			}
+			if strings.Contains(out, "died") {
+				t.Errorf("%q says who died: %s", c.args, out)
+			}
+		}
+		untouched(t, address, append(all, onKey{"resque:lock:gone", "1700000000", 0})...)
+	})
+}
+
+// What its clients left behind is ended, with the evidence shown first; what moves meanwhile stays.
+func TestRepair(t *testing.T) {
+	everyServer(t, []string{"2.2", "2.4", "7.0", "real"}, func(t *testing.T, address string) {
+		put(t, address, onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "1700000001", 0})
+		s := play(t, address, "repair", "--dialect", "resque-lock", "--lease", "1s", "--yes", "--match", "resque:lock:*")
+		until(t, "it watches", func() bool { return strings.Contains(s.errs.String(), "watching 2 keys") })
+		renewed := onKey{"resque:lock:b", fmt.Sprint(time.Now().Unix() + 600), 0}
+		put(t, address, renewed)
+		out := ""
+		for line := range s.lines {
+			out += line + "\n"
+		}
+		if got := s.status(); got != 0 {
+			t.Errorf("exit status %d: %s", got, s.errs)
+		}
+		for _, want := range []string{
+			"resque:lock:a: remove\n  why   its time passed at 2023-11-14 22:13:20 UTC, and it has no TTL\n  seen  integer seconds 1700000000, TTL none; unchanged for 1s, until 20",
+			"like  resque-lock, resque-lock-timeout, node-resque (likely: the key's name is as resque-lock writes it (resque:lock:NAME))",
+			"resque:lock:b: leave\n  why   it changed while it was watched: somebody uses it", "resque:lock:a: removed",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		if v := ask(t, address, "GET", "resque:lock:a"); v != nil {
+			t.Errorf("resque:lock:a is still there: %s", v)
+		}
+		untouched(t, address, renewed)
+
+		put(t, address, onKey{"lock:ria", someUUID, 0}, onKey{"lock:owner:two", "host:1", 0}, onKey{"lock:expire:two", "1700000000", 0},
+			onKey{"own", "setnxlock:web1:47/x:" + someHex, 0}, onKey{"raw", "1700000000.5", 0})
+		for _, args := range [][]string{{"redis-in-action", "lock:ria"}, {"mlanett-redis-lock", "two"}, {"setnxlock", "own"}, {"redis-py-2.9", "raw"}} {
+			if out, status := command(t, address, "repair", "--lease", "1s", "--yes", "--dialect", args[0], args[1]); status != 0 {
+				t.Errorf("%s: %d, %s", args, status, out)
+			}
+		}
+		for key, want := range map[string]bool{"lock:owner:two": false, "lock:expire:two": false, "raw": false, "lock:ria": true, "own": true} {
+			ttl, _ := redis.Int(ask(t, address, "TTL", key), nil)
+			if there := ask(t, address, "GET", key) != nil; there && (!want || ttl < 0) {
+				t.Errorf("%s: there %v, TTL %d", key, there, ttl)
+			}
+		}
+	})
+}
+
+// Without WATCH nothing is changed.
+func TestRepairNeedsWatch(t *testing.T) {
 	old := startOld(t, "2.0")
-	ask(t, old, "SET", "dead", "1200000000")
-	if out, status := command(t, old, "repair", "--lease", "1s"); status != statusUnavailable || !strings.Contains(out, "no WATCH") {
+	dead := onKey{"resque:lock:a", "1200000000", 0}
+	put(t, old, dead)
+	if out, status := command(t, old, "repair", "--lease", "1s", "--yes", "--dialect", "resque-lock", dead.key); status != statusUnavailable || !strings.Contains(out, "no WATCH") {
 		t.Errorf("on 2.0: %d, %s", status, out)
 	}
-	if _, status := command(t, old, "repair", "--lease", "1ms"); status != statusUsage {
-		t.Errorf("--lease 1ms: %d", status)
+	untouched(t, old, dead)
+}
+
+// At a terminal it asks whose the locks are and whether to go on; anything but yes changes nothing.
+func TestRepairAsks(t *testing.T) {
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Fatal("no script(1) on PATH, which gives a command a terminal (Debian: bsdutils)")
+	}
+	address := startOld(t, "7.0")
+	dead := onKey{"resque:lock:a", "1700000000", 0}
+	put(t, address, dead)
+	answer := func(lines string) (out string, status int) {
+		cmd := exec.Command("script", "-qec", "setnxlock --redis "+address+" repair --lease 1s --match 'resque:lock:*'", "/dev/null")
+		cmd.Stdin = strings.NewReader(lines)
+		b, _ := cmd.CombinedOutput()
+		return string(b), cmd.ProcessState.ExitCode()
+	}
+	if out, status := answer("resque-lock\nno\n"); status != 1 || !strings.Contains(out, "These keys look like locks of node-resque, resque-lock") || !strings.Contains(out, "Do this? [y/N]") {
+		t.Errorf("no: %d, %s", status, out)
+	}
+	untouched(t, address, dead)
+	if out, status := answer("resque-lock\nyes\n"); status != 0 || !strings.Contains(out, "resque:lock:a: removed") {
+		t.Errorf("yes: %d, %s", status, out)
+	}
+	if v := ask(t, address, "GET", dead.key); v != nil {
+		t.Errorf("it is still there: %s", v)
 	}
 }

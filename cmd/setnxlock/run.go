@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/spf13/cobra"
 )
@@ -108,6 +109,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	a.owner.flag(cmd)
 	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
@@ -162,6 +164,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 		return err
 	}
 	signals := catch()
+	a.owner.runs(command[0])
 
 	lock, p, err := a.obtain(keys, f, signals)
 	if err != nil {
@@ -325,7 +328,7 @@ func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
 		}
 	default:
 		a.say("the lock on %q could not be released (it ends by itself at %s): %v",
-			lock.Key(), clockTime(lock.Until()), sentence(err))
+			lock.Key(), verdict.Moment(lock.Until()), sentence(err))
 	}
 	return err
 }

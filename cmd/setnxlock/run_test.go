@@ -338,7 +338,7 @@ func TestWatchFollows(t *testing.T) {
 	}
 	next("free")
 	ask(t, address, "SETEX", "job", 100, "mine")
-	next("held        token mine  until")
+	next("held        the caller's text mine  until")
 	ask(t, address, "EXPIRE", "job", 200)
 	next("(extended)")
 	ask(t, address, "PERSIST", "job")

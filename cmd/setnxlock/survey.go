@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
 	"slices"
@@ -13,51 +15,55 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/spf13/cobra"
 )
 
-const surveyHelp = `Looks at all keys and lists those that can be locks: their format, which clients
-write it, who holds the lock, until when, and whether it is dead or alive. Where the
-names of keys begin alike it says which formats can't be mixed safely. It changes
-nothing.
+const surveyHelp = `Looks at all keys and lists those that look like locks: whose they look like, how sure
+that is, who holds them, until when. Where the names of keys begin alike it says
+which formats can't be mixed safely. It changes nothing. That a holder has died it
+can't see, and does not say: a key is held, dead, persistent or foreign, as
+setnxlock inspect has it.
+
+How sure it is:
+  certain   the value says so itself
+  likely    the value's form is rare, or the key's name is as that client writes it
+  possible  ordinary data look the same: a number of ten digits is a time in any program
+
+A value that could be any text is listed only with --match or --all, or if the key's
+name says that it is a lock: "hello" can be a lock too.
+
+It prints as it reads: a server of any size takes little memory. Up to 500 locks are
+sorted by key; with more they come in no order.
 
 SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
-blocks all other clients meanwhile, half a second for a million keys.
-
-A value that could be any text is listed only with --match or --all: "hello" can be
-a lock too.
-
-  alive       its deadline has not passed
-  dead        its deadline has passed: its clients take it over
-  persistent  nothing will end it: its holder may have died (setnxlock repair)
-  two-key     its deadline is on another key, lock:expire:NAME`
+blocks all other clients meanwhile, half a second for a million keys, and is one
+answer in memory.`
 
 const surveyExamples = `  setnxlock survey
   setnxlock survey --match 'lock:*'
-  setnxlock survey --json | jq -r '.locks[] | select(.wrong) | .key'`
+  setnxlock survey --json | jq -r '.locks[] | select(.wrong != []) | .key'`
 
 func (a *app) surveyCommand() *cobra.Command {
 	var match string
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:               "survey",
-		Short:             "Tell which locks of which clients stand on a server, and what is wrong with them",
+		Short:             "Tell what looks like a lock on a server, whose, and what is wrong with it",
 		Long:              surveyHelp,
 		Example:           surveyExamples,
 		Annotations:       map[string]string{"status": "  0      The keys were looked at, whatever was found.\n" + statusHelp},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args:              usageErrors(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			found, err := a.survey(context.Background(), match, all)
-			if err != nil {
-				return err
-			}
+			var out report = &textReport{w: a.out}
 			if asJSON {
-				return a.printJSON(found)
+				out = &jsonReport{w: a.out}
 			}
-			return found.print(a.out)
+			return a.survey(context.Background(), match, all || match != "", out)
 		},
 	}
 	cmd.Flags().StringVar(&match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
@@ -66,52 +72,71 @@ func (a *app) surveyCommand() *cobra.Command {
 	return cmd
 }
 
-// A survey is what stands on a server.
+// A report is where a survey goes, a part at a time.
+type report interface {
+	begin(server string, at time.Time) error
+	locks(some []verdict.Verdict) error
+	end(s *survey) error
+}
+
+// A survey is what is left in memory of all keys that were looked at.
 type survey struct {
-	Server   string     `json:"server"`
-	Keys     int        `json:"keys"` // that were looked at
-	Locks    []surveyed `json:"locks"`
-	Mixtures []mixture  `json:"mixtures,omitempty"`
-	at       time.Time
+	keys, found int // looked at; that look like locks
+	mixtures    mixtures
 }
 
-// A surveyed is a key that can be a lock, by its likeliest reading.
-type surveyed struct {
-	Key     string     `json:"key"`
-	Kind    string     `json:"kind"` // as docs/mixing.md calls it: "T-s"
-	Format  string     `json:"format"`
-	Clients []string   `json:"clients"` // who writes so
-	Owner   string     `json:"owner,omitempty"`
-	Value   string     `json:"value"`
-	Status  string     `json:"status"`
-	Until   *time.Time `json:"until,omitempty"`
-	Clock   string     `json:"clock,omitempty"` // whose decides: "server" or "clients"
-	TTL     *float64   `json:"ttl_seconds,omitempty"`
-	Wrong   []string   `json:"wrong,omitempty"`
-	Else    []string   `json:"else,omitempty"` // what it can be besides
-	finding dialect.Finding
-	ttl     time.Duration
-}
-
-// A mixture is what keys whose names begin alike hold, and can't hold safely.
-type mixture struct {
-	Prefix string   `json:"prefix"`
-	Kinds  []string `json:"kinds"`
-	Wrong  string   `json:"wrong"`
-}
+// sorted is how many locks are kept, to be sorted, before they are printed.
+const sorted = 500
 
 // survey looks at all keys of one server.
-func (a *app) survey(ctx context.Context, match string, all bool) (*survey, error) {
+func (a *app) survey(ctx context.Context, match string, anyText bool, out report) error {
+	at := time.Now()
+	var s survey
+	var some []verdict.Verdict
+	flush := func() error {
+		slices.SortFunc(some, func(x, y verdict.Verdict) int { return strings.Compare(x.Key, y.Key) })
+		err := out.locks(some)
+		some = some[:0]
+		return err
+	}
+	keys, err := a.eachLock(ctx, match, anyText, func(server string) error { return out.begin(server, at) }, func(v verdict.Verdict) error {
+		s.found++
+		s.mixtures.add(v)
+		if some = append(some, v); len(some) < sorted {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	if s.keys = keys; len(some) > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return out.end(&s)
+}
+
+// eachLock calls f with every key of one server that looks like a lock, and returns how many keys
+// were looked at. begin is called first, with the server's name.
+func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
 	if len(a.redis.list) > 1 || a.cluster {
-		return nil, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other"}
+		return 0, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other"}
+	}
+	lens, _, err := a.lens()
+	if err != nil {
+		return 0, err
 	}
 	p, c, err := a.session(ctx)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer p.Close()
 	defer c.Close()
-	s := &survey{Server: p.one().name, at: time.Now()}
+	if err := begin(p.one().name); err != nil {
+		return 0, err
+	}
 	var looked atomic.Int64
 	size, err := redis.Int(c.Do("DBSIZE"))
 	if err != nil {
@@ -119,27 +144,45 @@ func (a *app) survey(ctx context.Context, match string, all bool) (*survey, erro
 	}
 	wipe := newStage(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)
 	defer wipe()
-	err = a.eachKeys(c, a.prefix, match, func(keys []string) error {
+	told := map[uint64]struct{}{} // SCAN may tell a key twice; of each lock a hash is kept
+	seed := maphash.MakeSeed()
+	var server verdict.Server
+	err = a.eachKeys(c, a.prefix, match, &server, func(keys []string) error {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
 		looked.Add(int64(len(keys)))
-		return s.look(c, keys, all || match != "")
+		all, err := server.Read(compat.NewConn(c), time.Now(), keys...)
+		if err != nil {
+			return err
+		}
+		for _, content := range all {
+			v := lens.Judge(content, time.Now())
+			if !v.IsLock(anyText) {
+				continue
+			}
+			h := maphash.String(seed, v.Key)
+			if _, twice := told[h]; twice {
+				continue
+			}
+			told[h] = struct{}{}
+			if err := f(v); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.Keys = int(looked.Load())
-	slices.SortFunc(s.Locks, func(x, y surveyed) int { return strings.Compare(x.Key, y.Key) })
-	s.Locks = slices.CompactFunc(s.Locks, func(x, y surveyed) bool { return x.Key == y.Key }) // SCAN may tell a key twice
-	s.Mixtures = mixtures(s.Locks)
-	return s, nil
+	return int(looked.Load()), err
 }
 
 // eachKeys lists the keys in batches: by SCAN, or by KEYS where there is none.
-func (a *app) eachKeys(c redis.Conn, prefix, match string, f func([]string) error) error {
+// A server that has SCAN has all that server can use.
+func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Server, f func([]string) error) error {
 	if match == "" {
 		match = "*"
 	}
 	pattern := globbed(prefix) + match
-	const batch = 1000
+	const batch = 250
 	for cursor := "0"; ; {
 		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
 		if errors.Is(compat.NewConn(c).Lacks(err, "it has no SCAN", "KEYS"), compat.ErrUnsafeServer) {
@@ -148,6 +191,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, f func([]string) erro
 		if err != nil {
 			return err
 		}
+		server.Millis, server.Part = true, true
 		var keys []string
 		if _, err := redis.Scan(reply, &cursor, &keys); err != nil {
 			return err
@@ -184,93 +228,68 @@ func globbed(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// look reads keys, and adds those that can be locks. anyText says that a text
-// of no known form counts.
-func (s *survey) look(c redis.Conn, keys []string, anyText bool) error {
-	var cmds []compat.Cmd
-	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{"GET", k}, compat.Cmd{"TTL", k})
-	}
-	if len(cmds) == 0 {
-		return nil
-	}
-	replies, err := compat.NewConn(c).Pipe(cmds...)
-	if err != nil {
-		return err
-	}
-	for i, k := range keys {
-		value, err := redis.String(replies[2*i], nil)
-		if err != nil {
-			continue // gone, or no string
-		}
-		ttl, err := compat.NewConn(c).ReadTTL(replies[2*i+1], time.Second)
-		if err != nil {
-			return err
-		}
-		if l, ok := recognized(k, value, ttl, s.at, anyText); ok {
-			s.Locks = append(s.Locks, l)
-		}
-	}
-	return nil
+// A mixtures is the kinds of locks by what the keys' names begin with. It keeps 16 bytes or so of
+// each beginning, and the names of those alone where kinds meet.
+type mixtures struct {
+	seed  maphash.Seed
+	kinds map[uint64]uint32 // bits: positions in seen, and unsure
+	names map[string]uint64
+	seen  []dialect.Kind
 }
 
-// recognized is what a key holds, by its likeliest reading, if it can be a lock.
-func recognized(key, value string, ttl time.Duration, now time.Time, anyText bool) (surveyed, bool) {
-	if _, deadline, _ := dialect.PairOf(key); strings.HasSuffix(key, ":fence") || strings.Contains(key, ":fence:{") || key == deadline {
-		return surveyed{}, false // a counter beside a lock; the second of two keys
+func (m *mixtures) add(v verdict.Verdict) {
+	if v.Kind == "" || v.Lock == verdict.Redisson || v.Lock == verdict.RW {
+		return
 	}
-	all := dialect.Recognise(key, value, ttl, now)
-	if len(all) == 0 {
-		return surveyed{}, false
+	if m.kinds == nil {
+		m.seed, m.kinds, m.names = maphash.MakeSeed(), map[uint64]uint32{}, map[string]uint64{}
 	}
-	f := all[0]
-	if (f.What == string(dialect.TokenText) || f.Kind == dialect.Flag) && !anyText {
-		return surveyed{}, false
+	kind := dialect.Kind(v.Kind)
+	at := slices.Index(m.seen, kind)
+	if at < 0 {
+		at, m.seen = len(m.seen), append(m.seen, kind)
 	}
-	l := surveyed{
-		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats, Owner: f.Owner, Value: value,
-		Status: string(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
+	prefix := v.Key[:strings.LastIndexAny(v.Key, ":./")+1]
+	h := maphash.String(m.seed, prefix)
+	m.kinds[h] |= 1 << at
+	if v.Sure == verdict.Possible {
+		m.kinds[h] |= unsure
 	}
-	if l.Owner == value {
-		l.Owner = ""
+	if bits := m.kinds[h] &^ unsure; bits&(bits-1) != 0 {
+		m.names[prefix] = h
 	}
-	if !f.Until.IsZero() {
-		until := f.Until.UTC().Round(time.Millisecond)
-		l.Until = &until
-	}
-	if ttl != compat.NoTTL {
-		seconds := ttl.Seconds()
-		l.TTL = &seconds
-	}
-	for _, other := range all[1:] {
-		l.Else = append(l.Else, other.What)
-	}
-	return l, true
 }
 
-// mixtures are the groups of keys, by what their names begin with, in which one
-// client would take or keep another's lock wrongly.
-func mixtures(locks []surveyed) []mixture {
-	groups := map[string]map[dialect.Kind]bool{}
-	for _, l := range locks {
-		p := ""
-		if i := strings.LastIndexAny(l.Key, ":./"); i >= 0 {
-			p = l.Key[:i+1]
-		}
-		if groups[p] == nil {
-			groups[p] = map[dialect.Kind]bool{}
-		}
-		groups[p][l.finding.Kind] = true
-	}
-	var list []mixture
-	for _, p := range slices.Sorted(maps.Keys(groups)) {
-		kinds := slices.Sorted(maps.Keys(groups[p]))
-		if why := unmixable(kinds); why != "" {
-			m := mixture{Prefix: p, Wrong: why}
-			for _, k := range kinds {
-				m.Kinds = append(m.Kinds, string(k))
+// unsure says of a group that some of it need not be locks.
+const unsure = 1 << 31
+
+// A mixture is what keys whose names begin alike hold, and can't hold safely.
+type mixture struct {
+	Prefix string   `json:"prefix"`
+	Kinds  []string `json:"kinds"`
+	Wrong  string   `json:"wrong"`
+}
+
+// clashes are the groups in which one client would take or keep another's lock wrongly.
+func (m *mixtures) clashes() []mixture {
+	list := []mixture{}
+	for _, prefix := range slices.Sorted(maps.Keys(m.names)) {
+		var kinds []dialect.Kind
+		for i, k := range m.seen {
+			if m.kinds[m.names[prefix]]&(1<<i) != 0 {
+				kinds = append(kinds, k)
 			}
-			list = append(list, m)
+		}
+		slices.Sort(kinds)
+		if why := unmixable(kinds); why != "" {
+			clash := mixture{Prefix: prefix, Wrong: why}
+			if m.kinds[m.names[prefix]]&unsure != 0 {
+				clash.Wrong += "; if all of these are locks"
+			}
+			for _, k := range kinds {
+				clash.Kinds = append(clash.Kinds, string(k))
+			}
+			list = append(list, clash)
 		}
 	}
 	return list
@@ -304,45 +323,118 @@ func unmixable(kinds []dialect.Kind) string {
 	return ""
 }
 
-// print is the survey for people.
-func (s *survey) print(out io.Writer) error {
-	var b strings.Builder
+// A textReport is a survey for people.
+type textReport struct {
+	w      io.Writer
+	at     time.Time
+	tables int
+}
+
+func (r *textReport) begin(_ string, at time.Time) error {
+	r.at = at
+	return nil
+}
+
+// locks prints a table, and below it what is wrong with what.
+func (r *textReport) locks(some []verdict.Verdict) error {
+	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(s.Locks) > 0 {
-		fmt.Fprintln(w, "KEY\tFORMAT\tSTATUS\tUNTIL\tTTL\tOWNER\tCLIENTS")
+	if r.tables++; r.tables == 1 {
+		fmt.Fprintln(w, "KEY\tSTATUS\tUNTIL\tTTL\tFORMAT\tOWNER\tLOOKS LIKE")
 	}
-	for _, l := range s.Locks {
-		until, ttl := "-", "none"
-		if l.Until != nil {
-			until = fmt.Sprintf("%+v", l.Until.Sub(s.at).Round(time.Second))
-			if !strings.HasPrefix(until, "-") {
-				until = "+" + until
-			}
-		}
-		if l.TTL != nil {
-			ttl = l.ttl.String()
-		}
-		owner := l.Owner
-		if owner == "" {
-			owner = "-"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.Key), l.Format, l.Status, until, ttl, printable(owner), some(l.Clients))
+	for _, v := range some {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(v.Key), v.Status, ahead(v, r.at), ttl(v.State), v.Format, dash(v.Owner), likeness(v))
 	}
 	w.Flush()
-	for _, l := range s.Locks {
-		for _, wrong := range l.Wrong {
-			fmt.Fprintf(&b, "\n%s: %s", printable(l.Key), wrong)
+	for _, v := range some {
+		for _, wrong := range v.Wrong {
+			fmt.Fprintf(&b, "\n%s: %s", printable(v.Key), wrong)
 		}
 	}
-	for _, m := range s.Mixtures {
-		name := printable(m.Prefix + "*")
-		fmt.Fprintf(&b, "\n%s holds %s: %s", name, strings.Join(m.Kinds, " and "), m.Wrong)
+	if bytes.Contains(b.Bytes(), []byte("\n\n")) || b.Bytes()[b.Len()-1] != '\n' {
+		b.WriteString("\n")
 	}
-	if len(s.Locks) > 0 {
-		fmt.Fprintln(&b)
+	_, err := r.w.Write(b.Bytes())
+	return err
+}
+
+func (r *textReport) end(s *survey) error {
+	var b strings.Builder
+	for _, m := range s.mixtures.clashes() {
+		fmt.Fprintf(&b, "%s holds %s: %s\n", printable(m.Prefix+"*"), strings.Join(m.Kinds, " and "), m.Wrong)
 	}
-	fmt.Fprintf(&b, "%d of %d keys can be locks\n", len(s.Locks), s.Keys)
-	_, err := io.WriteString(out, b.String())
+	fmt.Fprintf(&b, "%d of %d keys look like locks\n", s.found, s.keys)
+	_, err := io.WriteString(r.w, b.String())
+	return err
+}
+
+// ahead is when a lock ends, from now on.
+func ahead(v verdict.Verdict, at time.Time) string {
+	if v.Until.IsZero() {
+		return "-"
+	}
+	left := v.Until.Sub(at).Round(time.Second)
+	if left > 1000*time.Hour || left < -1000*time.Hour {
+		return v.Until.Format("2006-01-02")
+	}
+	if left < 0 {
+		return left.String()
+	}
+	return "+" + left.String()
+}
+
+// likeness is whose a lock looks like, and how sure that is.
+func likeness(v verdict.Verdict) string {
+	if len(v.Clients) == 0 {
+		return "no client that we know"
+	}
+	return fmt.Sprintf("%s (%s)", some(v.Clients), v.Sure)
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return printable(text)
+}
+
+// A jsonReport is a survey for machines, as docs/json.md has it.
+type jsonReport struct {
+	w    io.Writer
+	head string // what is not printed yet: of a survey that fails before it finds a lock, nothing is
+	any  bool   // a lock was printed
+}
+
+func (r *jsonReport) begin(server string, at time.Time) error {
+	name, err := answer.Plain(server)
+	r.head = fmt.Sprintf("{\n  \"schema\": %d,\n  \"server\": %s,\n  \"at\": %q,\n  \"locks\": [", answer.Schema, name, moment(at).Format(time.RFC3339Nano))
+	return err
+}
+
+func (r *jsonReport) locks(some []verdict.Verdict) error {
+	b := bytes.NewBufferString(r.head)
+	r.head = ""
+	for _, v := range some {
+		text, err := answer.Plain(keyJSON(v, time.Now()))
+		if err != nil {
+			return err
+		}
+		if r.any {
+			b.WriteByte(',')
+		}
+		r.any = true
+		b.WriteString("\n    ")
+		b.Write(text)
+	}
+	_, err := r.w.Write(b.Bytes())
+	return err
+}
+
+func (r *jsonReport) end(s *survey) error {
+	clashes, err := answer.Plain(s.mixtures.clashes())
+	if err == nil {
+		_, err = fmt.Fprintf(r.w, "%s\n  ],\n  \"mixtures\": %s,\n  \"found\": %d,\n  \"keys\": %d\n}\n", r.head, clashes, s.found, s.keys)
+	}
 	return err
 }
 

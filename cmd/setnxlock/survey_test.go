@@ -8,6 +8,14 @@ import (
 	"time"
 )
 
+// surveyJSON is what survey --json prints.
+type surveyJSON struct {
+	Server      string
+	Keys, Found int
+	Locks       []jsonKey
+	Mixtures    []mixture
+}
+
 // The locks of many fleets on one server, with SCAN and without.
 func TestSurvey(t *testing.T) {
 	now := time.Now()
@@ -43,17 +51,17 @@ func TestSurvey(t *testing.T) {
 				}
 				out = rest
 			}
-			var s survey
+			var s surveyJSON
 			if err := json.Unmarshal([]byte(out), &s); err != nil || status != 0 {
 				t.Fatalf("%d, %v: %.300s", status, err, out)
 			}
-			found := map[string]surveyed{}
+			found := map[string]jsonKey{}
 			for _, l := range s.Locks {
 				found[l.Key] = l
 			}
 			for key, want := range map[string]string{
-				"jobs:a": "T-s alive", "jobs:b": "T-ms alive", "dead": "T-s dead", "repaired": "T-s alive",
-				"token": "K-py alive", "persistent": "K-py persistent", "mix.a": "T-s alive", "mix.b": "K-py alive",
+				"jobs:a": "T-s held", "jobs:b": "T-ms held", "dead": "T-s dead", "repaired": "T-s held",
+				"token": "K-py held", "persistent": "K-py persistent", "mix.a": "T-s held", "mix.b": "K-py held",
 			} {
 				l := found[key]
 				if got := l.Kind + " " + l.Status; got != want {
@@ -75,12 +83,12 @@ func TestSurvey(t *testing.T) {
 			}
 
 			out, status = command(t, address, "survey", "--match", "user:*")
-			if status != 0 || !strings.Contains(out, "1 of 1 keys can be locks") {
+			if status != 0 || !strings.Contains(out, "1 of 1 keys look like locks") {
 				t.Errorf("--match: %d, %s", status, out)
 			}
 			out, status = command(t, address, "survey")
 			if status != 0 || !strings.Contains(out, "jobs:* holds T-ms and T-s: times in different units") ||
-				!strings.Contains(out, "8 of 2511 keys can be locks") || !strings.Contains(out, "persistent: a token without a TTL") {
+				!strings.Contains(out, "8 of 2511 keys look like locks") || !strings.Contains(out, "persistent: a token without a TTL") || strings.Contains(out, "died") {
 				t.Errorf("in words: %d, %s", status, out)
 			}
 		})

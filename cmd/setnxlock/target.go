@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -19,7 +20,7 @@ type target struct {
 	key   string         // for locks: one key, or several, joined
 	says  string         // the keys for people
 	asked []string       // the keys as they were given
-	look  func(context.Context) (compat.State, error)
+	look  func(context.Context) (verdict.Verdict, error)
 }
 
 // target chooses the lock for keys, by what the servers can do.
@@ -29,10 +30,11 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bo
 		return nil, err
 	}
 	t, err := a.named(ctx, p, key, fence, o)
-	if err == nil {
-		t.asked = keys
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	t.asked = keys
+	return t, a.seesAll(ctx, p, t)
 }
 
 // all is the one key of those given, as they stand on the server.
@@ -81,9 +83,20 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 	}
 	t.locks = compat.NewLocker(b, o)
 	if a.readable(keys) {
-		t.look = func(ctx context.Context) (compat.State, error) { return a.look(ctx, p.one(), key) }
-	} else {
-		t.look = func(ctx context.Context) (compat.State, error) { return t.locks.Inspect(ctx, key) }
+		t.look = func(ctx context.Context) (verdict.Verdict, error) { return a.look(ctx, p.one(), key) }
+		return t, nil
+	}
+	t.look = func(ctx context.Context) (verdict.Verdict, error) {
+		if a.apart(keys) {
+			all, err := a.lookAll(ctx, p.one(), keys)
+			return verdict.Together(key, all), err
+		}
+		s, err := t.locks.Inspect(ctx, key)
+		v := verdict.FromState(s)
+		if strings.HasPrefix(a.algorithm, "rw:") {
+			v.Lock = verdict.RW
+		}
+		return v, err
 	}
 	return t, nil
 }
@@ -93,6 +106,9 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
+
+// apart says that several keys can be looked at one by one: they are not those of a quorum.
+func (a *app) apart(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
 
 // lock is the lock that --algorithm means, on all servers of the deployment.
 func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
@@ -225,17 +241,12 @@ func (l *later) Abilities() compat.Abilities {
 // a lock is reported as that, since no wait would ever end.
 func (t *target) busy(ctx context.Context, f runFlags) error {
 	text := t.says + " is held by another client"
-	s, err := t.look(ctx)
+	v, err := t.look(ctx)
 	switch {
 	case errors.Is(err, compat.ErrForeign):
 		return err
-	case err != nil:
-	case s.Status == compat.StatusPersistent:
-		text += ", and nothing ends it"
-	case s.Status == compat.StatusForeign:
-		text += ", in another format"
-	case !s.Until.IsZero():
-		text += fmt.Sprintf(" until %s (unless it is renewed)", clockTime(s.Until))
+	case err == nil && !v.Obtainable:
+		text = t.says + " " + v.Refusal()
 	}
 	if f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))

@@ -50,6 +50,9 @@ type Options struct {
 	// timestamps, with which keys are shared: then only getsetlock is chosen.
 	Dialect getsetlock.Dialect
 
+	// Owner names the holder in the lock's tokens: see locks.Options.
+	Owner string
+
 	// Prefix begins the name of every scratch key, as it begins the locks' own: with keys that have
 	// no prefix in common, the key that is to be locked.
 	Prefix string
@@ -131,7 +134,7 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 			passed = append(passed, Passed{l.Name, "it lacks SETNX or GETSET", false, l.Family()})
 			continue
 		}
-		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect}
+		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect, Owner: o.Owner}
 		a := l.New(with)
 		err := o.try(ctx, source, r, l, a)
 		var refused redis.Error

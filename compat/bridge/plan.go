@@ -134,13 +134,13 @@ func (p *Plan) link(f dialect.Format) {
 func looks(f dialect.Format, direct bool) string {
 	switch {
 	case f.Kind.Timed():
-		return "setnxlock survey shows no key with a time and without a TTL: that would be an old client's that died, and clients of tokens would wait for it for ever; setnxlock repair removes those that nobody renews (a time with a TTL is the bridge's own)"
+		return "setnxlock survey shows no key with a time and without a TTL: an old client leaves one if it ends without a release, and clients of tokens would wait for it for ever; setnxlock repair --dialect " + f.Name + " removes those that nobody renews (a time with a TTL is the bridge's own)"
 	case f.Kind == dialect.TwoKeys:
 		return "setnxlock survey shows no lock:owner: that has no key NAME beside it"
 	case f.TTL == dialect.TTLAtomic:
 		return "setnxlock survey shows no lock that nothing ends (status persistent)"
 	case direct:
-		return "setnxlock survey shows no lock that nothing ends (status persistent): that would be an old client's that died before it set a TTL; setnxlock repair gives it its end"
+		return "setnxlock survey shows no lock that nothing ends (status persistent): an old client leaves one if it ends before it sets a TTL; setnxlock repair --dialect gives it its end if its clients always set one, setnxlock release --force removes any"
 	}
 	return "setnxlock survey shows no lock that nothing ends (status persistent)"
 }

@@ -170,7 +170,7 @@ func (f *Finding) judgeToken(key string, ttl time.Duration, now time.Time) {
 		f.Clock, f.Status = "clients", TwoPart
 	} else if ttl < 0 {
 		f.Status = Persistent
-		f.wrong("a token without a TTL: its holder died before it set one, or a client that writes timestamps removed it; the lock never expires")
+		f.wrong("a token without a TTL: nothing but a release ends it. Some clients write it so; others stopped before they set one, or lost it to a client that writes timestamps")
 	} else {
 		f.Status, f.Until = Alive, now.Add(ttl)
 		if ttl > long {

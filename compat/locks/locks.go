@@ -17,6 +17,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -36,6 +37,18 @@ type Options struct {
 	// Token returns what makes a value its client's own: a token, a nonce of
 	// 12 digits for getset, an owner for getset:two-keys. nil: random.
 	Token func() string
+
+	// Owner names the holder, for whoever looks at the key: dialect.OwnedToken. A timestamp has
+	// no room for it. "": nobody.
+	Owner string
+}
+
+// token is where a lock of tokens has them from.
+func (o Options) token() func() string {
+	if o.Token == nil && o.Owner != "" {
+		return dialect.OwnedToken(o.Owner)
+	}
+	return o.Token
 }
 
 // A Lock is a row of the table.
@@ -287,10 +300,10 @@ var table = []Lock{
 // ttls is what a token with a TTL needs where SET NX PX is not there.
 var ttls = []ability.Ability{ability.Setex, ability.SetnxOnTTL, ability.ExpireAgain, ability.Multi, ability.Watch}
 
-func set(o Options) setlock.Options { return setlock.Options{Fence: o.Fence, Token: o.Token} }
+func set(o Options) setlock.Options { return setlock.Options{Fence: o.Fence, Token: o.token()} }
 
 func tx(o Options) txlock.Options {
-	return txlock.Options{Millis: o.Millis, Fence: o.Fence, Token: o.Token}
+	return txlock.Options{Millis: o.Millis, Fence: o.Fence, Token: o.token()}
 }
 
 func listCAS(o Options) txlock.Options {
@@ -304,7 +317,7 @@ func times(o Options) getsetlock.Options {
 }
 
 func rw(o Options) rwlock.Options {
-	return rwlock.Options{Fence: o.Fence, Millis: o.Millis, ServerClock: o.ServerClock, Token: o.Token}
+	return rwlock.Options{Fence: o.Fence, Millis: o.Millis, ServerClock: o.ServerClock, Token: o.token()}
 }
 
 func several(o Options) compat.Algorithm { return multilock.Tx{Options: tx(o)} }

@@ -192,3 +192,34 @@ func TestInCommandWords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A lock of tokens says who its owner is, at each acquisition and with each new token; a lock of
+// times does not, and is what it was.
+func TestOwner(t *testing.T) {
+	for _, version := range []string{"2.6.12", "7.0"} {
+		for _, l := range locks.All() {
+			if l.New == nil || l.Instead != "" {
+				continue
+			}
+			s := oldredis.Run(t, version)
+			a := l.New(locks.Options{Owner: "web1:47/x", Millis: true})
+			c := compat.NewConn(s.Dial())
+			got, err := a.Acquire(c, s.Now(), "k", 10*time.Second)
+			if err != nil {
+				t.Errorf("%s on %s: %v", l.Name, version, err)
+				continue
+			}
+			named := func(value string) bool { return strings.Contains(value, "setnxlock:web1:47/x:") }
+			if want := l.Family() != "getset"; named(got.Value) != want {
+				t.Errorf("%s: %q names its owner: %v, want %v", l.Name, got.Value, !want, want)
+			}
+			if !a.Traits().Rotates {
+				continue
+			}
+			got.Rotate = true
+			if next, _, err := a.Extend(s.Now(), got, 10*time.Second); err != nil || next.Value == got.Value || named(next.Value) != named(got.Value) {
+				t.Errorf("%s: %q becomes %q, %v", l.Name, got.Value, next.Value, err)
+			}
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/view"
@@ -174,7 +175,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 		if err != nil {
 			return err
 		}
-		return writeJSON(a.out, j)
+		return answer.Write(a.out, j)
 	}
 	s := screen.New(a.out)
 	width := a.width()

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
@@ -54,7 +55,7 @@ func (a *app) guaranteesCommand() *cobra.Command {
 			}
 			if err := a.write(file, func(w io.Writer) error {
 				if asJSON {
-					return writeJSON(w, matrixJSON(m))
+					return answer.Write(w, matrixJSON(m))
 				}
 				skews, err := mixing.Skews(context.Background())
 				if err != nil {

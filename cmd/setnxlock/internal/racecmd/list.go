@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -29,7 +30,7 @@ and happens on the versions of Redis, and on the proxies, that are named.`
 
 const listExamples = `  setnxlock race list
   setnxlock race list --long getset
-  setnxlock race list --json | jq -r '.[] | select(.breaks == "fencing").name'`
+  setnxlock race list --json | jq -r '.races[] | select(.breaks == "fencing").name'`
 
 func (a *app) listCommand() *cobra.Command {
 	var asJSON, long bool
@@ -49,7 +50,9 @@ func (a *app) listCommand() *cobra.Command {
 				all = slices.DeleteFunc(all, func(s catalogue.Scenario) bool { return s.Group() != args[0] })
 			}
 			if asJSON {
-				return writeJSON(a.out, listed(all))
+				return answer.Write(a.out, struct {
+					Races []jsonRace `json:"races"`
+				}{listed(all)})
 			}
 			return a.write("", func(w io.Writer) error { return printList(w, all, long, min(a.width(), 100)) })
 		},

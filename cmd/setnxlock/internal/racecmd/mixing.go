@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
@@ -130,7 +131,7 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 		return &Failure{statusSoftware, err, ""}
 	}
 	if asJSON {
-		err = writeJSON(a.out, pairJSON(v))
+		err = answer.Write(a.out, pairJSON(v))
 	} else {
 		err = a.write(file, func(w io.Writer) error { return a.tellPair(w, v) })
 	}

@@ -5,7 +5,6 @@ package racecmd
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -327,13 +326,6 @@ func (a *app) write(file string, f func(io.Writer) error) error {
 	}
 	_, err := a.out.Write(b.Bytes())
 	return err
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // timelineOptions suit stdout, or a file.

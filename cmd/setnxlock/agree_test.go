@@ -1,0 +1,288 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A claim is a key, what is on it, and what every command must say of it.
+type claim struct {
+	name  string
+	on    func(put func(name string, args ...any), address, key string) // makes it
+	flags []string                                                      // of all four commands
+	says  string                                                        // the status
+	run   int                                                           // the status with which run --try exits
+	since string                                                        // not on older servers
+}
+
+var statusLine = regexp.MustCompile(`(?m)^status\s+(\S+)`)
+
+// inspect, survey, release and run agree about every key, on every kind of server.
+func TestCommandsAgree(t *testing.T) {
+	const past, ahead = "1700000000", "4102444800"
+	set := func(value string, ttl int) func(func(string, ...any), string, string) {
+		return func(put func(string, ...any), _, key string) {
+			put("SET", key, value)
+			if ttl > 0 {
+				put("EXPIRE", key, ttl)
+			}
+		}
+	}
+	held := func(args ...string) func(func(string, ...any), string, string) {
+		return func(_ func(string, ...any), address, key string) {
+			if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{key, "--", "true"})...); status != 0 {
+				t.Errorf("%q: %s", args, out)
+			}
+		}
+	}
+	readers := func(until time.Time) func(func(string, ...any), string, string) {
+		return func(put func(string, ...any), _, key string) {
+			put("ZADD", key+":readers:{"+key+"}", until.UnixMilli(), "r:"+someHex)
+		}
+	}
+	pairOf := func(until string) func(func(string, ...any), string, string) {
+		return func(put func(string, ...any), _, key string) {
+			name := strings.TrimPrefix(key, "lock:owner:")
+			put("SET", "lock:owner:"+name, "web1:47")
+			put("SET", "lock:expire:"+name, until)
+		}
+	}
+	nothing := func(func(string, ...any), string, string) {}
+	for _, version := range []string{"1.2", "2.0", "2.4", "7.0", "real"} {
+		// What a lock of times takes over, and one of tokens does not.
+		address := ""
+		if version == "real" {
+			address = startReal(t)
+		} else {
+			address = startOld(t, version)
+		}
+		auto, times := 75, version == "1.2" || version == "2.0"
+		if times {
+			auto = 0
+		}
+		for i, c := range []claim{
+			{name: "free", on: nothing, says: "free", run: 0},
+			{name: "token", on: set(someHex, 600), says: "held", run: 75, since: "2.2"},
+			{name: "token without a TTL", on: set(someHex, 0), says: "persistent", run: 75},
+			{name: "text", on: set("web1", 600), says: "held", run: 75, since: "2.2"},
+			{name: "flag", on: set("1", 600), says: "held", run: 75, since: "2.2"},
+			{name: "seconds to come", on: set(ahead, 0), says: "held", run: 75},
+			{name: "seconds past", on: set(past, 0), says: "dead", run: auto},
+			{name: "float past", on: set(past+".25", 0), says: "dead", run: auto},
+			{name: "milliseconds past", on: set(past+"000", 0), says: "dead", run: 75},
+			{name: "past, and a TTL", on: set(past+".25", 600), says: "held", run: 75, since: "2.2"},
+			{name: "to come, and a TTL", on: set(ahead, 600), says: "held", run: 75, since: "2.2"},
+			{name: "ours", on: held(), says: "held", run: 75},
+			{name: "ours, times", on: held("--algorithm", "getset:classic"), says: "held", run: 75},
+			{name: "readers", on: held("--algorithm", "rw:read"), says: "held", run: 65, since: "2.2"},
+			{name: "readers past", on: readers(time.Now().Add(-time.Minute)), says: "dead", run: 0, since: "2.2"},
+			{name: "writer", on: held("--algorithm", "rw:write"), says: "held", run: 75, since: "2.2"},
+			{name: "Redisson", on: func(put func(string, ...any), _, key string) {
+				put("HSET", key, someUUID+":57", "1")
+				put("EXPIRE", key, 600)
+			}, says: "foreign", run: 65, since: "2.2"},
+			{name: "two keys past", on: pairOf(past), says: "dead", run: 75},
+			{name: "two keys to come", on: pairOf(ahead), says: "held", run: 75},
+
+			// As the lock that is named.
+			{name: "past, resque-lock", flags: []string{"--dialect", "resque-lock"}, on: set(past, 0), says: "dead", run: 0},
+			{name: "to come, resque-lock", flags: []string{"--dialect", "resque-lock"}, on: set(ahead, 0), says: "held", run: 75},
+			{name: "token, seconds", flags: []string{"--algorithm", "getset:classic", "--dialect", "seconds"}, on: set(someHex, 0), says: "foreign", run: 75},
+			{name: "past, tx", flags: []string{"--algorithm", "tx"}, on: set(past, 0), says: "persistent", run: 75, since: "2.2"},
+			{name: "token, redis-py-3", flags: []string{"--dialect", "redis-py-3"}, on: set(someHex, 600), says: "held", run: 75, since: "2.2"},
+			{name: "readers, rw:write", flags: []string{"--algorithm", "rw:write"}, on: held("--algorithm", "rw:read"), says: "held", run: 75, since: "2.2"},
+			{name: "readers, rw:read", flags: []string{"--algorithm", "rw:read"}, on: held("--algorithm", "rw:read"), says: "held", run: 0, since: "2.2"},
+			{name: "writer, rw:read", flags: []string{"--algorithm", "rw:read"}, on: held("--algorithm", "rw:write"), says: "held", run: 75, since: "2.2"},
+			{name: "two keys past, by name", flags: []string{"--dialect", "mlanett-redis-lock"}, on: pairOf(past), says: "dead", run: 0, since: "2.2"},
+			{name: "two keys to come, by name", flags: []string{"--dialect", "mlanett-redis-lock"}, on: pairOf(ahead), says: "held", run: 75, since: "2.2"},
+			{name: "bridge, past", flags: []string{"--algorithm", "bridge", "--dialect", "redis-py-2.9"}, on: set(past+".25", 0), says: "dead", run: 0, since: "2.2"},
+		} {
+			if c.since != "" && times {
+				continue
+			}
+			t.Run(version+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				key := fmt.Sprintf("k%02d", i)
+				if strings.HasPrefix(c.name, "two keys") && len(c.flags) == 0 {
+					key = "lock:owner:" + key
+				}
+				c.on(func(name string, args ...any) { ask(t, address, name, args...) }, address, key)
+				c.check(t, address, key)
+			})
+		}
+	}
+}
+
+func (c claim) check(t *testing.T, address, key string) {
+	do := func(args ...string) (string, int) { return command(t, address, append(args, c.flags...)...) }
+	var st jsonKey
+	out, status := do("inspect", "--json", key)
+	if err := json.Unmarshal([]byte(out), &st); err != nil || status != 0 {
+		t.Fatalf("inspect: %d, %v, %s", status, err, out)
+	}
+	if st.Status != c.says || st.Obtainable != (c.run == 0) && c.name != "readers, rw:read" {
+		t.Errorf("inspect says %s, obtainable %v; want %s, run %d\n%s", st.Status, st.Obtainable, c.says, c.run, out)
+	}
+
+	name := strings.TrimPrefix(key, "lock:owner:")
+	out, status = do("survey", "--json", "--match", "*"+name+"*")
+	if i := strings.Index(out, "{"); i > 0 { // on an old server a warning stands before it
+		out = out[i:]
+	}
+	var s surveyJSON
+	if err := json.Unmarshal([]byte(out), &s); err != nil || status != 0 {
+		t.Fatalf("survey: %d, %v, %s", status, err, out)
+	}
+	listed := "free"
+	for _, l := range s.Locks {
+		if l.Key == key || l.Key == "lock:owner:"+name {
+			listed = l.Status
+		}
+	}
+	if listed != c.says {
+		t.Errorf("survey says %s, want %s\n%s", listed, c.says, out)
+	}
+
+	out, status = do("release", "--force", key)
+	if m := statusLine.FindStringSubmatch(out); m == nil || m[1] != c.says {
+		t.Errorf("release shows %q, want %s\n%s", m, c.says, out)
+	}
+	if want := map[bool]int{true: 0, false: statusUsage}[c.says == "free"]; status != want && c.says != "foreign" {
+		t.Errorf("release: %d, want %d\n%s", status, want, out)
+	}
+
+	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, c.flags, []string{key, "--", "true"})...)
+	if status != c.run {
+		t.Errorf("run: %d, want %d, of a key that is %s\n%s", status, c.run, c.says, out)
+	}
+}
+
+// What is on a key reaches the terminal as text, whatever its bytes are: nothing moves the cursor or
+// sets a title.
+func TestNoRawBytes(t *testing.T) {
+	address := startReal(t)
+	nasty := "\x1b]0;owned\x07\x1b[31mred\r\n\x00\u202e\xff"
+	put(t, address, onKey{"lock:" + nasty, nasty, 100}, onKey{"lock:past" + nasty, "1700000000", 0}, onKey{"own" + nasty, "setnxlock:%1B[31m:" + someHex, 100})
+	ask(t, address, "HSET", "hash"+nasty, someUUID+":57", "1")
+	ask(t, address, "ZADD", "rw:readers:{rw}", time.Now().Add(time.Hour).UnixMilli(), "r:"+nasty)
+	out := ""
+	keys := []string{"rw"} // an argument holds no zero byte: the others are reached by patterns
+	for _, args := range [][]string{
+		{"survey", "--all"}, {"survey", "--all", "--json"}, {"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--yes"},
+		{"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--json"}, {"inspect", keys[0]}, {"inspect", "--json", keys[0]},
+		{"release", "--force", keys[0]}, {"run", "--try", keys[0], "--", "true"},
+	} {
+		text, _ := command(t, address, args...)
+		if slices.Contains(args, "--json") {
+			text = strings.ReplaceAll(text, "\u202e", "") // JSON is for machines
+		}
+		out += text
+	}
+	short := strings.ReplaceAll(nasty, "\x00", "")
+	put(t, address, onKey{short, nasty, 100})
+	for _, args := range [][]string{{"inspect", short}, {"release", "--force", short}, {"repair", short, "--dialect", "seconds", "--lease", "1s"}, {"run", "--try", short, "--", "true"}} {
+		text, _ := command(t, address, args...)
+		if args[0] == "run" { // its hint repeats the argument
+			text, _, _ = strings.Cut(text, "hint:")
+		}
+		out += text
+	}
+	for _, bad := range []string{"\x1b", "\x07", "\r", "\x00", "\u202e", "\xff"} {
+		if strings.Contains(out, bad) {
+			i := strings.Index(out, bad)
+			t.Errorf("%q is printed: %q", bad, out[max(0, i-100):min(len(out), i+20)])
+		}
+	}
+}
+
+// Of several keys, and of several servers, they agree as well; and by force each part is removed
+// that was shown.
+func TestCommandsAgreeOnSeveral(t *testing.T) {
+	for _, version := range []string{"2.4", "7.0", "real"} {
+		start := func() string {
+			if version == "real" {
+				return startReal(t)
+			}
+			return startOld(t, version)
+		}
+		one := start()
+		quorum := []string{start(), start(), start()}
+		for i, c := range []struct {
+			name string
+			on   func(a, b string) // where there are two keys
+			says string
+			run  int
+			left int // the status of release --force --yes
+		}{
+			{"free", func(a, b string) {}, "free", 0, 0},
+			{"one held", func(a, b string) { put(t, one, onKey{a, someHex, 600}) }, "held", 75, 0},
+			{"two clients", func(a, b string) { put(t, one, onKey{a, someHex, 600}, onKey{b, "x", 0}) }, "persistent", 75, 0},
+			{"one past", func(a, b string) { put(t, one, onKey{b, "1700000000", 0}) }, "dead", 75, 0},
+			{"ours", func(a, b string) { command(t, one, "run", "--detach", "--ttl", "10m", a, b, "--", "true") }, "held", 75, 0},
+			{"readers of one", func(a, b string) {
+				command(t, one, "run", "--detach", "--ttl", "10m", "--algorithm", "rw:read", b, "--", "true")
+			}, "held", 65, 0},
+			{"Redisson", func(a, b string) {
+				if version != "2.4" {
+					ask(t, one, "EVAL", "redis.call('HSET', KEYS[1], ARGV[1], 1)", 1, b, someUUID+":57")
+				} else {
+					ask(t, one, "HSET", b, someUUID+":57", "1")
+				}
+			}, "foreign", 65, 65},
+		} {
+			t.Run(version+"/"+c.name, func(t *testing.T) {
+				a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
+				c.on(a, b)
+				agree(t, one, []string{a, b}, nil, c.says, c.run)
+				if out, status := command(t, one, "release", "--force", "--yes", a, b); status != c.left {
+					t.Errorf("release: %d, want %d\n%s", status, c.left, out)
+				}
+				if out, status := command(t, one, "run", "--try", a, b, "--", "true"); (status == 0) != (c.left == 0) {
+					t.Errorf("after it run: %d\n%s", status, out)
+				}
+			})
+		}
+		all := strings.Join(quorum, ",")
+		redlock := []string{"--algorithm", "redlock"}
+		for i, c := range []struct {
+			name string
+			on   int // on how many servers somebody has the key; -1: our own lock
+			says string
+			run  int
+		}{{"free", 0, "free", 0}, {"a minority", 1, "dead", 0}, {"a majority", 2, "held", 75}, {"ours", -1, "held", 75}} {
+			t.Run(version+"/redlock/"+c.name, func(t *testing.T) {
+				key := fmt.Sprintf("q%d", i)
+				for _, s := range quorum[:max(c.on, 0)] {
+					put(t, s, onKey{key, someHex, 600})
+				}
+				if c.on < 0 {
+					command(t, all, "run", "--detach", "--ttl", "10m", "--algorithm", "redlock", key, "--", "true")
+				}
+				agree(t, all, []string{key}, redlock, c.says, c.run)
+			})
+		}
+	}
+}
+
+// agree demands that inspect and release say the status, and that run exits with the other.
+func agree(t *testing.T, address string, keys, flags []string, says string, run int) {
+	t.Helper()
+	var st jsonKey
+	out, status := command(t, address, slices.Concat([]string{"inspect", "--json"}, flags, keys)...)
+	if err := json.Unmarshal([]byte(out), &st); err != nil || status != 0 || st.Status != says || st.Obtainable != (run == 0) {
+		t.Errorf("inspect: %d, %v, %s, obtainable %v; want %s, run %d\n%s", status, err, st.Status, st.Obtainable, says, run, out)
+	}
+	out, _ = command(t, address, slices.Concat([]string{"release", "--force"}, flags, keys)...)
+	if m := statusLine.FindStringSubmatch(out); m == nil || m[1] != says {
+		t.Errorf("release shows %q, want %s\n%s", m, says, out)
+	}
+	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, flags, keys, []string{"--", "true"})...)
+	if status != run {
+		t.Errorf("run: %d, want %d, of keys that are %s\n%s", status, run, says, out)
+	}
+}

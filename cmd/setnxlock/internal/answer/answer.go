@@ -1,0 +1,49 @@
+// Package answer is how the command answers machines: in JSON, as docs/json.md describes it.
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+)
+
+// Schema is the version of what --json prints. It grows when a field goes, or changes its type or
+// its meaning; a new field leaves it as it is.
+const Schema = 1
+
+// Write writes an object that begins with the version of its schema, on many lines.
+func Write(w io.Writer, v any) error { return write(w, v, true) }
+
+// Line is Write on one line.
+func Line(w io.Writer, v any) error { return write(w, v, false) }
+
+func write(w io.Writer, v any, indent bool) error {
+	b, err := Plain(v)
+	if err != nil {
+		return err
+	}
+	head := `{"schema":` + strconv.Itoa(Schema)
+	if len(b) > len("{}") {
+		head += ","
+	}
+	b = append([]byte(head), b[1:]...)
+	if indent {
+		var nice bytes.Buffer
+		if err := json.Indent(&nice, b, "", "  "); err != nil {
+			return err
+		}
+		b = nice.Bytes()
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// Plain is v in JSON, with <, > and & as they are.
+func Plain(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}

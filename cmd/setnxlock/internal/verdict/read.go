@@ -1,0 +1,240 @@
+package verdict
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// A Content is what one look at a key showed.
+type Content struct {
+	Key    string
+	Type   string        // as TYPE says it: "none", "string", "hash", …
+	Value  string        // of a string; its first bytes, if it is long and Server.Part is set
+	TTL    time.Duration // or compat.NoTTL
+	Fields []string      // of a small hash
+	Lock   Lock
+	Other  *compat.State // of a lock that is more than this key, as that lock sees it
+	Times  bool          // the server's own lock is one of times: it has neither WATCH nor scripts
+}
+
+// A Server is how much of a server is used to look at keys. The zero value is for any.
+type Server struct {
+	Millis bool // it counts TTLs in milliseconds (2.6)
+	Part   bool // read the first bytes of a value only (GETRANGE: 2.4), and tell a missing key by its TTL (2.8)
+	Beside bool // look beside a missing key for readers
+
+	times *bool
+}
+
+// most is how much of a value is read under Server.Part: more than any lock's.
+const most = 1024
+
+// Read looks at keys: one round trip, and a few more for those that are no strings.
+func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var cmds []compat.Cmd
+	for _, k := range keys {
+		get, ttl := compat.Cmd{"GET", k}, compat.Cmd{"TTL", k}
+		if s.Part {
+			get = compat.Cmd{"GETRANGE", k, 0, most}
+		}
+		if s.Millis {
+			ttl[0] = "PTTL"
+		}
+		cmds = append(cmds, get, ttl)
+	}
+	replies, err := c.Pipe(cmds...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Content, len(keys))
+	var others []int
+	for i, k := range keys {
+		all[i] = Content{Key: k, Type: "string", TTL: compat.NoTTL}
+		if other, err := s.take(c, &all[i], replies[2*i], replies[2*i+1]); err != nil {
+			return nil, err
+		} else if other {
+			others = append(others, i)
+		}
+	}
+	if err := s.types(c, all, others); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if err := s.more(c, now, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// take reads the answers to GET and TTL; other says that the key holds no string.
+func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool, err error) {
+	one.Value, err = redis.String(value, nil)
+	switch {
+	case errors.Is(err, redis.ErrNil), s.Part && ttl == int64(-2):
+		one.Type = "none"
+		return false, nil
+	case err != nil && errors.Is(c.Foreign(one.Key, err), compat.ErrForeign):
+		other = true
+	case err != nil:
+		return false, err
+	}
+	unit := time.Second
+	if s.Millis {
+		unit = time.Millisecond
+	}
+	one.TTL, err = c.ReadTTL(ttl, unit)
+	return other, err
+}
+
+// types asks what those keys are that hold no string, and what is in small hashes.
+func (s *Server) types(c *compat.Conn, all []Content, others []int) error {
+	if len(others) == 0 {
+		return nil
+	}
+	var cmds []compat.Cmd
+	for _, i := range others {
+		cmds = append(cmds, compat.Cmd{"TYPE", all[i].Key})
+	}
+	replies, err := c.Pipe(cmds...)
+	if err != nil {
+		return err
+	}
+	cmds = nil
+	var hashes []int
+	for n, i := range others {
+		if all[i].Type, err = redis.String(replies[n], nil); err != nil {
+			return err
+		}
+		if all[i].Type == "hash" {
+			hashes = append(hashes, i)
+			cmds = append(cmds, compat.Cmd{"HLEN", all[i].Key})
+		}
+	}
+	if len(hashes) == 0 {
+		return nil
+	}
+	if replies, err = c.Pipe(cmds...); err != nil {
+		return err
+	}
+	for n, i := range hashes {
+		if length, err := redis.Int(replies[n], nil); err != nil || length > 64 {
+			continue // gone, or too big for a lock
+		}
+		fields, err := redis.Strings(c.Do("HKEYS", all[i].Key))
+		if err != nil {
+			continue
+		}
+		slices.Sort(fields)
+		if redisson(fields) {
+			all[i].Fields, all[i].Lock = fields, Redisson
+		}
+	}
+	return nil
+}
+
+var redissonField = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(:write)?$`)
+
+// redisson reports whether the fields of a hash are those of Redisson's lock.
+func redisson(fields []string) bool {
+	holders := 0
+	for _, f := range fields {
+		if redissonField.MatchString(f) {
+			holders++
+		} else if f != "mode" {
+			return false
+		}
+	}
+	return holders > 0
+}
+
+// more reads what stands beside a key, if it is one of a lock of several.
+func (s *Server) more(c *compat.Conn, now time.Time, one *Content) error {
+	base, of := Beside(one.Key)
+	owner, _, pair := dialect.PairOf(one.Key)
+	switch {
+	case one.Type == "zset" && of == "readers":
+		return s.readers(c, now, one, base)
+	case one.Type == "none" && s.Beside, one.Type == "string" && strings.HasPrefix(one.Value, "w:"):
+		return s.readers(c, now, one, one.Key)
+	case one.Type == "string" && pair && one.Key == owner && one.TTL == compat.NoTTL:
+		st, err := getsetlock.TwoKeys{}.Inspect(c, now, strings.TrimPrefix(one.Key, PairPrefix))
+		if err == nil && st.Status != compat.StatusFree {
+			one.Lock, one.Other = Pair, &st
+		}
+		return err
+	case one.Type == "string" && passed(one.Value, now):
+		one.Times = s.timed(c, one.Key)
+	}
+	return nil
+}
+
+// PairPrefix begins the name of the key with the owner, where the deadline is on a second.
+const PairPrefix = "lock:owner:"
+
+// readers looks at key as at a lock for readers and a writer. What is not one stays what it is.
+func (s *Server) readers(c *compat.Conn, now time.Time, one *Content, key string) error {
+	st, err := rwlock.Read{Options: rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}}.Inspect(c, now, key)
+	if errors.Is(err, compat.ErrForeign) {
+		return nil
+	}
+	if err == nil && len(st.Holders) > 0 {
+		one.Key, one.Lock, one.Other = key, RW, &st
+	}
+	return err
+}
+
+// timed reports whether the server's best lock is one of times: there is neither WATCH nor EVAL.
+// It is asked once.
+func (s *Server) timed(c *compat.Conn, key string) bool {
+	if s.times == nil {
+		_, _, err := c.Watch(key)
+		c.Unwatch()
+		if err != nil && c.Err() == nil {
+			_, err = c.Do("EVAL", "return 1", 0)
+		}
+		no := err != nil && c.Err() == nil
+		s.times = &no
+	}
+	return *s.times
+}
+
+// passed reports whether value is a time that has gone by, in any dialect.
+func passed(value string, now time.Time) bool {
+	return slices.ContainsFunc(dialect.Recognise("", value, compat.NoTTL, now), func(f dialect.Finding) bool {
+		return f.Kind.Timed() && f.Until.Before(now)
+	})
+}
+
+// beside are the names of the keys that our locks keep beside a key.
+var beside = []string{"fence", "readers", "waiting", "due", "turn", "mutex", "waiters", "wake"}
+
+// Beside returns the key that key stands beside, as compat.Aux names such keys, and what it is
+// there: "fence", "readers", …; "" if it is none.
+func Beside(key string) (base, name string) {
+	for _, name := range beside {
+		for at := 0; ; {
+			i := strings.Index(key[at:], ":"+name)
+			if i < 0 {
+				break
+			}
+			if base := key[:at+i]; base != "" && compat.Aux(base, name) == key {
+				return base, name
+			}
+			at += i + 1
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,383 @@
+// Package verdict says what stands on a key: free, held, dead or foreign; whose it looks like, how
+// sure that is, and why. inspect, survey, release, repair, and run where it waits, all ask here, so
+// that they agree about every key.
+//
+//	free        there is no such key
+//	held        a lease is on it that has not ended
+//	dead        its time has passed and no TTL runs: clients that write such times take it over
+//	persistent  held, and nothing but a release ends it
+//	foreign     it can't be read as a lock of this kind: it counts as held
+//
+// A verdict says what was seen. That a client died is never seen.
+package verdict
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// A Verdict is what one look at a key, or at several that are locked as one, showed.
+type Verdict struct {
+	compat.State
+
+	// Obtainable says that an attempt now, by the lock that the key was read for, would have it.
+	Obtainable bool
+
+	Kind    string   // the kind of value, as docs/mixing.md calls it: "T-s"; "" if it has none
+	Clients []string // that write so, as far as we know of them
+	Sure    Sure     // that it is a lock of theirs
+	Why     []string // the reasons for that, a phrase each
+	Owner   string   // the holder, if the value names one
+	Wrong   []string // what is wrong with it, a sentence each, without a full stop
+	Else    []string // the other grammars that read the value, too
+	Lock    Lock     // what can release it, if it is not the lock of one string
+
+	vague bool // any text is such a value, or every holder's is the same
+}
+
+// Sure is how sure it is that a value is a lock of certain clients.
+type Sure string
+
+const (
+	Certain  Sure = "certain"  // the value says so itself
+	Likely   Sure = "likely"   // the form is rare, or the key's name says so
+	Possible Sure = "possible" // ordinary data look the same
+)
+
+// A Lock is a kind of lock that is more than one string on one key.
+type Lock string
+
+const (
+	Plain    Lock = ""         // one string on one key
+	RW       Lock = "rw"       // readers and a writer
+	Pair     Lock = "two keys" // an owner and a deadline
+	Redisson Lock = "Redisson" // a hash; we can't release it
+	NoLock   Lock = "no lock"  // a list, a set, …
+)
+
+// A Lens is the lock that a key is read for. The zero Lens reads it as what it looks like.
+type Lens struct {
+	Time   *getsetlock.Dialect // a lock of times, in this dialect
+	Tokens bool                // a lock of tokens, which never looks at a value
+}
+
+// Judge says what c is to a client that reads keys through l.
+func (l Lens) Judge(c Content, now time.Time) Verdict {
+	v := Verdict{State: compat.State{Key: c.Key, Value: c.Value, Status: compat.StatusFree, TTL: c.TTL}}
+	switch {
+	case c.Other != nil:
+		v = FromState(*c.Other)
+		v.Key, v.Lock = c.Key, c.Lock
+		v.ofComposite()
+	case c.Type == "none":
+		v.Value, v.TTL = "", compat.NoTTL
+	case c.Lock == Redisson:
+		v.ofRedisson(c, now)
+	case c.Type != "string":
+		v.Status, v.Lock, v.Format = compat.StatusForeign, NoLock, c.Type
+	default:
+		v.ofString(l, c, now)
+	}
+	v.Obtainable = v.Status == compat.StatusFree || v.Status == compat.StatusDead && l.takes(c, now)
+	return v
+}
+
+// takes reports whether the lock of l takes over a key that is dead.
+func (l Lens) takes(c Content, now time.Time) bool {
+	switch {
+	case c.Lock == RW, l.Time != nil:
+		return true
+	case l.Tokens || c.Lock != Plain:
+		return false
+	}
+	return c.Times && getsetlock.Float.Dead(c.Value, now)
+}
+
+// FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
+func FromState(s compat.State) Verdict {
+	v := Verdict{State: s, Obtainable: s.Status == compat.StatusFree || s.Status == compat.StatusDead}
+	if owner, ok := dialect.OwnerOf(s.Value); ok {
+		v.Owner, v.Sure = owner, Certain
+	}
+	for _, h := range s.Holders {
+		if owner, ok := dialect.OwnerOf(h.Value); ok && v.Owner == "" {
+			v.Owner, v.Sure = owner, Certain
+		}
+	}
+	return v
+}
+
+func (v *Verdict) ofComposite() {
+	switch v.Lock {
+	case RW:
+		v.Kind, v.Clients, v.Sure = "rw", []string{"setnxlock rw"}, Certain
+		v.Why = []string{"the sorted set beside the key, or the writer's token, is of this lock"}
+		v.Wrong = append(v.Wrong, "a plain lock on the same key does not see the readers: use --algorithm rw:read or rw:write")
+		if v.Status == compat.StatusFree {
+			v.Wrong, v.Clients, v.Why, v.Kind, v.Sure = nil, nil, nil, "", ""
+		}
+	case Pair:
+		v.Kind, v.Clients, v.Sure = string(dialect.TwoKeys), []string{"mlanett-redis-lock"}, Likely
+		v.Why = []string{"the key's name is as this client writes it"}
+		v.Owner = v.Value
+	}
+}
+
+func (v *Verdict) ofRedisson(c Content, now time.Time) {
+	v.Status, v.Lock, v.Format, v.Kind = compat.StatusForeign, Redisson, "Redisson's hash", "redisson"
+	v.Clients, v.Sure = []string{"Redisson"}, Likely
+	v.Why = []string{"a hash whose fields are a UUID and a thread"}
+	v.Wrong = []string{"no lock of ours excludes Redisson's clients, nor they ours: use another key"}
+	if c.TTL != compat.NoTTL {
+		v.Until, v.Clock = now.Add(c.TTL), "server"
+	}
+	for _, f := range c.Fields {
+		if f != "mode" {
+			v.Holders = append(v.Holders, compat.Holder{Value: f, Until: v.Until})
+			v.Value, v.Owner = f, f
+		}
+	}
+}
+
+// ofString judges a string: its status through l, and whose it looks like.
+func (v *Verdict) ofString(l Lens, c Content, now time.Time) {
+	v.look(c, now)
+	switch {
+	case l.Time != nil:
+		v.asTime(*l.Time, now)
+	case l.Tokens || !dialect.Kind(v.Kind).Timed():
+		v.asToken(now)
+	case c.Times && v.Until.Before(now):
+		d := getsetlock.Float // what this server's lock writes
+		if _, ok := d.Parse(c.Value); ok {
+			format := v.Format
+			v.asTime(d, now)
+			v.Format = format
+		}
+	}
+}
+
+// asToken is the status that clients see who know of the TTL alone.
+func (v *Verdict) asToken(now time.Time) {
+	v.Status, v.Clock, v.Until = compat.StatusHeld, "server", now.Add(v.TTL)
+	if v.TTL == compat.NoTTL {
+		v.Status, v.Until = compat.StatusPersistent, time.Time{}
+	}
+	if v.Format == "" || dialect.Kind(v.Kind).Timed() {
+		v.Format = "token"
+	}
+}
+
+// asTime is the status that clients of d see.
+func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
+	until, ok := d.Parse(v.Value)
+	v.Format, v.Until, v.Clock, v.Status = d.Name, until, "clients", compat.StatusHeld
+	switch {
+	case !ok:
+		v.Status, v.Until, v.Clock, v.Format = compat.StatusForeign, time.Time{}, "", "not "+d.Name
+	case d.Dead(v.Value, now):
+		v.Status = compat.StatusDead
+	}
+}
+
+// look says whose a string looks like, and what its own clients see.
+func (v *Verdict) look(c Content, now time.Time) {
+	if owner, ok := dialect.OwnerOf(c.Value); ok {
+		v.Kind, v.Format, v.Clients, v.Owner = string(dialect.Python), "token", []string{"setnxlock"}, owner
+		v.Sure, v.Why = Certain, []string{"the value says setnxlock, and who"}
+		return
+	}
+	all := dialect.Recognise(c.Key, c.Value, c.TTL, now)
+	if len(all) == 0 {
+		return
+	}
+	f := all[0]
+	v.Kind, v.Format, v.Clients, v.Owner = string(f.Kind), f.What, f.Formats, f.Owner
+	v.vague = f.What == string(dialect.TokenText) || f.Kind == dialect.Flag
+	v.Wrong = append(v.Wrong, f.Wrong...)
+	for _, other := range all[1:] {
+		if !slices.Contains(v.Else, other.What) && other.What != f.What {
+			v.Else = append(v.Else, other.What)
+		}
+	}
+	if !f.Kind.Timed() {
+		v.Status, v.Until, v.Clock = compat.StatusHeld, f.Until, f.Clock
+	} else {
+		v.ofTime(f, now)
+	}
+	v.weigh(c, f)
+	if v.Owner == c.Value {
+		v.Owner = "" // a random text names nobody
+		if f.What == string(dialect.TokenHostPID) || f.What == string(dialect.TokenBeaker) {
+			v.Owner = c.Value
+		}
+	}
+}
+
+// ofTime is the status of a time to its own clients. While a TTL runs the key is held, whatever
+// the time says: a time that has passed is then no deadline, but, say, when a job began.
+func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
+	v.Status, v.Until, v.Clock = compat.StatusHeld, f.Until, "clients"
+	past := !f.Until.After(now)
+	if v.TTL == compat.NoTTL {
+		if past {
+			v.Status = compat.StatusDead
+		}
+		return
+	}
+	if end := now.Add(v.TTL); past || end.Before(f.Until) {
+		v.Until, v.Clock = end, "server"
+	}
+	v.Clients = slices.DeleteFunc(slices.Clone(v.Clients), func(name string) bool {
+		f, err := dialect.Lookup(name)
+		return err == nil && f.TTL == dialect.TTLNone
+	})
+	if past {
+		v.Wrong = []string{fmt.Sprintf("its time passed at %s, but its TTL runs: it is held until that ends, and the time is no deadline", Moment(f.Until))}
+	}
+}
+
+// weigh says how sure it is that the value is a lock of f's clients.
+func (v *Verdict) weigh(c Content, f dialect.Finding) {
+	v.Sure = Possible
+	for _, name := range v.Clients {
+		if client, err := dialect.Lookup(name); err == nil && Named(client, c.Key) {
+			v.Sure = Likely
+			v.Why = append(v.Why, fmt.Sprintf("the key's name is as %s writes it (%s)", name, client.KeyName))
+			break
+		}
+	}
+	if v.Sure == Possible && saysLock.MatchString(c.Key) {
+		v.Sure = Likely
+		v.Why = append(v.Why, "the key's name says that it is a lock")
+	}
+	switch {
+	case ownStamp.MatchString(c.Value):
+		v.Sure, v.Clients = Likely, []string{"setnxlock getset"}
+		if c.TTL != compat.NoTTL {
+			v.Clients = []string{"setnxlock bridge"}
+		}
+		v.Why = append(v.Why, "fifteen decimals, as setnxlock writes its times and no other client that we know of")
+	case rare[f.What]:
+		v.Sure = Likely
+		v.Why = append(v.Why, "the value's form is rare: "+f.What)
+	case v.Sure == Possible && f.What == string(dialect.TokenText):
+		v.Why = append(v.Why, "any text can be a lock, and need not be")
+	case v.Sure == Possible:
+		v.Why = append(v.Why, "nothing but its form, "+f.What+", which ordinary data have too")
+	}
+}
+
+// rare are the forms that hardly anything but a lock has.
+var rare = map[string]bool{
+	"seconds-pid": true, "uuid:milliseconds": true,
+	string(dialect.TokenBeaker): true, string(dialect.TokenShedLock): true, string(dialect.TokenSpring): true,
+}
+
+var (
+	saysLock = regexp.MustCompile(`(?i)(^|[^a-z])(un)?(lock|locks|locked|mutex|semaphore)([^a-z]|$)`)
+	ownStamp = regexp.MustCompile(`^[0-9]{10}\.[0-9]{15}$`)
+)
+
+// Named reports whether the name of key is as f's clients write it: false for clients that add
+// nothing to the program's own name.
+func Named(f dialect.Format, key string) bool {
+	prefix, suffix, _ := strings.Cut(f.KeyName, "NAME")
+	return prefix+suffix != "" && len(key) > len(prefix)+len(suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
+}
+
+// IsLock reports whether a survey lists the key. anyText says that a text or a flag counts which
+// nothing else speaks for.
+func (v Verdict) IsLock(anyText bool) bool {
+	if base, _ := Beside(v.Key); base != "" || v.Status == compat.StatusFree || v.Lock == NoLock {
+		return false
+	}
+	if _, deadline, pair := dialect.PairOf(v.Key); pair && v.Key == deadline {
+		return false // the second of two keys
+	}
+	switch {
+	case v.Kind == "":
+		return false
+	}
+	return !v.vague || anyText || v.Sure != Possible
+}
+
+// Moment is a time for people, always with its date and zone.
+func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
+
+// Together is the verdict of several keys that are locked as one: that of the key which keeps others
+// out longest, with all holders. Its value is that of all keys, if they have the same.
+func Together(key string, all []Verdict) Verdict {
+	v := Verdict{State: compat.State{Status: compat.StatusFree, TTL: compat.NoTTL}}
+	var holders []compat.Holder
+	var wrong []string
+	same, obtainable, owner := true, true, ""
+	for _, one := range all {
+		if rank[one.Status] > rank[v.Status] || rank[one.Status] == rank[v.Status] && one.Until.After(v.Until) {
+			v = one
+		}
+		of := one.Holders
+		if len(of) == 0 && one.Status != compat.StatusFree {
+			of = []compat.Holder{{Value: one.Value, Until: one.Until}}
+		}
+		holders = append(holders, of...)
+		for _, w := range one.Wrong {
+			wrong = append(wrong, fmt.Sprintf("%q: %s", one.Key, w))
+		}
+		same = same && one.Value == all[0].Value
+		obtainable = obtainable && one.Obtainable
+		if owner == "" {
+			owner = one.Owner
+		}
+	}
+	v.Key, v.Holders, v.Wrong, v.Obtainable, v.Owner, v.Lock = key, holders, wrong, obtainable, owner, Plain
+	if !same {
+		v.Value = ""
+	}
+	return v
+}
+
+// rank orders the statuses by how long they keep others out.
+var rank = map[compat.Status]int{
+	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
+}
+
+// Unseen says of a key that is not there that readers may hold it nevertheless: they stand beside
+// it, and that could not be read.
+func (v *Verdict) Unseen(why string) {
+	v.Wrong = append(v.Wrong, "whether readers hold it can't be seen: "+why)
+}
+
+// Refusal says of a key that was asked for in vain what is on it: the rest of a sentence that
+// begins with its name.
+func (v Verdict) Refusal() string {
+	text := "is held by another client"
+	switch {
+	case v.Status == compat.StatusDead:
+		return fmt.Sprintf("holds a time that passed at %s: clients that write such times take it over, and this lock does not", Moment(v.Until))
+	case v.Status == compat.StatusPersistent:
+		text += ", and nothing ends it but a release"
+	case v.Status == compat.StatusForeign:
+		text += ", in another format"
+	case !v.Until.IsZero():
+		text += fmt.Sprintf(" until %s (unless it is renewed)", Moment(v.Until))
+	}
+	if v.Owner != "" {
+		text += "; its owner is " + clean(v.Owner)
+	}
+	return text
+}
+
+// clean is text without what a terminal would obey.
+func clean(text string) string {
+	q := strconv.Quote(text)
+	return q[1 : len(q)-1]
+}

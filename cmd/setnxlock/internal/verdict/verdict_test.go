@@ -1,0 +1,89 @@
+package verdict_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+const hexToken, uuid = "94213c24e0f911f0a9d30242ac120002", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"
+
+// What stands on a key, whose it looks like, and how sure that is.
+func TestJudge(t *testing.T) {
+	now := time.Unix(1795238718, 0).UTC()
+	const past, ahead, none = "1795238700", "1795238760", compat.NoTTL
+	seconds := verdict.Lens{Time: &getsetlock.Seconds}
+	for _, c := range []struct {
+		key, value string
+		ttl        time.Duration
+		lens       verdict.Lens
+		says, like string // status and whether it can be had; confidence and the first client
+	}{
+		{"last_login", past, none, verdict.Lens{}, "dead", "possible redis-docs"},
+		{"resque:lock:a", past, none, verdict.Lens{}, "dead", "likely resque-lock"},
+		{"build.lock", past, none, verdict.Lens{}, "dead", "likely redis-docs"},
+		{"unblocked", past, none, verdict.Lens{}, "dead", "possible redis-docs"},
+		{"rq:scheduler", past + ".25", time.Minute, verdict.Lens{}, "held", "possible retools-0.3"}, // while a TTL runs it is held
+		{"job", past + "000", time.Minute, verdict.Lens{}, "held", "possible npm-redis-lock-0.1"},
+		{"job", ahead, none, verdict.Lens{}, "held", "possible redis-docs"},
+		{"job", past, none, seconds, "dead obtainable", "possible redis-docs"},
+		{"job", past, none, verdict.Lens{Tokens: true}, "persistent", "possible redis-docs"},
+		{"job", hexToken, time.Minute, seconds, "foreign", "possible redis-py-2.10"},
+		{"job", hexToken, time.Minute, verdict.Lens{}, "held", "possible redis-py-2.10"},
+		{"job", hexToken, none, verdict.Lens{}, "persistent", "possible redis-py-2.10"},
+		{"lock:job", uuid, time.Minute, verdict.Lens{}, "held", "likely redis-in-action"},
+		{"job", "setnxlock:web1:47/x:" + hexToken, time.Minute, verdict.Lens{}, "held", "certain setnxlock"},
+		{"job", "setnxlock:web1:47/x:" + hexToken, none, verdict.Lens{}, "persistent", "certain setnxlock"},
+		{"job", ahead + ".123456789012345", none, verdict.Lens{}, "held", "likely setnxlock getset"},
+		{"job", ahead + ".123456789012345", time.Minute, verdict.Lens{}, "held", "likely setnxlock bridge"},
+		{"job", "hello", none, verdict.Lens{}, "persistent", "possible locky"},
+		{"job", "1", time.Minute, verdict.Lens{}, "held", "possible laravel-5.5"},
+	} {
+		v := c.lens.Judge(verdict.Content{Key: c.key, Type: "string", Value: c.value, TTL: c.ttl}, now)
+		says, like := string(v.Status), string(v.Sure)
+		if v.Obtainable {
+			says += " obtainable"
+		}
+		if len(v.Clients) > 0 {
+			like += " " + v.Clients[0]
+		}
+		if says != c.says || like != c.like {
+			t.Errorf("%s = %q, TTL %v: %s, %s; want %s, %s", c.key, c.value, c.ttl, says, like, c.says, c.like)
+		}
+		if len(v.Why) == 0 {
+			t.Errorf("%s = %q: no reason", c.key, c.value)
+		}
+		if text := strings.Join(append(v.Wrong, v.Why...), " ") + v.Refusal(); strings.Contains(text, "died") {
+			t.Errorf("%s = %q says who died: %s", c.key, c.value, text)
+		}
+		if v.TTL != none && v.Status == compat.StatusDead {
+			t.Errorf("%s = %q is dead, and its TTL runs", c.key, c.value)
+		}
+	}
+	if v := (verdict.Lens{}).Judge(verdict.Content{Key: "k", Type: "none", TTL: none}, now); v.Status != compat.StatusFree || !v.Obtainable {
+		t.Errorf("no key: %+v", v)
+	}
+}
+
+// The keys that locks keep beside a key are known by their names, and no others.
+func TestBeside(t *testing.T) {
+	for _, key := range []string{"job", "a:b", "{app}:job", "a}b", "a{b"} {
+		for _, name := range []string{"fence", "readers", "waiters"} {
+			if base, got := verdict.Beside(compat.Aux(key, name)); base != key || got != name {
+				t.Errorf("%s of %s: %q, %q", name, key, base, got)
+			}
+		}
+		if base, _ := verdict.Beside(key); base != "" {
+			t.Errorf("%q is beside %q", key, base)
+		}
+	}
+	for _, key := range []string{"job:fence", ":fence", "a:fence:{b}"} {
+		if base, _ := verdict.Beside(key); base != "" {
+			t.Errorf("%q is beside %q", key, base)
+		}
+	}
+}

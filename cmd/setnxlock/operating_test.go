@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every command of docs/operating.md prints what the page says: each chapter on a new server.
+func TestOperatingPage(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Fatal("no redis-cli on PATH: apt-get install redis-tools")
+	}
+	b, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, chapter := range strings.Split(string(b), "\n## ")[1:] {
+		title, text, _ := strings.Cut(chapter, "\n")
+		blocks := regexp.MustCompile("(?s)```console\n(.*?)```\n").FindAllStringSubmatch(text, -1)
+		if len(blocks) == 0 {
+			continue
+		}
+		address := startReal(t)
+		bin := t.TempDir()
+		_, port, _ := net.SplitHostPort(address)
+		script := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
+		if err := os.WriteFile(filepath.Join(bin, "redis-cli"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range blocks {
+			for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+				line, says, _ := strings.Cut(step, "\n")
+				cmd := exec.Command("sh", "-c", line)
+				cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address, "PATH="+bin+":"+os.Getenv("PATH"), "TZ=UTC")
+				out, _ := cmd.CombinedOutput()
+				commands++
+				if got, want := masked(string(out)), masked(says); !as(want).MatchString("\n" + got) {
+					t.Errorf("%s\n$ %s\n%s\nthe page says\n%s", title, line, got, want)
+				}
+			}
+		}
+	}
+	if commands < 40 {
+		t.Errorf("%d commands on the page", commands)
+	}
+}
+
+var changing = []struct {
+	is   *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`setnxlock:[^ ]+:[0-9a-f]{32}`), "TOKEN"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "DATE"},
+	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b\d+m\b|\b\d+ days\b`), "SPAN"},
+	{regexp.MustCompile(`[-._a-zA-Z0-9]+:\d+/nightly`), "HOST:PID/nightly"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+// masked is text without what is different each time, nor the width of its columns.
+func masked(text string) string {
+	for _, c := range changing {
+		text = c.is.ReplaceAllString(text, c.with)
+	}
+	return strings.TrimSpace(text)
+}
+
+// as is the pattern of what the page says: a line of three dots is any lines, or none, and three
+// dots in a line are any text.
+func as(says string) *regexp.Regexp {
+	p := "\n" + regexp.QuoteMeta(says)
+	p = strings.ReplaceAll(p, "\n"+regexp.QuoteMeta("..."), `(\n[^\n]*)*?`)
+	p = strings.ReplaceAll(p, regexp.QuoteMeta("..."), `[^\n]*`)
+	return regexp.MustCompile(`^` + p + `$`)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+// An owner is who takes locks here, as their tokens tell it to whoever looks at the key:
+// "web1:4711/nightly". The zero owner is nobody: its tokens are random and nothing else.
+type owner struct {
+	takes bool // locks: otherwise there is nothing to name
+	name  string
+}
+
+// flag gives a command that takes locks its --owner.
+func (o *owner) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.name, "owner", "", "the `NAME` that inspect and survey show as the lock's owner, after this host and process; default: the name of COMMAND")
+}
+
+// runs says that locks are taken now, for a command; the owner is named after it if the user has
+// not named it.
+func (o *owner) runs(command string) {
+	o.takes = true
+	if o.name == "" {
+		o.name = filepath.Base(command)
+	}
+}
+
+// text is what stands in the tokens.
+func (o owner) text() string {
+	if !o.takes {
+		return ""
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	text := host + ":" + strconv.Itoa(os.Getpid())
+	if o.name != "" {
+		text += "/" + o.name
+	}
+	return text
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A survey of 200,000 keys, each of which looks like a lock, takes no more memory than it may, and
+// hardly more than one of a few.
+func TestSurveyStreams(t *testing.T) {
+	address := startReal(t)
+	c, err := redis.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fill := func(from, to int) {
+		t.Helper()
+		for at := from; at < to; at += 1000 {
+			args := make([]any, 0, 2000)
+			for i := at; i < at+1000; i++ {
+				args = append(args, fmt.Sprintf("app:%d:lock:%d", i, i), someHex)
+			}
+			if _, err := c.Do("MSET", args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	resident := func(args ...string) (kilobytes int, last string) {
+		t.Helper()
+		cmd := exec.Command("setnxlock", append([]string{"--redis", address, "survey"}, args...)...)
+		w := &weigher{cmd: cmd}
+		cmd.Stdout = w
+		if err := cmd.Run(); err != nil || w.most == 0 {
+			t.Fatalf("%v; %d KB", err, w.most)
+		}
+		return w.most, string(w.last)
+	}
+	fill(0, 1000)
+	few, _ := resident()
+	fill(1000, 200_000)
+	for _, args := range [][]string{nil, {"--json"}} {
+		many, last := resident(args...)
+		if !strings.Contains(last, "200000 of 200000 keys") && !strings.Contains(last, `"keys": 200000`) {
+			t.Errorf("%q ends with %q", args, last)
+		}
+		t.Logf("survey %q: %d MB for 1,000 keys, %d MB for 200,000", args, few>>10, many>>10)
+		if limit := 64 << 10; many > limit && !underRace() || many > 2*few+limit/4 {
+			t.Errorf("%q: %d KB resident, with 1,000 keys %d", args, many, few)
+		}
+	}
+}
+
+// A weigher is where a command writes: it keeps the end of that, and looks how much memory the
+// command has had at most. (Its rusage won't do: that begins with the parent's memory.)
+type weigher struct {
+	cmd  *exec.Cmd
+	most int // KB
+	last []byte
+}
+
+var peak = regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`)
+
+func (w *weigher) Write(p []byte) (int, error) {
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid)); err == nil {
+		if m := peak.FindSubmatch(b); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			w.most = max(w.most, n)
+		}
+	}
+	w.last = append(w.last, p...)
+	w.last = slices.Clone(w.last[max(0, len(w.last)-200):])
+	return len(p), nil
+}
+
+// underRace reports whether this binary has the race detector, which takes its own memory.
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
+}

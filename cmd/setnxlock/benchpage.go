@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"html/template"
+	"sync"
 
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/setnxlock/setnxlock/compat/workload/chart"
@@ -12,7 +13,7 @@ import (
 //go:embed bench.html
 var benchTemplate string
 
-var benchPage = template.Must(template.New("bench").Parse(benchTemplate))
+var benchPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("bench").Parse(benchTemplate)) })
 
 // page is all of it as a page that needs nothing else.
 func (b *benchmark) page() ([]byte, error) {
@@ -36,7 +37,7 @@ func (b *benchmark) page() ([]byte, error) {
 		rows = append(rows, row)
 	}
 	var page bytes.Buffer
-	err = benchPage.Execute(&page, map[string]any{
+	err = benchPage().Execute(&page, map[string]any{
 		"Title": b.title(), "What": b.what(), "Heads": heads, "Rows": rows, "Notes": b.notes(), "Plots": plots,
 		"Embedded": b.Embedded, "Version": version(),
 	})

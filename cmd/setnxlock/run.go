@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,8 +41,16 @@ COMMAND finds in its environment
 A lease can be lost: to a server that forgets or can't be reached for a whole TTL,
 or to a client that removes the key. COMMAND's group then gets SIGTERM, and
 SIGKILL after the grace period. Until then another client may already hold the
-lock; --grace 0s kills at once. If setnxlock itself is killed (kill -9), nobody
-renews the lock and nobody stops COMMAND: the lock is free after the TTL.
+lock; --grace 0s kills at once.
+
+If setnxlock itself is killed (kill -9, the OOM killer), nobody renews the lock: it
+is free after the TTL. On Linux the kernel then kills COMMAND at once; what COMMAND
+has started goes on, and so does a COMMAND with rights of its own (sudo): begin a
+script's last command with exec, to have no process between. On other systems
+COMMAND goes on.
+
+A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
+of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.
 
 What COMMAND leaves running in the background when it ends is not under the lock,
 unless it goes on under --adopt: with --detach the lock stays held when COMMAND
@@ -72,6 +83,9 @@ type runFlags struct {
 	detach     bool
 	signal     bool
 	unsafe     bool
+
+	keepPassword   bool
+	waitsForServer bool // --wait was given: not only for the lock
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -100,7 +114,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
-	cmd.Flags().Var(&f.wait, "wait", "wait for the lock this long; 0 tries once")
+	cmd.Flags().Var(&f.wait, "wait", "wait this long for the lock, and for a server that is not there or not ready; 0 tries once. If it is not given, the lock is waited for and the server is not")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
@@ -108,6 +122,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
 	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
@@ -144,6 +159,7 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	if f.try {
 		f.wait = 0
 	}
+	f.waitsForServer = cmd.Flags().Changed("wait") && f.wait != 0
 	if f.adopt == "" {
 		return nil
 	}
@@ -169,7 +185,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	defer p.Close()
 
-	child, err := start(path, command, environment(lock), a.in, a.out, a.errs)
+	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
 		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
@@ -221,10 +237,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 
-	p, err = a.connect(ctx)
-	if err == nil {
-		lock, err = a.waitFor(ctx, p, keys, f)
-	}
+	lock, p, err = a.reach(ctx, keys, f)
 	stop()
 	var asked *failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
@@ -239,31 +252,66 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.
 	return lock, p, err
 }
 
-func (a *app) waitFor(ctx context.Context, p *deployment, keys []string, f runFlags) (*compat.Lock, error) {
+// reach connects and waits, as long as --wait says. If it says so in words, a server that is
+// not there, or not ready, is waited for as well.
+func (a *app) reach(ctx context.Context, keys []string, f runFlags) (lock *compat.Lock, p *deployment, err error) {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if f.wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
+	}
+	defer cancel()
+	line := a.waitingLine()
+	defer line.wipe()
+	var away error
+	for tries := 0; ; tries++ {
+		p, err = a.connect(waiting)
+		if err == nil {
+			lock, err = a.waitFor(ctx, waiting, p, keys, f, line)
+		}
+		late := waiting.Err() != nil && ctx.Err() == nil
+		if late && errors.Is(err, context.DeadlineExceeded) { // --wait is over in the midst of it
+			err = cmp.Or(away, error(errUnanswered(0)))
+		}
+		if err == nil || !f.waitsForServer || ctx.Err() != nil || !passes(err) {
+			return lock, p, err
+		}
+		if p != nil {
+			p.Close()
+		}
+		if away = err; late {
+			why := a.explain(err)
+			return nil, nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
+		}
+		line.says("%s", sentence(a.explain(err)))
+		pause(waiting, tries)
+	}
+}
+
+func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*compat.Lock, error) {
 	o := a.lockOptions()
 	o.Renew, o.Signal = true, f.signal
 	if f.adopt != "" {
-		return a.adopt(ctx, p, f, o)
+		return a.adopt(waiting, p, f, o)
 	}
-	t, err := a.target(ctx, p, keys, !f.noFence, o)
+	t, err := a.target(waiting, p, keys, !f.noFence, o)
 	if err != nil {
 		return nil, err
 	}
 	if f.wait == 0 {
 		lock, err := t.locks.TryLock(ctx, t.key, f.ttl)
 		if errors.Is(err, compat.ErrHeld) {
-			err = t.busy(ctx, f)
+			err = a.busy(ctx, t, f)
 		}
 		return lock, err
 	}
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if f.wait != forever {
-		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
-	}
-	defer cancel()
+	looking, stop := context.WithCancel(ctx)
+	var looker sync.WaitGroup
+	looker.Go(func() { line.watch(looking, t) })
 	lock, err := t.locks.Lock(waiting, t.key, f.ttl)
+	stop()
+	looker.Wait()
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		err = t.busy(ctx, f)
+		err = a.busy(ctx, t, f)
 	}
 	return lock, err
 }
@@ -295,13 +343,17 @@ func (a *app) detach(lock *compat.Lock) error {
 	return err
 }
 
-// environment is the child's: ours, and what it is told of the lock.
-func environment(lock *compat.Lock) []string {
+// environment is the child's: ours without our password, and what it is told of the lock.
+func environment(lock *compat.Lock, keepPassword bool) []string {
 	fence := ""
 	if n := lock.Fence(); n > 0 {
 		fence = strconv.FormatInt(n, 10)
 	}
-	return append(os.Environ(),
+	env := os.Environ()
+	if !keepPassword {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
+	}
+	return append(env,
 		"SETNXLOCK_KEY="+lock.Key(),
 		"SETNXLOCK_TOKEN="+lock.Token(),
 		"SETNXLOCK_HANDLE="+lock.Handle().String(),

@@ -223,13 +223,15 @@ func (l *later) Abilities() compat.Abilities {
 // busy is the failure of a wait that is over. It looks once more at the key, for
 // the user to learn how long it would have taken; and a key that is not
 // a lock is reported as that, since no wait would ever end.
-func (t *target) busy(ctx context.Context, f runFlags) error {
+func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	text := t.says + " is held by another client"
 	s, err := t.look(ctx)
 	switch {
-	case errors.Is(err, compat.ErrForeign):
+	case errors.Is(err, compat.ErrForeign), err != nil && passes(err):
 		return err
 	case err != nil:
+	case s.Status == compat.StatusFree:
+		text = t.says + " was held by other clients"
 	case s.Status == compat.StatusPersistent:
 		text += ", and nothing ends it"
 	case s.Status == compat.StatusForeign:
@@ -240,5 +242,5 @@ func (t *target) busy(ctx context.Context, f runFlags) error {
 	if f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
 	}
-	return &failure{f.busyStatus, errors.New(text), "setnxlock inspect " + strings.Join(t.asked, " ") + " shows what holds it"}
+	return &failure{f.busyStatus, errors.New(text), "to see what holds it: " + a.line("inspect", t.asked...)}
 }

@@ -283,6 +283,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (lock *compa
 			return nil, nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
 		}
 		line.says("%s", sentence(a.explain(err)))
+		a.log().Info("waiting for the server", "error", err)
 		pause(waiting, tries)
 	}
 }

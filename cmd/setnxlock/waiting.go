@@ -36,7 +36,8 @@ func passes(err error) bool {
 		case "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN":
 			return true
 		}
-		return strings.Contains(string(refused), "max number of clients")
+		return strings.Contains(string(refused), "max number of clients") ||
+			strings.Contains(string(refused), "closed the connection") // what a full server's reply may be lost in
 	}
 	var record tls.RecordHeaderError
 	var certificate *tls.CertificateVerificationError

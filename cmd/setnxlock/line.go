@@ -12,9 +12,9 @@ import (
 func (a *app) line(command string, args ...string) string {
 	words := []string{"setnxlock", command}
 	if a.flags != nil {
-		a.flags.Visit(func(f *pflag.Flag) {
+		a.flags.VisitAll(func(f *pflag.Flag) {
 			switch {
-			case f.Name == "help" || f.Name == "verbose":
+			case !f.Changed || f.Name == "help" || f.Name == "verbose":
 			case f.Name == "redis":
 				for _, arg := range a.redis.list {
 					words = append(words, "--redis", quoted(shown(arg)))

@@ -19,6 +19,7 @@ type candidate struct {
 	name string // as --algorithm has it
 	compat.Algorithm
 	several compat.Algorithm // the same of several keys in one transaction; nil if there is none
+	drops   eviction         // of the server that it was picked for
 }
 
 // names are the values of --algorithm: those for use, families first, and those
@@ -115,6 +116,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		err = a.check(ctx, n, c, key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
+			c.drops = a.eviction(ctx, n)
 			return c, nil
 		}
 		if !unfit(err) {
@@ -153,7 +155,20 @@ func (a *app) pickAuto(ctx context.Context, n node, fence bool) (candidate, erro
 	for _, risk := range choice.Risks {
 		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)
 	}
-	return choiceOf(choice), nil
+	c := choiceOf(choice)
+	c.drops = evictionOf(r)
+	return c, nil
+}
+
+// evictionOf is what a probe has learned of it.
+func evictionOf(r server.Report) eviction {
+	switch {
+	case r.Has(server.WarnEvictionAll):
+		return evictsAll
+	case r.Has(server.WarnEvictionVolatile):
+		return evictsVolatile
+	}
+	return evictsNone
 }
 
 // choiceOf is auto's choice as a candidate.

@@ -40,7 +40,8 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	meter *workload.Meter // counts what all connections send; nil: nothing does
+	caution *caution        // run's; nil: nobody is warned
+	meter   *workload.Meter // counts what all connections send; nil: nothing does
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.

@@ -123,7 +123,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
 	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
-	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so; allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
 
@@ -176,6 +176,9 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	if err := a.permit(f.unsafe); err != nil {
 		return err
+	}
+	if !f.unsafe {
+		a.caution = &caution{say: a.say}
 	}
 	signals := catch()
 

@@ -127,6 +127,7 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if err != nil {
 		return nil, err
 	}
+	a.caution.warn(n, dangers(c.name, c.drops))
 	if len(keys) == 1 {
 		return compat.NewBackend(n.source, c.Algorithm), nil
 	}

@@ -24,7 +24,12 @@ import (
 // cli runs setnxlock with more in its environment, and returns what it wrote.
 func cli(t *testing.T, env []string, args ...string) (out, errs string, status int) {
 	t.Helper()
-	cmd := exec.Command("setnxlock", args...)
+	return cliOf(t, env, "setnxlock", args...)
+}
+
+func cliOf(t *testing.T, env []string, name string, args ...string) (out, errs string, status int) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	var o, e strings.Builder
 	cmd.Stdout, cmd.Stderr = &o, &e

@@ -56,10 +56,13 @@ What COMMAND leaves running in the background when it ends is not under the lock
 unless it goes on under --adopt: with --detach the lock stays held when COMMAND
 has succeeded, and another process can adopt it before the TTL ends.`
 
-const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is passed on as it is.
+const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other status of
+         COMMAND is passed on as it is.
 ` + statusHelp + `
   75     The lock was not obtained in time. --busy-status changes the number.
-  76     The lock was lost while COMMAND ran, whatever COMMAND made of it.
+  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; it may be
+         the release that finds out. With --adopt, the lock was no longer held
+         and COMMAND was not started.
   126    COMMAND was found but could not be executed.
   127    COMMAND was not found.
   128+N  Signal N ended COMMAND, or setnxlock while it waited.`
@@ -182,12 +185,13 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	signals := catch()
 
-	lock, p, err := a.obtain(keys, f, signals)
+	held, err := a.obtain(keys, f, signals)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer held.at.Close()
 
+	lock := held.Lock
 	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
@@ -195,7 +199,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
-		return a.detach(lock)
+		return a.detach(held)
 	}
 	err = a.release(lock, signals, lost)
 	if lost || errors.Is(err, compat.ErrLost) {
@@ -234,30 +238,35 @@ func plain(err error) error {
 	return err
 }
 
+// held is a lock that was obtained, and where.
+type held struct {
+	*compat.Lock
+	target *target
+	at     *deployment
+}
+
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
-func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.Lock, p *deployment, err error) {
+func (a *app) obtain(keys []string, f runFlags, signals *signals) (*held, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 
-	lock, p, err = a.reach(ctx, keys, f)
+	h, err := a.reach(ctx, keys, f)
 	stop()
 	var asked *failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
-			a.release(lock, signals, false) //nolint:errcheck // it has said so itself
+			a.release(h.Lock, signals, false) //nolint:errcheck // it has said so itself
+			h.at.Close()
 		}
-		err = asked
+		return nil, asked
 	}
-	if err != nil && p != nil {
-		p.Close()
-	}
-	return lock, p, err
+	return h, err
 }
 
 // reach connects and waits, as long as --wait says. If it says so in words, a server that is
 // not there, or not ready, is waited for as well.
-func (a *app) reach(ctx context.Context, keys []string, f runFlags) (lock *compat.Lock, p *deployment, err error) {
+func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, error) {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if f.wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
@@ -267,23 +276,24 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (lock *compa
 	defer line.wipe()
 	var away error
 	for tries := 0; ; tries++ {
-		p, err = a.connect(waiting)
+		p, err := a.connect(waiting)
 		if err == nil {
-			lock, err = a.waitFor(ctx, waiting, p, keys, f, line)
+			var h *held
+			if h, err = a.waitFor(ctx, waiting, p, keys, f, line); err == nil {
+				return h, nil
+			}
+			p.Close()
 		}
 		late := waiting.Err() != nil && ctx.Err() == nil
 		if late && errors.Is(err, context.DeadlineExceeded) { // --wait is over in the midst of it
 			err = cmp.Or(away, error(errUnanswered(0)))
 		}
-		if err == nil || !f.waitsForServer || ctx.Err() != nil || !passes(err) {
-			return lock, p, err
-		}
-		if p != nil {
-			p.Close()
+		if !f.waitsForServer || ctx.Err() != nil || !passes(err) {
+			return nil, err
 		}
 		if away = err; late {
 			why := a.explain(err)
-			return nil, nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
+			return nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
 		}
 		line.says("%s", sentence(a.explain(err)))
 		a.log().Info("waiting for the server", "error", err)
@@ -291,7 +301,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (lock *compa
 	}
 }
 
-func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*compat.Lock, error) {
+func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*held, error) {
 	o := a.lockOptions()
 	o.Renew, o.Signal = true, f.signal
 	if f.adopt != "" {
@@ -306,7 +316,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 		if errors.Is(err, compat.ErrHeld) {
 			err = a.busy(ctx, t, f)
 		}
-		return lock, err
+		return &held{lock, t, p}, err
 	}
 	looking, stop := context.WithCancel(ctx)
 	var looker sync.WaitGroup
@@ -317,16 +327,17 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		err = a.busy(ctx, t, f)
 	}
-	return lock, err
+	return &held{lock, t, p}, err
 }
 
 // adopt goes on with a lock that another process has detached.
-func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*compat.Lock, error) {
+func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
 	t, err := a.named(ctx, p, f.handle.Key, !f.noFence, o)
 	if err != nil {
 		return nil, err
 	}
-	return t.locks.AdoptHandle(ctx, f.handle, f.ttl)
+	lock, err := t.locks.AdoptHandle(ctx, f.handle, f.ttl)
+	return &held{lock, t, p}, err
 }
 
 // handle reads --adopt and --token.
@@ -338,13 +349,39 @@ func handle(s string) (compat.Handle, error) {
 	return h, nil
 }
 
-// detach leaves the lock held, for another process to adopt.
-func (a *app) detach(lock *compat.Lock) error {
-	h, err := lock.Detach(context.Background())
-	if err == nil {
-		a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", lock.Until())
+// detach leaves the lock held, for another process to adopt, if it still is: a release would
+// have found out.
+func (a *app) detach(held *held) error {
+	ctx := context.Background()
+	h, err := held.Detach(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	s, err := held.target.look(ctx)
+	switch {
+	case err == nil && lacks(s, h.Token):
+		return a.lostBelow(held.Lock)
+	case err != nil:
+		return &failure{a.explain(err).status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), ""}
+	}
+	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
+	return nil
+}
+
+// lacks reports that a key is seen not to hold value.
+func lacks(s compat.State, value string) bool {
+	for _, h := range s.Holders {
+		if h.Value == value {
+			return false
+		}
+	}
+	return s.Status == compat.StatusFree || s.Value != "" && s.Value != value
+}
+
+// lostBelow is the end of a run whose lock was lost unseen.
+func (a *app) lostBelow(lock *compat.Lock) error {
+	a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+	return exit(statusLost)
 }
 
 // environment is the child's: ours without our password, and what it is told of the lock.
@@ -377,7 +414,7 @@ func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):
 		if !said {
-			a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+			a.lostBelow(lock) //nolint:errcheck // the caller has the status
 		}
 	default:
 		a.say("the lock on %q could not be released (it ends by itself at %s): %v",

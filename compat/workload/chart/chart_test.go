@@ -29,14 +29,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestBars(t *testing.T) {
-	svg, err := chart.Bars{Title: "latency", X: "as a multiple of two PINGs", Mark: 1, Bars: []chart.Bar{{"set:lua", 1.15, true}, {"redsync", 1.5, false}}}.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
-	contains(t, svg, "latency", "set:lua", "redsync", "1.15", "1.50", "as a multiple of two PINGs")
-}
-
 // contains requires well-formed XML that has our texts and none of gonum's colours.
 func contains(t *testing.T, svg []byte, texts ...string) {
 	t.Helper()

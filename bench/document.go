@@ -14,7 +14,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/setnxlock/setnxlock/compat/workload/bars"
-	"github.com/setnxlock/setnxlock/compat/workload/chart"
+	"github.com/setnxlock/setnxlock/bench/chart"
 )
 
 // explanations are written by hand: what stands there survives every run.

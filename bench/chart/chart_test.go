@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/workload/chart"
+	"github.com/setnxlock/setnxlock/bench/chart"
 )
 
 func TestLines(t *testing.T) {

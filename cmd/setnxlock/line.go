@@ -51,18 +51,18 @@ func quoted(s string) string {
 
 // shown is an address as messages and hints may have it: without its password.
 func shown(arg string) string {
-	for _, at := range passwords(arg) {
-		from := at[0]
-		if arg[from-1] == ':' {
-			from--
-		}
-		to := at[1]
-		if arg[from-1] == '/' { // no user either
-			to++
-		}
-		return arg[:from] + shownList(arg[to:])
+	all := passwords(arg)
+	if len(all) == 0 {
+		return arg
 	}
-	return arg
+	from, to := all[0][0], all[0][1]
+	if arg[from-1] == ':' {
+		from--
+	}
+	if arg[from-1] == '/' { // no user either
+		to++
+	}
+	return arg[:from] + arg[to:]
 }
 
 // shownList is shown of addresses with commas between.

@@ -192,9 +192,12 @@ func (a *app) chooseFor(ctx context.Context, n node, r server.Report, fence bool
 
 // probing is the failure of a probe.
 func (a *app) probing(ctx context.Context, n node, err error) error {
+	var refused redis.Error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM"): // we are in
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", refused), a.hintFor(string(refused))}
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
 	case errors.Is(err, compat.ErrUnsafeServer):

@@ -16,8 +16,15 @@ func (a *app) line(command string, args ...string) string {
 			switch {
 			case !f.Changed || f.Name == "help" || f.Name == "verbose":
 			case f.Name == "redis":
+				user := ""
 				for _, arg := range a.redis.list {
 					words = append(words, "--redis", quoted(shown(arg)))
+					if at, err := parseAddress(arg); err == nil && at.password != "" {
+						user = at.user
+					}
+				}
+				if user != "" && a.user == "" {
+					words = append(words, "--user", quoted(user)) // who is asked for the password
 				}
 			case f.Name == "sentinel":
 				words = append(words, "--sentinel", quoted(shownList(a.sentinel)))
@@ -49,20 +56,13 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// shown is an address as messages and hints may have it: without its password.
+// shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
-	all := passwords(arg)
-	if len(all) == 0 {
-		return arg
+	scheme, rest, ok := strings.Cut(arg, "://")
+	if at := strings.LastIndex(rest, "@"); ok && at >= 0 {
+		return scheme + "://" + rest[at+1:]
 	}
-	from, to := all[0][0], all[0][1]
-	if arg[from-1] == ':' {
-		from--
-	}
-	if arg[from-1] == '/' { // no user either
-		to++
-	}
-	return arg[:from] + arg[to:]
+	return arg
 }
 
 // shownList is shown of addresses with commas between.

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A hint's command can be pasted: it asks the same server about the same key, whatever the
@@ -14,6 +16,7 @@ func TestHintsRun(t *testing.T) {
 	ask(t, address, "SELECT", 0)
 	key := `it's a "job"; $(touch pwned) *`
 	ask(t, address, "SET", "app: "+key, "somebody")
+	restricted := realredis.Start(t, "--user", "app", "on", ">p w", "~app:*", "&*", "+@all")
 	dir := t.TempDir()
 	for _, test := range []struct {
 		args []string
@@ -22,6 +25,7 @@ func TestHintsRun(t *testing.T) {
 		{[]string{"run", "--redis", address, "--try", "--prefix", "app: ", key, "--", "true"}, "token   somebody"},
 		{[]string{"run", "--redis=" + "redis://" + address + "/0", "--try", "--timeout", "3s", "--algorithm", "tx", "--prefix=app: ", key, "--", "true"}, "token   somebody"},
 		{[]string{"--redis", address, "--algorithm", "redlock", "--prefix", "app: ", "run", "--try", key, "--", "true"}, "token   somebody"},
+		{[]string{"run", "--redis", "redis://app:p%20w@" + restricted, "job", "--", "true"}, "NOPERM"},
 		{[]string{"run", "--redis", address, "--algorithm", "set:lua", "job", "--", "true"}, "UNSAFE"},
 	} {
 		_, errs, status := cli(t, nil, test.args...)
@@ -34,6 +38,9 @@ func TestHintsRun(t *testing.T) {
 		cmd := exec.Command("sh", "-c", hint[i:])
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS=127.0.0.1:1")
+		if strings.Contains(hint, "--user app") {
+			cmd.Env = append(cmd.Env, "SETNXLOCK_PASSWORD=p w")
+		}
 		out, _ := cmd.CombinedOutput()
 		if !strings.Contains(string(out), test.want) {
 			t.Errorf("%s: no %q in %s", hint[i:], test.want, out)
@@ -70,10 +77,10 @@ func TestScrubbed(t *testing.T) {
 	}
 	for arg, want := range map[string]string{
 		"redis://:pw@h:1/2":     "redis://h:1/2",
-		"redis://user:pw@h":     "redis://user@h",
+		"redis://user:pw@h":     "redis://h",
 		"redis://pw@h":          "redis://h",
 		"rediss://h":            "rediss://h",
-		"unix://u:pw@/path":     "unix://u@/path",
+		"unix://u:pw@/path":     "unix:///path",
 		"m@redis://:pw@s1:1,s2": "m@redis://s1:1,s2",
 	} {
 		if got := shownList(arg); got != want {

@@ -93,10 +93,13 @@ func (a *app) explain(err error) *failure {
 		}
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", denied.Reply), hint}
 	case errors.As(err, &refused):
+		if errors.Is(err, compat.ErrDenied) { // whose words are the same
+			err = refused
+		}
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(string(refused))}
 	}
 	if silent(err) {
-		err = fmt.Errorf("the server does not answer: %w", err)
+		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.timeout)}
 	}
 	return &failure{statusUnavailable, err, ""}
 }
@@ -119,7 +122,9 @@ func (a *app) hintFor(reply string) string {
 	case "NOAUTH", "WRONGPASS":
 		return passwordHint
 	case "NOPERM":
-		return "the user's ACL forbids a command that the lock needs; to see which: " + a.line("doctor")
+		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs; to see what is allowed: " + a.line("doctor")
+	case "OOM":
+		return "the server's memory is full (maxmemory): no lock can be taken before it has some, by CONFIG SET maxmemory or fewer keys"
 	case "READONLY":
 		return "this is a replica: give the address of its master"
 	case "LOADING", "MASTERDOWN", "CLUSTERDOWN":

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/bench/chart"
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/setnxlock/setnxlock/compat/workload/bars"
-	"github.com/setnxlock/setnxlock/bench/chart"
 )
 
 // explanations are written by hand: what stands there survives every run.

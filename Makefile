@@ -57,6 +57,6 @@ lint:
 	$(GO) run $(STATICCHECK) ./...
 	cd bench && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 
-## install: the command, into GOBIN
+## install: the command, into GOBIN, without the tables of a debugger
 install:
-	$(GO) install ./cmd/setnxlock
+	$(GO) install -trimpath -ldflags "-s -w" ./cmd/setnxlock

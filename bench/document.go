@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/bench/chart"
 	"github.com/setnxlock/setnxlock/compat/workload"
-	"github.com/setnxlock/setnxlock/compat/workload/chart"
+	"github.com/setnxlock/setnxlock/compat/workload/bars"
 )
 
 // explanations are written by hand: what stands there survives every run.
@@ -192,6 +193,11 @@ func (d *document) draw(name, alt string, plot interface{ SVG() ([]byte, error) 
 		d.err = fmt.Errorf("%s: %w", name, err)
 		return
 	}
+	d.show(name, alt, svg)
+}
+
+// show is draw of what is drawn already.
+func (d *document) show(name, alt string, svg []byte) {
 	d.plots[name] = svg
 	d.say("![%s](performance/%s)\n", alt, name)
 }
@@ -217,14 +223,14 @@ func where(file string) string {
 
 // pings is a table, and a plot, of latencies.
 func (d *document) pings(file string, m *Measured, list []workload.Result) {
-	bars := chart.Bars{Title: "Acquire and release, p50, on Redis " + m.Version + where(file), X: "as a multiple of two PINGs", Mark: 1}
+	latency := bars.Chart{Title: "Acquire and release, p50, on Redis " + m.Version + where(file), X: "as a multiple of two PINGs", Mark: 1}
 	for _, r := range list {
 		if r.Err == "" && r.Name != twoPings {
-			bars.Bars = append(bars.Bars, chart.Bar{Name: r.Name, Value: r.OverPings(), Main: ours(r.Name)})
+			latency.Bars = append(latency.Bars, bars.Bar{Name: r.Name, Value: r.OverPings(), Main: ours(r.Name)})
 		}
 	}
 	if file != "" {
-		d.draw(file, bars.Title, bars)
+		d.show(file, latency.Title, latency.SVG())
 	}
 	modern, hasModern := result(list, byHand)
 	d.say("| | p50, µs | p99, µs | p50 × two PINGs | p50 × %s | round trips | commands | client computes, µs | server computes, µs | allocations |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", byHand)

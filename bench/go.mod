@@ -12,6 +12,7 @@ require (
 	github.com/setnxlock/setnxlock v0.0.0
 	golang.org/x/sys v0.48.0
 	golang.org/x/term v0.44.0
+	gonum.org/v1/plot v0.16.0
 )
 
 require (
@@ -31,7 +32,6 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/image v0.25.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
-	gonum.org/v1/plot v0.16.0 // indirect
 )
 
 replace github.com/setnxlock/setnxlock => ../

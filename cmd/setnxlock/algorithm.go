@@ -19,6 +19,7 @@ type candidate struct {
 	name string // as --algorithm has it
 	compat.Algorithm
 	several compat.Algorithm // the same of several keys in one transaction; nil if there is none
+	drops   eviction         // of the server that it was picked for
 }
 
 // names are the values of --algorithm: those for use, families first, and those
@@ -115,6 +116,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		err = a.check(ctx, n, c, key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
+			c.drops = a.eviction(ctx, n)
 			return c, nil
 		}
 		if !unfit(err) {
@@ -163,6 +165,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)
 	}
 	c := choiceOf(choice)
+	c.drops = evictionOf(r)
 	if r.Remembered() {
 		c.Algorithm = &sure{c.Algorithm, a, r}
 	}
@@ -189,6 +192,17 @@ func (a *app) asking(ctx context.Context, n node, err error) error {
 	return a.probing(ctx, n, err)
 }
 
+// evictionOf is what a probe has learned of it.
+func evictionOf(r server.Report) eviction {
+	switch {
+	case r.Has(server.WarnEvictionAll):
+		return evictsAll
+	case r.Has(server.WarnEvictionVolatile):
+		return evictsVolatile
+	}
+	return evictsNone
+}
+
 // choiceOf is auto's choice as a candidate.
 func choiceOf(c auto.Choice) candidate {
 	return candidate{name: c.Name, Algorithm: c.Algorithm, several: c.Several}
@@ -206,9 +220,12 @@ func (a *app) chooseFor(ctx context.Context, n node, r server.Report, fence bool
 
 // probing is the failure of a probe.
 func (a *app) probing(ctx context.Context, n node, err error) error {
+	var refused redis.Error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM"): // we are in
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", refused), a.hintFor(string(refused))}
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):

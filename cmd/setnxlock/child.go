@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -29,6 +30,11 @@ type signals struct {
 // caught until we end: a second Ctrl-C must not change our exit status.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), pipes: make(chan os.Signal, 1)}
+	if signal.Ignored(syscall.SIGINT) {
+		// A shell starts what it runs in the background with both ignored, but Go has already
+		// put a handler of its own in the place of the second.
+		signal.Ignore(syscall.SIGQUIT)
+	}
 	for _, sig := range passedOn {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.c, sig)
@@ -92,17 +98,29 @@ func start(path string, command, env []string, in, out, errs *os.File) (*child, 
 	term := openTerminal(in, out)
 	cmd := &exec.Cmd{Path: path, Args: command, Env: env, Stdin: in, Stdout: out, Stderr: errs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	diesWithUs(cmd.SysProcAttr)
+	c := &child{changes: make(chan syscall.WaitStatus, 1), term: term}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocks: the command ends with the thread that started it
+		err := cmd.Start()
+		if err == nil {
+			c.group = cmd.Process.Pid
+			cmd.Process.Release() //nolint:errcheck // it is watched here, for stops too, which os/exec does not tell
+		}
+		started <- err
+		if err == nil {
+			c.watch()
+		}
+	}()
+	if err := <-started; err != nil {
 		term.close()
 		return nil, err
 	}
-	c := &child{group: cmd.Process.Pid, changes: make(chan syscall.WaitStatus, 1), term: term}
-	cmd.Process.Release() //nolint:errcheck // it is watched here, for stops too, which os/exec does not tell
 	if term.atStart() {
 		term.give(c.group)
 		c.signal(syscall.SIGCONT) // it may have asked for the terminal before it had it
 	}
-	go c.watch()
 	return c, nil
 }
 

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -46,18 +49,28 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
+	errs := make([]error, len(p.nodes))
+	var all sync.WaitGroup
+	for i, n := range p.nodes {
+		all.Go(func() {
+			c, err := n.source.Get(ctx, "")
+			if err == nil {
+				c.Close()
+			}
+			errs[i] = err
+		})
+	}
+	all.Wait()
 	away := 0
-	for _, n := range p.nodes {
-		c, err := n.source.Get(ctx, "")
+	for i, err := range errs {
 		if err == nil {
-			c.Close()
 			continue
 		}
 		if away++; 2*away >= len(p.nodes) || ctx.Err() != nil {
 			p.Close()
-			return nil, a.unreachable(ctx, n, err)
+			return nil, a.unreachable(ctx, p.nodes[i], err)
 		}
-		a.log().Warn("a server of the quorum can't be reached", "server", n.name, "error", err)
+		a.log().Warn("a server of the quorum can't be reached", "server", p.nodes[i].name, "error", err)
 	}
 	return p, nil
 }
@@ -79,35 +92,43 @@ func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 
 // deployment makes the one that the flags name.
 func (a *app) deployment() (*deployment, error) {
-	var urls []string
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	var at []address
+	secure := false
 	for _, arg := range a.redis.list {
-		u, err := redisURL(arg)
+		one, err := parseAddress(arg)
 		if err != nil {
 			return nil, err
 		}
-		urls = append(urls, u)
+		at, secure = append(at, a.as(one)), secure || one.tls
+	}
+	if a.secrets.given() && !secure && !strings.Contains(a.sentinel, "rediss://") {
+		return nil, &failure{statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port"}
 	}
 	switch {
 	case a.sentinel != "" && a.cluster:
 		return nil, &failure{statusUsage, errors.New("--sentinel and --cluster exclude each other"), ""}
 	case a.sentinel != "":
-		return a.sentinelDeployment(urls[0])
+		return a.sentinelDeployment(at[0])
 	case a.cluster:
-		return a.clusterDeployment(urls)
-	case len(urls) > 1 && a.algorithm != "redlock":
+		return a.clusterDeployment(at)
+	case len(at) > 1 && a.algorithm != "redlock":
 		return nil, &failure{statusUsage, errors.New("--redis names several servers"),
 			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster"}
 	}
 	p := &deployment{}
-	for i, u := range urls {
-		pool := a.pool(u)
-		p.nodes = append(p.nodes, node{serverName(a.redis.list[i]), compat.Pooled(pool), pool.Close})
+	for _, one := range at {
+		pool := a.pool(one)
+		p.nodes = append(p.nodes, node{one.host, compat.Pooled(pool), pool.Close})
 	}
 	return p, nil
 }
 
-// pool makes connections to the server at a URL.
-func (a *app) pool(address string) *redis.Pool {
+// pool makes connections to the server at an address.
+func (a *app) pool(at address) *redis.Pool {
+	first := &firstAnswer{limit: a.timeout}
 	return &redis.Pool{
 		MaxIdle: a.idle(),
 		// A server's timeout, or a router between us, closes idle connections
@@ -116,7 +137,10 @@ func (a *app) pool(address string) *redis.Pool {
 		// refused by old proxies.)
 		IdleTimeout: time.Second,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return a.dialURL(ctx, address)
+			if end := first.deadline(); !end.IsZero() && !time.Now().Before(end) {
+				return nil, errUnanswered(a.timeout)
+			}
+			return a.dial(ctx, at, first)
 		},
 	}
 }
@@ -130,48 +154,43 @@ func (a *app) idle() int {
 	return 2
 }
 
-// dialURL connects to the server at a URL. What is to be counted must be seen
-// before TLS hides it, so it is put on top of it.
-func (a *app) dialURL(ctx context.Context, address string) (redis.Conn, error) {
-	options := a.dialOptions()
-	if a.meter == nil {
-		return redis.DialURLContext(ctx, address, options...)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-	meter := a.meter
-	if u.Scheme == "rediss" {
-		u.Scheme = "redis"
-		meter = meter.Over((&tls.Dialer{NetDialer: &net.Dialer{Timeout: a.timeout}, Config: &tls.Config{ServerName: u.Hostname()}}).DialContext)
-	}
-	return redis.DialURLContext(ctx, u.String(), append(options, redis.DialContextFunc(meter.Dial))...)
-}
-
-func (a *app) dialOptions() []redis.DialOption {
-	return []redis.DialOption{
-		redis.DialConnectTimeout(a.timeout),
-		redis.DialTLSHandshakeTimeout(a.timeout),
-		redis.DialReadTimeout(a.timeout),
-		redis.DialWriteTimeout(a.timeout),
-	}
-}
-
 // unreachable is the failure of a connection that could not be made.
 func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	const hint = "give the server's address with --redis or in SETNXLOCK_REDIS"
+	var late errUnanswered
+	if errors.As(err, &late) {
+		err = late // whichever step it was
+	}
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused):
-		return explain(err)
+		return a.explain(err)
 	case notRedis(err):
-		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), hint}
+		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), reachHint(err)}
 	}
-	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), hint}
+	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), reachHint(err)}
+}
+
+// reachHint is what may help against a connection that could not be made.
+func reachHint(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown):
+		return "--tls-ca FILE names the authority that signed the server's certificate"
+	case errors.As(err, &name):
+		return "--tls-name NAME is whom the server's certificate is made out to"
+	case errors.As(err, &record):
+		return "it does not speak TLS: redis:// in place of rediss://"
+	case errors.Is(err, io.EOF):
+		return "it closed the connection: if it speaks TLS, its address is rediss://host:port"
+	case errors.Is(err, os.ErrPermission):
+		return "the socket may be opened by others than this user"
+	}
+	return "give the server's address with --redis or in SETNXLOCK_REDIS"
 }
 
 // notRedis reports that an answer was not in Redis's protocol.
@@ -181,67 +200,4 @@ func notRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ")
 func silent(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// redisURL makes a URL of what --redis was given. Its errors don't repeat the
-// argument, which may hold a password.
-func redisURL(arg string) (string, error) {
-	const hint = "it is host:port, redis://[:password@]host:port[/db] or rediss://..."
-	if !strings.Contains(arg, "://") {
-		if strings.Contains(arg, "@") || strings.Contains(arg, "/") {
-			return "", &failure{statusUsage, fmt.Errorf("--redis is neither host:port nor a URL"), hint}
-		}
-		if _, _, err := net.SplitHostPort(arg); err != nil {
-			if strings.Contains(strings.Trim(arg, "[]"), ":") && !strings.HasPrefix(arg, "[") {
-				return "", &failure{statusUsage, fmt.Errorf("--redis %q is not host:port", arg), hint}
-			}
-			arg = net.JoinHostPort(strings.Trim(arg, "[]"), "6379")
-		}
-		arg = "redis://" + arg
-	}
-	u, err := url.Parse(arg)
-	if err != nil {
-		return "", &failure{statusUsage, fmt.Errorf("--redis is not a URL that can be read"), hint + "; special characters in the password are written %40 and so on"}
-	}
-	if u.Scheme != "redis" && u.Scheme != "rediss" {
-		return "", &failure{statusUsage, fmt.Errorf("--redis is a %s:// URL", u.Scheme), hint}
-	}
-	if db := strings.Trim(u.Path, "/"); strings.Trim(db, "0123456789") != "" {
-		return "", &failure{statusUsage, fmt.Errorf("--redis has %q where a database's number belongs", db), hint}
-	}
-	return u.String(), nil
-}
-
-// serverName is the server as messages call it: without the password.
-func serverName(arg string) string {
-	s, err := redisURL(arg)
-	if err != nil {
-		return arg
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return "the server"
-	}
-	if u.Port() == "" {
-		return net.JoinHostPort(u.Hostname(), "6379")
-	}
-	return u.Host
-}
-
-// addresses are the flag's value: what is given first replaces the default, what
-// follows is added. A comma in a password is written %2C.
-type addresses struct {
-	list  []string
-	given bool
-}
-
-func (a *addresses) Type() string   { return "address" }
-func (a *addresses) String() string { return strings.Join(a.list, ",") }
-
-func (a *addresses) Set(s string) error {
-	if !a.given {
-		a.list, a.given = nil, true
-	}
-	a.list = append(a.list, strings.Split(s, ",")...)
-	return nil
 }

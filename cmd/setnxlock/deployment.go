@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,30 +11,30 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// sentinelDeployment is the master that --sentinel names. like is the URL of --redis,
+// sentinelDeployment is the master that --sentinel names. like is the address of --redis,
 // of which all but the host counts.
-func (a *app) sentinelDeployment(like string) (*deployment, error) {
+func (a *app) sentinelDeployment(like address) (*deployment, error) {
 	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
 	name, list, ok := strings.Cut(a.sentinel, "@")
-	if !ok || name == "" || list == "" {
+	if !ok || name == "" || list == "" || strings.Contains(name, "://") {
 		return nil, &failure{statusUsage, errors.New("--sentinel does not name a master and its Sentinels"), hint}
 	}
 	var hosts []string
-	first := ""
-	known := map[string]string{} // host:port → URL
+	var first address
+	known := map[string]address{} // by host:port
 	for _, arg := range strings.Split(list, ",") {
 		if !strings.Contains(arg, "://") && !strings.Contains(strings.Trim(arg, "[]"), ":") {
 			arg += ":26379"
 		}
-		u, err := redisURL(arg)
+		at, err := parseAddress(arg)
 		if err != nil {
 			return nil, &failure{statusUsage, fmt.Errorf("--sentinel names no address: %w", err), hint}
 		}
-		host := serverName(arg)
-		if first == "" {
-			first = u
+		at = new(secrets).as(at) // a Sentinel has a password of its own, or none
+		if len(hosts) == 0 {
+			first = at
 		}
-		hosts, known[host] = append(hosts, host), u
+		hosts, known[at.host] = append(hosts, at.host), at
 	}
 	idle := 0 // its default
 	if a.meter != nil {
@@ -45,11 +44,11 @@ func (a *app) sentinelDeployment(like string) (*deployment, error) {
 		Dial:    a.dialLike(like),
 		MaxIdle: idle,
 		DialSentinel: func(ctx context.Context, addr string) (redis.Conn, error) {
-			u, ok := known[addr]
+			at, ok := known[addr]
 			if !ok {
-				u = first // one that was learnt of
+				at = first // one that was learnt of
 			}
-			return a.dialLike(u)(ctx, addr)
+			return a.dialLike(at)(ctx, addr)
 		},
 		Patience: a.timeout,
 	})
@@ -57,24 +56,21 @@ func (a *app) sentinelDeployment(like string) (*deployment, error) {
 }
 
 // clusterDeployment is the cluster to which the servers belong.
-func (a *app) clusterDeployment(urls []string) (*deployment, error) {
+func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
 	var hosts []string
-	for _, arg := range a.redis.list {
-		hosts = append(hosts, serverName(arg))
+	for _, at := range nodes {
+		hosts = append(hosts, at.host)
 	}
-	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(urls[0]), MaxIdle: a.idle()})
+	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(nodes[0]), MaxIdle: a.idle()})
 	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s.Source(), s.Close}}}, nil
 }
 
 // dialLike dials any address with the user, the password, the database and the
-// TLS of a URL.
-func (a *app) dialLike(like string) func(context.Context, string) (redis.Conn, error) {
+// TLS of another.
+func (a *app) dialLike(like address) func(context.Context, string) (redis.Conn, error) {
 	return func(ctx context.Context, addr string) (redis.Conn, error) {
-		u, err := url.Parse(like)
-		if err != nil {
-			return nil, err
-		}
-		u.Host = addr
-		return a.dialURL(ctx, u.String())
+		at := like
+		at.network, at.host = "tcp", addr
+		return a.dial(ctx, at, nil)
 	}
 }

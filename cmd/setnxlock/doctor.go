@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -132,17 +133,25 @@ type quorumDiagnosis struct {
 func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) error {
 	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
 	safe, unsafe := 0, 0
-	for _, n := range p.nodes {
-		d, err := a.diagnose(ctx, n)
-		if err != nil {
-			d = &diagnosis{Server: n.name, Away: sentence(err), Can: []ability{}}
-		}
+	q.Servers = make([]*diagnosis, len(p.nodes))
+	a.remembered() // once, for all
+	var all sync.WaitGroup
+	for i, n := range p.nodes {
+		all.Go(func() {
+			d, err := a.diagnose(ctx, n)
+			if err != nil {
+				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []ability{}}
+			}
+			q.Servers[i] = d
+		})
+	}
+	all.Wait()
+	for _, d := range q.Servers {
 		if d.Safe {
 			safe++
 		} else if d.Away == "" {
 			unsafe++
 		}
-		q.Servers = append(q.Servers, d)
 	}
 	q.Safe = safe >= q.Need && unsafe == 0
 	if asJSON {
@@ -353,17 +362,10 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 		return err
 	}
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
-	switch l, _ := locks.Get(choice.Name); {
-	case l.TwoHolders && l.Comparison:
-		d.Unsafe = append(d.Unsafe, l.Name+" is kept for comparison only: "+l.Flaw)
-	case l.TwoHolders:
-		d.Unsafe = append(d.Unsafe, l.Name+": "+l.Flaw)
-	case l.Flaw != "":
+	if l, _ := locks.Get(choice.Name); l.Flaw != "" && !l.TwoHolders {
 		d.Risks = append(d.Risks, l.Flaw)
 	}
-	if r.Has(server.WarnEvictionAll) || r.Has(server.WarnEvictionVolatile) && !strings.HasPrefix(choice.Name, "getset:") {
-		d.Unsafe = append(d.Unsafe, "it may drop held locks when its memory is full: set maxmemory-policy noeviction")
-	}
+	d.Unsafe = append(d.Unsafe, dangers(choice.Name, evictionOf(r))...)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(execute(conceal(os.Args)[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // execute runs one command line and returns its exit status. The streams are
@@ -31,7 +31,7 @@ func execute(args []string, in, out, errs *os.File) int {
 	if err == nil {
 		return 0
 	}
-	f := explain(err)
+	f := a.explain(err)
 	f.print(errs)
 	return f.status
 }
@@ -40,14 +40,15 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known *cache          // what servers answered; nil: it was not read yet
-	owner owner           // of the locks that this command takes
-	meter *workload.Meter // counts what all connections send; nil: nothing does
+	known   *cache          // what servers answered; nil: it was not read yet
+	owner   owner           // of the locks that this command takes
+	caution *caution        // run's; nil: nobody is warned
+	meter   *workload.Meter // counts what all connections send; nil: nothing does
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.errs, "setnxlock: "+format+"\n", args...)
+	io.WriteString(a.errs, scrubbed(fmt.Sprintf("setnxlock: "+format+"\n", args...))) //nolint:errcheck // who would be told?
 }
 
 // print is the one form that failures have: a sentence, then a hint.
@@ -55,9 +56,9 @@ func (f *failure) print(w io.Writer) {
 	if f.err == nil {
 		return // the status says it all
 	}
-	fmt.Fprintf(w, "setnxlock: %s\n", sentence(f.err))
+	fmt.Fprintf(w, "setnxlock: %s\n", scrubbed(sentence(f.err)))
 	if f.hint != "" {
-		fmt.Fprintf(w, "  hint: %s\n", f.hint)
+		fmt.Fprintf(w, "  hint: %s\n", scrubbed(f.hint))
 	}
 }
 

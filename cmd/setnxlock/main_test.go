@@ -30,11 +30,24 @@ func TestMain(m *testing.M) {
 	if os.Getenv("XDG_CACHE_HOME") == "" { // the user's own cache stays as it is
 		os.Setenv("XDG_CACHE_HOME", os.DevNull) //nolint:errcheck // its value can't be wrong
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(attentive{m}, map[string]func(){
 		"setnxlock": main,
 		"puppet":    puppet,
 		"addone":    addone,
 	})
+}
+
+// attentive are the tests, with commands that hear signals although the tests were started
+// to ignore them (nohup, a background job).
+type attentive struct{ *testing.M }
+
+func (m attentive) Run() int {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // nobody reads it: that is to ignore it as well
+		}
+	}
+	return m.M.Run()
 }
 
 // noRaceSleep: with -race a process sleeps a second before it exits, and here

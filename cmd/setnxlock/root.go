@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const rootHelp = `setnxlock runs a command while it holds a lock in Redis: of all machines that use
@@ -38,6 +40,8 @@ type options struct {
 	prefix    string
 	timeout   time.Duration
 	verbose   bool
+	secrets
+	flags *pflag.FlagSet // these
 }
 
 const defaultRedis = "127.0.0.1:6379"
@@ -91,9 +95,16 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(usage)
 
 	f := root.PersistentFlags()
+	a.flags = f
 	a.redis = addresses{list: strings.Split(fromEnv("SETNXLOCK_REDIS", defaultRedis), ",")}
 	f.Var(&a.redis, "redis",
-		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[:password@]host:port[/db], or rediss:// for TLS; $SETNXLOCK_REDIS is used if it is not given")
+		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[user:password@]host:port[/db], rediss:// for TLS, or unix:///path[?db=N]; $SETNXLOCK_REDIS is used if it is not given")
+	f.StringVar(&a.user, "user", "", "log in as the ACL user `NAME`, where the address has no password of its own")
+	f.StringVar(&a.passwordFile, "password-file", "", "the first line of `FILE` is the password, where the address has none of its own: nobody sees it in ps; $SETNXLOCK_PASSWORD is used if it is not given")
+	f.StringVar(&a.caFile, "tls-ca", "", "believe certificates that an authority in `FILE` (PEM) has signed, and no others; without it, the system's")
+	f.StringVar(&a.certFile, "tls-cert", "", "show the server the certificate in `FILE` (PEM)")
+	f.StringVar(&a.keyFile, "tls-key", "", "the private key of --tls-cert, in `FILE` (PEM)")
+	f.StringVar(&a.serverName, "tls-name", "", "the server's certificate is made out to `NAME`, not to the host of --redis")
 	f.StringVar(&a.sentinel, "sentinel", "",
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
@@ -104,7 +115,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
-	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, and each request, may take")
+	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long connecting, from its beginning to the server's first answer, and each request after that may take")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
 	complete(root, "algorithm", use)
@@ -112,6 +123,9 @@ func (a *app) rootCommand() *cobra.Command {
 	complete(root, "redis", nil)
 	complete(root, "prefix", nil)
 	complete(root, "sentinel", nil)
+	for _, name := range []string{"user", "tls-name"} {
+		complete(root, name, nil)
+	}
 
 	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.benchCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand())
 	return root
@@ -168,5 +182,13 @@ func (a *app) log() *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.errs, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(scrubbing{a.errs}, &slog.HandlerOptions{Level: level}))
+}
+
+// scrubbing writes texts without the passwords of the URLs in them.
+type scrubbing struct{ w io.Writer }
+
+func (s scrubbing) Write(p []byte) (int, error) {
+	_, err := io.WriteString(s.w, scrubbed(string(p)))
+	return len(p), err
 }

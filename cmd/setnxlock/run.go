@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,17 +42,28 @@ COMMAND finds in its environment
 A lease can be lost: to a server that forgets or can't be reached for a whole TTL,
 or to a client that removes the key. COMMAND's group then gets SIGTERM, and
 SIGKILL after the grace period. Until then another client may already hold the
-lock; --grace 0s kills at once. If setnxlock itself is killed (kill -9), nobody
-renews the lock and nobody stops COMMAND: the lock is free after the TTL.
+lock; --grace 0s kills at once.
+
+If setnxlock itself is killed (kill -9, the OOM killer), nobody renews the lock: it
+is free after the TTL. On Linux the kernel then kills COMMAND at once; what COMMAND
+has started goes on, and so does a COMMAND with rights of its own (sudo): begin a
+script's last command with exec, to have no process between. On other systems
+COMMAND goes on.
+
+A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
+of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.
 
 What COMMAND leaves running in the background when it ends is not under the lock,
 unless it goes on under --adopt: with --detach the lock stays held when COMMAND
 has succeeded, and another process can adopt it before the TTL ends.`
 
-const runStatus = `  0      COMMAND succeeded. Any other status of COMMAND is passed on as it is.
+const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other status of
+         COMMAND is passed on as it is.
 ` + statusHelp + `
   75     The lock was not obtained in time. --busy-status changes the number.
-  76     The lock was lost while COMMAND ran, whatever COMMAND made of it.
+  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; it may be
+         the release that finds out. With --adopt, the lock was no longer held
+         and COMMAND was not started.
   126    COMMAND was found but could not be executed.
   127    COMMAND was not found.
   128+N  Signal N ended COMMAND, or setnxlock while it waited.`
@@ -73,6 +87,9 @@ type runFlags struct {
 	detach     bool
 	signal     bool
 	unsafe     bool
+
+	keepPassword   bool
+	waitsForServer bool // --wait was given: not only for the lock
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -101,7 +118,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
-	cmd.Flags().Var(&f.wait, "wait", "wait for the lock this long; 0 tries once")
+	cmd.Flags().Var(&f.wait, "wait", "wait this long for the lock, and for a server that is not there or not ready; 0 tries once. If it is not given, the lock is waited for and the server is not")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
@@ -110,7 +127,8 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
 	a.owner.flag(cmd)
-	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "allow an --algorithm that is kept for comparison only, although it is known how it breaks")
+	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so; allow an --algorithm that is kept for comparison only, although it is known how it breaks")
 	return cmd
 }
 
@@ -146,6 +164,7 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	if f.try {
 		f.wait = 0
 	}
+	f.waitsForServer = cmd.Flags().Changed("wait") && f.wait != 0
 	if f.adopt == "" {
 		return nil
 	}
@@ -163,23 +182,27 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err := a.permit(f.unsafe); err != nil {
 		return err
 	}
+	if !f.unsafe {
+		a.caution = &caution{say: a.say}
+	}
 	signals := catch()
 	a.owner.runs(command[0])
 
-	lock, p, err := a.obtain(keys, f, signals)
+	held, err := a.obtain(keys, f, signals)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer held.at.Close()
 
-	child, err := start(path, command, environment(lock), a.in, a.out, a.errs)
+	lock := held.Lock
+	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
 		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
-		return a.detach(lock)
+		return a.detach(held)
 	}
 	err = a.release(lock, signals, lost)
 	if lost || errors.Is(err, compat.ErrLost) {
@@ -218,66 +241,106 @@ func plain(err error) error {
 	return err
 }
 
+// held is a lock that was obtained, and where.
+type held struct {
+	*compat.Lock
+	target *target
+	at     *deployment
+}
+
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
-func (a *app) obtain(keys []string, f runFlags, signals *signals) (lock *compat.Lock, p *deployment, err error) {
+func (a *app) obtain(keys []string, f runFlags, signals *signals) (*held, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 
-	p, err = a.connect(ctx)
-	if err == nil {
-		lock, err = a.waitFor(ctx, p, keys, f)
-	}
+	h, err := a.reach(ctx, keys, f)
 	stop()
 	var asked *failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
-			a.release(lock, signals, false) //nolint:errcheck // it has said so itself
+			a.release(h.Lock, signals, false) //nolint:errcheck // it has said so itself
+			h.at.Close()
 		}
-		err = asked
+		return nil, asked
 	}
-	if err != nil && p != nil {
-		p.Close()
-	}
-	return lock, p, err
+	return h, err
 }
 
-func (a *app) waitFor(ctx context.Context, p *deployment, keys []string, f runFlags) (*compat.Lock, error) {
+// reach connects and waits, as long as --wait says. If it says so in words, a server that is
+// not there, or not ready, is waited for as well.
+func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, error) {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if f.wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
+	}
+	defer cancel()
+	line := a.waitingLine()
+	defer line.wipe()
+	var away error
+	for tries := 0; ; tries++ {
+		p, err := a.connect(waiting)
+		if err == nil {
+			var h *held
+			if h, err = a.waitFor(ctx, waiting, p, keys, f, line); err == nil {
+				return h, nil
+			}
+			p.Close()
+		}
+		late := waiting.Err() != nil && ctx.Err() == nil
+		if late && errors.Is(err, context.DeadlineExceeded) { // --wait is over in the midst of it
+			err = cmp.Or(away, error(errUnanswered(0)))
+		}
+		if !f.waitsForServer || ctx.Err() != nil || !passes(err) {
+			return nil, err
+		}
+		if away = err; late {
+			why := a.explain(err)
+			return nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
+		}
+		line.says("%s", sentence(a.explain(err)))
+		a.log().Info("waiting for the server", "error", err)
+		pause(waiting, tries)
+	}
+}
+
+func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*held, error) {
 	o := a.lockOptions()
 	o.Renew, o.Signal = true, f.signal
 	if f.adopt != "" {
-		return a.adopt(ctx, p, f, o)
+		return a.adopt(waiting, p, f, o)
 	}
-	t, err := a.target(ctx, p, keys, !f.noFence, o)
+	t, err := a.target(waiting, p, keys, !f.noFence, o)
 	if err != nil {
 		return nil, err
 	}
 	if f.wait == 0 {
 		lock, err := t.locks.TryLock(ctx, t.key, f.ttl)
 		if errors.Is(err, compat.ErrHeld) {
-			err = t.busy(ctx, f)
+			err = a.busy(ctx, t, f)
 		}
-		return lock, err
+		return &held{lock, t, p}, err
 	}
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if f.wait != forever {
-		waiting, cancel = context.WithTimeout(ctx, time.Duration(f.wait))
-	}
-	defer cancel()
+	looking, stop := context.WithCancel(ctx)
+	var looker sync.WaitGroup
+	looker.Go(func() { line.watch(looking, t) })
 	lock, err := t.locks.Lock(waiting, t.key, f.ttl)
+	stop()
+	looker.Wait()
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		err = t.busy(ctx, f)
+		err = a.busy(ctx, t, f)
 	}
-	return lock, err
+	return &held{lock, t, p}, err
 }
 
 // adopt goes on with a lock that another process has detached.
-func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*compat.Lock, error) {
+func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
 	t, err := a.named(ctx, p, f.handle.Key, !f.noFence, o)
 	if err != nil {
 		return nil, err
 	}
-	return t.locks.AdoptHandle(ctx, f.handle, f.ttl)
+	lock, err := t.locks.AdoptHandle(ctx, f.handle, f.ttl)
+	return &held{lock, t, p}, err
 }
 
 // handle reads --adopt and --token.
@@ -289,22 +352,52 @@ func handle(s string) (compat.Handle, error) {
 	return h, nil
 }
 
-// detach leaves the lock held, for another process to adopt.
-func (a *app) detach(lock *compat.Lock) error {
-	h, err := lock.Detach(context.Background())
-	if err == nil {
-		a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", lock.Until())
+// detach leaves the lock held, for another process to adopt, if it still is: a release would
+// have found out.
+func (a *app) detach(held *held) error {
+	ctx := context.Background()
+	h, err := held.Detach(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	s, err := held.target.look(ctx)
+	switch {
+	case err == nil && lacks(s.State, h.Token):
+		return a.lostBelow(held.Lock)
+	case err != nil:
+		return &failure{a.explain(err).status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), ""}
+	}
+	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
+	return nil
 }
 
-// environment is the child's: ours, and what it is told of the lock.
-func environment(lock *compat.Lock) []string {
+// lacks reports that a key is seen not to hold value.
+func lacks(s compat.State, value string) bool {
+	for _, h := range s.Holders {
+		if h.Value == value {
+			return false
+		}
+	}
+	return s.Status == compat.StatusFree || s.Value != "" && s.Value != value
+}
+
+// lostBelow is the end of a run whose lock was lost unseen.
+func (a *app) lostBelow(lock *compat.Lock) error {
+	a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+	return exit(statusLost)
+}
+
+// environment is the child's: ours without our password, and what it is told of the lock.
+func environment(lock *compat.Lock, keepPassword bool) []string {
 	fence := ""
 	if n := lock.Fence(); n > 0 {
 		fence = strconv.FormatInt(n, 10)
 	}
-	return append(os.Environ(),
+	env := os.Environ()
+	if !keepPassword {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
+	}
+	return append(env,
 		"SETNXLOCK_KEY="+lock.Key(),
 		"SETNXLOCK_TOKEN="+lock.Token(),
 		"SETNXLOCK_HANDLE="+lock.Handle().String(),
@@ -324,7 +417,7 @@ func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):
 		if !said {
-			a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+			a.lostBelow(lock) //nolint:errcheck // the caller has the status
 		}
 	default:
 		a.say("the lock on %q could not be released (it ends by itself at %s): %v",

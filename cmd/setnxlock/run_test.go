@@ -34,7 +34,13 @@ type show struct {
 // play starts setnxlock with args.
 func play(t *testing.T, address string, args ...string) *show {
 	t.Helper()
-	s := &show{t: t, cmd: exec.Command("setnxlock", args...), lines: make(chan string, 100), errs: &syncBuffer{}}
+	return playCommand(t, address, exec.Command("setnxlock", args...))
+}
+
+// playCommand starts setnxlock by way of another command.
+func playCommand(t *testing.T, address string, cmd *exec.Cmd) *show {
+	t.Helper()
+	s := &show{t: t, cmd: cmd, lines: make(chan string, 100), errs: &syncBuffer{}}
 	s.cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
 	s.cmd.Stderr = s.errs
 	var err error
@@ -363,7 +369,7 @@ func TestEightShells(t *testing.T) {
 			for range shells {
 				group.Go(func() {
 					for range rounds {
-						cmd := exec.Command("setnxlock", "run", "--algorithm", algorithm, "--ttl", "20s", "counter", "--", "addone", file)
+						cmd := exec.Command("setnxlock", "run", "--unsafe", "--algorithm", algorithm, "--ttl", "20s", "counter", "--", "addone", file)
 						cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
 						if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 							t.Errorf("%v: %s", err, out)

@@ -57,7 +57,7 @@ func exit(status int) error {
 }
 
 // explain finds the status and the hint of an error.
-func explain(err error) *failure {
+func (a *app) explain(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
 		return f
@@ -72,10 +72,10 @@ func explain(err error) *failure {
 	switch {
 	case errors.As(err, &unsafe):
 		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
-			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
+			a.unsafeHint()}
 	case errors.Is(err, compat.ErrUnanswered):
 		return &failure{statusUnavailable, errors.New(locks.InCommandWords(err.Error())),
-			"--algorithm auto chooses one that is safe; setnxlock doctor tells what the server can do"}
+			a.unsafeHint()}
 	case errors.Is(err, compat.ErrLost):
 		return &failure{statusLost, err, ""}
 	case errors.Is(err, compat.ErrUnknown):
@@ -87,7 +87,7 @@ func explain(err error) *failure {
 	case errors.Is(err, compat.ErrInvalid):
 		return &failure{statusUsage, err, ""}
 	case errors.As(err, &denied):
-		hint := hintFor(string(denied.Reply))
+		hint := a.hintFor(string(denied.Reply))
 		if hint == "" || strings.HasPrefix(string(denied.Reply), "NOPERM") {
 			hint = denied.Remedy
 		}
@@ -95,24 +95,38 @@ func explain(err error) *failure {
 		what.Remedy = ""
 		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hintFor(string(refused))}
+		if errors.Is(err, compat.ErrDenied) { // whose words are the same
+			err = refused
+		}
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(string(refused))}
 	}
 	if silent(err) {
-		err = fmt.Errorf("the server does not answer: %w", err)
+		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.timeout)}
 	}
 	return &failure{statusUnavailable, err, ""}
 }
 
-const passwordHint = "give the password: --redis redis://:password@host:port"
+const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWORD, or in the URL of --redis"
+
+// unsafeHint is for a lock that can't be had on a server.
+func (a *app) unsafeHint() string {
+	hint := "to see what the server can do: " + a.line("doctor")
+	if a.algorithm != "auto" {
+		hint = "--algorithm auto chooses one that is safe; " + hint
+	}
+	return hint
+}
 
 // hintFor is what can be done about a server's refusal.
-func hintFor(reply string) string {
+func (a *app) hintFor(reply string) string {
 	word, _, _ := strings.Cut(reply, " ")
 	switch word {
 	case "NOAUTH", "WRONGPASS":
 		return passwordHint
 	case "NOPERM":
-		return "the user's ACL forbids a command that the lock needs; setnxlock doctor tells which"
+		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs; to see what is allowed: " + a.line("doctor")
+	case "OOM":
+		return "the server's memory is full (maxmemory): no lock can be taken before it has some, by CONFIG SET maxmemory or fewer keys"
 	case "READONLY":
 		return "this is a replica: give the address of its master"
 	case "LOADING", "MASTERDOWN", "CLUSTERDOWN":

@@ -143,6 +143,7 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if err != nil {
 		return nil, err
 	}
+	a.caution.warn(n, dangers(c.name, c.drops))
 	if len(keys) == 1 {
 		return compat.NewBackend(n.source, c.Algorithm), nil
 	}
@@ -239,17 +240,19 @@ func (l *later) Abilities() compat.Abilities {
 // busy is the failure of a wait that is over. It looks once more at the key, for
 // the user to learn how long it would have taken; and a key that is not
 // a lock is reported as that, since no wait would ever end.
-func (t *target) busy(ctx context.Context, f runFlags) error {
+func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	text := t.says + " is held by another client"
 	v, err := t.look(ctx)
 	switch {
-	case errors.Is(err, compat.ErrForeign):
+	case errors.Is(err, compat.ErrForeign), err != nil && passes(err):
 		return err
+	case err == nil && v.Status == compat.StatusFree:
+		text = t.says + " was held by other clients"
 	case err == nil && !v.Obtainable:
 		text = t.says + " " + v.Refusal()
 	}
 	if f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
 	}
-	return &failure{f.busyStatus, errors.New(text), "setnxlock inspect " + strings.Join(t.asked, " ") + " shows what holds it"}
+	return &failure{f.busyStatus, errors.New(text), "to see what holds it: " + a.line("inspect", t.asked...)}
 }

@@ -17,11 +17,20 @@ import (
 // is shown there.
 func onTerminal(t *testing.T, columns uint16, env []string, args ...string) string {
 	t.Helper()
+	cmd, master := startOnTerminal(t, columns, env, args...)
+	defer master.Close()
+	shown, _ := io.ReadAll(master) // ends in EIO when the last one has closed the terminal
+	cmd.Wait()                     //nolint:errcheck // the status is the scripts' to test
+	return strings.ReplaceAll(string(shown), "\r\n", "\n")
+}
+
+// startOnTerminal starts setnxlock on a terminal, and returns the other end of that.
+func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string) (*exec.Cmd, *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer master.Close()
 	fd := int(master.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
@@ -44,9 +53,55 @@ func onTerminal(t *testing.T, columns uint16, env []string, args ...string) stri
 		t.Fatal(err)
 	}
 	tty.Close()
-	shown, _ := io.ReadAll(master) // ends in EIO when the last one has closed the terminal
-	cmd.Wait()                     //nolint:errcheck // the status is the scripts' to test
-	return strings.ReplaceAll(string(shown), "\r\n", "\n")
+	return cmd, master
+}
+
+// Who waits at a terminal is told for whom, on one line that is gone afterwards; elsewhere, and
+// on a terminal whose lines can't be wiped, nothing is told.
+func TestWaitingLine(t *testing.T) {
+	address := startOld(t, "2.4")
+	env := []string{"SETNXLOCK_REDIS=" + address}
+	for _, columns := range []uint16{40, 200} {
+		ask(t, address, "SETEX", "job", 1000, "somebody")
+		cmd, master := startOnTerminal(t, columns, env, "run", "--wait", "1m", "job", "--", "echo", "under the lock")
+		var shown syncBuffer
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			io.Copy(&shown, master) //nolint:errcheck // EIO at the end
+		}()
+		until(t, "it tells the holder", func() bool { return strings.Contains(shown.String(), `"job" is held by somebody`) })
+		ask(t, address, "DEL", "job")
+		<-read
+		master.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		line, rest, _ := strings.Cut(shown.String(), "\r\x1b[K")
+		if rest != "under the lock\r\n" {
+			t.Errorf("left behind: %q", shown.String())
+		}
+		told := regexp.MustCompile(`^\rsetnxlock: "job" is held by somebody, seen since \d\d:\d\d:\d\d, until \S+ UTC unless it is renewed; waiting for \d+s\x1b\[K`)
+		if columns == 200 && !told.MatchString(line) {
+			t.Errorf("%q", line)
+		}
+		for one := range strings.SplitSeq(strings.ReplaceAll(line, "\x1b[K", ""), "\r") {
+			if utf8.RuneCountInString(one) >= int(columns) {
+				t.Errorf("%d columns: %q", columns, one)
+			}
+		}
+	}
+
+	ask(t, address, "SETEX", "job", 1000, "somebody")
+	if shown := onTerminal(t, 80, append(env, "TERM=dumb"), "run", "--wait", "1s", "job", "--", "true"); strings.Contains(shown, "\r") || strings.Contains(shown, "waiting") {
+		t.Errorf("on a dumb terminal: %q", shown)
+	}
+	if _, errs, _ := cli(t, env, "run", "--wait", "1s", "job", "--", "true"); strings.Contains(errs, "waiting") || strings.Contains(errs, "\r") {
+		t.Errorf("without a terminal: %q", errs)
+	}
+	if shown := onTerminal(t, 200, env, "run", "--redis", "127.0.0.1:1", "--wait", "1s", "job", "--", "true"); !strings.Contains(shown, "\rsetnxlock: no connection to 127.0.0.1:1: ") {
+		t.Errorf("without a server: %q", shown)
+	}
 }
 
 // A terminal gets colours and lines that fit it, and NO_COLOR is heard.

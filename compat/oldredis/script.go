@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -142,11 +143,13 @@ func (s *Server) cacheScript(source string) (sha string) {
 }
 
 // callFailed is how miniredis reports the error of a redis.call.
-var callFailed = regexp.MustCompile(`^ERR Error compiling script \(new function\): [^:]*:(\d+): ([A-Z]+ .*?) stack traceback:`)
+var callFailed = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^ERR Error compiling script \(new function\): [^:]*:(\d+): ([A-Z]+ .*?) stack traceback:`)
+})
 
 // scriptError gives the error of a redis.call its old or new form.
 func (s *Server) scriptError(e redis.Error, sha string) any {
-	m := callFailed.FindStringSubmatch(strings.ReplaceAll(string(e), "\n", " "))
+	m := callFailed().FindStringSubmatch(strings.ReplaceAll(string(e), "\n", " "))
 	if m == nil {
 		return e
 	}

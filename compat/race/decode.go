@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,15 +16,17 @@ import (
 )
 
 var (
-	tokenForm = regexp.MustCompile(`0000007([0-9])([0-9]{2})[0-9]7`)
-	stampForm = regexp.MustCompile(`\b(?:([0-9]{10})(\.[0-9]{1,15})?|([0-9]{13})|([0-9]{19}))\b`)
+	tokenForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`0000007([0-9])([0-9]{2})[0-9]7`) })
+	stampForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b(?:([0-9]{10})(\.[0-9]{1,15})?|([0-9]{13})|([0-9]{19}))\b`)
+	})
 )
 
 // decode makes values readable: times as "t=10s" since the run began, tokens
 // as the client that wrote them, «C1», or «C1.2» in its second attempt.
 func decode(s string) string {
-	s = stampForm.ReplaceAllStringFunc(s, func(v string) string {
-		if tokenForm.MatchString(v) && !strings.Contains(v, ".") {
+	s = stampForm().ReplaceAllStringFunc(s, func(v string) string {
+		if tokenForm().MatchString(v) && !strings.Contains(v, ".") {
 			return v
 		}
 		for _, d := range []getsetlock.Dialect{getsetlock.Float, getsetlock.Millis, getsetlock.Nanos} {
@@ -35,8 +38,8 @@ func decode(s string) string {
 		}
 		return v
 	})
-	return tokenForm.ReplaceAllStringFunc(s, func(v string) string {
-		m := tokenForm.FindStringSubmatch(v)
+	return tokenForm().ReplaceAllStringFunc(s, func(v string) string {
+		m := tokenForm().FindStringSubmatch(v)
 		if n, _ := strconv.Atoi(m[2]); n > 1 {
 			return fmt.Sprintf("«C%s.%d»", m[1], n)
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 )
@@ -18,7 +19,7 @@ var pageFiles embed.FS
 
 // pages are the templates of the folder page. html/template escapes what comes
 // from a trace by where it stands.
-var pages = template.Must(template.ParseFS(pageFiles, "page/*.html"))
+var pages = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(pageFiles, "page/*.html")) })
 
 // HTML writes the trace as one page that needs nothing else: it is opened from
 // a disk, stepped with the keyboard and printed. A trace with a Fork can be
@@ -96,7 +97,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	if t.Schedule != "" {
 		page.Replay = t.ReplayLine()
 	}
-	return pages.ExecuteTemplate(w, "page.html", page)
+	return pages().ExecuteTemplate(w, "page.html", page)
 }
 
 func asset(name string) string {

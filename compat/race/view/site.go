@@ -231,7 +231,7 @@ func (s *site) index(tables []tableView) error {
 
 func (s *site) render(name string, view any) error {
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, name, view); err != nil {
+	if err := pages().ExecuteTemplate(&b, name, view); err != nil {
 		return err
 	}
 	return s.write(name, b.Bytes())

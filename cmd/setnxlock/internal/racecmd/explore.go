@@ -72,7 +72,7 @@ func (a *app) exploreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "explore --algorithm NAME",
 		Short:       "Try every order of a lock's commands",
-		Long:        exploreHelp + "\n\n" + algorithmsHelp(),
+		Long:        exploreHelp,
 		Example:     exploreExamples,
 		Annotations: alone(exploreStatus),
 		Args:        usageErrors(cobra.NoArgs),
@@ -85,6 +85,10 @@ func (a *app) exploreCommand() *cobra.Command {
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) { // every command would wait for the list
+		cmd.Long = exploreHelp + "\n\n" + algorithmsHelp()
+		cmd.Parent().HelpFunc()(cmd, args)
+	})
 	x.flags(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&x.faults, "faults", nil, "which faults happen, and how often: `LIST`, as in lost=1,crash")

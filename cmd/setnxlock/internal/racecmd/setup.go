@@ -54,9 +54,12 @@ var knownLocks = sync.OnceValue(func() race.Locks {
 
 // shipped are the algorithms that do not exist only to be broken.
 func shipped() []string {
-	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool {
-		return !strings.Contains(strings.SplitN(name, "/", 2)[0], ":")
-	})
+	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool { return !isShipped(name) })
+}
+
+func isShipped(name string) bool {
+	lock, _, _ := strings.Cut(name, "/")
+	return strings.Contains(lock, ":")
 }
 
 // algorithmsHelp is the part of a help text that tells what --algorithm takes.
@@ -65,7 +68,7 @@ func algorithmsHelp() string {
 	var others []string
 	b.WriteString("The algorithms are\n\n")
 	for _, name := range race.Algorithms(knownLocks()) {
-		if slices.Contains(shipped(), name) {
+		if isShipped(name) {
 			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, knownLocks()), 80))
 		} else if !fleet(name) {
 			others = append(others, name)

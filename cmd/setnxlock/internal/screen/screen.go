@@ -2,12 +2,12 @@
 package screen
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
@@ -41,24 +41,33 @@ func (s Screen) Progress(name string, done func() int, of int) (stop func()) {
 	if !s.Live {
 		return func() {}
 	}
-	bar := progressbar.NewOptions(of, progressbar.OptionSetWriter(s.W), progressbar.OptionSetDescription("   "+name),
-		progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(40 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			bar.Set(done()) //nolint:errcheck // what can't be shown is not
+			io.WriteString(s.W, "\r   "+name+progress(done(), of)+"\x1b[K") //nolint:errcheck // what can't be shown is not
 			select {
 			case <-tick.C:
 			case <-end:
-				bar.Clear() //nolint:errcheck
+				io.WriteString(s.W, "\r\x1b[K") //nolint:errcheck
 				return
 			}
 		}
 	}()
 	return func() { close(end); <-ended }
+}
+
+// progress is a bar, or a count alone if nobody knows how far there is to go.
+func progress(done, of int) string {
+	if of <= 0 {
+		return fmt.Sprintf("  %d", done)
+	}
+	done = min(max(done, 0), of)
+	const width = 30
+	full := width * done / of
+	return fmt.Sprintf("  %3d%% |%s%s| (%d/%d)", 100*done/of, strings.Repeat("█", full), strings.Repeat(" ", width-full), done, of)
 }
 
 // Width is the terminal's, or 80.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/workload/chart"
+	"github.com/setnxlock/setnxlock/bench/chart"
 )
 
 func TestLines(t *testing.T) {
@@ -27,14 +27,6 @@ func TestLines(t *testing.T) {
 	if _, err := (chart.Lines{LogX: true, LogY: true, Series: []chart.Series{{Name: "a", X: []float64{1, 100000}, Y: []float64{3, 2e8}}}}).SVG(); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestBars(t *testing.T) {
-	svg, err := chart.Bars{Title: "latency", X: "as a multiple of two PINGs", Mark: 1, Bars: []chart.Bar{{"set:lua", 1.15, true}, {"redsync", 1.5, false}}}.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
-	contains(t, svg, "latency", "set:lua", "redsync", "1.15", "1.50", "as a multiple of two PINGs")
 }
 
 // contains requires well-formed XML that has our texts and none of gonum's colours.

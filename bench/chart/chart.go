@@ -1,4 +1,4 @@
-// Package chart draws the measurements of package workload as SVG, for use in a page or by itself:
+// Package chart draws the measurements of package workload as lines in SVG (package bars: as bars), for use in a page or by itself:
 // light or dark by the reader's theme, with selectable text. gonum/plot does the drawing.
 package chart
 
@@ -37,27 +37,11 @@ type Series struct {
 	Main bool // drawn thicker, without gaps
 }
 
-// Bars is a bar chart: one value per Bar, from top to bottom.
-type Bars struct {
-	Title string
-	X     string  // the label of the values
-	Mark  float64 // a line to compare with; 0: none
-	Bars  []Bar
-}
-
-// A Bar is one value.
-type Bar struct {
-	Name  string
-	Value float64
-	Main  bool // drawn stronger
-}
-
 // Sizes, in points.
 const (
-	width     = 620
-	height    = 330
-	legend    = 180
-	barHeight = 21
+	width  = 620
+	height = 330
+	legend = 180
 )
 
 // Readers who do not see red or green can distinguish these colours (Okabe and Ito); all are
@@ -190,58 +174,6 @@ func (plain) Ticks(low, high float64) []plot.Tick {
 		}
 	}
 	return ticks
-}
-
-// SVG draws the bars, each with its name and its value.
-func (b Bars) SVG() ([]byte, error) {
-	p := blank(b.Title)
-	p.X.Label.Text = b.X
-	p.X.Tick.Marker = plain{}
-	n := len(b.Bars)
-	names := make([]string, n)
-	most := b.Mark
-	for i, bar := range b.Bars {
-		at := n - 1 - i               // bars are drawn from the bottom
-		names[at] = bar.Name + "    " // leave room for a font wider than the one that we measure
-		most = max(most, bar.Value)
-		drawn, err := plotter.NewBarChart(plotter.Values{bar.Value}, vg.Points(12))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", bar.Name, err)
-		}
-		drawn.Horizontal, drawn.XMin, drawn.LineStyle.Width = true, float64(at), 0
-		drawn.Color = colours[6]
-		if bar.Main {
-			drawn.Color = colours[0]
-		}
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: bar.Value, Y: float64(at)}}, Labels: []string{" " + figure(bar.Value)}})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", bar.Name, err)
-		}
-		label.TextStyle[0] = text(10)
-		label.TextStyle[0].YAlign = draw.YCenter
-		p.Add(drawn, label)
-	}
-	if b.Mark > 0 {
-		line, err := plotter.NewLine(plotter.XYs{{X: b.Mark, Y: -0.6}, {X: b.Mark, Y: float64(n) - 0.4}})
-		if err != nil {
-			return nil, err
-		}
-		line.Color, line.Width, line.Dashes = ink, vg.Points(0.8), []vg.Length{vg.Points(3), vg.Points(2)}
-		p.Add(line)
-	}
-	p.NominalY(names...)
-	p.Y.Tick.Label.XAlign = draw.XRight
-	p.Y.Min, p.Y.Max = -0.6, float64(n)-0.4
-	p.X.Min, p.X.Max = 0, most*1.1
-	return render(width, 70+float64(n)*barHeight, b.Title, p.Draw)
-}
-
-// figure formats a value for the end of its bar.
-func figure(x float64) string {
-	if x >= 100 {
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
 func text(size float64) draw.TextStyle {

@@ -1,0 +1,403 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// cli runs setnxlock with more in its environment, and returns what it wrote.
+func cli(t *testing.T, env []string, args ...string) (out, errs string, status int) {
+	t.Helper()
+	return cliOf(t, env, "setnxlock", args...)
+}
+
+func cliOf(t *testing.T, env []string, name string, args ...string) (out, errs string, status int) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var o, e strings.Builder
+	cmd.Stdout, cmd.Stderr = &o, &e
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return o.String(), e.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "snx") // t.TempDir's name may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "redis sock")
+	tcp := realredis.Start(t, "--unixsocket", socket)
+	for _, at := range []string{socket, "unix://" + strings.ReplaceAll(socket, " ", "%20"), "unix://" + strings.ReplaceAll(socket, " ", "%20") + "?db=3"} {
+		out, errs, status := cli(t, nil, "run", "--redis", at, "job", "--", "sh", "-c", "setnxlock --redis '"+at+"' inspect job")
+		if status != 0 || !strings.Contains(out, "held") {
+			t.Errorf("%s: %d, %s%s", at, status, out, errs)
+		}
+		if out, errs, status := cli(t, nil, "doctor", "--redis", at); status != 0 || !strings.Contains(out, "server     "+socket) {
+			t.Errorf("doctor at %s: %d, %s%s", at, status, out, errs)
+		}
+	}
+	ask(t, tcp, "SET", "job", "in database 0")
+	if _, errs, status := cli(t, nil, "run", "--try", "--redis", "unix://"+strings.ReplaceAll(socket, " ", "%20")+"?db=3", "job", "--", "true"); status != 0 {
+		t.Errorf("another database: %d, %s", status, errs)
+	}
+	for at, want := range map[string]int{"/nonesuch/redis.sock": statusUnavailable, "unix://redis.sock": statusUsage, "unix:///redis.sock?db=x": statusUsage} {
+		if _, errs, status := cli(t, nil, "inspect", "--redis", at, "job"); status != want {
+			t.Errorf("%s: %d, want %d: %s", at, status, want, errs)
+		}
+	}
+}
+
+// An authority signs certificates for tests.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "tests"}}
+	a.cert, a.key = a.sign("ca", template, template, nil)
+	return a
+}
+
+// sign writes name.crt and name.key.
+func (a *authority) sign(name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if by == nil {
+		by = key
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for ext, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(a.file(name+ext), pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+func TestTLS(t *testing.T) {
+	ours, others := newAuthority(t), newAuthority(t)
+	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	ours.sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: usage}, ours.cert, ours.key)
+	ours.sign("client", &x509.Certificate{Subject: pkix.Name{CommonName: "client"}, ExtKeyUsage: usage}, ours.cert, ours.key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(at)
+	plain := realredis.Start(t, "--tls-port", port, "--tls-cert-file", ours.file("server.crt"), "--tls-key-file", ours.file("server.key"),
+		"--tls-ca-cert-file", ours.file("ca.crt"), "--tls-auth-clients", "yes")
+
+	secure := "rediss://" + at
+	all := []string{"--tls-ca", ours.file("ca.crt"), "--tls-cert", ours.file("client.crt"), "--tls-key", ours.file("client.key"), "--tls-name", "redis.example"}
+	without := func(flag string) []string {
+		for i, f := range all {
+			if f == flag {
+				return append(append([]string{}, all[:i]...), all[i+2:]...)
+			}
+		}
+		return all
+	}
+	for _, test := range []struct {
+		name   string
+		redis  string
+		flags  []string
+		status int
+		said   string
+
+		perhaps bool // it looks as if the server were going away: --wait would wait
+	}{
+		{"all", secure, all, 0, "", false},
+		{"no authority", secure, without("--tls-ca"), 69, "--tls-ca FILE names", false},
+		{"another authority", secure, append(without("--tls-ca"), "--tls-ca", others.file("ca.crt")), 69, "--tls-ca FILE names", false},
+		{"another name", secure, without("--tls-name"), 69, "--tls-name NAME is whom", false},
+		{"no client certificate", secure, all[:2:2], 69, "", false},
+		{"a certificate without its key", secure, without("--tls-key"), 64, "belong together", false},
+		{"no such file", secure, []string{"--tls-ca", "/nonesuch"}, 64, "--tls-ca: open /nonesuch", false},
+		{"not a certificate", secure, []string{"--tls-ca", ours.file("ca.key")}, 64, "has no certificate", false},
+		{"flags of TLS without it", plain, all, 64, "want a --redis that speaks TLS", false},
+		{"TLS to a plain port", "rediss://" + plain, all, 69, "", true},
+		{"plain to TLS's port", at, nil, 69, "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := append([]string{"run", "--redis", test.redis}, test.flags...)
+			if !test.perhaps {
+				args = append(args, "--wait", "10s")
+			}
+			begun := time.Now()
+			out, errs, status := cli(t, nil, append(args, "job", "--", "echo", "under the lock")...)
+			if status != test.status || !strings.Contains(errs, test.said) || (status == 0) != (out == "under the lock\n") {
+				t.Errorf("%d, want %d; %s%s", status, test.status, out, errs)
+			}
+			if took := time.Since(begun); took > 9*time.Second {
+				t.Errorf("it took %v: no wait cures that", took)
+			}
+		})
+	}
+	if out, errs, status := cli(t, nil, append([]string{"doctor", "--redis", secure}, all...)...); status != 0 {
+		t.Errorf("doctor: %d, %s%s", status, out, errs)
+	}
+}
+
+func TestPassword(t *testing.T) {
+	const secret = "p:w@d/ x"
+	address := realredis.Start(t, "--requirepass", secret, "--user", "app", "on", ">apps", "~*", "&*", "+@all")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(name, text string) string {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	write(file, secret+"\nsecond line\n")
+	apps := write(file+"2", "apps\r\n")
+	empty := write(file+"3", "\n")
+	encoded := "redis://:p%3Aw%40d%2F%20x@" + address
+	env := []string{"SETNXLOCK_PASSWORD=" + secret, "SETNXLOCK_REDIS=" + address}
+	for _, test := range []struct {
+		name   string
+		env    []string
+		flags  []string
+		status int
+	}{
+		{"in the URL", nil, []string{"--redis", encoded}, 0},
+		{"alone in the URL", nil, []string{"--redis", "redis://p%3Aw%40d%2F%20x@" + address}, 0},
+		{"in a file", nil, []string{"--redis", address, "--password-file", file}, 0},
+		{"in the environment", env, nil, 0},
+		{"the file before the environment", []string{"SETNXLOCK_PASSWORD=wrong"}, []string{"--redis", address, "--password-file", file}, 0},
+		{"the URL before the file", nil, []string{"--redis", encoded, "--password-file", apps}, 0},
+		{"a user in the URL", nil, []string{"--redis", "redis://app@" + address, "--password-file", apps}, 0},
+		{"a user", nil, []string{"--redis", address, "--user", "app", "--password-file", apps}, 0},
+		{"a user of a quorum", nil, []string{"--redis", address, "--algorithm", "redlock", "--user", "app", "--password-file", apps}, 0},
+		{"another user's", nil, []string{"--redis", address, "--user", "app", "--password-file", file}, 69},
+		{"none", nil, []string{"--redis", address}, 69},
+		{"a user without", nil, []string{"--redis", address, "--user", "app"}, 64},
+		{"an empty file", nil, []string{"--redis", address, "--password-file", empty}, 64},
+		{"no file", nil, []string{"--redis", address, "--password-file", "/nonesuch"}, 64},
+	} {
+		if _, errs, status := cli(t, test.env, append(append([]string{"run"}, test.flags...), "job", "--", "true")...); status != test.status {
+			t.Errorf("%s: %d, want %d: %s", test.name, status, test.status, errs)
+		}
+	}
+
+	seen, _, _ := cli(t, env, "run", "job", "--", "sh", "-c", `echo "${SETNXLOCK_PASSWORD-unset}"`)
+	kept, _, _ := cli(t, env, "run", "--keep-password", "job", "--", "sh", "-c", `echo "$SETNXLOCK_PASSWORD"; setnxlock inspect job`)
+	if seen != "unset\n" || !strings.HasPrefix(kept, secret+"\n") || !strings.Contains(kept, "held") {
+		t.Errorf("COMMAND sees %q, and with --keep-password %q", seen, kept)
+	}
+}
+
+// Whatever goes wrong, a password is neither told nor shown by ps.
+func TestPasswordsStaySecret(t *testing.T) {
+	const secret = "s3cr3t"
+	dead := "127.0.0.1:1"
+	guarded := realredis.Start(t, "--requirepass", "another")
+	open := startOld(t, "2.0")
+	url := func(at string) string { return "redis://:" + secret + "@" + at }
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ask(t, open, "SET", "stuck", "somebody")
+	ask(t, open, "RPUSH", "list", "x")
+
+	run := func(args ...string) []string { return append(append([]string{"run"}, args...), "job", "--", "true") }
+	for _, args := range [][]string{
+		run("--redis", url(dead)),
+		run("--redis", url(dead), "--wait", "100ms"),
+		run("--redis", url(dead), "-v"),
+		run("--redis", url(guarded)),
+		run("--redis", "redis://app:"+secret+"@"+guarded),
+		run("--redis", "redis://"+secret+"@"+guarded),
+		run("--redis", "rediss://:"+secret+"@"+open),
+		run("--redis", url(silent.Addr().String()), "--timeout", "100ms"),
+		run("--redis", url(open), "--algorithm", "tx"),
+		run("--redis", url(open), "--algorithm", "nix"),
+		run("--redis", "redis://:"+secret+"%@h"),
+		run("--redis", "redis://:"+secret+"@h:port"),
+		run("--redis", "redis://:"+secret+"@h/db"),
+		run("--redis", "redis://:"+secret+"@[::1"),
+		run("--redis", "http://:"+secret+"@h"),
+		run("--redis", ":"+secret+"@h"),
+		run("--redis", "unix://:"+secret+"@h/x"),
+		run("--redis", "unix://:"+secret+"@/nonesuch"),
+		run("--redis", url("nonesuch.invalid"), "--timeout", "2s"),
+		run("--redis", url(dead)+","+url(open)),
+		run("--redis", url(dead)+","+url(open), "--algorithm", "redlock", "-v"),
+		run("--redis", url(dead)+","+url(dead)+","+url(open), "--algorithm", "redlock", "-v"),
+		run("--redis", url(open), "--cluster"),
+		run("--redis", url(dead), "--cluster"),
+		run("--redis", url(open), "--sentinel", "m@"+url(dead)),
+		run("--redis", url(open), "--sentinel", "m@"+url(open), "--timeout", "300ms"),
+		run("--redis", url(open), "--sentinel", url(open)),
+		run("--redis", url(open), "--tls-ca", "/nonesuch"),
+		run("--redis", url(open), "--try", "--ttl", "1ms"),
+		{"run", "--redis", url(open), "--try", "stuck", "--", "true"},
+		{"run", "--redis", url(open), "--try", "list", "--", "true"},
+		{"run", "--redis", url(open), "job"},
+		{"run", "--redis", url(open), "job", url(open)},
+		{"run", "--redis", url(open), "job", "--", "curl " + url("h")},
+		{"run", url(open)},
+		{url(open)},
+		{"--nix=" + url(open)},
+		{"inspect", "--redis", url(dead), "job"},
+		{"inspect", "--redis", url(open), "list"},
+		{"release", "--redis", url(dead), "job", "--token", "x"},
+		{"release", "--redis", url(open), "stuck", "--force"},
+		{"survey", "--redis", url(dead)},
+		{"survey", "--redis", url(open)},
+		{"repair", "--redis", url(open)},
+		{"doctor", "--redis", url(dead)},
+		{"doctor", "--redis", url(open)},
+		{"doctor", "--redis", url(open), "--json"},
+		{"doctor", "--redis", url(open) + "," + url(dead) + "," + url(open), "--algorithm", "redlock"},
+		{"bench", "--redis", url(dead)},
+		{"migrate", "--redis", url(open)},
+	} {
+		out, errs, _ := cli(t, nil, args...)
+		if strings.Contains(out+errs, secret) {
+			t.Errorf("%q: %s%s", args, out, errs)
+		}
+		for _, text := range []string{"%!", "(<nil>)"} {
+			if strings.Contains(out+errs, text) {
+				t.Errorf("%q: %s%s", args, out, errs)
+			}
+		}
+	}
+
+	s := play(t, "", "run", "--redis", url(silent.Addr().String()), "--timeout", "1m", "job", "--", "sh", "-c", ": "+url("h"))
+	line := func() string {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	until(t, "ps does not show the password", func() bool { return !strings.Contains(line(), secret) })
+	if want := "redis://:" + strings.Repeat("*", len(secret)) + "@"; strings.Count(line(), want) != 2 {
+		t.Errorf("ps shows %q", line())
+	}
+}
+
+// A server that takes connections and says nothing is away after one --timeout, however many
+// questions each command has.
+func TestTimeoutBoundsConnecting(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	at := l.Addr().String()
+	const limit = 2 * time.Second
+	for name, args := range map[string][]string{
+		"run":      {"run", "job", "--", "true"},
+		"try":      {"run", "--try", "job", "--", "true"},
+		"named":    {"run", "--algorithm", "set:lua", "job", "--", "true"},
+		"family":   {"run", "--algorithm", "getset", "job", "--", "true"},
+		"rw":       {"run", "--algorithm", "rw:write", "job", "--", "true"},
+		"several":  {"run", "job", "another", "--", "true"},
+		"password": {"run", "--redis", "redis://:x@" + at + "/3", "job", "--", "true"},
+		"TLS":      {"run", "--redis", "rediss://" + at, "job", "--", "true"},
+		"redlock":  {"run", "--redis", at + "," + at + "," + at, "--algorithm", "redlock", "job", "--", "true"},
+		"doctor":   {"doctor"},
+		"inspect":  {"inspect", "job"},
+		"release":  {"release", "job", "--token", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			_, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + at}, append([]string{"--timeout", limit.String()}, args...)...)
+			if took := time.Since(begun); status != statusUnavailable || took > 2*limit {
+				t.Errorf("%d after %v: %s", status, took, errs)
+			}
+		})
+	}
+}
+
+// --wait covers a server that comes late, one that is full, and one that is loading; without it
+// the user learns at once that there is none.
+func TestWaitCoversTheServer(t *testing.T) {
+	s := realredis.Run(t)
+	s.Kill()
+	if _, errs, status := cli(t, nil, "run", "--redis", s.Addr, "job", "--", "true"); status != statusUnavailable {
+		t.Errorf("no --wait: %d, %s", status, errs)
+	}
+	if _, errs, status := cli(t, nil, "run", "--redis", s.Addr, "--wait", "300ms", "job", "--", "true"); status != statusUnavailable || !strings.Contains(errs, "refused; tried for 300ms") {
+		t.Errorf("never: %d, %s", status, errs)
+	}
+	for _, flags := range [][]string{{"--wait", "1m"}, {"--wait", "forever"}, {"--wait", "1m", "--algorithm", "set:lua"}, {"--wait", "1m", "--algorithm", "redlock"}} {
+		p := play(t, s.Addr, append(append([]string{"run", "-v"}, flags...), "job", "--", "puppet")...)
+		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
+		s.Restart()
+		if l := p.line(); !strings.HasPrefix(l, "ready") {
+			t.Fatal(l)
+		}
+		fmt.Fprintln(p.in, "exit 0")
+		p.want(0, "")
+		s.Kill()
+	}
+
+	full := realredis.Start(t, "--maxclients", "1")
+	c, err := redis.Dial("tcp", full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := play(t, full, "run", "--wait", "1m", "job", "--", "puppet")
+	until(t, "it was turned away", func() bool {
+		text, err := c.Do("INFO", "stats")
+		return err == nil && !strings.Contains(string(text.([]byte)), "rejected_connections:0\r")
+	})
+	if _, err := c.Do("CONFIG", "SET", "maxclients", "100"); err != nil {
+		t.Fatal(err)
+	}
+	if l := p.line(); !strings.HasPrefix(l, "ready") {
+		t.Fatal(l, p.errs)
+	}
+	fmt.Fprintln(p.in, "exit 0")
+	p.want(0, "")
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// secrets are the flags that say who we are and whom we believe.
+type secrets struct {
+	user         string
+	passwordFile string
+	password     string // from passwordFile, or from SETNXLOCK_PASSWORD
+
+	caFile, certFile, keyFile, serverName string // of TLS
+	tls                                   *tls.Config
+}
+
+// passwordVariable is read once and kept from the command that run starts.
+const passwordVariable = "SETNXLOCK_PASSWORD"
+
+// prepare reads the files that the flags name, and the password of the environment.
+func (s *secrets) prepare() error {
+	s.password = os.Getenv(passwordVariable)
+	if s.passwordFile != "" {
+		b, err := os.ReadFile(s.passwordFile)
+		if err != nil {
+			return &failure{statusUsage, fmt.Errorf("--password-file: %w", err), ""}
+		}
+		s.password, _, _ = strings.Cut(string(b), "\n")
+		if s.password = strings.TrimSuffix(s.password, "\r"); s.password == "" {
+			return &failure{statusUsage, fmt.Errorf("--password-file: the first line of %s is empty", s.passwordFile), ""}
+		}
+	}
+	if s.user != "" && s.password == "" {
+		return &failure{statusUsage, errors.New("--user wants a password"), "--password-file FILE, or " + passwordVariable}
+	}
+	var err error
+	s.tls, err = s.tlsConfig()
+	return err
+}
+
+func (s *secrets) tlsConfig() (*tls.Config, error) {
+	bad := func(err error) (*tls.Config, error) { return nil, &failure{statusUsage, err, ""} }
+	config := &tls.Config{ServerName: s.serverName}
+	if s.caFile != "" {
+		pem, err := os.ReadFile(s.caFile)
+		if err != nil {
+			return bad(fmt.Errorf("--tls-ca: %w", err))
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return bad(fmt.Errorf("--tls-ca: %s has no certificate in PEM", s.caFile))
+		}
+	}
+	if (s.certFile == "") != (s.keyFile == "") {
+		return bad(errors.New("--tls-cert and --tls-key belong together"))
+	}
+	if s.certFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+		if err != nil {
+			return bad(fmt.Errorf("--tls-cert, --tls-key: %w", err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// given reports that a flag of TLS's was.
+func (s *secrets) given() bool { return s.caFile != "" || s.certFile != "" || s.serverName != "" }
+
+// as is an address with the user and the password to log in as: its own, if it has one.
+func (s *secrets) as(at address) address {
+	switch {
+	case at.password != "":
+	case s.password == "":
+		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
+	case s.user != "":
+		at.user, at.password = s.user, s.password
+	default:
+		at.password = s.password
+	}
+	return at
+}
+
+// dial connects to an address. All of it, TLS and the password included, takes
+// --timeout at most.
+func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.Conn, error) {
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	var c *timely
+	netDial := func(ctx context.Context, network, host string) (net.Conn, error) {
+		d := net.Dialer{KeepAlive: time.Minute}
+		raw, err := d.DialContext(ctx, network, host)
+		if err != nil {
+			return nil, err
+		}
+		if a.meter == nil { // which looks at the socket
+			limit, _ := ctx.Deadline()
+			c = &timely{Conn: raw, first: first, dialled: limit}
+			c.SetDeadline(limit) //nolint:errcheck // the first read tells
+			raw = c
+		}
+		if !at.tls {
+			return raw, nil
+		}
+		config := a.tls.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(host)
+		}
+		t := tls.Client(raw, config)
+		if err := t.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, err
+		}
+		return t, nil
+	}
+	if a.meter != nil { // what is to be counted must be seen before TLS hides it
+		netDial = a.meter.Over(netDial).Dial
+	}
+	conn, err := redis.DialContext(ctx, at.network, at.host,
+		redis.DialContextFunc(netDial),
+		redis.DialReadTimeout(a.timeout),
+		redis.DialWriteTimeout(a.timeout),
+		redis.DialUsername(at.user),
+		redis.DialPassword(at.password),
+		redis.DialDatabase(at.db),
+	)
+	if err != nil && parent.Err() == nil && (ctx.Err() != nil || silent(err)) {
+		return nil, errUnanswered(a.timeout)
+	}
+	if c != nil {
+		c.made()
+	}
+	return conn, err
+}
+
+// errUnanswered is what is left of a connection that nobody answers in time.
+type errUnanswered time.Duration
+
+func (e errUnanswered) Error() string {
+	if e == 0 {
+		return "no answer"
+	}
+	return fmt.Sprintf("no answer within %v (--timeout)", time.Duration(e))
+}
+func (errUnanswered) Timeout() bool   { return true }
+func (errUnanswered) Temporary() bool { return true }
+
+// A firstAnswer is what a server is asked for within --timeout of the first attempt, however
+// many connections are made meanwhile: a server that takes connections and says
+// nothing is away, and not asked again by each step for itself.
+type firstAnswer struct {
+	limit time.Duration
+	begun sync.Once
+	end   time.Time
+	came  atomic.Bool
+}
+
+// deadline is when the answer is late; it is zero once there was one.
+func (f *firstAnswer) deadline() time.Time {
+	if f == nil || f.came.Load() {
+		return time.Time{}
+	}
+	f.begun.Do(func() { f.end = time.Now().Add(f.limit) })
+	return f.end
+}
+
+// timely is a connection whose deadlines are no later than the dial's, while it is made, and
+// than that of the server's first answer.
+type timely struct {
+	net.Conn
+	first   *firstAnswer
+	mu      sync.Mutex
+	dialled time.Time
+}
+
+// made says that the dial is over.
+func (c *timely) made() {
+	c.mu.Lock()
+	c.dialled = time.Time{}
+	c.mu.Unlock()
+	c.Conn.SetDeadline(time.Time{}) //nolint:errcheck // redigo sets one with each request
+}
+
+func (c *timely) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.first != nil {
+		c.first.came.Store(true)
+	}
+	return n, err
+}
+
+func (c *timely) earliest(t time.Time) time.Time {
+	c.mu.Lock()
+	limits := [...]time.Time{c.dialled, c.first.deadline()}
+	c.mu.Unlock()
+	for _, l := range limits {
+		if !l.IsZero() && (t.IsZero() || l.Before(t)) {
+			t = l
+		}
+	}
+	return t
+}
+
+func (c *timely) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.earliest(t)) }
+func (c *timely) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.earliest(t)) }
+func (c *timely) SetWriteDeadline(t time.Time) error {
+	return c.Conn.SetWriteDeadline(c.earliest(t))
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// doctor says UNSAFE exactly where run refuses or warns: of every lock, on every kind of server.
+func TestDoctorAndRunAgree(t *testing.T) {
+	servers := map[string][]string{} // flags, by a name
+	for _, v := range []string{"1.2", "2.0", "2.4", "noscript", "twemproxy"} {
+		servers[v] = []string{"--redis", startOld(t, v)}
+	}
+	master := realredis.Start(t)
+	host, port, _ := strings.Cut(master, ":")
+	replica := realredis.Start(t, "--replicaof", host+" "+port)
+	memory := []string{"--maxmemory", "100mb", "--maxmemory-policy"}
+	full := realredis.Start(t, "--maxmemory", "1")
+	restricted := realredis.Start(t, "--user", "app", "on", ">pw", "~app:*", "&*", "+@all", "-@scripting", "--user", "mute", "on", ">pw", "~*", "+ping", "+get")
+	servers["real"] = []string{"--redis", master}
+	servers["replica"] = []string{"--redis", replica}
+	servers["allkeys"] = []string{"--redis", realredis.Start(t, append(memory, "allkeys-lru")...)}
+	servers["volatile"] = []string{"--redis", realredis.Start(t, append(memory, "volatile-lru")...)}
+	servers["full"] = []string{"--redis", full}
+	servers["no config"] = []string{"--redis", realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--rename-command", "CONFIG", "")}
+	servers["restricted"] = []string{"--redis", "redis://app:pw@" + restricted, "--prefix", "app:"}
+	servers["another prefix"] = []string{"--redis", "redis://app:pw@" + restricted}
+	servers["mute"] = []string{"--redis", "redis://mute:pw@" + restricted}
+
+	algorithms := append([]string{"auto", "getset:classic", "set:lua", "rw:write", "set:published"}, locks.Families()...)
+	for name, flags := range servers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, algorithm := range algorithms {
+				flags := append(slices.Clone(flags), "--algorithm", algorithm)
+				diagnosis, complaint, verdict := cli(t, nil, append([]string{"doctor"}, flags...)...)
+				_, warning, status := cli(t, nil, append(append([]string{"run", "--try"}, flags...), "agree", "--", "true")...)
+				safe := status == 0 && warning == ""
+				if (verdict == 0) != safe {
+					t.Errorf("%s: doctor exits %d, run %d\ndoctor: %s%srun: %s", algorithm, verdict, status, complaint, diagnosis, warning)
+				}
+				if verdict == 1 && !strings.Contains(diagnosis, "UNSAFE") {
+					t.Errorf("%s: doctor exits 1 and does not say why: %s", algorithm, diagnosis)
+				}
+				if status == 0 && verdict == 1 && !strings.Contains(warning, "UNSAFE on ") {
+					t.Errorf("%s: run warns of something else: %s", algorithm, warning)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/spf13/pflag"
+)
+
+// line is a command line of ours that can be pasted into a shell: with the flags of all
+// commands that the user has given, and without passwords.
+func (a *app) line(command string, args ...string) string {
+	words := []string{"setnxlock", command}
+	if a.flags != nil {
+		a.flags.VisitAll(func(f *pflag.Flag) {
+			switch {
+			case !f.Changed || f.Name == "help" || f.Name == "verbose":
+			case f.Name == "redis":
+				user := ""
+				for _, arg := range a.redis.list {
+					words = append(words, "--redis", quoted(shown(arg)))
+					if at, err := parseAddress(arg); err == nil && at.password != "" {
+						user = at.user
+					}
+				}
+				if user != "" && a.user == "" {
+					words = append(words, "--user", quoted(user)) // who is asked for the password
+				}
+			case f.Name == "sentinel":
+				words = append(words, "--sentinel", quoted(shownList(a.sentinel)))
+			case f.Value.Type() == "bool":
+				words = append(words, "--"+f.Name+"="+f.Value.String())
+			default:
+				words = append(words, "--"+f.Name, quoted(f.Value.String()))
+			}
+		})
+	}
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			words = append(words, "--")
+			break
+		}
+	}
+	for _, arg := range args {
+		words = append(words, quoted(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell must be given it.
+func quoted(s string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,=@%+"
+	if s != "" && strings.Trim(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// shown is an address as messages and hints may have it: without user and password.
+func shown(arg string) string {
+	scheme, rest, ok := strings.Cut(arg, "://")
+	if at := strings.LastIndex(rest, "@"); ok && at >= 0 {
+		return scheme + "://" + rest[at+1:]
+	}
+	return arg
+}
+
+// shownList is shown of addresses with commas between.
+func shownList(arg string) string {
+	list := strings.Split(arg, ",")
+	for i := range list {
+		list[i] = shown(list[i])
+	}
+	return strings.Join(list, ",")
+}
+
+// passwords are where the passwords of the URLs in a text begin and end.
+func passwords(text string) (list [][2]int) {
+	for from := 0; ; {
+		i := strings.Index(text[from:], "://")
+		if i < 0 {
+			return list
+		}
+		from += i + len("://")
+		end := len(text)
+		if i := strings.IndexAny(text[from:], ", \t\r\n\"'"); i >= 0 {
+			end = from + i
+		}
+		at := strings.LastIndex(text[from:end], "@")
+		if at < 0 {
+			continue
+		}
+		if colon := strings.Index(text[from:from+at], ":"); colon >= 0 {
+			list = append(list, [2]int{from + colon + 1, from + at})
+		} else if at > 0 { // redis://secret@host
+			list = append(list, [2]int{from, from + at})
+		}
+		from += at
+	}
+}
+
+// scrubbed is a text without the passwords of the URLs in it.
+func scrubbed(text string) string {
+	var b strings.Builder
+	done := 0
+	for _, at := range passwords(text) {
+		b.WriteString(text[done:at[0]])
+		b.WriteString("***")
+		done = at[1]
+	}
+	b.WriteString(text[done:])
+	return b.String()
+}
+
+// conceal returns args as they are, and overwrites the passwords of the URLs in them where
+// ps finds them: the strings of os.Args are the process's own arguments, not copies.
+func conceal(args []string) []string {
+	given := make([]string, len(args))
+	for i, arg := range args {
+		given[i] = strings.Clone(arg)
+		for _, at := range passwords(given[i]) {
+			for j := at[0]; j < at[1]; j++ {
+				unsafe.Slice(unsafe.StringData(arg), len(arg))[j] = '*'
+			}
+		}
+	}
+	return given
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// ignored are the signals that a process ignores, a bit for each.
+func ignored(t *testing.T, pid int) uint64 {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if set, ok := strings.CutPrefix(in.Text(), "SigIgn:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("no SigIgn")
+	return 0
+}
+
+func has(set uint64, sig syscall.Signal) bool { return set>>(sig-1)&1 == 1 }
+
+// What nohup and a shell's & have setnxlock ignore, the command ignores too, and it does not
+// end the wait. Other signals are heard as ever.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	address := startOld(t, "2.4")
+	for _, how := range []struct {
+		name, script string
+		signals      []syscall.Signal
+	}{
+		{"nohup", `trap "" HUP; exec "$@"`, []syscall.Signal{syscall.SIGHUP}},
+		{"background", `"$@" <&3 3<&- & wait $!`, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}},
+	} {
+		t.Run(how.name, func(t *testing.T) {
+			sh := func(args ...string) *show {
+				return playCommand(t, address, exec.Command("sh", append([]string{"-c", "exec 3<&0; " + how.script, "sh", "setnxlock"}, args...)...))
+			}
+			s := sh("run", "job", "--", "sh", "-c", `echo $PPID $$; read line; exit 5`)
+			var parent, child int
+			if _, err := fmt.Sscan(s.line(), &parent, &child); err != nil {
+				t.Fatal(err)
+			}
+			for _, sig := range how.signals {
+				if !has(ignored(t, child), sig) {
+					t.Errorf("the command does not ignore %v", sig)
+				}
+				syscall.Kill(parent, sig) //nolint:errcheck
+			}
+			if has(ignored(t, child), syscall.SIGTERM) {
+				t.Error("the command ignores SIGTERM too")
+			}
+			fmt.Fprintln(s.in, "go on")
+			s.want(5, "")
+
+			ask(t, address, "SET", "job", "somebody else's")
+			s = sh("run", "-v", "job", "--", "sh", "-c", "exit 5")
+			until(t, "it waits", func() bool { return strings.Contains(s.errs.String(), "refused") })
+			waiting := s.cmd.Process.Pid
+			if how.name == "background" {
+				waiting = childOf(t, waiting)
+			}
+			for _, sig := range how.signals {
+				syscall.Kill(waiting, sig) //nolint:errcheck
+			}
+			ask(t, address, "DEL", "job")
+			s.want(5, "")
+		})
+	}
+}
+
+// childOf is the only child of a process.
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Nobody renews the lock of a setnxlock that was killed, so the command must not go on.
+func TestCommandDiesWithUs(t *testing.T) {
+	address := startOld(t, "2.6")
+	s := puppets(t, address)
+	s.tell("ignore") // SIGTERM
+	s.signal(syscall.SIGKILL)
+	until(t, "the command is gone", func() bool { return gone(s.pid) })
+	if v, _ := redis.String(ask(t, address, "GET", "job"), nil); v != s.token {
+		t.Errorf("the key holds %q, and nobody was there to release it", v)
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// passes reports that a server which failed like this may be there later: nothing is wrong
+// with the address, the password or the lock.
+func passes(err error) bool {
+	var f *failure
+	if errors.As(err, &f) && f.status != statusUnavailable {
+		return false
+	}
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		word, _, _ := strings.Cut(string(refused), " ")
+		switch word {
+		case "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN":
+			return true
+		}
+		return strings.Contains(string(refused), "max number of clients") ||
+			strings.Contains(string(refused), "closed the connection") // what a full server's reply may be lost in
+	}
+	var record tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrUnanswered), errors.Is(err, os.ErrPermission),
+		errors.As(err, &record), errors.As(err, &certificate), errors.As(err, &authority), notRedis(err):
+		return false
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrUnknown)
+}
+
+// pause waits between two attempts to reach a server: longer each time, up to a second or so.
+func pause(ctx context.Context, tries int) {
+	d := min(50*time.Millisecond<<min(tries, 5), time.Second)
+	again := time.NewTimer(d/2 + rand.N(d))
+	defer again.Stop()
+	select {
+	case <-ctx.Done():
+	case <-again.C:
+	}
+}
+
+// A waitingLine tells at a terminal what the wait is for, and for how long it has lasted.
+// Its methods do nothing on nil: where nobody looks, nothing is told.
+type waitingLine struct {
+	out   *os.File
+	begun time.Time
+	end   chan struct{}
+	ended chan struct{}
+
+	mu   sync.Mutex
+	text string
+}
+
+const (
+	lineAfter = 500 * time.Millisecond // a wait that is shorter tells nothing
+	lineEvery = time.Second
+	lookEvery = 2 * time.Second // at the key, for who holds it
+)
+
+// waitingLine begins one if stderr is a terminal whose lines can be wiped, and
+// the log does not go there.
+func (a *app) waitingLine() *waitingLine {
+	if a.verbose || !screen.New(a.errs).Live {
+		return nil
+	}
+	l := &waitingLine{out: a.errs, begun: time.Now(), end: make(chan struct{}), ended: make(chan struct{})}
+	go l.draw()
+	return l
+}
+
+// says sets what is waited for.
+func (l *waitingLine) says(format string, args ...any) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = fmt.Sprintf(format, args...)
+}
+
+// wipe ends it, and leaves nothing behind.
+func (l *waitingLine) wipe() {
+	if l == nil {
+		return
+	}
+	close(l.end)
+	<-l.ended
+}
+
+func (l *waitingLine) draw() {
+	defer close(l.ended)
+	next := time.NewTimer(lineAfter)
+	defer next.Stop()
+	drawn := false
+	for {
+		select {
+		case <-l.end:
+			if drawn {
+				io.WriteString(l.out, "\r\x1b[K") //nolint:errcheck // what can't be shown is not
+			}
+			return
+		case <-next.C:
+			next.Reset(lineEvery)
+		}
+		l.mu.Lock()
+		text := l.text
+		l.mu.Unlock()
+		if text == "" || !l.foreground() {
+			continue
+		}
+		line := []rune(fmt.Sprintf("setnxlock: %s; waiting for %v", text, time.Since(l.begun).Round(time.Second)))
+		if width, _, err := term.GetSize(int(l.out.Fd())); err == nil && width > 1 && len(line) >= width {
+			line = append(line[:width-2], '…')
+		}
+		fmt.Fprintf(l.out, "\r%s\x1b[K", string(line)) //nolint:errcheck
+		drawn = true
+	}
+}
+
+// foreground reports that the terminal is ours: a job in the background must not write over
+// what another shows.
+func (l *waitingLine) foreground() bool {
+	group, err := unix.IoctlGetInt(int(l.out.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp() // err: it is not our controlling terminal
+}
+
+// watch tells who holds the target, until ctx is done.
+func (l *waitingLine) watch(ctx context.Context, t *target) {
+	if l == nil {
+		return
+	}
+	next := time.NewTimer(lineAfter)
+	defer next.Stop()
+	last, since := "", time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+			next.Reset(lookEvery)
+		}
+		s, err := t.look(ctx)
+		switch who := holderOf(s); {
+		case err != nil || s.Status == compat.StatusFree:
+			last = ""
+		case who != last:
+			last, since = who, time.Now()
+			fallthrough
+		default:
+			l.says("%s is held by %s, seen since %s%s", t.says, who, since.Format("15:04:05"), heldUntil(s))
+		}
+	}
+}
+
+// holderOf is who holds a lock, as far as its value tells.
+func holderOf(s verdict.Verdict) string {
+	switch {
+	case s.Owner != "":
+		return printable(s.Owner)
+	case len(s.Holders) > 1:
+		return fmt.Sprintf("%d clients", len(s.Holders))
+	case s.Value == "" || len(s.Value) > 80:
+		return "another client"
+	}
+	return printable(s.Value)
+}
+
+func heldUntil(s verdict.Verdict) string {
+	switch {
+	case s.Status == compat.StatusPersistent:
+		return ", with no end"
+	case s.Until.IsZero():
+		return ""
+	}
+	return ", until " + verdict.Moment(s.Until) + " unless it is renewed"
+}

@@ -198,7 +198,7 @@ func (a *app) printState(s compat.State) error {
 			if f.Owner != "" && f.Owner != s.Value {
 				fmt.Fprintf(w, "owner\t%s\n", printable(f.Owner))
 			}
-			fmt.Fprintf(w, "client\t%s\n", some(f.Formats))
+			fmt.Fprintf(w, "client\t%s\n", some(f.Formats()))
 			for _, wrong := range f.Wrong {
 				fmt.Fprintf(w, "wrong\t%s\n", wrong)
 			}
@@ -313,7 +313,7 @@ func stateJSON(s compat.State, indent bool) jsonState {
 		j.TTL = &seconds
 	}
 	if f, ok := finding(s, time.Now()); ok {
-		j.Clients, j.Wrong = f.Formats, f.Wrong
+		j.Clients, j.Wrong = f.Formats(), f.Wrong
 		if f.Owner != s.Value {
 			j.Owner = f.Owner
 		}

@@ -124,7 +124,7 @@ func cure(f dialect.Finding) string {
 		return ""
 	case f.Status == dialect.Dead || f.Status == dialect.TwoPart:
 		return outcomeRemoved
-	case f.Status == dialect.Persistent && setsTTL(f.Formats):
+	case f.Status == dialect.Persistent && setsTTL(f.Formats()):
 		return outcomeTTL
 	}
 	return ""

@@ -228,7 +228,7 @@ func recognized(key, value string, ttl time.Duration, now time.Time, anyText boo
 		return surveyed{}, false
 	}
 	l := surveyed{
-		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats, Owner: f.Owner, Value: value,
+		Key: key, Kind: string(f.Kind), Format: f.What, Clients: f.Formats(), Owner: f.Owner, Value: value,
 		Status: string(f.Status), Clock: f.Clock, Wrong: f.Wrong, finding: f, ttl: ttl,
 	}
 	if l.Owner == value {

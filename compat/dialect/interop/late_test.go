@@ -63,7 +63,7 @@ func (c client) recognised(t *testing.T) {
 	}
 	ttl := time.Duration(left) * time.Millisecond
 	found := dialect.Recognise(s.key, value, ttl, now)
-	if len(found) == 0 || found[0].Kind != f.Kind || !slices.Contains(found[0].Formats, f.Name) || found[0].Status != dialect.Alive || found[0].Wrong != nil {
+	if len(found) == 0 || found[0].Kind != f.Kind || !slices.Contains(found[0].Formats(), f.Name) || found[0].Status != dialect.Alive || found[0].Wrong != nil {
 		t.Errorf("%q with a TTL of %v is recognised as %+v, want %s of %s, alive", value, ttl, found, f.Kind, f.Name)
 	}
 	if !f.Kind.Timed() {

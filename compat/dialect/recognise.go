@@ -283,6 +283,9 @@ func (f Finding) judged(key string, ttl time.Duration, now time.Time) Finding {
 		f.judgeToken(key, ttl, now)
 	}
 	f.judgeName(key)
+	if best, err := Lookup(f.Candidates[0].Format); err == nil && (f.Kind == InAction || f.Kind == Python) {
+		f.Kind = best.Kind // a UUID, or hexadecimal digits, of many clients
+	}
 	return f
 }
 

@@ -66,7 +66,7 @@ func TestRecognise(t *testing.T) {
 		// No false alarm: a TTL that the client sets, and the names of keys that say little.
 		{"qo_report", "1795238720", 11 * time.Second, []string{"T-s alive"}},
 		{"machinery_lock_x", "1795238718058123456", 8 * time.Second, []string{"T-ns alive"}},
-		{"bull:mail:17:lock", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", time.Minute, []string{"K-ria alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"}},
+		{"bull:mail:17:lock", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", time.Minute, []string{"K-lua alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"}},
 		{"bull:mail:17:lock", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:3", time.Minute, []string{"K-lua alive fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:3"}},
 		{"redbeat::lock", "94213c24e0f911f0a9d30242ac120002", time.Minute, []string{"K-py alive 94213c24e0f911f0a9d30242ac120002"}},
 		{"lock:report", "0Vb9nDEyTnSlqYwC8vEL2QpZ", time.Minute, []string{"K-lua alive 0Vb9nDEyTnSlqYwC8vEL2QpZ"}},

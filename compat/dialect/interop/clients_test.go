@@ -37,6 +37,7 @@ type client struct {
 	late       string // the takeover command that another client can precede
 	overwrites bool   // it takes over by a SET without looking, so it holds although another client was faster
 	gone       bool   // it treats a missing key as an expired lock
+	removes    string // its release compares by one command, and deletes by this one
 	deletes    bool   // a release after its lease deletes its successor's lock
 	ends       string // the separate command that gives the key its TTL
 	immortal   bool   // without that command the key never expires
@@ -138,6 +139,7 @@ var clients = []client{
 	{
 		name: "spring-5", what: "Spring Integration 5.5.20, RedisLockRegistry", registry: "Maven Central", dialect: "spring-5", driver: "SpringDriver.java",
 		lease: time.Second, poll: 15 * time.Millisecond, slow: true, lockName: "locks:report", asks: "EVAL",
+		removes: "UNLINK",
 	},
 	{
 		name: "spring-6", what: "Spring Integration 6.3.4, RedisLockRegistry", registry: "Maven Central", dialect: "spring-6", driver: "SpringDriver.java",
@@ -148,6 +150,11 @@ var clients = []client{
 		lease: time.Second, poll: 15 * time.Millisecond, slow: true, lockName: "prod:report", asks: "SET",
 		deletes: true,
 	},
+}
+
+// redisson is no client of ours: its locks are hashes. See TestInteropRedisson.
+var redisson = client{
+	name: "Redisson", what: "Redisson 3.37.0, RLock", registry: "Maven Central", driver: "RedissonDriver.java", lease: long, poll: time.Millisecond,
 }
 
 func (c client) format(t testing.TB) dialect.Format {

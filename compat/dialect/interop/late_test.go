@@ -34,6 +34,9 @@ func (c client) scenarios(t testing.TB) []scenario {
 			list = append(list, scenario{"paused release", c.pausedRelease})
 		}
 	}
+	if c.removes != "" {
+		list = append(list, scenario{"paused release", c.pausedRelease})
+	}
 	if c.gone {
 		list = append(list, scenario{"gone is dead", c.goneIsDead})
 	}
@@ -208,16 +211,20 @@ func (c client) pausedRelease(t *testing.T) {
 	g := newGate(t, s.addr, s.key)
 	p := c.start(t, g.addr, c.lease)
 	p.acquire()
-	g.hold("DEL")
+	del := "DEL"
+	if c.removes != "" {
+		del = c.removes
+	}
+	g.hold(del)
 	p.send("release")
-	if answer := g.await(p, "DEL", 1); answer != "" {
-		t.Fatalf("they say %q before their DEL", answer)
+	if answer := g.await(p, del, 1); answer != "" {
+		t.Fatalf("they say %q before their %s", answer, del)
 	}
 	l := s.lock(t, long)
-	g.pass("DEL")
+	g.pass(del)
 	p.expect("released")
 	if got := s.value(t); got != "" {
-		t.Errorf("their late DEL left %q on the key", got)
+		t.Errorf("their late %s left %q on the key", del, got)
 	}
 	if err := l.Extend(context.Background(), long); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("our extension: %v, want ErrLost", err)

@@ -37,6 +37,7 @@ type row struct {
 	theirs, ours int // sections
 	alternations int // how often a section of one side followed one of the other side
 	overlaps     int // only with a client that overwrites: see judge
+	stalls       int // waits of theirs on a free key that did not end: see the page
 	lost         int // our sections whose lock could not be released: see goneIsDead
 	theirDeath   time.Duration
 	ourDeath     time.Duration
@@ -145,6 +146,12 @@ func (r *row) sections(t *testing.T, addr string) {
 	counted, err := redis.Int(s.conn.Do("GET", "interop:count"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if r.stalls, err = redis.Int(s.conn.Do("GET", "interop:stalls")); err != nil && err != redis.ErrNil {
+		t.Fatal(err)
+	}
+	if r.stalls > 0 && r.c.dialect != "rueidislock" {
+		t.Errorf("%d of their waits on a free key did not end", r.stalls)
 	}
 	seen := judge(t, m.stop(t), s.key)
 	r.theirs, r.ours, r.alternations, r.overlaps = seen.theirs, seen.ours, seen.alternations, seen.overlaps
@@ -331,4 +338,33 @@ func (r *row) weDieAndRelease(t *testing.T, addr string) {
 	if got := p.do("release"); got != "released" || s.value(t) != "" {
 		t.Errorf("they say %q, and the key holds %q", got, s.value(t))
 	}
+}
+
+// alone makes as many of their processes as there are clients of both sides elsewhere contend among
+// themselves, and returns how many of their waits on a free key did not end: if some do not, it is
+// not our doing.
+func (c client) alone(t *testing.T) (stalls int) {
+	t.Helper()
+	const each = 50
+	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
+	var fleet []*process
+	for range 2 * workers {
+		fleet = append(fleet, c.start(t, s.addr, long))
+	}
+	m := watch(t, s.addr)
+	for _, p := range fleet {
+		p.send("work %d", each)
+	}
+	for _, p := range fleet {
+		p.expect(fmt.Sprintf("worked %d lost 0", each))
+	}
+	if v := judge(t, m.stop(t), s.key); v.theirs != 2*workers*each || v.overlaps != 0 {
+		t.Errorf("%d sections, %d overlaps", v.theirs, v.overlaps)
+	}
+	stalls, err := redis.Int(s.conn.Do("GET", "interop:stalls"))
+	if err != nil && err != redis.ErrNil {
+		t.Fatal(err)
+	}
+	t.Logf("%d waits on a free key did not end", stalls)
+	return stalls
 }

@@ -124,28 +124,41 @@ func bsm(a arguments) lock {
 	}, func() error { return held.Release(ctx) }}
 }
 
-// rueidisLock is rueidislock, with one key for each lock. It waits for the server to tell it that the
-// key has changed (CLIENT TRACKING), and does not ask by itself. It does not extend its locks here.
+// rueidisLock is rueidislock, with one key for each lock. It does not extend its locks here. A waiter
+// waits for the server to tell it that the key has changed (CLIENT TRACKING), and sometimes waits for
+// ever, because rueidislock has dropped the channel over which it would hear of it (docs/interop.md).
+// So a wait that has lasted for stall is ended, counted if the key is free, and begun again.
 func rueidisLock(a arguments) lock {
-	validity := a.ttl
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{a.addr}},
-		KeyMajority:  1, KeyValidity: validity, ExtendInterval: time.Hour, TryNextAfter: tryNextAfter(),
+		KeyMajority:  1, KeyValidity: a.ttl, ExtendInterval: time.Hour,
 	})
 	check(err)
-	var cancel context.CancelFunc
-	return lock{func() (err error) {
-		_, cancel, err = locks.WithContext(context.Background(), a.name)
-		return err
-	}, func() error { cancel(); return nil }}
+	var release context.CancelFunc
+	return lock{func() error {
+		for {
+			ctx, end := context.WithCancel(context.Background()) // with a deadline its lock would end then
+			watchdog := time.AfterFunc(stall, func() { countStall(a); end() })
+			_, cancel, err := locks.WithContext(ctx, a.name)
+			if watchdog.Stop() && err == nil {
+				release = func() { cancel(); end() }
+				return nil
+			}
+			if err == nil { // it was taken as the wait ended: its context has ended too
+				cancel()
+			}
+		}
+	}, func() error { release(); return nil }}
 }
 
-// tryNextAfter is how long rueidislock waits for the server's answer to one attempt: 20 ms, unless
-// the environment says otherwise.
-func tryNextAfter() time.Duration {
-	d, err := time.ParseDuration(os.Getenv("TRY_NEXT_AFTER"))
-	if err != nil {
-		return 0
+// stall is much longer than a wake-up takes, and shorter than the tests' patience.
+const stall = 2 * time.Second
+
+func countStall(a arguments) {
+	c, err := redis.Dial("tcp", a.addr)
+	check(err)
+	defer c.Close()
+	if held, err := redis.Bool(c.Do("EXISTS", "rueidislock:0:"+a.name)); !held && err == nil {
+		c.Do("INCR", "interop:stalls") //nolint:errcheck // the count is told, not relied on
 	}
-	return d
 }

@@ -331,7 +331,7 @@ func (f *Finding) judgeToken(key string, ttl time.Duration, now time.Time) {
 func (f Finding) ends(ttl time.Duration, now time.Time) Finding {
 	if ttl < 0 {
 		f.Status = Persistent
-		f.wrong("a token without a TTL never expires: its client sets none, has not set it yet or stopped before it did, or a client that writes timestamps removed it")
+		f.wrong("a token without a TTL: nothing but a release ends it. Some clients write it so; others stopped before they set one, or lost it to a client that writes timestamps")
 		return f
 	}
 	f.Status, f.Until = Alive, now.Add(ttl)

@@ -133,8 +133,8 @@ processes of theirs alone; the driver ends such a wait after two seconds and beg
   *then* the invalidation, and did not go on. So our writes are announced as theirs are, be it SET NX PX and a script, or SETEX and DEL in a transaction.
 * In ` + "`lock.go`" + ` of 1.0.79, ` + "`try`" + ` starts the goroutine ` + "`monitoring`" + ` of a refused key before it counts the failure. If that goroutine is the faster, it takes the refusal for the release of a lock that was held, and
   removes the waiter's gate from the table in which invalidations look for it.
-* With that count moved before the goroutine starts, none of 46 runs of 3 of their processes and 3 of ours stalled; unchanged, 7 of 40 did. Unchanged and alone, 6 processes stalled in 4 of 5 runs. (Their
-  code was changed for this measurement only; measured in November 2026 on two cores.)
+* With that count moved before the goroutine starts, none of 46 runs of 3 of their processes and 3 of ours stalled; as it is, 7 of 40 did. As it is and alone, 10 of 16 runs of 6 processes stalled. (Their
+  code was changed for this measurement only; November 2026, two busy cores, Redis 7.0.15.)
 
 What helps: give WithContext a context that ends after a while *without* having a deadline (cancel it by a timer, and stop the timer when the lock is held; a deadline would be the lock's own), and call it
 again. What does not: another kind of release on our side.

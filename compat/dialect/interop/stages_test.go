@@ -243,6 +243,7 @@ func (r *row) theyDie(t *testing.T, addr string) {
 	t.Helper()
 	s := us(t, addr, r.c, r.a, r.c.lease)
 	p := r.c.start(t, addr, r.c.lease)
+	p.warm()
 	asked := time.Now()
 	p.acquire()
 	p.kill()
@@ -273,6 +274,7 @@ func (r *row) weDieAndRelease(t *testing.T, addr string) {
 	s := us(t, addr, r.c, r.a, long)
 	g := newGate(t, addr, s.key)
 	p := r.c.start(t, g.addr, long)
+	p.warm()
 
 	asked := time.Now()
 	dropped, err := s.a.Acquire(s.conn, asked, s.key, r.c.lease)

@@ -140,8 +140,9 @@ func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAM
 // Beside returns the list that wakes the clients that wait for key; "" if there is none.
 func (f Format) Beside(key string) string {
 	before, after, _ := strings.Cut(f.KeyName, "NAME")
-	name, ok := strings.CutPrefix(key, before)
-	if name, ok = strings.CutSuffix(name, after); f.Signal == "" || !ok {
+	name, begins := strings.CutPrefix(key, before)
+	name, ends := strings.CutSuffix(name, after)
+	if f.Signal == "" || !begins || !ends {
 		return ""
 	}
 	return strings.Replace(f.Signal, "NAME", name, 1)

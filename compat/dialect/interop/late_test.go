@@ -190,7 +190,7 @@ func (c client) setBack(t *testing.T) {
 	if answer != "" {
 		t.Errorf("they say %q", answer)
 	}
-	third := s.lock(t, long)
+	third := us(t, s.addr, c, c.algorithms(t)[0], ours).lock(t, long) // of another process: in ours it would wait for l
 	if !time.Now().Before(l.Until()) || third.Lease().How != compat.TakenOver {
 		t.Errorf("a third has the lock, %s, at %v; want it taken over while we believe in it, until %v", third.Lease().How, time.Now(), l.Until())
 	}

@@ -46,9 +46,9 @@ bench:
 gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-## mixing: docs/mixing.md anew, every pair computed: minutes; the tests compute a part of it
+## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
-	$(GO) run ./cmd/setnxlock race mixing -o docs/mixing.md
+	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
 
 ## lint: gofmt, vet and staticcheck
 lint:

@@ -68,6 +68,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		{"ServiceStack", "k", "1330862410501"},
 		{"redigolock", "L:{k}", "1330862410500"},
 		{"machinery", "machinery_lock_k", "1330862410500000000"},
+		{"machinery-1.10", "machinery_lock_k", "1330862410500000000"},
 		{"bsm-redis-lock-2014", "k", "1330862410500000000"},
 		{"PT-redis-lock-0.1", "lock:k", "1330862412-1000000000042"},
 		{"PT-redis-lock", "lock:k", "1330862412-10000-100000042"},
@@ -103,8 +104,8 @@ func TestNamedOnTheWire(t *testing.T) {
 			}
 		}
 	}
-	if n := len(timed()); n != 33 {
-		t.Errorf("there are %d dialects of times, and 33 stand here", n)
+	if n := len(timed()); n != 34 {
+		t.Errorf("there are %d dialects of times, and 34 stand here", n)
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 type Fleet struct {
 	Guarded
 	TTLRepair
+
+	// Wake names the list beside a key on which the fleet's waiters wait; a release pushes to it what
+	// their own release pushes. "" or nil: they ask again by themselves.
+	Wake func(key string) string
 }
 
 // Named returns the lock of a client in the field: "redis-py-2.10",
@@ -31,7 +35,7 @@ type Fleet struct {
 func Named(name string) (Fleet, error) {
 	f, err := dialect.Lookup(name)
 	switch {
-	case err != nil:
+	case err != nil: // ErrUnknown, or ErrUnsupported: the locks of Redisson are hashes
 		return Fleet{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
 	case f.Kind == dialect.TwoKeys:
 		return Fleet{}, fmt.Errorf("%w: %s has its deadline on a second key: use getsetlock.TwoKeys", compat.ErrInvalid, f.Name)
@@ -41,11 +45,32 @@ func Named(name string) (Fleet, error) {
 	fleet := Fleet{TTLRepair: RepairNever}
 	fleet.Millis = f.TTL == dialect.TTLMillis
 	fleet.Form = f.Token.Write
+	if f.Signal != "" {
+		fleet.Wake = f.Beside
+	}
 	if f.Repair {
 		// Not RepairPublished: its fleet can't tell that we look twice (tx/ttl-repair).
 		fleet.TTLRepair = RepairSeen
 	}
 	return fleet, nil
+}
+
+// wakeFor is how long a wake-up waits for a client that is about to listen: a second, as in
+// python-redis-lock, which deletes the list first so that there is never more than one.
+const wakeFor = 1
+
+// Release deletes the key if it still holds our token, and wakes a waiter of the fleet in the same
+// transaction.
+func (f Fleet) Release(l compat.Lease) compat.Change {
+	ch := f.Options.Release(l)
+	if f.Wake == nil {
+		return ch
+	}
+	if list := f.Wake(l.Key); list != "" {
+		ch.If = compat.Watch
+		ch.Do = []compat.Cmd{{"DEL", l.Key}, {"DEL", list}, {"LPUSH", list, 1}, {"EXPIRE", list, wakeFor}}
+	}
+	return ch
 }
 
 // Traits say that it checks the server, and repairs a key without a TTL.

@@ -2,6 +2,7 @@ package txlock_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestNamed(t *testing.T) {
 			if err != nil || strings.ReplaceAll(got.String(), "\"", "") != want {
 				t.Errorf("%s as %T: %v, over the wire went\n%swant\n%s", f.Name, a, err, got, want)
 			}
-			if _, ok := f.Token.Read(l.Value); !ok && f.Token != dialect.TokenFlag && f.Token != dialect.TokenMillis || l.Ambiguous {
+			if _, ok := f.Token.Read(l.Value); !ok && f.Token.Proves() || l.Ambiguous {
 				t.Errorf("%s: wrote %q, which is not %s; ambiguous %v", f.Name, l.Value, f.Token, l.Ambiguous)
 			}
 			if second, err := a.Acquire(dial(s), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) || second.Value == l.Value {
@@ -147,5 +148,53 @@ func TestFleetLeavesStrangers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// python-redis-lock's waiters wait on a list, without an end if their locks have none: our release
+// pushes to it what theirs does, and only if it removed the lock.
+func TestFleetWakesWaiters(t *testing.T) {
+	f, err := dialect.Lookup("python-redis-lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := txlock.Named(f.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := f.Key("report")
+	for _, listCAS := range []bool{false, true} {
+		fleet.ListCAS = listCAS
+		s := oldredis.Run(t, "7.0")
+		c := dial(s)
+		l, err := fleet.Acquire(c, s.Now(), key, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := release(fleet, c, l); err != nil {
+			t.Fatal(err)
+		}
+		list, _ := redis.Strings(c.Do("LRANGE", "lock-signal:report", 0, -1))
+		left, _ := redis.Int(c.Do("TTL", "lock-signal:report"))
+		if held, _ := redis.Bool(c.Do("EXISTS", key)); held || !slices.Equal(list, []string{"1"}) || left != 1 {
+			t.Errorf("ListCAS %v: held %v, lock-signal:report holds %q for %d s; want one wake-up for a second", listCAS, held, list, left)
+		}
+		c.Do("DEL", "lock-signal:report") //nolint:errcheck
+		if l, err = fleet.Acquire(c, s.Now(), key, ttl); err != nil {
+			t.Fatal(err)
+		}
+		c.Do("SET", key, "another's") //nolint:errcheck
+		if err := release(fleet, c, l); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("a release of another's lock: %v, want ErrLost", err)
+		}
+		if n, _ := redis.Int(c.Do("EXISTS", "lock-signal:report")); n != 0 {
+			t.Error("a release that removed nothing woke a waiter")
+		}
+	}
+	if other, _ := txlock.Named("redis-py-3"); other.Wake != nil {
+		t.Error("redis-py's waiters have no list")
+	}
+	if _, err := txlock.Named("Redisson"); !errors.Is(err, compat.ErrInvalid) || !errors.Is(err, dialect.ErrUnsupported) {
+		t.Errorf("Redisson: %v, want ErrInvalid and ErrUnsupported", err)
 	}
 }

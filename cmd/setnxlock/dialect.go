@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,6 +33,8 @@ func (a *app) dialectValue() (getsetlock.Dialect, error) {
 	}
 	f, err := dialect.Lookup(a.dialect)
 	switch {
+	case errors.Is(err, dialect.ErrUnsupported):
+		return getsetlock.Dialect{}, &failure{statusUsage, err, ""}
 	case err != nil:
 		return getsetlock.Dialect{}, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),
 			"it is one of " + strings.Join(dialects(), ", ") + ", or a client: " + sentence(err)}
@@ -57,6 +60,9 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	}
 	switch family {
 	case "set":
+		if f.Signal != "" {
+			return nil, &failure{statusUsage, fmt.Errorf("the waiters of %s wait on the list %s, to which a %s lock pushes nothing", f.Name, f.Signal, family), "leave --algorithm out"}
+		}
 		return nil, nil // writes tokens as they do, as short a way as there is
 	case "auto", "tx":
 	default:

@@ -142,7 +142,7 @@ func printPlan(w io.Writer, p bridge.Plan, width int) error {
 		item(&b, "back", s.Back, width)
 	}
 	if p.Drain == "" {
-		fmt.Fprintf(&b, "\nThe key that old clients call %s is %s for the new ones.\n", p.OldKey, p.NewKey)
+		fmt.Fprintf(&b, "\nThe old clients' lock NAME is the key %s; the new ones' is the key %s.\n", p.OldKey, p.NewKey)
 	}
 	if len(p.Risks) > 0 {
 		fmt.Fprintf(&b, "\nUntil the last old client has gone, as before:\n")

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
@@ -32,7 +34,7 @@ continue, COMMAND is ended before it can go on.
 COMMAND finds in its environment
   SETNXLOCK_KEY    the key as it stands on the server, prefix included
   SETNXLOCK_TOKEN  what the key held when COMMAND started; a getset lock writes
-                   a new one with every renewal
+                   a new one with every renewal; if it is no text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
   SETNXLOCK_FENCE  a number that grows with every acquisition of the key: let what
@@ -399,9 +401,18 @@ func environment(lock *compat.Lock, keepPassword bool) []string {
 	}
 	return append(env,
 		"SETNXLOCK_KEY="+lock.Key(),
-		"SETNXLOCK_TOKEN="+lock.Token(),
+		"SETNXLOCK_TOKEN="+tokenText(lock.Handle()),
 		"SETNXLOCK_HANDLE="+lock.Handle().String(),
 		"SETNXLOCK_FENCE="+fence)
+}
+
+// tokenText is a token as an environment and a terminal can carry it. Some clients write bytes (a
+// NUL ends a variable): then it is the handle, which release and run --adopt accept as well.
+func tokenText(h compat.Handle) string {
+	if utf8.ValidString(h.Token) && strings.IndexFunc(h.Token, unicode.IsControl) < 0 {
+		return h.Token
+	}
+	return h.String()
 }
 
 // release releases the lock, and says so if it can't. said: the user knows that the

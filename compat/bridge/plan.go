@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func NewPlan(from, to string) (Plan, error) {
 		return Plan{}, fmt.Errorf("%w: no lock %q to move to: there are %s", compat.ErrInvalid, to, strings.Join(Targets(), ", "))
 	}
 	f, err := origin(from)
+	if errors.Is(err, dialect.ErrUnsupported) {
+		return Plan{From: dialect.Redisson, About: "Redisson's RLock, for Java", To: to, Drain: drained(err)}, nil
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -94,7 +98,7 @@ func NewPlan(from, to string) (Plan, error) {
 	}
 	p.Risks = risks(f)
 	old := Stage{Name: "old", Lock: f.Name, locks: olds(f)}
-	next := Stage{Name: "new", Lock: to, Go: goOf(to), Command: "setnxlock run --algorithm " + to + prefix(f) + " NAME -- ...", locks: news}
+	next := Stage{Name: "new", Lock: to, Go: goOf(to), Command: "setnxlock run --algorithm " + to + " " + keyOf(f) + " -- ...", locks: news}
 	switch {
 	case f.Kind.Timed():
 		p.Stages = []Stage{old, oneKey(f), next}
@@ -102,7 +106,7 @@ func NewPlan(from, to string) (Plan, error) {
 		p.NewKey = "NAME"
 		next.Command = "setnxlock run --algorithm " + to + " NAME -- ..."
 		p.Stages = []Stage{old, twoKeys(f), next}
-	case f.Token == dialect.TokenSpring:
+	case f.Token == dialect.TokenSpring || f.Signal != "":
 		p.Stages = []Stage{old, form(f), next}
 	default:
 		p.Stages = []Stage{old, next}
@@ -110,6 +114,13 @@ func NewPlan(from, to string) (Plan, error) {
 	}
 	p.link(f)
 	return p, nil
+}
+
+// drained is what a client does of which no lock of ours is to be beside it.
+func drained(err error) string {
+	_, why, _ := strings.Cut(err.Error(), dialect.ErrUnsupported.Error()+": ")
+	why, _, _ = strings.Cut(why, ". ")
+	return why
 }
 
 // link says of each stage what it is rolled out beside, when it is done and how
@@ -155,7 +166,7 @@ func oneKey(f dialect.Format) Stage {
 	b.Millis = true
 	s := Stage{
 		Name: "bridge", Lock: "bridge:" + f.Name, Go: code,
-		Command: "setnxlock run --algorithm bridge --dialect " + commandDialect(f) + prefix(f) + " NAME -- ...",
+		Command: "setnxlock run --algorithm bridge --dialect " + commandDialect(f) + " " + keyOf(f) + " -- ...",
 		locks:   []compat.Algorithm{b, seconds},
 		Races:   []string{"compat/token-read-as-expired", "compat/ttl-vs-stamp"},
 		Why:     "an old client " + meets(f),
@@ -200,12 +211,16 @@ func twoKeys(f dialect.Format) Stage {
 	}
 }
 
-// form is the stage of clients that read the whole value of others' tokens.
+// form is the stage of clients that a new client's lock or release is not enough for.
 func form(f dialect.Format) Stage {
+	why := "an old client takes apart the value of any lock that it finds: one in another form may make it throw"
+	if f.Signal != "" {
+		why = "an old client waits on the list " + f.Signal + ", for as long as its own lease or for ever, and a new one's release pushes nothing to it"
+	}
 	return Stage{
 		Name: "form", Lock: "tx in the form of " + f.Name, Go: fmt.Sprintf("txlock.Named(%q)", f.Name),
-		Command: "setnxlock run --algorithm tx --dialect " + f.Name + " NAME -- ...",
-		Why:     "an old client takes apart the value of any lock that it finds: one in another form may make it throw",
+		Command: "setnxlock run --algorithm tx --dialect " + f.Name + " " + keyOf(f) + " -- ...",
+		Why:     why,
 		locks:   olds(f),
 	}
 }
@@ -217,16 +232,19 @@ func commandDialect(f dialect.Format) string {
 	return f.Name
 }
 
-// prefix is the flag that makes the command's key the old clients' own.
-func prefix(f dialect.Format) string {
+// keyOf is the command's key that is the old clients' lock NAME: with its prefix as a flag, or, if
+// something follows NAME, in full.
+func keyOf(f dialect.Format) string {
 	before, after, _ := strings.Cut(f.KeyName, "NAME")
 	switch {
 	case before == "" && after == "":
-		return ""
+		return "NAME"
 	case after == "":
-		return " --prefix '" + before + "'"
+		return "--prefix '" + before + "' NAME"
+	case strings.ContainsAny(f.KeyName, "{}"):
+		return "'" + f.KeyName + "'"
 	}
-	return "" // the key as the old clients have it: see Plan.NewKey
+	return f.KeyName
 }
 
 // risks are what f's clients do to each other.
@@ -246,6 +264,12 @@ func risks(f dialect.Format) []string {
 	}
 	if f.TTL == dialect.TTLSeconds || f.TTL == dialect.TTLMillis {
 		list = append(list, "a client that dies between SETNX and EXPIRE leaves a key that nothing ends (tx/crash-before-expire)")
+	}
+	if f.Signal != "" {
+		list = append(list, "nobody wakes a client that waits for a lock whose holder died: it waits for as long as its own lease; without expire= for ever")
+	}
+	if f.Name == "rueidislock" {
+		list = append(list, "by its default (KeyMajority 2) a client holds the lock by two of three keys: beside such clients lock two of them, setnxlock run rueidislock:0:NAME rueidislock:1:NAME")
 	}
 	if f.Repair {
 		list = append(list, "a client that finds no TTL sets its own, on a new holder's key too if it comes late (tx/ttl-repair): no new lease may be longer than the old clients'")

@@ -44,7 +44,7 @@ func TestPlans(t *testing.T) {
 				continue
 			}
 			stages := 2
-			if f, err := dialect.Lookup(from); from == "getset" || err == nil && (f.Kind.Timed() || f.Kind == dialect.TwoKeys || from == "spring") {
+			if f, err := dialect.Lookup(from); from == "getset" || err == nil && (f.Kind.Timed() || f.Kind == dialect.TwoKeys || from == "spring" || f.Signal != "") {
 				stages = 3
 			}
 			if len(p.Stages) != stages || p.Stages[stages-1].Lock != to {
@@ -76,6 +76,33 @@ func TestPlans(t *testing.T) {
 		if _, err := bridge.NewPlan(wrong[0], wrong[1]); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("a plan from %s to %s: %v, want ErrInvalid", wrong[0], wrong[1], err)
 		}
+	}
+}
+
+// The commands of a plan lock the key that the old clients lock; only for two keys they can't.
+func TestPlanLocksTheirKey(t *testing.T) {
+	key := regexp.MustCompile(` (?:--prefix '([^']*)' )?'?([^ ']*NAME[^ ']*)'? -- \.\.\.$`)
+	for _, f := range dialect.All() {
+		p, err := bridge.NewPlan(f.Name, "set")
+		if err != nil || p.Drain != "" {
+			continue
+		}
+		for _, s := range p.Stages {
+			if s.Command == "" {
+				continue
+			}
+			if m := key.FindStringSubmatch(s.Command); m == nil || f.Kind != dialect.TwoKeys && m[1]+m[2] != f.KeyName {
+				t.Errorf("%s locks %s, and stage %s runs %s", f.Name, f.KeyName, s.Name, s.Command)
+			}
+		}
+	}
+}
+
+// Redisson's locks are hashes: it is refused by name.
+func TestPlanRedisson(t *testing.T) {
+	p, err := bridge.NewPlan("redisson", "set")
+	if err != nil || p.From != "Redisson" || !strings.Contains(p.Drain, "Redisson: its locks are hashes") || len(p.Stages) > 0 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	leadingF   = "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"
 	hexadec    = "94213c24e0f911f0a9d30242ac120002"
 	hostAndPid = "web1.example:4711"
+	base64ID   = "0Vb9nDEyTnSlqYwC8vEL2QpZ"
+	padded     = "0Vb9nDEyTnSlqYwC8vEL2Q=="
 )
 
 // formats describe the clients in the field.
@@ -157,9 +159,14 @@ var formats = []Format{
 	},
 
 	{
-		Name: "machinery", Kind: Nanos, About: "machinery's locks/redis, for Go; the key has a TTL too since 1.10.3, and is never released",
+		Name: "machinery", Kind: Nanos, About: "machinery's locks/redis before 1.10.3, for Go; it is never released",
 		Examples: []string{inNanos}, KeyName: "machinery_lock_NAME",
 		Stamp: nanos, Win: WinExpired, Release: ReleaseNever,
+	},
+	{
+		Name: "machinery-1.10", Kind: Nanos, About: "machinery's locks/redis since 1.10.3, for Go: the key has a TTL too; it is never released",
+		Examples: []string{inNanos}, KeyName: "machinery_lock_NAME",
+		Stamp: nanos, Win: WinExpired, TTL: TTLAtomic, Release: ReleaseNever,
 	},
 	{
 		Name: "bsm-redis-lock-2014", Kind: Nanos, About: "bsm/redis-lock in October 2014, for Go",
@@ -204,14 +211,30 @@ var formats = []Format{
 	{
 		Name: "redis-py-2.10", Kind: Python, About: "redis-py 2.10.0 to 2.10.6, Lock and LuaLock; through it tooz, dogpile.cache, django-redis",
 		Examples: []string{hexadec}, KeyName: raw,
-		Token: TokenHex, TTL: TTLMillis, Release: ReleaseWatched,
+		Token: TokenHex, TTL: TTLMillis, Endless: true, Release: ReleaseWatched,
 	},
 	{
-		Name: "redis-py-3", Kind: Python, About: "redis-py since 3.0: SET NX PX; also this module's setlock and txlock",
+		Name: "redis-py-3", Kind: Python, About: "redis-py since 3.0: SET NX PX; also redbeat, celery-once 3, django-redis, and this module's setlock and txlock",
+		Examples: []string{hexadec}, KeyName: raw,
+		Token: TokenHex, TTL: TTLAtomic, Endless: true, Release: ReleaseScript,
+	},
+
+	{
+		Name: "npm-redlock", Kind: Python, About: "redlock for Node, 2 to 5, on one server",
 		Examples: []string{hexadec}, KeyName: raw,
 		Token: TokenHex, TTL: TTLAtomic, Release: ReleaseScript,
 	},
+	{
+		Name: "rq", Kind: Python, About: "rq's scheduler since 2, for Python: the scheduler's name",
+		Examples: []string{hexadec}, KeyName: "rq:scheduler-lock:NAME",
+		Token: TokenHex, TTL: TTLAtomic, Release: ReleaseScript,
+	},
 
+	{
+		Name: "rq-1", Kind: Owned, About: "rq's scheduler before 2, for Python: the process's number",
+		Examples: []string{"4711"}, KeyName: "rq:scheduler-lock:NAME",
+		Token: TokenPID, TTL: TTLAtomic, Unread: true, Release: ReleaseBare,
+	},
 	{
 		Name: "resque-scheduler", Kind: Owned, About: "resque-scheduler's master lock",
 		Examples: []string{hostAndPid}, KeyName: raw,
@@ -240,18 +263,78 @@ var formats = []Format{
 	{
 		Name: "locky", Kind: Owned, About: "locky, for Node: the caller's text",
 		Examples: []string{"john"}, KeyName: "lock:resource:NAME",
-		Token: TokenText, TTL: TTLSeconds, Release: ReleaseBare,
+		Token: TokenText, TTL: TTLSeconds, Endless: true, Release: ReleaseBare,
 	},
 
 	{
 		Name: "sherlock", Kind: Scripted, About: "sherlock, for Python",
 		Examples: []string{leadingF}, KeyName: raw,
-		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+		Token: TokenUUID, TTL: TTLAtomic, Endless: true, Release: ReleaseScript,
 	},
 	{
 		Name: "retools-0.4", Kind: Scripted, About: "retools 0.4: a script instead of 0.3's timestamp",
 		Examples: []string{leadingF}, KeyName: raw,
 		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "spring-5", Kind: Scripted, About: "Spring Integration 5's RedisLockRegistry; NAME is the registry's key, a colon and the lock's",
+		Examples: []string{leadingF}, KeyName: raw,
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseCompare,
+	},
+	{
+		Name: "spring-6", Kind: Scripted, About: "Spring Integration 6's RedisLockRegistry, SPIN_LOCK; NAME is the registry's key, a colon and the lock's",
+		Examples: []string{leadingF}, KeyName: raw,
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "npm-redis-semaphore", Kind: Scripted, About: "redis-semaphore's Mutex, for Node",
+		Examples: []string{leadingF}, KeyName: "mutex:NAME",
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "pottery", Kind: Scripted, About: "pottery's Redlock, for Python, on one server",
+		Examples: []string{leadingF}, KeyName: "redlock:NAME",
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "Bull", Kind: Scripted, About: "Bull's lock of a job, for Node; NAME is the queue, a colon and the job",
+		Examples: []string{leadingF}, KeyName: "bull:NAME:lock",
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "BullMQ", Kind: Scripted, About: "BullMQ's lock of a job, for Node; NAME is the queue, a colon and the job",
+		Examples: []string{leadingF + ":0"}, KeyName: "bull:NAME:lock",
+		Token: TokenUUIDCount, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "python-redis-lock", Kind: Scripted, About: "python-redis-lock; its waiters wait on a list that a release pushes to",
+		Examples: []string{base64ID}, KeyName: "lock:NAME",
+		Token: TokenBase64, TTL: TTLAtomic, Endless: true, Signal: "lock-signal:NAME", Release: ReleaseScript,
+	},
+	{
+		Name: "redlock-py", Kind: Scripted, About: "redlock-py, on one server",
+		Examples: []string{"aZ3fQ9xY0bC7dE1gH5iJ2k"}, KeyName: raw,
+		Token: TokenLetters, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "redsync", Kind: Scripted, About: "redsync, for Go, on one server",
+		Examples: []string{padded}, KeyName: raw,
+		Token: TokenBase64Pad, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "bsm-redislock", Kind: Scripted, About: "bsm/redislock, for Go, without metadata",
+		Examples: []string{"0Vb9nDEyTnSlqYwC8vEL2Q"}, KeyName: raw,
+		Token: TokenBase64URL, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "rueidislock", Kind: Scripted, About: "rueidislock, for Go, with a KeyMajority of 1; by its default it wants two of the keys rueidislock:0:NAME to rueidislock:2:NAME",
+		Examples: []string{"\x01\xfe\x02\xfd\x03\xfc\x04\xfb\x05\xfa\x06\xf9\x07\xf8\x08\xf7\x09\xf6\x0a\xf5\x0b\xf4\x0c\xf3"}, KeyName: "rueidislock:0:NAME",
+		Token: TokenBytes, TTL: TTLAtomic, Release: ReleaseScript,
+	},
+	{
+		Name: "rq-scheduler", Kind: Scripted, About: "rq-scheduler, for Python; NAME is scheduler_lock; it writes the time at which it took the lock, which no client reads",
+		Examples: []string{fraction}, KeyName: "rq:NAME",
+		Token: TokenStart, TTL: TTLAtomic, Unread: true, Release: ReleaseBare,
 	},
 	{
 		Name: "npm-redis-exp-lock", Kind: Scripted, About: "redis-exp-lock, for Node",
@@ -260,13 +343,13 @@ var formats = []Format{
 	},
 	{
 		Name: "node-redis-lock", Kind: Scripted, About: "node-redis-lock, for Node",
-		Examples: []string{"a3f7"}, KeyName: raw,
-		Token: TokenText, TTL: TTLAtomic, Release: ReleaseScript,
+		Examples: []string{leadingF}, KeyName: raw,
+		Token: TokenUUID, TTL: TTLAtomic, Release: ReleaseScript,
 	},
 	{
 		Name: "warlock", Kind: Scripted, About: "node-redis-warlock since 0.1, for Node; older versions name the key differently",
-		Examples: []string{"a3f7"}, KeyName: "NAME:lock",
-		Token: TokenText, TTL: TTLAtomic, Release: ReleaseScript,
+		Examples: []string{padded}, KeyName: "NAME:lock",
+		Token: TokenBase64Pad, TTL: TTLAtomic, Release: ReleaseScript,
 	},
 	{
 		Name: "npm-redis-lock-0.1", Kind: Scripted, About: "redis-lock since 0.1, for Node: writes what 0.0 wrote, with a TTL, but no longer reads it",
@@ -277,7 +360,7 @@ var formats = []Format{
 	{
 		Name: "laravel-5.5", Kind: Flag, About: "Laravel's cache lock, 5.5 to 5.7, and Horizon",
 		Examples: []string{"1"}, KeyName: raw,
-		Token: TokenFlag, TTL: TTLSeconds, Unread: true, Release: ReleaseBare,
+		Token: TokenFlag, TTL: TTLSeconds, Endless: true, Unread: true, Release: ReleaseBare,
 	},
 	{
 		Name: "SncRedisBundle", Kind: Flag, About: "SncRedisBundle 1.1.8 to 1.1.10, for Symfony",

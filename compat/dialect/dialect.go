@@ -43,6 +43,7 @@ const (
 	Flag         Kind = "K-flag"    // the same for every holder
 	Watched      Kind = "K-watch"   // set together with its TTL under WATCH
 	TwoKeys      Kind = "2-key"     // an owner on one key, seconds on another
+	Hash         Kind = "K-hash"    // no string: a hash with one field for each holder
 )
 
 // Timed reports whether the value is a timestamp: a client that reads an expired one takes the lock
@@ -79,7 +80,7 @@ const (
 	TTLNone    TTL = ""        // it has none
 	TTLSeconds TTL = "EXPIRE"  // by a second command
 	TTLMillis  TTL = "PEXPIRE" // by a second command
-	TTLAtomic  TTL = "atomic"  // by the command that creates the key
+	TTLAtomic  TTL = "atomic"  // by the command that creates the key, or by the script
 )
 
 // A Format is how one client writes its lock.
@@ -101,10 +102,15 @@ type Format struct {
 
 	// Of the K kinds: the owner that is written, and what makes the key expire. A few of the T
 	// kinds also have a TTL.
-	Token  Token
-	TTL    TTL
-	Repair bool // a client that finds no TTL on the key sets one
-	Unread bool // no client reads the value: any other will do
+	Token   Token
+	TTL     TTL
+	Endless bool // its user can ask for a lock without a TTL
+	Repair  bool // a client that finds no TTL on the key sets one
+	Unread  bool // no client reads the value: any other will do
+
+	// Signal is the list on which its waiters wait for a release, NAME as in KeyName; "" if they ask
+	// again by themselves. A release that pushes nothing to it leaves them waiting.
+	Signal string
 
 	Release Release
 
@@ -131,6 +137,37 @@ func PairOf(key string) (owner, deadline string, ok bool) {
 // Key returns the key that the client locks for the program's lock called name.
 func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAME", name, 1) }
 
+// Beside returns the list that wakes the clients that wait for key; "" if there is none.
+func (f Format) Beside(key string) string {
+	before, after, _ := strings.Cut(f.KeyName, "NAME")
+	name, begins := strings.CutPrefix(key, before)
+	name, ends := strings.CutSuffix(name, after)
+	if f.Signal == "" || !begins || !ends {
+		return ""
+	}
+	return strings.Replace(f.Signal, "NAME", name, 1)
+}
+
+// raw reports whether the client adds nothing to the program's name for its lock: any key can be
+// its.
+func (f Format) raw() bool { return f.KeyName == "NAME" }
+
+// telling reports whether the names of its keys say more than "lock": a key of such a name is
+// hardly another client's.
+func (f Format) telling() bool {
+	text := strings.Replace(f.KeyName, "NAME", "", 1)
+	switch strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, text) {
+	case "", "lock", "mutex":
+		return false
+	}
+	return true
+}
+
 // named reports whether key has this format's prefix or suffix. It is false for a format without
 // one.
 func (f Format) named(key string) bool {
@@ -144,8 +181,23 @@ func (f Format) named(key string) bool {
 // ErrUnknown means that no format has this name. The error that wraps it lists similar names.
 var ErrUnknown = errors.New("setnxlock: no such dialect")
 
-// Lookup returns the format of a name, ignoring case.
+// ErrUnsupported means that the clients of this name are known, and that no lock of this module can
+// share a key with them. The error that wraps it says why.
+var ErrUnsupported = errors.New("setnxlock: a dialect that is not to be shared")
+
+// refused are the clients whose locks are no strings, with the reason why ours do not join them.
+var refused = map[string]string{
+	Redisson: "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock",
+}
+
+// Lookup returns the format of a name, ignoring case. The error is ErrUnknown, or ErrUnsupported for
+// Redisson.
 func Lookup(name string) (Format, error) {
+	for known, why := range refused {
+		if strings.EqualFold(known, name) {
+			return Format{}, fmt.Errorf("%w: %s: %s", ErrUnsupported, known, why)
+		}
+	}
 	for _, f := range formats {
 		if strings.EqualFold(f.Name, name) {
 			return f, nil

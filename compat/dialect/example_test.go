@@ -18,8 +18,6 @@ func ExampleRecognise() {
 		}
 	}
 	// Output:
-	// K-lua milliseconds alive 5s
-	// - milliseconds is not what keys of this name hold: redis-mutex (T-f)
 	// T-ms integer milliseconds alive 18.058s
 	// - the key has a TTL of 5s, which ends the lock before its deadline: a client repaired it as if it were a token
 	// - integer milliseconds is not what keys of this name hold: redis-mutex (T-f)

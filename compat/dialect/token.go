@@ -3,13 +3,16 @@ package dialect
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"math/big"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // A Token is a way to write an owner on a key: the grammar of the K kinds.
@@ -25,7 +28,25 @@ const (
 	TokenFlag     Token = "a flag"                  // "1", "true", "locked" or nothing: the same for every holder
 	TokenMillis   Token = "milliseconds"            // a timestamp that serves as a token: no client reads it
 	TokenText     Token = "the caller's text"       // anything
+
+	TokenStart     Token = "the time of its acquisition"           // float seconds, a token like any other: rq-scheduler
+	TokenBase64    Token = "24 characters of base64"               // 18 bytes: python-redis-lock
+	TokenBase64Pad Token = "22 characters of base64 and =="        // 16 bytes: redsync, warlock
+	TokenBase64URL Token = "22 characters of base64 for addresses" // 16 bytes, '-' and '_': bsm/redislock
+	TokenLetters   Token = "22 letters and digits"                 // redlock-py
+	TokenUUIDCount Token = "a UUID and a number"                   // UUID:0: BullMQ
+	TokenPID       Token = "a process's number"                    // rq before 2
+	TokenBytes     Token = "24 random bytes"                       // rueidislock
 )
+
+// Proves reports whether a value of this form is one holder's alone, so that reading it tells whose
+// the lock is. Where it does not, Write writes another form.
+func (t Token) Proves() bool {
+	return t != TokenFlag && t != TokenMillis && t != TokenStart && t != TokenPID
+}
+
+// time reports whether the token is a number that could be a timestamp.
+func (t Token) time() bool { return t == TokenMillis || t == TokenStart }
 
 // Read reports whether the complete value is a token of this form, and returns the holder that it
 // names, if any.
@@ -51,16 +72,37 @@ func (t Token) Read(value string) (owner string, ok bool) {
 	case TokenFlag:
 		return "", value == "1" || value == "true" || value == "locked" || value == ""
 	case TokenMillis:
-		_, _, ok := Stamp{Unit: time.Millisecond}.Parse(value)
+		_, _, ok := millis.Parse(value)
 		return "", ok
+	case TokenStart:
+		_, _, ok := floats.Parse(value)
+		return "", ok && strings.Contains(value, ".")
+	case TokenBase64:
+		_, err := base64.StdEncoding.Strict().DecodeString(value)
+		return value, err == nil && len(value) == 24 && !strings.HasSuffix(value, "=")
+	case TokenBase64Pad:
+		_, err := base64.StdEncoding.Strict().DecodeString(value)
+		return value, err == nil && len(value) == 24 && strings.HasSuffix(value, "==")
+	case TokenBase64URL:
+		_, err := base64.RawURLEncoding.Strict().DecodeString(value)
+		return value, err == nil && len(value) == 22
+	case TokenLetters:
+		return value, len(value) == 22 && strings.Trim(value, lettersAndDigits) == ""
+	case TokenUUIDCount:
+		id, n, ok := strings.Cut(value, ":")
+		return value, ok && isUUID(id) && digits(n) && len(n) <= 9
+	case TokenPID:
+		return value, digits(value) && len(value) <= 7
+	case TokenBytes:
+		return value, len(value) == 24 && strings.ContainsFunc(value, func(r rune) bool { return r == utf8.RuneError || r < ' ' })
 	}
 	return value, value != ""
 }
 
 // Write returns a unique token in this form; random is 32 hexadecimal digits. A flag, or a
-// timestamp that no client reads, cannot serve as a token: a release could not tell its own lock
-// from its successor's. Their clients check only whether the key exists, so Write returns random
-// itself.
+// timestamp that no client reads, or the number of a process, cannot serve as a token: a release
+// could not tell its own lock from its successor's. Their clients check only whether the key exists,
+// or whether it holds what they wrote, so Write returns random itself.
 func (t Token) Write(key string, now time.Time, random string) string {
 	host, pid := here()
 	if t != TokenHex && t != TokenText {
@@ -77,8 +119,40 @@ func (t Token) Write(key string, now time.Time, random string) string {
 		return "ADDED:" + now.UTC().Format("2006-01-02T15:04:05.000Z") + "@" + host + "-" + random
 	case TokenSpring:
 		return writeSpring(host, key, "setnxlock-"+random, now)
+	case TokenBase64:
+		return base64.StdEncoding.EncodeToString(digest(random)[:18])
+	case TokenBase64Pad:
+		return base64.StdEncoding.EncodeToString(unhex(random))
+	case TokenBase64URL:
+		return base64.RawURLEncoding.EncodeToString(unhex(random))
+	case TokenLetters:
+		return letters(unhex(random))
+	case TokenUUIDCount:
+		return uuid(random) + ":0"
+	case TokenBytes:
+		return string(digest(random)[:23]) + "\x00" // text of 24 characters is not theirs
 	}
 	return random
+}
+
+const lettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// letters writes 16 bytes as a number of 22 digits to the base 62.
+func letters(b []byte) string {
+	text := new(big.Int).SetBytes(b).Text(len(lettersAndDigits))
+	return strings.Repeat("0", max(0, 22-len(text))) + text
+}
+
+// unhex returns the sixteen bytes of 32 hexadecimal digits.
+func unhex(random string) []byte {
+	b, _ := hex.DecodeString(random) //nolint:errcheck // even saw to it
+	return b
+}
+
+// digest makes more bytes of a token than it has.
+func digest(random string) []byte {
+	sum := sha256.Sum256([]byte(random))
+	return sum[:]
 }
 
 // even returns a token as it is if it is 32 hexadecimal digits, and hashes any other to 32 digits.
@@ -86,8 +160,7 @@ func even(random string) string {
 	if len(random) == 32 && hexadecimal(random) {
 		return random
 	}
-	sum := sha256.Sum256([]byte(random))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(digest(random)[:16])
 }
 
 // uuid makes a version 4 UUID from random digits.

@@ -30,11 +30,14 @@ type client struct {
 	extra bool // it needs Python 2.7, which few machines have: it may be missing even with "all"
 
 	lockName string // the program's name for its lock; "" for "report"
+	asks     string // the command with which it takes a free key; "" for SETNX
+	listens  bool   // it waits to be told of a release, and does not ask again by itself
 
 	// What it does when it is late. A test checks each of these facts.
 	late       string // the takeover command that another client can precede
 	overwrites bool   // it takes over by a SET without looking, so it holds although another client was faster
 	gone       bool   // it treats a missing key as an expired lock
+	removes    string // its release compares by one command, and deletes by this one
 	deletes    bool   // a release after its lease deletes its successor's lock
 	ends       string // the separate command that gives the key its TTL
 	immortal   bool   // without that command the key never expires
@@ -84,7 +87,7 @@ var clients = []client{
 	},
 	{
 		name: "python3-redis", what: "redis-py 4.3.4, Lock", registry: "Debian", dialect: "redis-py-3", driver: "redis_py_today.py",
-		lease: time.Second, poll: 15 * time.Millisecond,
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "SET",
 	},
 	{
 		name: "Beaker", what: "Beaker 1.10.0, ext:redis", registry: "PyPI", dialect: "Beaker", driver: "beaker_lock.py",
@@ -96,6 +99,62 @@ var clients = []client{
 		lease: time.Second, poll: 15 * time.Millisecond,
 		deletes: true, ends: "EXPIRE", immortal: true,
 	},
+	{
+		name: "rq-scheduler", what: "rq-scheduler 0.14.0, Scheduler", registry: "PyPI", dialect: "rq-scheduler", driver: "rq_scheduler_lock.py",
+		lease: time.Second, poll: 15 * time.Millisecond, lockName: "scheduler_lock", asks: "SET",
+		deletes: true,
+	},
+	{
+		name: "python-redis-lock", what: "python-redis-lock 4.0.0", registry: "PyPI", dialect: "python-redis-lock", driver: "python_redis_lock.py",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "SET", listens: true,
+	},
+	{
+		name: "redlock-py", what: "redlock-py 1.0.8, one server", registry: "PyPI", dialect: "redlock-py", driver: "redlock_py.py",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "SET",
+	},
+	{
+		name: "npm-redlock", what: "redlock 4.2.0, one server", registry: "npm", dialect: "npm-redlock", driver: "npm_redlock.js",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "EVAL",
+	},
+	{
+		name: "npm-redis-semaphore", what: "redis-semaphore 5.6.2, Mutex", registry: "npm", dialect: "npm-redis-semaphore", driver: "npm_redis_semaphore.js",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "SET",
+	},
+	{
+		name: "Bull", what: "Bull 4.16.5, a job's lock", registry: "npm", dialect: "Bull", driver: "bull_job.js",
+		lease: time.Second, poll: 15 * time.Millisecond, lockName: "mail:17", asks: "EVAL",
+	},
+	{
+		name: "redsync", what: "redsync 4.18.1, one server", registry: "the Go proxy", dialect: "redsync", driver: "go",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "SET",
+	},
+	{
+		name: "bsm-redislock", what: "bsm/redislock 0.9.4", registry: "the Go proxy", dialect: "bsm-redislock", driver: "go",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "EVAL",
+	},
+	{
+		name: "rueidislock", what: "rueidislock 1.0.79, KeyMajority 1", registry: "the Go proxy", dialect: "rueidislock", driver: "go",
+		lease: time.Second, poll: 15 * time.Millisecond, asks: "EVAL", listens: true,
+	},
+	{
+		name: "spring-5", what: "Spring Integration 5.5.20, RedisLockRegistry", registry: "Maven Central", dialect: "spring-5", driver: "SpringDriver.java",
+		lease: time.Second, poll: 15 * time.Millisecond, slow: true, lockName: "locks:report", asks: "EVAL",
+		removes: "UNLINK",
+	},
+	{
+		name: "spring-6", what: "Spring Integration 6.3.4, RedisLockRegistry", registry: "Maven Central", dialect: "spring-6", driver: "SpringDriver.java",
+		lease: time.Second, poll: 15 * time.Millisecond, slow: true, lockName: "locks:report", asks: "EVAL",
+	},
+	{
+		name: "ShedLock", what: "ShedLock 5.12.0, Jedis", registry: "Maven Central", dialect: "ShedLock", driver: "ShedLockDriver.java",
+		lease: time.Second, poll: 15 * time.Millisecond, slow: true, lockName: "prod:report", asks: "SET",
+		deletes: true,
+	},
+}
+
+// redisson is no client of ours: its locks are hashes. See TestInteropRedisson.
+var redisson = client{
+	name: "Redisson", what: "Redisson 3.37.0, RLock", registry: "Maven Central", driver: "RedissonDriver.java", lease: long, poll: time.Millisecond,
 }
 
 func (c client) format(t testing.TB) dialect.Format {
@@ -119,10 +178,10 @@ func (c client) key(t testing.TB) string { return c.format(t).Key(c.nameOfLock()
 
 // acquires is the command with which the client takes a free key.
 func (c client) acquires() string {
-	if c.dialect == "redis-py-3" {
-		return "SET"
+	if c.asks == "" {
+		return "SETNX"
 	}
-	return "SETNX"
+	return c.asks
 }
 
 // An algorithm is one of our locks in a client's dialect. lease is the longest lease in the fleet.
@@ -141,13 +200,19 @@ func (c client) algorithms(t testing.TB) []algorithm {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := []algorithm{
-			{name: "txlock.Fleet", new: func(time.Duration) compat.Algorithm { return fleet }},
+		list := []algorithm{{name: "txlock.Fleet", new: func(time.Duration) compat.Algorithm { return fleet }}}
+		switch { // clients that only ask whether the key is there can't tell our locks apart
+		case f.Signal != "", c.slow:
+			return list // only Fleet wakes waiters; and a JVM for each process is enough once
+		case c.asks != "" && f.Kind != dialect.Python:
+			return append(list, algorithm{name: "setlock.Lua", new: func(time.Duration) compat.Algorithm { return setlock.Lua{} }})
+		}
+		list = append(list, []algorithm{
 			{name: "txlock.Classic", new: func(time.Duration) compat.Algorithm {
 				return txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}
 			}},
 			{name: "txlock.Renamed", new: func(time.Duration) compat.Algorithm { return txlock.Renamed{Options: fleet.Options} }},
-		}
+		}...)
 		if f.Kind == dialect.Python {
 			list = append(list,
 				algorithm{name: "setlock.Lua", new: func(time.Duration) compat.Algorithm { return setlock.Lua{} }},
@@ -185,7 +250,29 @@ func (c client) missing() string {
 	return ""
 }
 
-var javac sync.Once // compiles the driver's classes once for all processes
+// compiled has the drivers whose classes were compiled, once for all processes.
+var compiled struct {
+	sync.Mutex
+	of map[string]bool
+}
+
+// compile compiles a Java driver against the client's own jars.
+func (c client) compile(t testing.TB, dir, driver string) {
+	t.Helper()
+	compiled.Lock()
+	defer compiled.Unlock()
+	if compiled.of[c.name] {
+		return
+	}
+	cmd := exec.Command("javac", "-nowarn", "-cp", filepath.Join(dir, "*"), "-sourcepath", "drivers", "-d", filepath.Join(dir, "driver"), driver)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("javac %s: %v\n%s", driver, err, out)
+	}
+	if compiled.of == nil {
+		compiled.of = map[string]bool{}
+	}
+	compiled.of[c.name] = true
+}
 
 // command returns the driver's command without its arguments.
 func (c client) command(t testing.TB) *exec.Cmd {
@@ -196,6 +283,8 @@ func (c client) command(t testing.TB) *exec.Cmd {
 	}
 	driver := filepath.Join("drivers", c.driver)
 	switch filepath.Ext(c.driver) {
+	case "":
+		return exec.Command(filepath.Join(dir, "driver"), c.name)
 	case ".py":
 		python := "python3"
 		if _, err := os.Stat(filepath.Join(dir, "python")); err == nil {
@@ -210,10 +299,6 @@ func (c client) command(t testing.TB) *exec.Cmd {
 		return cmd
 	}
 	path := filepath.Join(dir, "*") + string(filepath.ListSeparator) + filepath.Join(dir, "driver")
-	javac.Do(func() {
-		if out, err := exec.Command("javac", "-nowarn", "-cp", filepath.Join(dir, "*"), "-d", filepath.Join(dir, "driver"), driver).CombinedOutput(); err != nil {
-			t.Fatalf("javac %s: %v\n%s", driver, err, out)
-		}
-	})
+	c.compile(t, dir, driver)
 	return exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp", path, strings.TrimSuffix(c.driver, ".java"))
 }

@@ -102,6 +102,15 @@ func (p *process) acquire() {
 	p.expect("held")
 }
 
+// warm makes the client take and release the lock once: the first time it connects, loads its scripts
+// and its classes, which can take as long as a lease.
+func (p *process) warm() {
+	p.t.Helper()
+	p.acquire()
+	p.send("release")
+	p.expect("released")
+}
+
 // kill ends the process as kill -9 does.
 func (p *process) kill() {
 	p.cmd.Process.Kill() //nolint:errcheck // it may have ended by itself

@@ -72,13 +72,28 @@ func (g *gate) commands(from, to net.Conn) {
 	defer to.Close()
 	for r := bufio.NewReader(from); ; {
 		args, raw, err := readCommand(r)
-		if err != nil || len(args) > 1 && args[1] == g.key && !g.arrived(strings.ToUpper(args[0])) {
+		if name, about := command(args); err != nil || about == g.key && !g.arrived(name) {
 			return
 		}
 		if _, err := io.WriteString(to, raw); err != nil {
 			return
 		}
 	}
+}
+
+// command is a request's command and its first key. A script is EVAL, whether it is named or sent.
+func command(args []string) (name, key string) {
+	if len(args) < 2 {
+		return "", ""
+	}
+	name, key = strings.ToUpper(args[0]), args[1]
+	if strings.HasPrefix(name, "EVAL") {
+		name, key = "EVAL", ""
+		if len(args) > 3 {
+			key = args[3]
+		}
+	}
+	return name, key
 }
 
 // arrived counts a command, and waits while it is held back. It returns false if the command must

@@ -50,7 +50,7 @@ func notRun() []string {
 		return []string{"the real clients, all of them: run make interop"}
 	}
 	var lines []string
-	for _, c := range clients {
+	for _, c := range append([]client{redisson}, clients...) {
 		if why := c.missing(); why != "" {
 			lines = append(lines, why+": run make interop")
 		}
@@ -100,6 +100,12 @@ func TestInterop(t *testing.T) {
 						r := row{c: c, a: a}
 						r.run(t)
 						seen.add(t, r)
+					})
+				}
+				if c.name == "rueidislock" {
+					t.Run("alone", func(t *testing.T) {
+						t.Parallel()
+						seen.alone = c.alone(t)
 					})
 				}
 				for _, s := range c.scenarios(t) {

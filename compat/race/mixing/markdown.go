@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-// Shown returns the parties whose pairs docs/mixing.md shows in words and with a schedule: at least
-// one of each kind that shares keys, preferably clients that are still in use.
+// Shown returns the parties whose pairs Markdown shows in words and with a schedule: at least one of
+// each kind that shares keys, preferably clients that are still in use.
 func Shown() []Party {
 	var list []Party
 	for _, name := range []string{
@@ -31,7 +31,7 @@ func Shown() []Party {
 	return list
 }
 
-// Mixed returns the parties of docs/mixing.md: all except our classic variant in most dialects,
+// Mixed returns the parties of the whole matrix: all except our classic variant in most dialects,
 // where it differs from the guarded one in the same way. Pair computes those too.
 func Mixed() []Party {
 	return slices.DeleteFunc(slices.Clone(Parties()), func(p Party) bool {
@@ -42,7 +42,46 @@ func Mixed() []Party {
 // Clocks returns the section on clocks that disagree, which docs/guarantees.md has too.
 func Clocks(skews []Skew) string { return clocks + skewTable(skews) }
 
-// Markdown returns docs/mixing.md. It replays every schedule that it shows.
+// Summary returns the parties of the table in docs/mixing.md, one for each way to behave on a key.
+func Summary() []Party {
+	var list []Party
+	for _, name := range []string{
+		"ours/getset:guarded/redis-py-2.9", "ours/getset:patient", "ours/tx:guarded",
+		"theirs/redis-py-2.2.3", "theirs/redis-py-2.9", "theirs/node-resque", "theirs/jedis-lock", "theirs/npm-redis-lock-0.0", "theirs/machinery",
+		"theirs/redis-in-action", "theirs/redis-py-2.10", "theirs/redis-py-3", "theirs/locky",
+	} {
+		p, err := Find(name)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// Words returns the matrix of these parties as a table of words, for docs/mixing.md.
+func (m Matrix) Words(parties []Party) string {
+	var b strings.Builder
+	b.WriteString("| | |")
+	for i := range parties {
+		fmt.Fprintf(&b, " %d |", i+1)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(parties)) + "\n")
+	for i, p := range parties {
+		fmt.Fprintf(&b, "| %d | %s, %s |", i+1, p.Name, p.Kind)
+		for k, q := range parties {
+			cell := ""
+			if k >= i {
+				cell, _, _ = strings.Cut(strings.TrimPrefix(m.cell(p, q, ""), "["), "](")
+			}
+			b.WriteString(" " + cell + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Markdown returns the whole matrix as a page. It replays every schedule that it shows.
 func (m Matrix) Markdown(skews []Skew) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -56,13 +95,13 @@ func (m Matrix) Markdown(skews []Skew) (string, error) {
 	return b.String(), nil
 }
 
-const head = `# Mixing: two fleets on one key
+const head = `# Mixing: two fleets on one key, every pair
 
-<!-- Written by: setnxlock race mixing -o docs/mixing.md -->
+<!-- Written by: setnxlock race mixing -o FILE -->
 
 What happens when two fleets, each with its own client, lock the same key. The results are *computed*: our locks run as they ship, the clients in the field as models of
-their published code, bugs included. Each pair runs in every order of its commands, on the embedded Redis ([how that works](explorer.md)). The models were checked against
-what fifteen of the real clients did with nineteen values on the key (compat/race/mixing/testdata/executed.txt). The [glossary](glossary.md) explains the terms.
+their published code, bugs included. Each pair runs in every order of its commands, on the embedded Redis. The models were checked against
+what fifteen of the real clients did with nineteen values on the key (compat/race/mixing/testdata/executed.txt). What may share a key, and why, is in docs/mixing.md of setnxlock.
 
 ## How to read it
 

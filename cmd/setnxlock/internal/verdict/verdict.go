@@ -200,7 +200,7 @@ func (v *Verdict) look(c Content, now time.Time) {
 		return
 	}
 	f := all[0]
-	v.Kind, v.Format, v.Clients, v.Owner = string(f.Kind), f.What, f.Formats, f.Owner
+	v.Kind, v.Format, v.Clients, v.Owner = string(f.Kind), f.What, f.Formats(), f.Owner
 	v.vague = f.What == string(dialect.TokenText) || f.Kind == dialect.Flag
 	v.Wrong = append(v.Wrong, f.Wrong...)
 	for _, other := range all[1:] {

@@ -67,7 +67,7 @@ func (c *Conn) Send(name string, args ...any) error {
 		c.sent = c.room[:0]
 	}
 	c.sent = append(c.sent, name)
-	return c.Conn.Send(name, args...)
+	return c.why(c.Conn.Send(name, args...)) // a limit may have closed it in the command before
 }
 
 // Do is redis.Conn's, within the step's limits.
@@ -85,8 +85,6 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
-		} else if err != nil && c.ctx.Err() != nil {
-			err = cause(c.ctx)
 		}
 	case c.limit > 0:
 		left := max(time.Until(c.until), time.Millisecond) // of a step of several round trips
@@ -97,10 +95,19 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 	default:
 		reply, err = c.Conn.Do(name, args...)
 	}
-	if err != nil {
-		err = slow(err)
+	return reply, c.why(err)
+}
+
+// why is err as the caller is told of it: that a limit of ours ended the step is not said as
+// the caller's own cancellation. An answer of the server stays what it is.
+func (c *Conn) why(err error) error {
+	if _, answer := err.(redis.Error); err == nil || answer {
+		return err
 	}
-	return reply, err
+	if c.ctx != nil && c.ctx.Err() != nil {
+		return cause(c.ctx)
+	}
+	return slow(err)
 }
 
 // slow is ErrTimeout for a read or write that a time limit ended.
@@ -123,6 +130,7 @@ func (c *Conn) Receive() (any, error) {
 	if c.ctx == nil || unsupported(err) {
 		reply, err = c.Conn.Receive()
 	}
+	err = c.why(err)
 	if len(c.sent) > 0 {
 		c.track(c.sent[0], reply, err)
 		c.sent = c.sent[1:]

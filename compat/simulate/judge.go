@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 // A judge watches a run and says what is wrong:
@@ -38,6 +38,9 @@ type judge struct {
 	eyes  []redis.Conn // an onlooker's connection to each server
 
 	amnesia time.Time // when a server last forgot its keys
+
+	shown  string // the key of which the trace tells
+	events []race.Event
 }
 
 // A holding is one client's belief.
@@ -64,6 +67,7 @@ type keyState struct {
 func newJudge(w *world) *judge {
 	j := &judge{w: w, held: map[*holding]bool{}, fence: map[string]int64{}, keys: map[string]*keyState{}}
 	j.r.Runs, j.r.Counts = 1, map[string]int{}
+	j.shown = w.keys()[0]
 	j.eyes = make([]redis.Conn, len(w.servers))
 	for _, key := range w.keys() {
 		j.keys[key] = new(keyState)
@@ -106,6 +110,7 @@ func (j *judge) fault(id, format string, args ...any) {
 	defer j.mu.Unlock()
 	j.r.Faults = append(j.r.Faults, id)
 	j.line(id+" "+format, args...)
+	j.event("network", "", "", id+" "+fmt.Sprintf(format, args...))
 }
 
 func (j *judge) broken(format string, args ...any) {
@@ -117,6 +122,7 @@ func (j *judge) broken(format string, args ...any) {
 func (j *judge) break_(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.r.Broken = append(j.r.Broken, fmt.Sprintf("at %s s: %s", j.w.at(time.Now()), text))
+	j.event("judge", "", "", text)
 	j.line("BROKEN: %s", text)
 }
 
@@ -124,11 +130,9 @@ func (j *judge) report() Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.r.Virtual = time.Since(j.w.start)
-	sum := fnv.New64a()
-	for _, l := range j.r.Lines {
-		sum.Write([]byte(l))
+	if j.w.Trace {
+		j.r.Trace = j.trace()
 	}
-	j.r.Hash = sum.Sum64()
 	return j.r
 }
 
@@ -176,6 +180,7 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding 
 		return h
 	}
 	j.line("%s holds %s until %s, fence %d", x.name, key, j.w.at(l.Until()), l.Fence())
+	j.event(x.p.name(), "", "", fmt.Sprintf("%s holds %s", x.name, key))
 	if h.believes() {
 		for o := range j.held {
 			if o.key == key && !(o.c.shared && c.shared) && o.believes() {
@@ -220,13 +225,14 @@ func (j *judge) over(h *holding, over bool) {
 
 // ran is told that a server has run what a process sent. j.mu is held.
 func (j *judge) ran(p *process, server int, cmds []compat.Cmd, replies []any) {
+	if j.w.Kind.Owned {
+		j.look(p)
+	}
 	if j.w.Trace {
-		j.line("P%d → S%d  %s  → %s", p.id, server, words(cmds), strings.TrimSuffix(fmt.Sprintln(show(replies)...), "\n"))
+		cmd, reply := said(cmds, replies)
+		j.line("P%d → S%d  %s  → %s", p.id, server, cmd, reply)
+		j.event(p.name(), cmd, reply, "")
 	}
-	if !j.w.Kind.Owned {
-		return
-	}
-	j.look(p)
 	for h := range j.held {
 		j.owns(h)
 		j.lost(h)
@@ -347,6 +353,7 @@ func (j *judge) call(x *worker, c client, name, key string, ctx context.Context,
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.line("%s calls %s(%s, %v)", x.name, name, key, ttl)
+	j.event(x.p.name(), "", "", fmt.Sprintf("%s calls %s(%s, %v)", x.name, name, key, ttl))
 	k := &call{j: j, x: x, c: c, name: name, key: key, ctx: ctx, ttl: ttl, began: time.Now()}
 	if j.w.Kind.Owned {
 		j.look(nil)
@@ -393,6 +400,7 @@ func (k *call) end(err error) {
 	defer j.mu.Unlock()
 	j.r.Counts[k.name+": "+nameOf(err)]++
 	j.line("%s: %s(%s) says %v, after %v", k.x.name, k.name, k.key, err, took)
+	j.event(k.x.p.name(), "", "", fmt.Sprintf("%s: %s(%s) says %v", k.x.name, k.name, k.key, err))
 	j.w.mu.Lock()
 	wrong, crashed := p.faults > 0, p.crashed || k.c.life != p.lives
 	j.w.mu.Unlock()

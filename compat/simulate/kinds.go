@@ -22,8 +22,21 @@ type Kind struct {
 	Fences   bool // they grow with each acquisition
 
 	several bool // one lock is several keys
-	make    func(sources []compat.Source, o compat.Options) *compat.Locker
-	reader  func(sources []compat.Source, o compat.Options) *compat.Locker // who holds it beside others; nil: nobody does
+	make    func(sources []compat.Source, o compat.Options, t digits) *compat.Locker
+	reader  func(sources []compat.Source, o compat.Options, t digits) *compat.Locker // who holds it beside others; nil: nobody does
+}
+
+// digits makes random text of so many of these digits.
+type digits func(of string, n int) string
+
+// of is what makes a value of l its client's own.
+func (d digits) of(l locks.Lock) func() string {
+	return func() string {
+		if l.Family() == "getset" && l.Name != "getset:two-keys" {
+			return d("0123456789", 12)
+		}
+		return d("0123456789abcdef", 32)
+	}
 }
 
 func (k Kind) key(i int) string {
@@ -52,29 +65,33 @@ func Kinds() []Kind {
 			continue
 		}
 		versions := since(l.Since)
-		a := func() compat.Algorithm { return l.New(locks.Options{Fence: true, Lease: longest}) }
+		a := func(t digits) compat.Algorithm {
+			return l.New(locks.Options{Fence: true, Lease: longest, Token: t.of(l)})
+		}
 		tokens := l.Family() != "getset"
 		kinds = append(kinds, Kind{Name: l.Name, Servers: 1, Versions: versions, AnyClock: tokens, Owned: l.Name != "getset:two-keys", Fences: true,
-			make: func(s []compat.Source, o compat.Options) *compat.Locker { return compat.NewOn(s[0], a(), o) }})
+			make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker { return compat.NewOn(s[0], a(t), o) }})
 		if l.Several != nil {
-			together := l.Several(locks.Options{Fence: true})
+			together := func(t digits) compat.Algorithm { return l.Several(locks.Options{Fence: true, Token: t.of(l)}) }
 			kinds = append(kinds, Kind{Name: "several " + l.Name, Servers: 1, Versions: versions, AnyClock: tokens, several: true,
-				make: func(s []compat.Source, o compat.Options) *compat.Locker { return compat.NewOn(s[0], together, o) }})
+				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
+					return compat.NewOn(s[0], together(t), o)
+				}})
 		}
 	}
 	for _, name := range []string{"set:lua", "tx:renamed", "getset:guarded"} {
 		l, _ := locks.Get(name)
-		a := l.New(locks.Options{})
+		a := func(t digits) compat.Algorithm { return l.New(locks.Options{Token: t.of(l)}) }
 		kinds = append(kinds,
 			Kind{Name: "in turn " + name, Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset", several: true,
-				make: func(s []compat.Source, o compat.Options) *compat.Locker {
-					return compat.NewLocker(multilock.New(s[0], a, multilock.Options{Clock: o.Clock}), o)
+				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
+					return compat.NewLocker(multilock.New(s[0], a(t), multilock.Options{Clock: o.Clock}), o)
 				}},
 			Kind{Name: "redlock " + name, Servers: 3, Versions: since(l.Since), AnyClock: l.Family() != "getset",
-				make: func(s []compat.Source, o compat.Options) *compat.Locker {
+				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
 					b := make([]compat.Backend, len(s))
 					for i := range s {
-						b[i] = compat.NewBackend(s[i], a)
+						b[i] = compat.NewBackend(s[i], a(t))
 					}
 					return compat.NewLocker(redlock.New(b, redlock.Options{Clock: o.Clock}), o)
 				}})
@@ -82,11 +99,11 @@ func Kinds() []Kind {
 	read, _ := locks.Get("rw:read")
 	write, _ := locks.Get("rw:write")
 	return append(kinds, Kind{Name: "rw", Servers: 1, Versions: since("2.2"),
-		make: func(s []compat.Source, o compat.Options) *compat.Locker {
-			return compat.NewOn(s[0], write.New(locks.Options{Fence: true}), o)
+		make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
+			return compat.NewOn(s[0], write.New(locks.Options{Fence: true, Token: t.of(write)}), o)
 		},
-		reader: func(s []compat.Source, o compat.Options) *compat.Locker {
-			return compat.NewOn(s[0], read.New(locks.Options{}), o)
+		reader: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
+			return compat.NewOn(s[0], read.New(locks.Options{Token: t.of(read)}), o)
 		}})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -54,14 +55,18 @@ var profiles = []Faults{
 	{Name: "forgets", Message: [fates]float64{replyLost: .01, late: .01}, Every: 5 * time.Second, Forget: true},
 }
 
-// draw is the fate of a process's next message. It depends on the seed, the process and the
-// message's number alone, so that a run without one of its faults is the same up to there.
-func (p *process) draw(server int, what string) (fate, *rand.Rand) {
+// draw is the fate of a process's next message to a server about a key. It depends on the seed,
+// these three and the message's number alone: not on the order in which goroutines come to run that
+// wake at the same moment, and a run without one of its faults is the same up to there.
+func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.Rand) {
 	w := p.w
 	w.mu.Lock()
-	p.messages++
-	n := p.messages
-	r := rand.New(rand.NewPCG(w.Seed*1000003+uint64(p.id), uint64(n)))
+	line := strconv.Itoa(server) + what
+	p.messages[line]++
+	n := p.messages[line]
+	h := fnv.New64a()
+	h.Write([]byte(line))
+	r := rand.New(rand.NewPCG(w.Seed*1000003+uint64(p.id), h.Sum64()+uint64(n)))
 	x, f := r.Float64(), arrives
 	for i := slow; i < fates; i++ {
 		if x -= w.Faults.Message[i]; x < 0 {
@@ -80,7 +85,7 @@ func (p *process) draw(server int, what string) (fate, *rand.Rand) {
 		w.mu.Unlock()
 		return arrives, r
 	}
-	id := "P" + strconv.Itoa(p.id) + "#" + strconv.Itoa(n)
+	id := fmt.Sprintf("P%d-S%d %s#%d", p.id, server, what, n)
 	skip := w.Skip[id]
 	if !skip {
 		p.faults++
@@ -89,9 +94,33 @@ func (p *process) draw(server int, what string) (fate, *rand.Rand) {
 	if skip {
 		return arrives, r
 	}
-	w.judge.fault(id, "message of P%d to S%d %s: %s", p.id, server, f, what)
+	w.judge.fault(id, "message of P%d to S%d %s: %s", p.id, server, f, words(cmds))
 	return f, r
 }
+
+// about is the key that a message is about, or what else it is.
+func about(cmds []compat.Cmd) string {
+	for _, m := range cmds {
+		if name := m[0].(string); name == "MULTI" || len(m) < 2 {
+			continue
+		} else if name == "EVALSHA" || name == "EVAL" {
+			if len(m) > 3 {
+				return base(fmt.Sprint(m[3]))
+			}
+		}
+		return base(fmt.Sprint(m[1]))
+	}
+	return fmt.Sprint(cmds[0][0])
+}
+
+// base is the key that an auxiliary one belongs to.
+func base(key string) string {
+	key, _, _ = strings.Cut(key, ":")
+	return key
+}
+
+// ofKey is the key for which a connection is wanted, in its context.
+type ofKey struct{}
 
 // latency is how long a message is under way: half a millisecond, seldom much longer. No two are
 // alike, so that what happens at the same moment does so by design.
@@ -130,7 +159,7 @@ const patience = 10 * time.Second
 
 // dial connects p to a server.
 func (p *process) dial(ctx context.Context, to int) (redis.Conn, error) {
-	f, r := p.draw(to, "dial")
+	f, r := p.draw(to, fmt.Sprint("dial for ", ctx.Value(ofKey{})), nil)
 	s := p.w.servers[to]
 	if f == swallowed || f == replySwallowed || f == lateSwallowed {
 		if err := pause(ctx, patience); err != nil {
@@ -304,7 +333,7 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
-	f, r := c.p.draw(c.to, words(cmds))
+	f, r := c.p.draw(c.to, about(cmds), cmds)
 	there, back := latency(r), latency(r)
 	if f == slow {
 		there += time.Duration(r.Int64N(int64(2 * time.Second)))

@@ -21,7 +21,7 @@ type process struct {
 	skew time.Duration
 
 	// Guarded by the world's mutex.
-	messages int
+	messages map[string]int // about each key, to each server
 	conns    map[*conn]bool
 	faults   int       // that have befallen it
 	crashed  bool      // between a crash and its next start
@@ -33,7 +33,7 @@ type process struct {
 }
 
 func newProcess(w *world, id int) *process {
-	p := &process{w: w, id: id, conns: map[*conn]bool{}}
+	p := &process{w: w, id: id, conns: map[*conn]bool{}, messages: map[string]int{}}
 	if w.Skew > 0 {
 		p.skew = time.Duration(id) * w.Skew / time.Duration(w.Processes)
 	}
@@ -68,20 +68,33 @@ func (p *process) begin() {
 		}
 		p.pools = append(p.pools, pool)
 		sources[i] = compat.Pooled(pool)
+		sources[i].Get = func(ctx context.Context, key string) (redis.Conn, error) {
+			return pool.GetContext(context.WithValue(ctx, ofKey{}, key))
+		}
 	}
 	for i := range w.Lockers {
 		o := w.Options
 		o.Clock = skewed{clock.New(), p}
 		r := rand.New(rand.NewPCG(w.Seed, uint64(1000+100*p.id+10*i+p.lives)))
+		tokens := rand.New(rand.NewPCG(w.Seed+1, uint64(1000+100*p.id+10*i+p.lives)))
 		o.Rand = func() float64 {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return r.Float64()
 		}
 		o.Observer = p.observe
-		p.lockers = append(p.lockers, w.Kind.make(sources, o))
+		token := func(digits string, n int) string { // guessed by nobody in a simulation, and the same each time
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = digits[tokens.IntN(len(digits))]
+			}
+			return string(b)
+		}
+		p.lockers = append(p.lockers, w.Kind.make(sources, o, token))
 		if w.Kind.reader != nil {
-			p.readers = append(p.readers, w.Kind.reader(sources, o))
+			p.readers = append(p.readers, w.Kind.reader(sources, o, token))
 		}
 	}
 }
@@ -91,7 +104,8 @@ func (p *process) observe(e compat.Event) {
 	w := p.w
 	w.judge.count("event: " + string(e.Kind))
 	w.mu.Lock()
-	r := rand.New(rand.NewPCG(w.Seed+99, uint64(p.id*1_000_000+p.messages)))
+	p.messages["observed"]++
+	r := rand.New(rand.NewPCG(w.Seed+99, uint64(p.id*1_000_000+p.messages["observed"])))
 	d := time.Duration(0)
 	if !w.calm && w.Faults.Every > 0 && r.IntN(100) == 0 {
 		d = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
@@ -215,6 +229,9 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 	}
 }
 
+var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
+	"is full for a while", "forgets its scripts", "crashes", "stands still"}
+
 // misfortune is one of them.
 func (w *world) misfortune(n int, r *rand.Rand) {
 	i, p := r.IntN(len(w.servers)), w.all[r.IntN(len(w.all))]
@@ -223,7 +240,7 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	if what == 3 && !w.Faults.Forget {
 		what = 2
 	}
-	name := [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys", "is full for a while", "forgets its scripts", "crashes", "stands still"}[what]
+	name := misfortuneNames[what]
 	id := "N" + strconv.Itoa(n)
 	if w.Skip[id] {
 		return

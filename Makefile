@@ -46,6 +46,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzTimestamp -fuzztime $(FUZZTIME) ./txlock
 	$(GO) test -run '^$$' -fuzz FuzzStamp -fuzztime $(FUZZTIME) ./compat/dialect
 	$(GO) test -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME) ./compat
+	$(GO) test -run '^$$' -fuzz FuzzHostileServer -fuzztime $(FUZZTIME) ./compat/promises
 
 ## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; about six minutes a server
 bench:

@@ -88,7 +88,7 @@ func packages(t *testing.T) []string {
 // Imports point one way, and a program that imports a lock compiles redigo and
 // clock and nothing else of size.
 func TestImports(t *testing.T) {
-	allowed := map[string]bool{"github.com/gomodule/redigo/redis": true, "github.com/benbjohnson/clock": true, "github.com/setnxlock/setnxlock/compat": true, "github.com/setnxlock/setnxlock/compat/internal/lease": true, "github.com/setnxlock/setnxlock/compat/internal/slot": true, "github.com/setnxlock/setnxlock/compat/dialect": true}
+	allowed := map[string]bool{"github.com/gomodule/redigo/redis": true, "github.com/benbjohnson/clock": true, "github.com/setnxlock/setnxlock/compat": true, "github.com/setnxlock/setnxlock/compat/internal/lease": true, "github.com/setnxlock/setnxlock/compat/internal/slot": true, "github.com/setnxlock/setnxlock/compat/dialect": true, "github.com/setnxlock/setnxlock/compat/ability": true}
 	for _, p := range []string{"github.com/setnxlock/setnxlock/getsetlock", "github.com/setnxlock/setnxlock/txlock",
 		"github.com/setnxlock/setnxlock/compat/setlock"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", p).Output()

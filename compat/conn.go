@@ -39,6 +39,13 @@ type Conn struct {
 	multi    bool    // the server may be in MULTI
 	watching bool    // the server may hold a WATCH
 
+	refusal struct { // the last, and the first command that met with it
+		command string
+		reply   redis.Error
+	}
+
+	brokeOn string // the commands of the write on which the connection broke
+
 	notNow redis.Error // a cluster's refusal to run one of the commands
 	ran    bool        // one that can change something ran, or may have
 }
@@ -58,6 +65,7 @@ func (c *Conn) begin(ctx context.Context) {
 		c.until = time.Now().Add(c.limit)
 	}
 	c.pins, c.seen, c.pinned, c.refused, c.asked, c.ran, c.notNow, c.wake = false, reading{}, false, false, false, false, "", nil
+	c.refusal.command, c.refusal.reply, c.brokeOn = "", "", ""
 }
 
 // Send is redis.Conn's.
@@ -142,6 +150,11 @@ func (c *Conn) Receive() (any, error) {
 // commands that were sent.
 func (c *Conn) note(name string, reply any, err error) {
 	sent := c.sent
+	if err != nil {
+		if _, refused := err.(redis.Error); !refused {
+			c.brokeOn = strings.TrimSpace(strings.Join(sent, " ") + " " + name)
+		}
+	}
 	c.sent = c.sent[:0]
 	if name == "" {
 		replies, _ := reply.([]any)
@@ -165,6 +178,9 @@ func (c *Conn) track(name string, reply any, err error) {
 	ok := err == nil && !refused
 	if err == nil && refused {
 		err = e
+	}
+	if e, no := err.(redis.Error); no && e != c.refusal.reply && (c.refusal.reply == "" || !strings.HasPrefix(string(e), "EXECABORT")) {
+		c.refusal.command, c.refusal.reply = name, e
 	}
 	c.judge(name, reply, err)
 	switch strings.ToUpper(name) {
@@ -242,10 +258,12 @@ func unsupported(err error) bool {
 // command, and returns any other error as it is: a refusal by an ACL or a broken connection
 // proves nothing about the server.
 func (c *Conn) Lacks(err error, why, use string) error {
-	if lacks(err) {
-		return c.Unsafe(why, use)
+	if !lacks(err) {
+		return err
 	}
-	return err
+	unsafe := &UnsafeServerError{Version: version(c), Why: why, Use: use}
+	errors.As(err, &unsafe.Reply)
+	return unsafe
 }
 
 // Unsafe returns the *UnsafeServerError of a server on which an algorithm is unsafe, as an

@@ -103,6 +103,8 @@ type UnsafeServerError struct {
 	Version string // as INFO gives it; "" if the server does not say
 	Why     string // what this server does that breaks the lock
 	Use     string // what to use instead
+
+	Reply redis.Error // the answer that says that it does not know a command; "" if something else is wrong
 }
 
 func (e *UnsafeServerError) Error() string {
@@ -122,6 +124,7 @@ func (e *UnsafeServerError) Is(target error) bool { return target == ErrUnsafeSe
 // A DeniedError is ErrDenied with what was refused and what would allow it.
 type DeniedError struct {
 	Command string // that was refused; "" if it is not known which of several
+	Key     string // of the lock; what is written beside it begins with it. "" if the refusal is not about a key
 	Reply   redis.Error
 	Remedy  string // what to grant or to change
 }
@@ -131,7 +134,10 @@ func (e *DeniedError) Error() string {
 	if e.Command != "" {
 		s += " " + e.Command
 	}
-	s += ": " + string(e.Reply)
+	if e.Key != "" {
+		s += fmt.Sprintf(" on %q", e.Key)
+	}
+	s += ": " + strings.TrimRight(string(e.Reply), ".")
 	if e.Remedy != "" {
 		s += " (" + e.Remedy + ")"
 	}
@@ -141,9 +147,9 @@ func (e *DeniedError) Error() string {
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) Unwrap() error        { return e.Reply }
 
-// denied makes a *DeniedError of a server's refusal that is about permission or room, and
-// returns any other error as it is.
-func denied(err error) error {
+// Denied makes a *DeniedError of a server's refusal that is about permission, room or what the
+// server does at the moment, and returns any other error as it is. key is the lock's.
+func (c *Conn) Denied(key string, err error) error {
 	if err == nil { // most often, and errors.As would cost an allocation
 		return nil
 	}
@@ -151,10 +157,12 @@ func denied(err error) error {
 	if isMarked {
 		err = m.error
 	}
-	d := &DeniedError{}
 	e, ok := err.(redis.Error)
-	d.Reply = e
-	if remedy := d.remedy(); !ok || remedy == "" {
+	d := &DeniedError{Reply: e}
+	if c.refusal.reply == e {
+		d.Command = c.refusal.command
+	}
+	if !ok || !d.remedied(key) {
 		if isMarked {
 			return m
 		}
@@ -166,28 +174,40 @@ func denied(err error) error {
 	return d
 }
 
-// remedy finds out what was refused and what would allow it; "" if it is not a refusal of that kind.
-func (d *DeniedError) remedy() string {
-	e := d.Reply
-	word, rest, _ := strings.Cut(string(e), " ")
-	if _, quoted, ok := strings.Cut(rest, "'"); ok && word == "NOPERM" {
-		d.Command, _, _ = strings.Cut(quoted, "'")
-	}
+// remedied finds out what was refused and what would allow it. It is false for a refusal that is
+// of another kind.
+func (d *DeniedError) remedied(key string) bool {
+	s := string(d.Reply)
+	word, _, _ := strings.Cut(s, " ")
 	switch {
-	case word == "NOPERM" && d.Command != "":
-		d.Remedy = "the user's ACL lacks this command: ACL SETUSER … +" + d.Command
-	case word == "NOPERM":
-		d.Remedy = "the user's ACL lacks a key: ACL SETUSER … ~PATTERN"
-	case word == "OOM" || strings.Contains(string(e), "'maxmemory'"):
-		d.Remedy = "the server is over its maxmemory: it needs room"
+	case word == "NOPERM" && strings.Contains(s, "command"), strings.Contains(s, "executing the script can't run this command"):
+		if _, quoted, ok := strings.Cut(s, "'"); ok && word == "NOPERM" {
+			d.Command, _, _ = strings.Cut(quoted, "'")
+		}
+		d.Command = strings.ToUpper(d.Command)
+		d.Remedy = "the user's ACL lacks this command: ACL SETUSER … +" + strings.ToLower(d.Command)
+		if word != "NOPERM" {
+			d.Remedy = "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"
+		}
+	case word == "NOPERM", strings.Contains(s, "executing the script can't access"):
+		d.Key = key
+		d.Remedy = "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~" + key + "*"
+	case word == "OOM" || strings.Contains(s, "'maxmemory'"):
+		d.Remedy = "the server is over its maxmemory: it needs room, or a higher maxmemory"
 	case word == "READONLY":
-		d.Remedy = "this is a replica: connect to the master"
-	case word == "NOAUTH" || strings.Contains(string(e), "operation not permitted"):
+		d.Remedy = "this is a replica: connect to its master"
+	case word == "NOAUTH" || strings.Contains(s, "operation not permitted"):
 		d.Remedy = "it asks for a password: AUTH"
 	case word == "LOADING":
-		d.Remedy = "it is loading its data: try again"
+		d.Remedy = "it is loading its data: try again when it has"
+	case word == "MASTERDOWN":
+		d.Remedy = "this is a replica that has lost its master: connect to the master"
+	case word == "MISCONF":
+		d.Remedy = "it can't save its data and accepts no writes until it can: look at its disk and its log"
+	case word == "NOREPLICAS":
+		d.Remedy = "it has fewer replicas than min-replicas-to-write asks for"
 	}
-	return d.Remedy
+	return d.Remedy != ""
 }
 
 // An UnknownError is ErrUnknown with the lease that may be ours and the error that hid the

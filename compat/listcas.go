@@ -47,6 +47,13 @@ import (
 //
 // MSETNX is sent only if there is a next, and before DEL what is to run in any case.
 func (w *write) listCAS(key, held, next string, more []Cmd) {
+	w.send(Cmd{"MULTI"})
+	w.lists(key, held, next, more)
+	w.send(Cmd{"EXEC"})
+}
+
+// lists is what stands between MULTI and EXEC.
+func (w *write) lists(key, held, next string, more []Cmd) {
 	// Nobody else's, and no other transaction's: should a DEL be refused, the next
 	// one must not build on what it left (TestListCASLeftovers).
 	own, suffix := held, "satu"
@@ -60,7 +67,6 @@ func (w *write) listCAS(key, held, next string, more []Cmd) {
 	var k, v any = key, held // boxed once: each of these stands in several commands
 	var s, a, t, u any = own[:len(own)-3], own[:len(own)-2], own[:len(own)-1], own
 
-	w.send(Cmd{"MULTI"})
 	w.send(Cmd{"RPUSH", s, k})
 	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s})
 	w.send(Cmd{"SORT", s, "BY", "nosort", "GET", "#", "GET", "#", "STORE", a})
@@ -75,7 +81,6 @@ func (w *write) listCAS(key, held, next string, more []Cmd) {
 	}
 	w.all(more)
 	w.send(Cmd{"DEL", s, a, t, u})
-	w.send(Cmd{"EXEC"})
 }
 
 // Where the replies that tell stand, and how many commands and arguments there are
@@ -174,7 +179,12 @@ func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
 	if replies == nil { // the connection was under a WATCH, and somebody touched the key
 		return c.listCAS(ch)
 	}
-	err = c.emptied(ch, replies)
+	return c.compared(ch, next, replies)
+}
+
+// compared is listed for the replies to what stands between MULTI and EXEC.
+func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
+	err := c.emptied(ch, replies)
 	if next == "" {
 		return []any{int64(1)}, err
 	}
@@ -245,8 +255,12 @@ func (c *Conn) CheckListCAS(scratch, use string) error {
 	return err
 }
 
-// tryListCAS tries every outcome on key, and says what went wrong.
+// tryListCAS tries every outcome on key, and says what went wrong. Each is tried in one transaction,
+// which makes the key and removes it: nobody ever sees it.
 func (c *Conn) tryListCAS(key string) (wrong string, err error) {
+	if _, err := c.Exec(Cmd{"GET", key}); err != nil {
+		return "", err // where MULTI is refused, what follows it would run one by one
+	}
 	release := Change{If: ListCAS, Key: key, Value: "held"}
 	replace := Change{If: ListCAS, Key: key, Value: "held", Do: []Cmd{{"SET", key, "next"}}}
 	for _, try := range []struct {
@@ -262,29 +276,53 @@ func (c *Conn) tryListCAS(key string) (wrong string, err error) {
 		{"held", replace, nil, "next", "an equal value is not replaced"},
 		{"", replace, ErrLost, "", "a value is put on a key that was not there"},
 	} {
-		set := Cmd{"SET", key, try.holds}
-		if try.holds == "" {
-			set = Cmd{"DEL", key}
-		}
-		if _, err := c.Do(set[0].(string), set[1:]...); err != nil {
-			return "", err
-		}
-		if _, err := c.Run(try.does); !errors.Is(err, try.want) {
+		left, err := c.triedByLists(try.holds, &try.does)
+		if !errors.Is(err, try.want) {
 			if OutcomeOf(err) != Unknown {
 				return try.wrong, nil
 			}
 			return "", err
 		}
-		left, err := redis.String(c.Do("GET", key))
-		if err != nil && err != redis.ErrNil {
-			return "", err
-		}
 		if left != try.left {
 			return try.wrong, nil
 		}
-		if _, err := c.Do("DEL", key); err != nil {
-			return "", err
-		}
 	}
 	return "", nil
+}
+
+// triedByLists carries ch out in a transaction at whose beginning the key is made to hold a value,
+// and returns what it held before it was removed at the end.
+func (c *Conn) triedByLists(holds string, ch *Change) (left string, err error) {
+	k := any(ch.Key)
+	set := Cmd{"SET", k, holds}
+	if holds == "" {
+		set = Cmd{"DEL", k}
+	}
+	next, _, err := ch.byLists()
+	if err != nil {
+		return "", err
+	}
+	w := c.compose(casArguments + 5)
+	w.send(Cmd{"MULTI"})
+	w.send(set)
+	w.lists(ch.Key, ch.Value, next, []Cmd{{"GET", k}, {"DEL", k}})
+	w.send(Cmd{"EXEC"})
+	replies, err := w.replies()
+	if err == nil {
+		replies, err = c.transacted(replies)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(replies) < 5 {
+		return "", countError(len(replies), casCommands, "commands in a transaction")
+	}
+	if err := first(replies[:1], nil); err != nil {
+		return "", err
+	}
+	got, replies := replies[len(replies)-3], replies[1:]
+	if _, err = c.compared(ch, next, replies); got != nil {
+		left = fmt.Sprintf("%s", got) // an error, if it is a list
+	}
+	return left, err
 }

@@ -32,15 +32,16 @@ const (
 	EventLost     Kind = "lost"     // the lease is not ours any more, or its end is too near
 	EventReleased Kind = "released" // released, or handed off; Err if it was not ours any more or the outcome is unknown
 	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
+	EventWeaker   Kind = "weaker"   // package auto took a weaker lock than other clients may get; Err says why
 )
 
-// Slog returns an Observer that logs to l: losses and failures as warnings,
+// Slog returns an Observer that logs to l: losses, failures and weaker locks as warnings,
 // acquisitions, releases and repairs as information, the rest for debugging.
 func Slog(l *slog.Logger) Observer {
 	return func(e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case EventLost, EventFailed:
+		case EventLost, EventFailed, EventWeaker:
 			level = slog.LevelWarn
 		case EventAcquired, EventReleased, EventRepaired:
 			level = slog.LevelInfo

@@ -50,7 +50,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 		p.put(l)
 		return nil, false
 	}
-	err = p.verdict(step(&p.Conn, true))
+	err = p.verdict(p.key, step(&p.Conn, true))
 	switch {
 	case !p.asked && OutcomeOf(err) != Done && err != ErrLost: // refused before anything was sent
 		p.pinned = true

@@ -85,7 +85,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	c.Conn = borrowed
 	c.begin(ctx)
 	c.pins = pins
-	err = c.verdict(step(c))
+	err = c.verdict(key, step(c))
 	live := c.Err() == nil
 	c.pinned = c.pinned && live
 	switch {
@@ -172,14 +172,14 @@ func (s *server) giveBack(c *Conn) {
 
 // verdict is a step's error after what a cluster answered in it. That a server was found
 // unsafe while it was moving the slot says nothing about it.
-func (c *Conn) verdict(err error) error {
+func (c *Conn) verdict(key string, err error) error {
 	if c.notNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.notNow
 	}
 	if _, refused := notNow(err); refused && !c.ran {
 		return NotSent.Mark(err)
 	}
-	return denied(err)
+	return c.Denied(key, err)
 }
 
 func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
@@ -348,7 +348,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 		if len(changes) > 0 {
 			replies, failed := c.runAll(changes)
 			for n, i := range together {
-				next[i], errs[i] = extended(leases[i], next[i], &changes[n], replies[n], c.verdict(failed[n]))
+				next[i], errs[i] = extended(leases[i], next[i], &changes[n], replies[n], c.verdict(leases[i].Key, failed[n]))
 			}
 		}
 		for _, i := range apart {
@@ -356,7 +356,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 			if next[i], ch, errs[i] = s.change(t, leases[i], ttls[i]); errs[i] == nil {
 				next[i].epoch = epoch
 				replies, err := c.Run(ch)
-				next[i], errs[i] = extended(leases[i], next[i], &ch, replies, c.verdict(err))
+				next[i], errs[i] = extended(leases[i], next[i], &ch, replies, c.verdict(leases[i].Key, err))
 			}
 		}
 		return errors.Join(errs...)
@@ -492,10 +492,14 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
 		return epoch, nil
 	}
+	blamed := ""
 	for range checksAtMost {
+		on := ""
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
-			return s.traits.Check(c, key)
+			err := s.traits.Check(c, key)
+			on = c.brokeOn
+			return err
 		})
 		if err == nil {
 			s.checked.Store(epoch + 1)
@@ -508,12 +512,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		if s.again(ctx, key, func(c *Conn) error { _, err := c.Do("GET", key); return ignoreRefusal(err) }) != nil {
 			return epoch, err
 		}
+		if on == blamed && on != "" {
+			return epoch, fmt.Errorf("%w: closed the connection, twice, on %s: %w", ErrUnanswered, on, err)
+		}
+		blamed = on
 	}
-	return epoch, fmt.Errorf("%w: %w", ErrUnanswered, err)
+	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
-// checksAtMost is how often a check may lose its connection while reads are answered.
-const checksAtMost = 3
+// checksAtMost is how often a check may lose its connection while reads are answered. If it is the
+// same commands twice in a row, those are blamed, as by package server's Try.
+const checksAtMost = 4
 
 // ignoreRefusal drops an error that the server answered with: an answer all the same.
 func ignoreRefusal(err error) error {

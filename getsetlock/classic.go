@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Classic is the lock as the SETNX page has it, for any Redis since 1.2 and for proxies
@@ -83,6 +84,10 @@ func (g Classic) check(c *compat.Conn, key string) error {
 	if !g.Fence {
 		return nil
 	}
-	_, err := c.Exec(compat.Cmd{"EXISTS", key})
-	return c.Lacks(err, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
+	err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: "no fence"})
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) {
+		unsafe.Why += ", so the fence and the lock can't be had together"
+	}
+	return err
 }

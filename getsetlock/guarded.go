@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Guarded is the timestamp lock under WATCH: a client that is too late changes nothing, and
@@ -83,11 +84,10 @@ func (g Guarded) Release(l compat.Lease) compat.Change { return release(compat.W
 // Traits say that it checks the server.
 func (g Guarded) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
 
-// check returns ErrUnsafeServer if there is no WATCH, or no MULTI.
+// check returns ErrUnsafeServer if SETNX, GETSET, MULTI or WATCH is missing, or does not do what the
+// lock rests on.
 func (g Guarded) check(c *compat.Conn, key string) error {
-	_, _, err := c.Watch(compat.Aux(key, "check:"+compat.NewToken()))
-	if err == nil {
-		_, err = c.Exec(compat.Cmd{"EXISTS", key})
-	}
-	return c.Lacks(err, "it has no WATCH, or no MULTI (WATCH came with 2.2)", "getsetlock.ListCAS, or where that is refused too getsetlock.Classic")
+	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
+	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use},
+		ability.Need{Ability: ability.Setnx, Use: "another server"}, ability.Need{Ability: ability.Getset, Use: "another server"})
 }

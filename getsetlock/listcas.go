@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // ListCAS is the timestamp lock that compares by list commands (compat.ListCAS): what Guarded
@@ -89,5 +90,7 @@ func (g ListCAS) Traits() compat.Traits { return compat.Traits{Rotates: true, Ch
 // check returns ErrUnsafeServer if lists don't compare here. On 1.2, where a list that was
 // emptied stays, nothing that is safe is known.
 func (g ListCAS) check(c *compat.Conn, key string) error {
-	return c.CheckListCAS(compat.Aux(key, "check:"+compat.NewToken()), "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic")
+	const use = "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic"
+	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Lists, Use: use},
+		ability.Need{Ability: ability.Setnx, Use: "another server"})
 }

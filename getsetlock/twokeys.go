@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
@@ -240,10 +241,6 @@ func (t TwoKeys) Traits() compat.Traits { return compat.Traits{Check: t.check} }
 // check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock excludes this
 // fleet: its own clients can't do without them either.
 func (t TwoKeys) check(c *compat.Conn, key string) error {
-	err := Guarded{}.check(c, key)
-	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) {
-		unsafe.Use = "a server that has both, as the other clients of these keys do"
-	}
-	return err
+	const use = "a server that has both, as the other clients of these keys do"
+	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})
 }

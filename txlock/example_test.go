@@ -39,7 +39,7 @@ func ExampleOptions_check() {
 	_, err := compat.New(pool, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	// Output:
-	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2), so nothing can be released safely; use getsetlock.ListCAS, or where that is refused too getsetlock.Classic
+	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2); use getsetlock.ListCAS, or where that is refused too getsetlock.Classic
 }
 
 // A service in Go joins programs that lock as the book Redis in Action does. The

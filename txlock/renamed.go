@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Renamed takes the key by giving it a name that already has a TTL: the key is never without
@@ -65,28 +66,5 @@ func (r Renamed) Traits() compat.Traits { return compat.Traits{Rotates: true, Ch
 
 // check is Options' own, and asks whether the TTL travels with the name.
 func (r Renamed) check(c *compat.Conn, key string) error {
-	if err := r.Options.check(c, key); err != nil {
-		return err
-	}
-	from := compat.Aux(key, "check:"+compat.NewToken())
-	to := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := c.Pipe(
-		compat.Cmd{"SETEX", from, 10, "x"}, compat.Cmd{"RENAMENX", from, to}, compat.Cmd{"TTL", to},
-		compat.Cmd{"SETEX", from, 10, "y"}, compat.Cmd{"RENAMENX", from, to}, compat.Cmd{"DEL", from}, compat.Cmd{"DEL", to})
-	if err != nil {
-		return err
-	}
-	if refused, ok := replies[0].(redis.Error); ok {
-		return c.Lacks(refused, "it does not let us use SETEX", "txlock.Guarded")
-	}
-	if refused, ok := replies[1].(redis.Error); ok {
-		return c.Lacks(refused, "it does not let us use RENAMENX", "txlock.Guarded")
-	}
-	if ttl, err := c.ReadTTL(replies[2], time.Second); err != nil || ttl == compat.NoTTL {
-		return c.Unsafe("RENAMENX drops the TTL (it travels with the name since 2.4), so a dead holder's lock would last for ever", "txlock.Guarded")
-	}
-	if replies[4] != int64(0) {
-		return c.Unsafe("RENAMENX renames onto a key that is held", "txlock.Guarded")
-	}
-	return nil
+	return r.needs(c, key, ability.Need{Ability: ability.Renamenx, Use: "txlock.Guarded"})
 }

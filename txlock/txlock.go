@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Options are the same for each variant. The zero value works on every server
@@ -97,31 +98,22 @@ func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 }
 
 // check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX here, or can't be
-// extended or released safely. It runs what the lock runs on a scratch key.
-func (o Options) check(c *compat.Conn, key string) error {
-	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
-	scratch := compat.Aux(key, "check:"+compat.NewToken())
-	if _, _, err := c.Watch(scratch); err != nil {
-		return c.Lacks(err, "it has no WATCH (it came with 2.2), so nothing can be released safely", use)
-	}
-	c.Unwatch()
+// extended or released safely.
+func (o Options) check(c *compat.Conn, key string) error { return o.needs(c, key) }
 
-	setex, _ := compat.SetEx(o.Millis, scratch, "held", 10*time.Second)
-	expire, _ := compat.Expire(o.Millis, scratch, 10*time.Second)
-	replies, err := c.Exec(setex, compat.Cmd{"SETNX", scratch, "taken"}, expire, compat.Cmd{"DEL", scratch})
-	switch {
-	case err != nil && o.Millis:
-		return c.Lacks(err, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")
-	case err != nil:
-		return c.Lacks(err, "it does not let us use MULTI, SETEX or EXPIRE", use)
-	case replies == nil || replies[1] != int64(0):
-		return c.Unsafe("SETNX deletes a key that has a TTL and takes it (mended in 2.2)", use)
-	case replies[2] != int64(1):
-		return c.Unsafe("EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", use)
-	case o.ListCAS:
-		return c.CheckListCAS(scratch, "Options.ListCAS false")
+// needs is check for a lock that needs more.
+func (o Options) needs(c *compat.Conn, key string, more ...ability.Need) error {
+	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
+	ttl := ability.Need{Ability: ability.Setex, Use: use}
+	if o.Millis {
+		ttl = ability.Need{Ability: ability.Milliseconds, Use: "whole seconds: Options.Millis false"}
 	}
-	return nil
+	needs := []ability.Need{{Ability: ability.Multi, Use: use}, {Ability: ability.Watch, Use: use}, ttl,
+		{Ability: ability.SetnxOnTTL, Use: use}, {Ability: ability.ExpireAgain, Use: use}}
+	if o.ListCAS {
+		needs = append(needs, ability.Need{Ability: ability.Lists, Use: "Options.ListCAS false"})
+	}
+	return ability.Check(c, key, o.Millis, append(needs, more...)...)
 }
 
 // value is what an acquisition of key at now writes.

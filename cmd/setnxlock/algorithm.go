@@ -100,7 +100,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		return candidate{}, err
 	}
 	if len(list) == 0 && (a.algorithm == "auto" || a.algorithm == "redlock") {
-		c, err := a.pickAuto(ctx, n, fence)
+		c, err := a.pickAuto(ctx, n, key, fence)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 		}
@@ -140,20 +140,53 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 	return a.probing(ctx, n, err)
 }
 
-// pickAuto probes the server and takes what auto chooses for it.
-func (a *app) pickAuto(ctx context.Context, n node, fence bool) (candidate, error) {
-	r, err := server.Probe(ctx, n.source, server.Options{Prefix: a.prefix, Timeout: a.timeout})
-	if err != nil {
-		return candidate{}, a.probing(ctx, n, err)
-	}
-	choice, err := a.chooseFor(ctx, n, r, fence)
+// pickAuto takes what auto chooses for the server, which is asked unless an earlier run has its
+// answers. Scratch keys begin with key, for users who may have no others.
+func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (candidate, error) {
+	o, err := a.autoOptions(n, key, fence)
 	if err != nil {
 		return candidate{}, err
+	}
+	defer a.keep()
+	r, choice, err := auto.Ask(ctx, n.source, o)
+	if o.Fence && r.Writable && !r.Multi && errors.Is(err, compat.ErrUnsafeServer) {
+		o.Fence = false
+		r, choice, err = auto.Ask(ctx, n.source, o)
+	}
+	if err != nil {
+		return candidate{}, a.asking(ctx, n, err)
+	}
+	for _, warning := range choice.Warnings {
+		a.say("warning: %s", locks.InCommandWords(warning))
 	}
 	for _, risk := range choice.Risks {
 		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)
 	}
-	return choiceOf(choice), nil
+	c := choiceOf(choice)
+	if r.Remembered() {
+		c.Algorithm = &sure{c.Algorithm, a, r}
+	}
+	return c, nil
+}
+
+// autoOptions are auto's for locks whose keys begin with prefix.
+func (a *app) autoOptions(n node, prefix string, fence bool) (auto.Options, error) {
+	o := auto.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name}
+	if a.dialect == "" {
+		return o, nil
+	}
+	d, err := a.dialectValue()
+	o.Dialect = d
+	return o, err
+}
+
+// asking is the failure of a choice: what the server said, or why it could not be asked.
+func (a *app) asking(ctx context.Context, n node, err error) error {
+	var refused redis.Error
+	if unfit(err) || errors.Is(err, compat.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, server.ErrAuth) {
+		return err
+	}
+	return a.probing(ctx, n, err)
 }
 
 // choiceOf is auto's choice as a candidate.
@@ -164,13 +197,9 @@ func choiceOf(c auto.Choice) candidate {
 // chooseFor is auto's choice: with a fence if the server can give one, and a
 // timestamp lock if a dialect was named, since keys are shared with its fleet then.
 func (a *app) chooseFor(ctx context.Context, n node, r server.Report, fence bool) (auto.Choice, error) {
-	o := auto.Options{Fence: fence && r.Multi, Prefix: a.prefix, Timeout: a.timeout}
-	if a.dialect != "" {
-		d, err := a.dialectValue()
-		if err != nil {
-			return auto.Choice{}, err
-		}
-		o.Dialect = d
+	o, err := a.autoOptions(n, a.prefix, fence && r.Multi)
+	if err != nil {
+		return auto.Choice{}, err
 	}
 	return auto.Choose(ctx, n.source, r, o)
 }
@@ -182,7 +211,7 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
-	case errors.Is(err, compat.ErrUnsafeServer):
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):
 		return err
 	}
 	return a.unreachable(ctx, n, err)

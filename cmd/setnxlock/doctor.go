@@ -208,7 +208,7 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 
 func abilities(r server.Report) []ability {
 	var list []ability
-	for _, can := range server.Abilities() {
+	for _, can := range r.Abilities() {
 		list = append(list, ability{string(can), r.Can(can), can.What(), can.Since()})
 	}
 	return list
@@ -343,6 +343,10 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	var unsafe *compat.UnsafeServerError
 	if errors.As(err, &unsafe) {
 		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(unsafe.Error()), "setnxlock: "))
+		return nil
+	}
+	if errors.Is(err, compat.ErrDenied) {
+		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(err.Error(), "setnxlock: "))
 		return nil
 	}
 	if err != nil {

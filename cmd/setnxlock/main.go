@@ -40,6 +40,7 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
+	known *cache          // what servers answered; nil: it was not read yet
 	meter *workload.Meter // counts what all connections send; nil: nothing does
 }
 

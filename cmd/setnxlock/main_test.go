@@ -26,7 +26,10 @@ import (
 // TestMain makes this test binary answer to three names on PATH, in scripts
 // and in exec.Command.
 func TestMain(m *testing.M) {
-	os.Setenv("GORACE", noRaceSleep) //nolint:errcheck // its value can't be wrong
+	os.Setenv("GORACE", noRaceSleep)       //nolint:errcheck // its value can't be wrong
+	if os.Getenv("XDG_CACHE_HOME") == "" { // the user's own cache stays as it is
+		os.Setenv("XDG_CACHE_HOME", os.DevNull) //nolint:errcheck // its value can't be wrong
+	}
 	testscript.Main(m, map[string]func(){
 		"setnxlock": main,
 		"puppet":    puppet,
@@ -95,6 +98,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
+			e.Setenv("XDG_CACHE_HOME", os.DevNull) // no script's answers are another's
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -105,17 +109,79 @@ func TestScripts(t *testing.T) {
 			"json":   scriptJSON,
 			"pages":  scriptPages,
 
+			"commands": scriptCommands,
+
 			"exercises": scriptExercises,
 		},
 	})
 }
 
-// redis VERSION starts an embedded server, "redis real [ARG...]" a real one.
+// commands N fails if the server has run more than N commands since CONFIG RESETSTAT, those inside
+// scripts included.
+func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
+	ts.Check(err)
+	defer c.Close()
+	stats, err := redis.String(c.Do("INFO", "commandstats"))
+	ts.Check(err)
+	ran := 0
+	for line := range strings.Lines(stats) {
+		if _, calls, ok := strings.Cut(line, ":calls="); ok {
+			calls, _, _ = strings.Cut(calls, ",")
+			n, err := strconv.Atoi(calls)
+			ts.Check(err)
+			ran += n
+		}
+	}
+	ts.Logf("%d commands:\n%s", ran, stats)
+	if ran > most {
+		ts.Fatalf("%d commands, want %d at most", ran, most)
+	}
+}
+
+// startLoading starts what answers each command as a server does that is loading its data.
+func startLoading(ts *testscript.TestScript) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
+					if err != nil {
+						return
+					}
+					for range 2 * n { // each word behind its length
+						lines.Scan()
+					}
+					if _, err := fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// redis VERSION starts an embedded server, "redis real [ARG...]" a real one, "redis loading" what is
+// loading its data.
 func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
 	var address string
-	if args[0] == "real" {
+	switch args[0] {
+	case "real":
 		address = startReal(ts, args[1:]...)
-	} else {
+	case "loading":
+		address = startLoading(ts)
+	default:
 		address = startOld(ts, args[0])
 	}
 	ts.Setenv("SETNXLOCK_REDIS", address)

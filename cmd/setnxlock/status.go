@@ -91,7 +91,9 @@ func explain(err error) *failure {
 		if hint == "" || strings.HasPrefix(string(denied.Reply), "NOPERM") {
 			hint = denied.Remedy
 		}
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", denied.Reply), hint}
+		what := *denied
+		what.Remedy = ""
+		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hintFor(string(refused))}
 	}

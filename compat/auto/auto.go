@@ -33,6 +33,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -49,11 +50,18 @@ type Options struct {
 	// timestamps, with which keys are shared: then only getsetlock is chosen.
 	Dialect getsetlock.Dialect
 
-	// Prefix begins the name of every scratch key, as it begins the locks' own.
+	// Prefix begins the name of every scratch key, as it begins the locks' own: with keys that have
+	// no prefix in common, the key that is to be locked.
 	Prefix string
 
 	// Timeout bounds each question to the server. Default: 2 s.
 	Timeout time.Duration
+
+	// Memory remembers what servers answered. nil: one for the whole process.
+	Memory *server.Memory
+
+	// Where names the way to the server for Memory, as server.Options.Where does.
+	Where string
 }
 
 // A Choice is a lock for a server.
@@ -62,6 +70,12 @@ type Choice struct {
 	Name      string   // as the command's --algorithm has it: "tx:renamed"
 	Why       string   // one sentence
 	Risks     []string // what the lock can't promise here, a sentence each
+
+	// Passed are the better locks that were passed over, the best first, and what each lacked.
+	// Warnings say what a user must know of a lock that is weaker than what other clients of this
+	// server may get, a sentence each.
+	Passed   []Passed
+	Warnings []string
 
 	// Several is the lock of several keys at once that excludes this one's. nil:
 	// multilock.New takes them one by one.
@@ -76,91 +90,198 @@ type Choice struct {
 	_ struct{} // no positional literals
 }
 
+// A Passed is a better lock that was passed over.
+type Passed struct {
+	Name string
+	Why  string // what it lacked, for the middle of a sentence
+
+	// Refused says that it is not the server's age: it refuses this user a command, has it renamed,
+	// or a proxy lacks it. Other clients may have the better lock.
+	Refused bool
+
+	family string
+}
+
 // Choose returns the first lock of locks.Preferred that says it is safe on the
 // server behind source, which r reports on. It passes over one whose commands the
-// server lacks, or refuses this user, or answers by closing the connection; Why says so
-// of the last two. It returns ErrUnsafeServer (a
+// server lacks, or refuses this user, or answers by closing the connection: Choice.Passed has
+// each with what it lacked, and Choice.Warnings what that means beside clients which have it.
+// It returns ErrUnsafeServer (a
 // *compat.UnsafeServerError that says what to use) for a replica, for a server that
-// refuses writes or lacks what every lock needs, and for one that can't do what o asks
-// for; and ErrDenied where an ACL forbids the best lock its keys.
+// lacks what every lock needs, and for one that can't do what o asks
+// for; and ErrDenied where the server refuses writes, or an ACL forbids the best lock its keys.
 func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
+	c, _, err := choose(ctx, source, r, o)
+	return c, err
+}
+
+// choose also says whether the server contradicted r.
+func choose(ctx context.Context, source compat.Source, r server.Report, o Options) (c Choice, contradicted bool, err error) {
 	if err := usable(r, o); err != nil {
-		return Choice{}, err
+		return Choice{}, false, err
 	}
 	joins := o.Dialect != getsetlock.Dialect{}
-	key := o.Prefix + "setnxlock-choice-" + compat.NewToken()
-	passed := ""
+	var passed []Passed
 	for _, l := range locks.Preferred() {
 		times := l.Family() == "getset"
 		if joins && !times {
 			continue
 		}
-		if times && (!r.Setnx || !r.Getset) {
-			return Choice{}, refuse(r, "it lacks SETNX or GETSET, and "+lacks(r), "another server")
+		if l.Name == "getset:classic" && !able(r, l) { // it has no check of its own
+			passed = append(passed, Passed{l.Name, "it lacks SETNX or GETSET", false, l.Family()})
+			continue
 		}
 		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect}
 		a := l.New(with)
-		err := server.Try(ctx, source, key, server.Options{Timeout: o.Timeout}, a.Traits().Check)
+		err := o.try(ctx, source, r, l, a)
 		var refused redis.Error
 		switch {
 		case err == nil:
 		case errors.Is(err, compat.ErrUnsafeServer):
+			contradicted = contradicted || able(r, l)
+			passed = append(passed, Passed{l.Name, seen(err), ability.Renamed(err), l.Family()})
 			continue
 		case errors.Is(err, compat.ErrUnanswered), errors.As(err, &refused) && !able(r, l):
-			if passed == "" {
-				passed = fmt.Sprintf("; it is not %s, because %s", l.Name, seen(err))
-			}
+			passed = append(passed, Passed{l.Name, seen(err), true, l.Family()})
 			continue
 		default:
-			return Choice{}, err
+			return Choice{}, true, err
 		}
-		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + passed, Risks: risks(l, r, o), Safe: !l.TwoHolders}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Risks: risks(l, r, o), Safe: !l.TwoHolders, Passed: passed}
 		if l.Several != nil {
 			c.Several = l.Several(with)
 		}
 		c.Risks = append(c.Risks, serverRisks(r, &c)...)
-		return c, nil
+		c.Warnings = mixed(l, passed)
+		return c, contradicted, nil
 	}
-	return Choice{}, refuse(r, "no lock is safe here"+passed, "another server")
+	return Choice{}, contradicted, refuse(r, "no lock is safe here"+told(passed), "another server")
+}
+
+// try runs a lock's own check, unless it is remembered that it was passed.
+func (o Options) try(ctx context.Context, source compat.Source, r server.Report, l locks.Lock, a compat.Algorithm) error {
+	m := o.memory()
+	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Millis)
+	if m.Trusts(r, o.server(), name) {
+		return nil
+	}
+	err := server.Try(ctx, source, o.Prefix+"setnxlock-choice-"+compat.NewToken(), o.server(), a.Traits().Check)
+	if err == nil {
+		m.Trust(r, o.server(), name)
+	}
+	return err
+}
+
+// told is why the first lock that the server refuses was not taken, for the end of a sentence.
+func told(passed []Passed) string {
+	for _, p := range passed {
+		if p.Refused {
+			return fmt.Sprintf("; it is not %s, because %s", p.Name, p.Why)
+		}
+	}
+	return ""
+}
+
+// mixed are the warnings of a lock that was taken where others may take a better one.
+func mixed(l locks.Lock, passed []Passed) []string {
+	var list []string
+	for _, p := range passed {
+		if !p.Refused {
+			continue
+		}
+		text := fmt.Sprintf("%s is taken instead of the better %s, because %s", l.Name, p.Name, p.Why)
+		switch {
+		case p.family != l.Family() && l.Family() == "getset":
+			text += fmt.Sprintf("; clients that get %s must not lock the same keys: they write tokens with a TTL and this one times without, and neither takes over the other's dead locks", p.Name)
+		case l.TwoHolders:
+			text += fmt.Sprintf("; beside clients that get %s it takes their protection away: %s", p.Name, l.Flaw)
+		default:
+			text += "; clients of both exclude each other"
+		}
+		list = append(list, text)
+		break // the best tells enough
+	}
+	return list
 }
 
 // able reports whether the server showed that it has, and allows this user, all that a lock
 // needs. If it refuses the lock nevertheless, an ACL forbids the lock's own keys. Other clients
 // of the fleet take that lock, so a weaker one is not the answer.
 func able(r server.Report, l locks.Lock) bool {
-	return !slices.ContainsFunc(l.Needs, func(n server.Ability) bool { return !r.Can(n) })
+	return !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
 }
 
 // seen is what the server did when a lock was tried out, for the middle of a sentence.
 func seen(err error) string {
+	var unsafe *compat.UnsafeServerError
+	var denied *compat.DeniedError
 	var refused redis.Error
-	if errors.As(err, &refused) {
+	switch {
+	case errors.As(err, &unsafe):
+		return unsafe.Why
+	case errors.As(err, &denied):
+		return strings.TrimPrefix(denied.Error(), "setnxlock: ")
+	case errors.As(err, &refused):
 		return fmt.Sprintf("the server refuses one of its commands (%s)", strings.TrimRight(string(refused), "."))
 	}
 	return strings.TrimPrefix(err.Error(), "setnxlock: ")
 }
 
 // New probes the server behind source, chooses, and returns the Locker with
-// what was chosen. Scratch keys begin with o.Prefix, as the locks' own do.
-// Errors are server.Probe's and Choose's.
+// what was chosen. Scratch keys begin with o.Prefix, as the locks' own do. What the server
+// answered is remembered in this process (server.Memory). Errors are server.Probe's and Choose's.
 func New(ctx context.Context, source compat.Source, o compat.Options) (*compat.Locker, Choice, error) {
 	return NewWith(ctx, source, Options{}, o)
 }
 
-// NewWith is New of a lock that can do what want asks for.
+// NewWith is New of a lock that can do what want asks for. An Observer sees each warning of the
+// choice as compat.EventWeaker.
 func NewWith(ctx context.Context, source compat.Source, want Options, o compat.Options) (*compat.Locker, Choice, error) {
-	r, err := server.Probe(ctx, source, server.Options{Prefix: o.Prefix})
-	if err != nil {
-		return nil, Choice{}, err
-	}
 	if want.Prefix == "" {
 		want.Prefix = o.Prefix
 	}
-	c, err := Choose(ctx, source, r, want)
+	_, c, err := Ask(ctx, source, want)
 	if err != nil {
 		return nil, Choice{}, err
 	}
+	if o.Observer != nil {
+		for _, w := range c.Warnings {
+			o.Observer(compat.Event{Kind: compat.EventWeaker, Err: errors.New("setnxlock: " + w)})
+		}
+	}
 	return compat.NewOn(source, c.Algorithm, o), c, nil
+}
+
+// Ask probes the server behind source, unless o.Memory has its answers, and chooses. A remembered
+// answer that the server contradicts is forgotten, and the server asked anew.
+func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, Choice, error) {
+	for {
+		r, known, err := o.memory().Probe(ctx, source, o.server())
+		if err != nil {
+			return r, Choice{}, err
+		}
+		c, contradicted, err := choose(ctx, source, r, o)
+		if contradicted || len(c.Warnings) > 0 { // what was refused may be granted at any time
+			o.memory().Forget(r)
+		}
+		if !known || !contradicted {
+			return r, c, err
+		}
+	}
+}
+
+// process remembers for this process.
+var process server.Memory
+
+func (o Options) memory() *server.Memory {
+	if o.Memory != nil {
+		return o.Memory
+	}
+	return &process
+}
+
+func (o Options) server() server.Options {
+	return server.Options{Prefix: o.Prefix, Timeout: o.Timeout, Where: o.Where}
 }
 
 func usable(r server.Report, o Options) error {
@@ -171,6 +292,8 @@ func usable(r server.Report, o Options) error {
 			master += ", " + r.Master
 		}
 		return refuse(r, "it is a replica: a lock taken here excludes nobody", master)
+	case !r.Writable && errors.Is(r.Refused, compat.ErrDenied):
+		return r.Refused
 	case !r.Writable:
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
 	case o.Fence && !r.Multi:
@@ -212,6 +335,8 @@ func why(l locks.Lock, r server.Report, o Options) string {
 // lacks says why no token lock can be had.
 func lacks(r server.Report) string {
 	switch {
+	case slices.Contains(r.NotAsked, ability.SetnxOnTTL):
+		return "there is neither MULTI nor a script, so that nothing with a TTL could be extended safely"
 	case !r.SetnxRespectsTTL:
 		return "SETNX deletes a key that has a TTL, so that no lock may have one"
 	case !r.ExpireAgain:

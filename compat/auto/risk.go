@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -15,7 +16,7 @@ func risks(l locks.Lock, r server.Report, o Options) []string {
 	switch {
 	case l.Family() == "getset":
 		list = timestampRisks(r, o)
-	case slices.Contains(l.Needs, server.Watch):
+	case slices.Contains(l.Needs, ability.Watch):
 		list = watchRisks(r)
 	default:
 		list = tokenRisks(r)

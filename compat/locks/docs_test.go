@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 var update = flag.Bool("update", false, "write the lists in README.md and docs/algorithms.md")
@@ -63,7 +63,7 @@ func needs(l locks.Lock) string {
 	var list []string
 	for _, n := range l.Needs {
 		switch n {
-		case server.SetnxOnTTL, server.ExpireAgain, server.Setnx, server.Setex:
+		case ability.SetnxOnTTL, ability.ExpireAgain, ability.Setnx, ability.Setex:
 			continue // every server from Since on has them
 		}
 		list = append(list, string(n))

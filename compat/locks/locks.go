@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -45,8 +45,8 @@ type Lock struct {
 	Go    string // its type: "txlock.Renamed"
 	Page  string // the file that describes it: "txlock/renamed.go"
 
-	Since string           // the first Redis on which it is safe, or works if nothing makes it so
-	Needs []server.Ability // what it needs of a server, fences aside
+	Since string            // the first Redis on which it is safe, or works if nothing makes it so
+	Needs []ability.Ability // what it needs of a server, fences aside
 
 	Shared bool // several clients hold it at once: it is the readers'
 	Fences bool // it can draw them
@@ -158,19 +158,19 @@ func InCommandWords(text string) string {
 var table = []Lock{
 	{Name: "set:lua", Go: "setlock.Lua", Page: "compat/setlock/lua.go",
 		About: "SET NX PX; a script extends and releases",
-		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Scripts},
+		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
 		New:     func(o Options) compat.Algorithm { return setlock.Lua{Options: set(o)} },
 		Several: tokens},
 	{Name: "set:watch", Go: "setlock.Watched", Page: "compat/setlock/watched.go",
 		About: "SET NX PX; extended and released under WATCH, where scripts are forbidden",
-		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Multi, server.Watch},
+		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Multi, ability.Watch},
 		Fences: true, Preferred: true,
 		New:     func(o Options) compat.Algorithm { return setlock.Watched{Options: set(o)} },
 		Several: tokens},
 	{Name: "tx:renamed", Go: "txlock.Renamed", Page: "txlock/renamed.go",
 		About: "SETEX to another name, RENAMENX; extended and released under WATCH",
-		Since: "2.4", Needs: append(slices.Clone(ttls), server.Renamenx),
+		Since: "2.4", Needs: append(slices.Clone(ttls), ability.Renamenx),
 		Fences: true, Preferred: true,
 		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: tx(o)} },
 		Several: several},
@@ -182,23 +182,23 @@ var table = []Lock{
 		Several: several},
 	{Name: "set:script", Go: "setlock.Script", Page: "compat/setlock/script.go",
 		About: "a script acquires, too: 2.6.0 to 2.6.11, and proxies that have no transactions",
-		Since: "2.6", Needs: []server.Ability{server.Milliseconds, server.Scripts},
+		Since: "2.6", Needs: []ability.Ability{ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
 		New: func(o Options) compat.Algorithm { return setlock.Script{Options: set(o)} }},
 	{Name: "getset:guarded", Go: "getsetlock.Guarded", Page: "getsetlock/guarded.go",
 		About: "SETNX and a timestamp, taken over and released under WATCH",
-		Since: "2.2", Needs: []server.Ability{server.Setnx, server.Getset, server.Multi, server.Watch},
+		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},
 		Fences: true, Preferred: true,
 		New:     func(o Options) compat.Algorithm { return getsetlock.Guarded{Options: times(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.GetSet{Options: times(o)} }},
 	{Name: "getset:listed", Go: "getsetlock.ListCAS", Page: "getsetlock/listcas.go",
 		About: "SETNX and a timestamp, taken over and released by list commands that compare, in one transaction",
-		Since: "2.0", Needs: []server.Ability{server.Setnx, server.Multi, server.Lists},
+		Since: "2.0", Needs: []ability.Ability{ability.Setnx, ability.Multi, ability.Lists},
 		Fences: true, Preferred: true,
 		New: func(o Options) compat.Algorithm { return getsetlock.ListCAS{Options: times(o)} }},
 	{Name: "getset:classic", Go: "getsetlock.Classic", Page: "getsetlock/classic.go",
 		About: "SETNX and a timestamp, taken over by GETSET, as published",
-		Since: "1.2", Needs: []server.Ability{server.Setnx, server.Getset},
+		Since: "1.2", Needs: []ability.Ability{ability.Setnx, ability.Getset},
 		Fences: true, Preferred: true,
 		Flaw: "it excludes others only as long as no client pauses in its release (getset/paused-release) or comes second to a takeover (getset/loser-overwrites)", TwoHolders: true,
 		New:     func(o Options) compat.Algorithm { return getsetlock.Classic{Options: times(o)} },
@@ -206,13 +206,13 @@ var table = []Lock{
 
 	{Name: "tx:renamed/listcas", Go: "txlock.Renamed{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
 		About: "tx:renamed, released by list commands that compare, in one transaction",
-		Since: "2.4", Needs: append(slices.Clone(ttls), server.Renamenx, server.Lists),
+		Since: "2.4", Needs: append(slices.Clone(ttls), ability.Renamenx, ability.Lists),
 		Fences:  true,
 		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: listCAS(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
 	{Name: "tx:guarded/listcas", Go: "txlock.Guarded{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
 		About: "tx:guarded, released by list commands that compare, in one transaction",
-		Since: "2.2", Needs: append(slices.Clone(ttls), server.Lists),
+		Since: "2.2", Needs: append(slices.Clone(ttls), ability.Lists),
 		Fences:  true,
 		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: listCAS(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
@@ -223,12 +223,12 @@ var table = []Lock{
 		New:    func(o Options) compat.Algorithm { return txlock.Classic{Options: tx(o)} }},
 	{Name: "getset:patient", Go: "getsetlock.Patient", Page: "getsetlock/patient.go",
 		About: "getset:guarded for clocks that disagree: it takes over what has stood unchanged for a whole lease",
-		Since: "2.2", Needs: []server.Ability{server.Setnx, server.Getset, server.Multi, server.Watch},
+		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},
 		Fences: true, Instead: "in a Go program only: it must know the fleet's longest lease",
 		New: func(o Options) compat.Algorithm { return getsetlock.Patient{Options: times(o), Lease: o.Lease} }},
 	{Name: "getset:two-keys", Go: "getsetlock.TwoKeys", Page: "getsetlock/twokeys.go",
 		About: "the owner on one key, the deadline on another, as mlanett's redis-lock has them",
-		Since: "2.2", Needs: []server.Ability{server.Multi, server.Watch},
+		Since: "2.2", Needs: []ability.Ability{ability.Multi, ability.Watch},
 		Fences: true, Instead: "--dialect mlanett-redis-lock",
 		New: func(o Options) compat.Algorithm {
 			return getsetlock.TwoKeys{Fence: o.Fence, Margin: o.Dialect.Margin, Owner: o.Token}
@@ -252,13 +252,13 @@ var table = []Lock{
 
 	{Name: "set:published", Go: "setlock.Published", Page: "compat/setlock/published.go",
 		About: "SET NX PX; released by GET and DEL, as is widely copied",
-		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds},
+		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds},
 		Fences: true, Comparison: true,
 		Flaw: "it compares and deletes in two steps (set/compare-then-del)", TwoHolders: true,
 		New: func(o Options) compat.Algorithm { return setlock.Published{Options: set(o)} }},
 	{Name: "set:redis-py", Go: "setlock.AdditiveExtend", Page: "compat/setlock/additive.go",
 		About: "SET NX PX; a script releases, and extends by adding to what is left, as redis-py's does",
-		Since: "2.6.12", Needs: []server.Ability{server.SetNXPX, server.Milliseconds, server.Scripts},
+		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},
 		Fences: true, Comparison: true,
 		Flaw: "its renewals add up, so that a dead holder's lock lasts longer than its ttl (set/extend-adds)",
 		New:  func(o Options) compat.Algorithm { return setlock.AdditiveExtend{Options: set(o)} }},
@@ -285,7 +285,7 @@ var table = []Lock{
 }
 
 // ttls is what a token with a TTL needs where SET NX PX is not there.
-var ttls = []server.Ability{server.Setex, server.SetnxOnTTL, server.ExpireAgain, server.Multi, server.Watch}
+var ttls = []ability.Ability{ability.Setex, ability.SetnxOnTTL, ability.ExpireAgain, ability.Multi, ability.Watch}
 
 func set(o Options) setlock.Options { return setlock.Options{Fence: o.Fence, Token: o.Token} }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -103,6 +104,51 @@ func TestNeeds(t *testing.T) {
 				}
 				if err == nil {
 					works(t, s, l, a, fence)
+				}
+			}
+		}
+	}
+}
+
+// Wherever the connection is cut for good while a lock tries the server out, no key is left that nothing ends.
+func TestChecksCutForGood(t *testing.T) {
+	for _, version := range []string{"1.2", "2.0", "2.2", "2.4", "7.0"} {
+		for _, l := range locks.All() {
+			if l.New == nil {
+				continue
+			}
+			o := locks.Options{Fence: true, Millis: version == "7.0", Lease: time.Minute}
+			all := []compat.Algorithm{l.New(o)}
+			if l.Several != nil {
+				all = append(all, l.Several(o))
+			}
+			for _, a := range all {
+				for nth := 1; a.Traits().Check != nil; nth++ {
+					s := oldredis.MustNew(version, oldredis.Options{})
+					n := 0
+					s.SetFault(func(int, int, []string) oldredis.Fault {
+						if n++; n >= nth {
+							return oldredis.LoseReply
+						}
+						return oldredis.None
+					})
+					a.Traits().Check(compat.NewConn(s.Dial()), "k") //nolint:errcheck // what it leaves behind counts
+					s.SetFault(nil)
+					c := s.Dial()
+					keys, err := redis.Strings(c.Do("KEYS", "*"))
+					for _, key := range keys {
+						if ttl, err := redis.Int(c.Do("TTL", key)); err != nil || ttl < 0 {
+							t.Errorf("%s on %s (%T), cut after command %d: %q has no end: %d, %v", l.Name, version, a, nth, key, ttl, err)
+						}
+					}
+					c.Close()
+					s.Close()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n < nth {
+						break
+					}
 				}
 			}
 		}

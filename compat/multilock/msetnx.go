@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -83,20 +84,19 @@ func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err er
 	return true, &compat.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == compat.StatusForeign}
 }
 
-// checkMSETNX asks whether MSETNX is there, and is all or nothing.
+// checkMSETNX asks whether MSETNX is there, and is all or nothing, in a transaction: its keys have
+// no TTL, and must not outlive the question.
 func checkMSETNX(c *compat.Conn, key string) error {
 	a := compat.Aux(key, "check:"+compat.NewToken())
 	b := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := c.Pipe(compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
-	if err != nil {
+	if err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: "multilock.New"}); err != nil {
 		return err
 	}
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return c.Lacks(e, "it does not let us use MSETNX", "multilock.New")
-		}
-	}
-	if replies[0] != int64(1) || replies[1] != int64(0) || replies[2] != nil {
+	replies, err := c.Exec(compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
+	switch {
+	case err != nil:
+		return c.Lacks(err, "it does not let us use MSETNX", "multilock.New")
+	case replies[0] != int64(1) || replies[1] != int64(0) || replies[2] != nil:
 		return c.Unsafe("MSETNX is not all or nothing", "multilock.New")
 	}
 	return nil

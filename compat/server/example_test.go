@@ -20,7 +20,7 @@ func ExampleProbe() {
 		return
 	}
 	fmt.Println("WATCH:", r.Watch)
-	fmt.Println("RENAMENX keeps the TTL:", r.RenamenxKeepsTTL)
+	fmt.Println("RENAMENX keeps the TTL:", r.Renamenx)
 	for _, c := range r.Checks {
 		if c.Name == "RENAMENX" || c.Name == "PING" {
 			fmt.Println(c.Name, "–", c.Answer)
@@ -30,7 +30,7 @@ func ExampleProbe() {
 	// WATCH: true
 	// RENAMENX keeps the TTL: false
 	// PING – ERR unknown command 'PING'
-	// RENAMENX – OK, 1, 1, -1, 1, OK, 1, OK, 0, 1, 1
+	// RENAMENX – OK, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, [OK 1 -1 1 OK OK 0 1 1]
 }
 
 func ExampleOffset() {

@@ -18,12 +18,7 @@ func (p *probe) askInfo() bool {
 	if err != nil {
 		return false
 	}
-	p.info = make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(name, "#") {
-			p.info[name] = strings.TrimSpace(value)
-		}
-	}
+	p.info = parseInfo(text)
 	p.r.Info = true
 	p.r.Version = p.info["redis_version"]
 	p.setRole(p.info["role"])
@@ -100,8 +95,8 @@ func kind(p *probe) (name, why string) {
 	switch {
 	case len(p.closers) > 0:
 		return "proxy", "it closes the connection on " + strings.Join(p.closers, ", ")
-	case r.SetnxRespectsTTL && !r.Multi && !p.forbidden:
-		return "proxy", "SETNX is refused by a key with a TTL, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
+	case r.ExpireAgain && !r.Multi && !p.forbidden:
+		return "proxy", "EXPIRE moves an end that was set before, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
 	case r.Version != "":
 		return "redis", "INFO says redis_version:" + r.Version
 	case r.Multi:

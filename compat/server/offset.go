@@ -37,9 +37,7 @@ func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Option
 	if clk == nil {
 		clk = clock.New()
 	}
-	p := &probe{r: &Report{}}
-	p.a, p.b = o.scratch()
-	p.session = newSession(ctx, source, o.timeout(), p.a)
+	p := newProbe(ctx, source, o)
 	defer p.close()
 	defer p.cleanUp()
 
@@ -73,6 +71,8 @@ type comparison struct {
 	trip time.Duration // how long the last one took
 	end  int64         // the second at which a ends
 	set  bool          // a has that end
+
+	asked, multi bool // whether there is MULTI, and it is
 }
 
 func (m *comparison) compare() (interval, error) {
@@ -172,19 +172,58 @@ func (m *comparison) setEnd() error {
 	m.wrote = true
 	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
 		m.end = m.clk.Now().Add(ahead).Unix()
-		r := m.ask(compat.Cmd{"DEL", m.a}, compat.Cmd{"SET", m.a, "x"}, compat.Cmd{"EXPIREAT", m.a, m.end}, compat.Cmd{"TTL", m.a})
-		if e, refused := r[1].(redis.Error); refused {
-			return fmt.Errorf("setnxlock: the server's clock can't be read: SET answers %w", e)
+		set, err := m.make(m.a, compat.Cmd{"EXPIREAT", m.a, m.end})
+		if err != nil {
+			return fmt.Errorf("setnxlock: the server's clock can't be read: %w", err)
 		}
-		if _, refused := r[2].(redis.Error); refused {
+		r := m.ask(compat.Cmd{"TTL", m.a})
+		if _, refused := set.(redis.Error); refused {
 			return ErrNoClock
 		}
-		if left, ok := r[3].(int64); ok && left > life/2 {
+		if left, ok := r[0].(int64); ok && left > life/2 {
 			m.set = true
 			return nil
 		}
 	}
 	return ErrNoClock
+}
+
+// make makes key anew and gives it an end by a command, whose reply it returns. Nobody sees the key
+// without an end: it is made in one transaction, or where there is none by SETEX. The error is
+// the refusal of what makes the key.
+func (m *comparison) make(key string, end compat.Cmd) (any, error) {
+	if !m.asked { // where MULTI is refused, what follows it would run one by one
+		r := m.ask(compat.Cmd{"MULTI"}, compat.Cmd{"GET", key}, compat.Cmd{"EXEC"})
+		done, ok := r[2].([]any)
+		m.asked, m.multi = true, ok && len(done) == 1
+		if !m.multi {
+			m.drop() // it may still be in MULTI
+		}
+	}
+	if !m.multi {
+		r := m.ask(compat.Cmd{"SETEX", key, life, "x"}, end)
+		if e, refused := r[0].(redis.Error); refused {
+			return nil, e
+		}
+		return r[1], m.err
+	}
+	r := m.ask(compat.Cmd{"MULTI"}, compat.Cmd{"DEL", key}, compat.Cmd{"SET", key, "x"}, end, compat.Cmd{"EXEC"})
+	done, ok := r[4].([]any)
+	if !ok || len(done) != 3 { // 2.0 to 2.4 stay in MULTI then
+		m.drop()
+	}
+	if e, refused := r[3].(redis.Error); refused && m.err == nil {
+		return e, nil
+	}
+	for _, e := range append(r, done...) {
+		if e, refused := e.(redis.Error); refused && (len(done) != 3 || e != done[2]) {
+			return nil, e
+		}
+	}
+	if len(done) != 3 {
+		return nil, m.err
+	}
+	return done[2], m.err
 }
 
 // readTime reads TIME's answer.

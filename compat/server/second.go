@@ -112,9 +112,14 @@ func (m *comparison) rounds() (halves, known bool, err error) {
 	if err := m.sleepUntil(second.Add(early - m.in.middle())); err != nil {
 		return false, false, err
 	}
-	r, begun, made := m.sample(compat.Cmd{"DEL", m.b}, compat.Cmd{"SET", m.b, "x"}, compat.Cmd{"EXPIRE", m.b, life})
-	if r[2] != int64(1) && m.err == nil {
-		return false, false, fmt.Errorf("%w: EXPIRE answers %s", ErrNoClock, text(r[2]))
+	begun := m.clk.Now()
+	set, err := m.make(m.b, compat.Cmd{"EXPIRE", m.b, life})
+	made := m.clk.Now()
+	if err == nil && set != int64(1) {
+		err = fmt.Errorf("%w: EXPIRE answers %s", ErrNoClock, text(set))
+	}
+	if err != nil {
+		return false, false, err
 	}
 	if err := m.sleepUntil(second.Add(late - m.in.middle())); err != nil {
 		return false, false, err

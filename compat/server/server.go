@@ -7,8 +7,8 @@
 //	r, err := server.Probe(ctx, compat.Pooled(pool), server.Options{})
 //	offset, uncertainty, err := server.Offset(ctx, compat.Pooled(pool), nil, server.Options{})
 //
-// An Ability is what a lock may need, Report.Can says whether the server has it, and
-// Try runs a lock's own check there. Package locks has what each lock needs, and
+// Package ability has what a lock may need, and the questions; Report.Can says whether the server
+// has it, and Try runs a lock's own check there. Package locks has what each lock needs, and
 // package auto chooses one.
 package server
 
@@ -21,17 +21,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// ErrAuth means that the server asks for a password, or does not let this user
-// read the scratch key.
+// ErrAuth means that the server asks for a password.
 var ErrAuth = errors.New("setnxlock: the server does not let us in")
 
 // Options are Probe's and Offset's. The zero value is ready to use.
 type Options struct {
-	// Prefix begins the name of every scratch key, for servers whose ACL lets
-	// a user have certain names only. It holds no brace. Default: none.
+	// Prefix begins the name of every scratch key, for servers whose ACL lets a user have certain
+	// names only: the prefix of the locks, or the key that is to be locked. Default: none.
 	Prefix string
+
+	// Where names the way to the server for a Memory, if there may be several: directly, and
+	// through a proxy that lets less through.
+	Where string
 
 	// Timeout bounds each question and the cleaning up. A server that has not
 	// answered by then has refused. Default: 2 s.
@@ -47,9 +51,12 @@ func (o Options) scratch() (a, b string) {
 	if o.Token == nil {
 		o.Token = compat.NewToken
 	}
-	name := o.Prefix + "{setnxlock-probe-" + o.Token() + "}:"
-	return name + "a", name + "b"
+	a = o.beside() + o.Token()
+	return a, compat.Aux(a, "b")
 }
+
+// beside is what all scratch keys begin with.
+func (o Options) beside() string { return o.Prefix + "setnxlock-probe-" }
 
 func (o Options) timeout() time.Duration {
 	if o.Timeout > 0 {
@@ -67,7 +74,8 @@ type Report struct {
 	Role    string // "master", "replica" or "" if unknown
 	Master  string // host:port of a replica's master, as INFO says; "" if it does not
 
-	Writable bool // it lets us write: no replica, memory left
+	Writable bool  // it lets us write: no replica, memory left
+	Refused  error `json:"-"` // why not: compat.ErrDenied if the server says so; nil if it lets us
 
 	Setnx              bool // SETNX, refused by a key that is held (1.0)
 	Getset             bool // GETSET returns the old value (1.0)
@@ -75,8 +83,7 @@ type Report struct {
 	SetnxRespectsTTL   bool // SETNX is refused by a key with a TTL (2.2; before, it deletes it)
 	ExpireAgain        bool // EXPIRE moves an end that was set before (2.2)
 	Setex              bool // (2.0)
-	RenamenxKeepsTTL   bool // the TTL travels with the name (2.4)
-	RenamenxRefuses    bool // RENAMENX is refused by a held key with a TTL (2.2)
+	Renamenx           bool // the TTL travels with the name (2.4), and a held key with a TTL refuses it (2.2)
 	Multi              bool // MULTI and EXEC (1.2)
 	Lists              bool // a transaction of list commands compares a value, and deletes or replaces it (2.0)
 	Watch              bool // a touched key aborts EXEC (2.2)
@@ -87,8 +94,11 @@ type Report struct {
 	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
 	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do
 
+	NotAsked []ability.Ability // could not be asked for without leaving a key behind that nothing ends
 	Warnings []Warning
 	Checks   []Check
+
+	who identity // "": it is not remembered
 
 	_ struct{} // no positional literals
 }
@@ -108,6 +118,45 @@ type Check struct {
 	OK     bool   // the server can do it
 }
 
+// field is where an ability is noted.
+func (r *Report) field(a ability.Ability) *bool {
+	switch a {
+	case ability.Setnx:
+		return &r.Setnx
+	case ability.Getset:
+		return &r.Getset
+	case ability.Multi:
+		return &r.Multi
+	case ability.Setex:
+		return &r.Setex
+	case ability.Lists:
+		return &r.Lists
+	case ability.SetnxOnTTL:
+		return &r.SetnxRespectsTTL
+	case ability.ExpireAgain:
+		return &r.ExpireAgain
+	case ability.Watch:
+		return &r.Watch
+	case ability.Renamenx:
+		return &r.Renamenx
+	case ability.Milliseconds:
+		return &r.Millis
+	case ability.Time:
+		return &r.Time
+	case ability.Scripts:
+		return &r.Eval
+	case ability.SetNXPX:
+		return &r.SetNXPX
+	}
+	return new(bool)
+}
+
+// Abilities are all that were asked for, the oldest first.
+func (r Report) Abilities() []ability.Ability { return ability.All() }
+
+// Can reports whether the server showed that it has the ability.
+func (r Report) Can(a ability.Ability) bool { return *r.field(a) }
+
 // Has reports whether the report has the warning of this ID.
 func (r Report) Has(id string) bool {
 	for _, w := range r.Warnings {
@@ -119,20 +168,19 @@ func (r Report) Has(id string) bool {
 }
 
 // Probe finds out what the server behind source can do. It sends
-// forty writes, some more for each command on which connections are closed, and
+// thirty writes, some more for each command on which connections are closed, and
 // uses one connection at a time. It writes to two scratch keys of random name and removes them, also
-// when it fails or ctx ends; if the connection is lost for good, what is left
-// of them ends after a minute.
+// when it fails or ctx ends. Each has a TTL as soon as anybody can see it: if the connection is
+// lost for good, wherever that is, what is left ends after two minutes.
 //
 // It returns an error, with the report so far, if the server can't be
-// reached (the connection's error), asks for a password (ErrAuth), is Redis
+// reached (the connection's error), asks for a password (ErrAuth), refuses even a GET
+// (ErrDenied: an ACL, a server that is loading), is Redis
 // 1.0 (ErrUnsafeServer, an *compat.UnsafeServerError), or if ctx ends (its
-// error). A server that refuses writes is not an error: Writable is false, and
+// error). A server that refuses writes is not an error: Writable is false, Refused says why, and
 // what needs a write stays unknown, that is false.
 func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
-	p := &probe{r: &Report{}}
-	p.a, p.b = o.scratch()
-	p.session = newSession(ctx, source, o.timeout(), p.a)
+	p := newProbe(ctx, source, o)
 	p.run()
 	if p.err == nil {
 		p.r.Kind, p.r.Why = kind(p)
@@ -144,6 +192,9 @@ func Probe(ctx context.Context, source compat.Source, o Options) (Report, error)
 // A probe is a Report in the making.
 type probe struct {
 	*session
+	o       Options
+	asker   *ability.Asker
+	conn    *conn // what it asks over
 	a, b    string
 	r       *Report
 	info    map[string]string // what INFO said
@@ -152,10 +203,19 @@ type probe struct {
 	wrote   bool              // there may be scratch keys
 	closers []string          // the checks that closed the connection
 
-	forbidden bool // MULTI, by an ACL
+	forbidden   bool // MULTI, by an ACL
+	getsetAsked bool // whether GETSET takes a TTL away is known
 
 	check          string   // under way
 	asked, answers []string // of check
+}
+
+func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
+	p := &probe{r: &Report{}, o: o, conn: &conn{}}
+	p.a, p.b = o.scratch()
+	p.asker = ability.New(nil, p.a, p.b, false)
+	p.session = newSession(ctx, source, o.timeout(), p.a)
+	return p
 }
 
 func (p *probe) run() {
@@ -225,5 +285,5 @@ func (p *probe) spell(m compat.Cmd) string {
 		words[i] = fmt.Sprint(w)
 	}
 	s := strings.Join(words, " ")
-	return strings.NewReplacer(p.a, "a", p.b, "b").Replace(s)
+	return strings.NewReplacer(p.b, "b", p.a, "a").Replace(s)
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ func abilities(r server.Report) string {
 		has  bool
 	}{
 		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
-		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"carries", r.RenamenxKeepsTTL}, {"refuses", r.RenamenxRefuses},
+		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"renamenx", r.Renamenx},
 		{"multi", r.Multi}, {"lists", r.Lists}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
 		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Config}, {"closes", r.ClosesConnections},
 	} {
@@ -40,12 +41,12 @@ func abilities(r server.Report) string {
 var facts = map[string]string{
 	"1.2": "setnx getset clears multi ping info",
 	"2.0": "setnx getset clears setex multi lists ping info config",
-	"2.2": "setnx getset clears respects again setex refuses multi lists watch ping info config",
-	"2.4": "setnx getset clears respects again setex carries refuses multi lists watch ping info config",
-	"2.6": "setnx getset clears respects again setex carries refuses multi lists watch millis eval time ping info config",
-	"7.0": "setnx getset clears respects again setex carries refuses multi lists watch millis nxpx eval time ping info config",
+	"2.2": "setnx getset clears respects again setex multi lists watch ping info config",
+	"2.4": "setnx getset clears respects again setex renamenx multi lists watch ping info config",
+	"2.6": "setnx getset clears respects again setex renamenx multi lists watch millis eval time ping info config",
+	"7.0": "setnx getset clears respects again setex renamenx multi lists watch millis nxpx eval time ping info config",
 
-	"noscript":  "setnx getset clears respects again setex carries refuses multi lists watch millis nxpx time ping info config",
+	"noscript":  "setnx getset clears respects again setex renamenx multi lists watch millis nxpx time ping info config",
 	"twemproxy": "setnx getset clears respects again setex millis eval closes",
 }
 
@@ -192,12 +193,70 @@ func TestProbeCancelled(t *testing.T) {
 	}
 }
 
+// Wherever the connection is cut for good, no key is left that nothing ends.
+func TestProbeCutForGood(t *testing.T) {
+	quirks := map[string]oldredis.Options{"": {}, "without MULTI": {Refuse: []string{"MULTI"}}, "without MULTI and EVAL": {Refuse: []string{"MULTI", "EVAL", "EVALSHA"}}, "without SETEX": {Forbid: []string{"SETEX"}}}
+	for _, version := range []string{"1.2", "2.0", "2.4", "7.0"} {
+		for quirk, o := range quirks {
+			for name, ask := range map[string]func(s *oldredis.Server) error{
+				"Probe": func(s *oldredis.Server) error {
+					_, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+					return err
+				},
+				"Offset": func(s *oldredis.Server) error {
+					if quirk == "" && version != "2.0" {
+						return nil // TIME, or one way for all
+					}
+					_, _, err := server.Offset(t.Context(), compat.Pooled(s), at(time.Unix(1000000000, 0)), server.Options{})
+					return err
+				},
+			} {
+				for nth := 1; ; nth++ {
+					s := oldredis.MustNew(version, o)
+					n := 0
+					s.SetFault(func(int, int, []string) oldredis.Fault {
+						if n++; n > nth {
+							return oldredis.LoseRequest
+						} else if n == nth {
+							return oldredis.LoseReply
+						}
+						return oldredis.None
+					})
+					err := ask(s)
+					s.SetFault(nil)
+					endless(t, s, fmt.Sprintf("%s %s, %s cut after command %d", version, quirk, name, nth))
+					s.Close()
+					if err == nil || n < nth {
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// endless fails the test if a key has no TTL.
+func endless(t *testing.T, s *oldredis.Server, when string) {
+	t.Helper()
+	c := s.Dial()
+	defer c.Close()
+	keys, err := redis.Strings(c.Do("KEYS", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if ttl, err := redis.Int(c.Do("TTL", key)); err != nil || ttl < 0 {
+			t.Errorf("%s: %q has no end: TTL %d, %v", when, key, ttl, err)
+		}
+	}
+}
+
 // SSDB has no transactions, and its GETSET keeps the TTL.
 func TestProbeSSDB(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
 	defer s.Close()
 	r, err := server.Probe(t.Context(), compat.Pooled(keeping{s}), server.Options{})
-	if err != nil || !r.Getset || r.GetsetClearsTTL || r.RenamenxKeepsTTL || r.Multi || r.Watch {
+	if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
 		t.Errorf("%v: found %s", err, abilities(r))
 	}
 	if r.Kind != "proxy" || !r.Has(server.WarnGetsetKeepsTTL) || !r.Has(server.WarnConfigUnknown) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -25,7 +24,7 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 	for try := 1; ; try++ {
 		lost := s.lost
 		c := &conn{ask: s.ask, failed: func() error { return s.err }}
-		err := check(compat.NewConn(c), key)
+		err := check(c.over(), key)
 		switch {
 		case s.err != nil:
 			return s.err
@@ -38,20 +37,11 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 			}
 			return fmt.Errorf("%w: %s, twice, on %s", compat.ErrUnanswered, string(c.refused), strings.TrimSpace(c.blamed))
 		case s.lost == lost || c.refused != "":
-			return denied(err)
+			return c.denied(key, err)
 		case try == tries:
 			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
 		}
 	}
-}
-
-// denied says of a refusal for want of permission or room that it is one.
-func denied(err error) error {
-	e, ok := err.(redis.Error)
-	if word, _, _ := strings.Cut(string(e), " "); ok && slices.Contains([]string{"NOPERM", "OOM", "READONLY", "NOAUTH", "LOADING"}, word) {
-		return fmt.Errorf("%w: %w", compat.ErrDenied, e)
-	}
-	return err
 }
 
 // A conn puts a check's commands to a session. Nothing is received from it.
@@ -60,9 +50,24 @@ type conn struct {
 	ask        func(...compat.Cmd) (replies []any, lost bool)
 	failed     func() error
 
+	on      *compat.Conn // over it
 	sent    []compat.Cmd
 	refused redis.Error // errClosed or errSilent, once a command broke the connection
 	blamed  string      // that command, or the names of those in one write
+}
+
+// over is the Conn that asks over c.
+func (c *conn) over() *compat.Conn {
+	c.on = compat.NewConn(c)
+	return c.on
+}
+
+// denied is compat.Conn.Denied's.
+func (c *conn) denied(key string, err error) error {
+	if c.on == nil {
+		c.over()
+	}
+	return c.on.Denied(key, err)
 }
 
 func (c *conn) Err() error   { return c.failed() }

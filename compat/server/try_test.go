@@ -81,7 +81,7 @@ func TestTryOnABreakingNetwork(t *testing.T) {
 func TestTryOnARefusal(t *testing.T) {
 	source := &breaking{Pool: oldredis.Run(t, "2.4"), on: "WATCH"}
 	err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
-	if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || !strings.HasSuffix(err.Error(), "closed the connection, twice, on WATCH GET") {
+	if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || !strings.HasSuffix(err.Error(), "closed the connection, twice, on WATCH UNWATCH WATCH DEL MULTI GET EXEC") {
 		t.Error(err)
 	}
 	source.on = "GET"

@@ -2,7 +2,10 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // The IDs of warnings.
@@ -41,10 +44,13 @@ func warnings(p *probe) []Warning {
 	case !r.Writable && r.Role != "replica":
 		warn(WarnWriteRefused, "it refuses writes (%s): the rest could not be learned", text(p.refusal))
 	}
-	if r.Writable && r.Setnx && !r.SetnxRespectsTTL {
+	if r.Writable && r.Setnx && !r.SetnxRespectsTTL && !slices.Contains(r.NotAsked, ability.SetnxOnTTL) {
 		warn(WarnSetnxDeletes, "SETNX deletes a key that has a TTL and takes it: no key that serves as a lock may have one")
 	}
-	if r.Getset && !r.GetsetClearsTTL {
+	switch {
+	case r.Getset && !p.getsetAsked:
+		warn(WarnGetsetKeepsTTL, "it could not be learned whether GETSET takes a TTL away: if it does not, a timestamp lock whose key ever got one ends early")
+	case r.Getset && !r.GetsetClearsTTL:
 		warn(WarnGetsetKeepsTTL, "GETSET keeps the TTL: a timestamp lock whose key ever got one ends early")
 	}
 	if r.Kind == "proxy" {

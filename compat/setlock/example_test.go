@@ -60,5 +60,5 @@ func ExampleLua_check() {
 	_, err := compat.New(pool, setlock.Lua{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	// Output:
-	// setnxlock: not safe on Redis 7.0.15: it does not let us run scripts (they came with 2.6); use setlock.Watched
+	// setnxlock: not safe on Redis 7.0.15: it does not know a command that Redis has had since 2.6 (ERR unknown command 'EVALSHA'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Watched, or give the command back its name
 }

@@ -1,7 +1,6 @@
 package setlock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -39,30 +38,5 @@ func (k Lua) Traits() compat.Traits { return compat.Traits{Rotates: true, Check:
 
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or does not let us run scripts.
 func (k Lua) check(c *compat.Conn, key string) error {
-	l, err := k.checkSet(c, key)
-	if err != nil {
-		return err
-	}
-	return k.checkScripts(c, k, l, "setlock.Watched")
-}
-
-const noScripts = "it does not let us run scripts (they came with 2.6)"
-
-// checkScripts finds out whether the server lets us run scripts on as many keys as a's have. It
-// removes the scratch lease l.
-func (o Options) checkScripts(c *compat.Conn, a compat.Algorithm, l compat.Lease, use string) error {
-	undrawn := l
-	undrawn.Value, undrawn.Fence = "another's", 0
-	_, ch, err := o.extend(compat.Script, start, undrawn, 20*time.Second)
-	if err == nil {
-		_, err = c.Run(ch)
-	}
-	if !errors.Is(err, compat.ErrLost) {
-		drop(c, l)
-		if err == nil {
-			return c.Unsafe("a script compares, and changes what holds another value", use)
-		}
-		return c.Lacks(err, noScripts, use)
-	}
-	return rehearse(c, a, l, noScripts, use)
+	return k.checkScripts(c, key, "setlock.Watched", sets()...)
 }

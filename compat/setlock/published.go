@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Published is the lock of SET as it is copied from article to article by those
@@ -41,9 +42,5 @@ func (k Published) Traits() compat.Traits { return compat.Traits{Check: k.check}
 // check returns ErrUnsafeServer if the server has no SET … NX PX. What is unsafe about Published
 // itself no server can mend.
 func (k Published) check(c *compat.Conn, key string) error {
-	l, err := k.checkSet(c, key)
-	if err == nil {
-		drop(c, l)
-	}
-	return err
+	return ability.Check(c, key, true, sets()...)
 }

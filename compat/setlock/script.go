@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Script is the lock for servers that have scripts and no SET … NX PX: Redis
@@ -68,9 +69,5 @@ func (k Script) Traits() compat.Traits { return compat.Traits{Rotates: true, Che
 
 // check returns ErrUnsafeServer if the server does not let us run scripts.
 func (k Script) check(c *compat.Conn, key string) error {
-	l, err := k.take(c, scratch(key), 10000)
-	if err != nil {
-		return c.Lacks(err, noScripts, older(c, l.Key))
-	}
-	return k.checkScripts(c, k, l, "txlock.Renamed")
+	return k.checkScripts(c, key, older, ability.Need{Ability: ability.Milliseconds, Use: older})
 }

@@ -32,11 +32,10 @@ package setlock
 
 import (
 	"errors"
-	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Options are the same for each variant. The zero value works.
@@ -114,75 +113,28 @@ func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 	return c.InspectToken(now, key, time.Millisecond)
 }
 
-// checkSet finds out, on a scratch key, whether SET takes a free key with a
-// TTL and leaves a held one alone. The scratch key then holds l's value.
-func (o Options) checkSet(c *compat.Conn, key string) (l compat.Lease, err error) {
-	l = scratch(key)
-	replies, err := c.Pipe(
-		compat.Cmd{"SET", l.Key, l.Value, "NX", "PX", 10000}, compat.Cmd{"SET", l.Key, "taken", "NX", "PX", 20000}, compat.Cmd{"PTTL", l.Key})
-	if err != nil {
-		return l, err
-	}
-	if e, refused := replies[0].(redis.Error); refused {
-		const why = "it has no SET … NX PX (it came with 2.6.12)"
-		if s := string(e); strings.Contains(s, "wrong number of arguments") || strings.Contains(s, "syntax error") {
-			return l, c.Unsafe(why, older(c, l.Key))
-		}
-		return l, c.Lacks(e, why, older(c, l.Key))
-	}
-	if e, refused := replies[2].(redis.Error); refused {
-		drop(c, l)
-		return l, c.Lacks(e, "it has no PTTL (it came with 2.6)", older(c, l.Key))
-	}
-	ttl, err := c.ReadTTL(replies[2], time.Millisecond)
-	switch {
-	case replies[0] != "OK" || replies[1] != nil:
-		err = c.Unsafe("SET … NX sets a key that is held", older(c, l.Key))
-	case err != nil || ttl == compat.NoTTL || ttl > 10*time.Second:
-		err = c.Unsafe("SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", older(c, l.Key))
-	default:
-		return l, nil
-	}
-	drop(c, l)
-	return l, err
+// older are the locks to use on a server that is too old for this one.
+const older = "txlock.Renamed, or before 2.2 getsetlock.Classic"
+
+// sets are the abilities that take a free key with a TTL and leave a held one alone.
+func sets() []ability.Need {
+	return []ability.Need{{Ability: ability.SetNXPX, Use: older}, {Ability: ability.Milliseconds, Use: older}}
 }
 
-// older is the lock to use on a server that is too old for this one.
-func older(c *compat.Conn, scratch string) string {
-	if _, _, err := c.Watch(scratch); err != nil {
-		return "getsetlock.Classic"
+// checkScripts finds out whether the server has needs, and lets us run scripts, on two keys if o draws
+// fences: some proxies let through but one.
+func (o Options) checkScripts(c *compat.Conn, key, use string, needs ...ability.Need) error {
+	err := ability.Check(c, key, true, append(needs, ability.Need{Ability: ability.Scripts, Use: use})...)
+	if err != nil || !o.Fence {
+		return err
 	}
-	c.Unwatch()
-	return "txlock.Renamed"
-}
-
-// start is a time to try things out at: what is tried tells no time.
-var start time.Time
-
-// scratch is a lease to try things out with, of a key that nobody else has. It
-// draws no fence: a counter would stay.
-func scratch(key string) compat.Lease {
-	return compat.Lease{Key: compat.Aux(key, "check:"+compat.NewToken()), Value: "held", Until: start.Add(10 * time.Second), Fence: 1}
-}
-
-// drop removes a scratch key. If the connection is broken it ends by itself.
-func drop(c *compat.Conn, l compat.Lease) {
-	c.Do("DEL", l.Key) //nolint:errcheck
-}
-
-// rehearse extends and releases the scratch lease l as a does it. What it can't
-// do is a refusal, with why and use.
-func rehearse(c *compat.Conn, a compat.Algorithm, l compat.Lease, why, use string) error {
-	defer drop(c, l)
-	l, ch, err := a.Extend(start, l, 20*time.Second)
+	nobodys := compat.Lease{Key: compat.Aux(key, "check:"+compat.NewToken()), Value: "nobody's"} // nothing is drawn for it
+	_, ch, err := o.extend(compat.Script, time.Time{}, nobodys, 20*time.Second)
 	if err == nil {
 		_, err = c.Run(ch)
 	}
-	if err == nil {
-		_, err = c.Run(a.Release(l))
-	}
 	if errors.Is(err, compat.ErrLost) {
-		return c.Unsafe(why, use)
+		return nil
 	}
-	return c.Lacks(err, why, use)
+	return c.Lacks(err, "it does not let us run scripts on two keys, which the fence needs", "no fence")
 }

@@ -465,14 +465,14 @@ func TestCheck(t *testing.T) {
 		without string // a command that the server does not let us use
 		why     string // "": safe
 	}{
-		{setlock.Lua{}, "1.2", "", px + "getsetlock.Classic"}, {setlock.Lua{}, "2.0", "", px + "getsetlock.Classic"},
+		{setlock.Lua{}, "1.2", "", px + "txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Lua{}, "2.0", "", px + "txlock.Renamed, or before 2.2 getsetlock.Classic"},
 		{setlock.Lua{}, "2.2.5", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6.12", "", ""},
-		{setlock.Lua{}, "noscript", "", "scripts (they came with 2.6); use setlock.Watched"}, {setlock.Lua{}, "7.0", "EVALSHA", "use setlock.Watched"},
+		{setlock.Lua{}, "noscript", "", "since 2.6 (ERR unknown command 'EVALSHA'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Watched"}, {setlock.Lua{}, "7.0", "EVALSHA", "use setlock.Watched"},
 		{setlock.Lua{}, "5.0", "", ""}, {setlock.Lua{Options: setlock.Options{Fence: true}}, "7.0", "", ""},
 		{setlock.Watched{}, "2.4", "", px + "txlock.Renamed"}, {setlock.Watched{}, "2.6.12", "", ""}, {setlock.Watched{}, "noscript", "", ""},
-		{setlock.Watched{}, "7.0", "WATCH", "WATCH and MULTI; use setlock.Lua"}, {setlock.Watched{}, "7.0", "MULTI", "WATCH and MULTI; use setlock.Lua"},
+		{setlock.Watched{}, "7.0", "WATCH", "since 2.2 (ERR unknown command 'WATCH'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"}, {setlock.Watched{}, "7.0", "MULTI", "since 1.2 (ERR unknown command 'MULTI'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"},
 		{setlock.Published{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Published{}, "noscript", "", ""},
-		{setlock.Script{}, "2.0", "", "use getsetlock.Classic"}, {setlock.Script{}, "2.4", "", "scripts (they came with 2.6); use txlock.Renamed"},
+		{setlock.Script{}, "2.0", "", "(milliseconds came with 2.6); use txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Script{}, "2.4", "", "(milliseconds came with 2.6); use txlock.Renamed"},
 		{setlock.Script{}, "2.6", "", ""}, {setlock.Script{}, "7.0", "", ""}, {setlock.Script{}, "twemproxy", "", ""}, {setlock.Script{}, "noscript", "", "use txlock.Renamed"},
 		{setlock.Script{Options: setlock.Options{Fence: true}}, "2.6", "", ""},
 	} {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // Watched is the lock of SET for servers that forbid scripts: clouds, Garnet,
@@ -45,24 +46,6 @@ func (k Watched) Traits() compat.Traits { return compat.Traits{Rotates: true, Ch
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH that stops an
 // EXEC.
 func (k Watched) check(c *compat.Conn, key string) error {
-	l, err := k.checkSet(c, key)
-	if err != nil {
-		return err
-	}
-	const why, use = "it does not let us use WATCH and MULTI", "setlock.Lua"
-	if _, _, err = c.Watch(l.Key); err == nil {
-		_, err = c.Do("PEXPIRE", l.Key, 10000)
-	}
-	var touched []any
-	if err == nil {
-		touched, err = c.Exec(compat.Cmd{"GET", l.Key})
-	}
-	switch {
-	case err == nil && touched != nil:
-		err = c.Unsafe("EXEC runs although a watched key was touched", use)
-	case err == nil:
-		return rehearse(c, k, l, why, use)
-	}
-	drop(c, l)
-	return c.Lacks(err, why, use)
+	const use = "setlock.Lua"
+	return ability.Check(c, key, true, append(sets(), ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})...)
 }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/server"
+)
+
+// A cache is what servers answered, in a file in the user's cache directory, so that the next
+// setnxlock need not ask a server that it knows. It only saves time: a file that can't be read,
+// written or understood is as good as none.
+type cache struct {
+	server.Memory
+	path string // "": there is nowhere to keep it
+}
+
+// remembered is the cache, read once.
+func (a *app) remembered() *cache {
+	if a.known != nil {
+		return a.known
+	}
+	a.known = &cache{}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return a.known
+	}
+	a.known.path = filepath.Join(dir, "setnxlock", "servers.json")
+	b, err := os.ReadFile(a.known.path)
+	if err == nil {
+		err = json.Unmarshal(b, &a.known.Memory)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		a.log().Debug("what servers answered before can't be read, and is asked again", "file", a.known.path, "error", err)
+	}
+	return a.known
+}
+
+// save writes the file anew, under another name first: whoever reads it finds all of it, the old
+// or the new one.
+func (c *cache) save() error {
+	if c.path == "" || !c.Changed() {
+		return nil
+	}
+	b, err := json.Marshal(&c.Memory)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(c.path), "servers-*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), c.path)
+	}
+	if err != nil {
+		os.Remove(f.Name()) //nolint:errcheck // the reason is reported
+	}
+	return err
+}
+
+// keep saves what has been learnt.
+func (a *app) keep() {
+	if err := a.known.save(); err != nil {
+		a.log().Debug("what the server answered can't be kept", "file", a.known.path, "error", err)
+	}
+}
+
+// sure is a lock on a server that was found safe for it: its check asks only whether that server is
+// still there. What contradicts is forgotten, and the lock's own check tells what it is.
+type sure struct {
+	compat.Algorithm
+	a *app
+	r server.Report
+}
+
+func (s *sure) Traits() compat.Traits {
+	t := s.Algorithm.Traits()
+	if check := t.Check; check != nil {
+		t.Check = func(c *compat.Conn, key string) error {
+			if s.r.SameServer(c) {
+				return nil
+			}
+			return check(c, key)
+		}
+	}
+	return t
+}
+
+func (s *sure) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := s.Algorithm.Acquire(c, now, key, ttl)
+	var refused redis.Error
+	if !errors.As(err, &refused) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+		return l, err
+	}
+	s.a.known.Forget(s.r)
+	s.a.keep()
+	if check := s.Algorithm.Traits().Check; check != nil && !strings.HasPrefix(string(refused), "MOVED") {
+		if why := check(c, key); why != nil {
+			return l, compat.Refused.Mark(why)
+		}
+	}
+	return l, err
+}

@@ -1,0 +1,454 @@
+package ability
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// life is the TTL of scratch keys.
+const (
+	life       = 60
+	lifeMillis = life * 1000
+)
+
+// An Asker asks a server, over one connection, what it can do.
+type Asker struct {
+	c      *compat.Conn
+	a, b   string // scratch keys, in one slot, which nobody else has
+	millis bool   // TTLs are given and read in milliseconds
+
+	prepared bool
+	made     func(key, value string) []compat.Cmd // makes a key with a TTL: one command, or two that need MULTI
+
+	transacts bool // there are MULTI and EXEC
+	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
+	noEval    bool // nor are scripts
+}
+
+// New returns an Asker over c, with scratch keys of random names that nobody else has, in one
+// slot. millis says that the lock which is asked for counts TTLs in milliseconds: then the
+// questions do.
+func New(c *compat.Conn, a, b string, millis bool) *Asker {
+	return &Asker{c: c, a: a, b: b, millis: millis}
+}
+
+// On is q over another connection.
+func (q *Asker) On(c *compat.Conn) *Asker {
+	q.c = c
+	return q
+}
+
+// Without says which ways to do several things as one the server was found not to have.
+func (q *Asker) Without(multi, eval bool) { q.noMulti, q.noEval = multi, eval }
+
+// ErrNotAsked means that an ability can't be asked for without the risk that a key stays behind
+// which nothing ends: the server has neither MULTI nor scripts.
+var ErrNotAsked = errors.New("setnxlock: can't be asked without MULTI or scripts: a key without an end might be left behind")
+
+// Ask asks for one ability. why is "" if the server has it, and else what it does instead, as its
+// answers prove. An error means that it could not be learned: the server's own words if it
+// refused, ErrNotAsked, or the connection's error.
+func (q *Asker) Ask(a Ability) (why string, err error) { return a.row().ask(q) }
+
+// Prepare finds out how a key with a TTL is made here, and with it whether the server lets us
+// write at all.
+func (q *Asker) Prepare() error {
+	if q.prepared {
+		return nil
+	}
+	var refused error
+	ways := []func(key, value string) []compat.Cmd{bySetex, byPsetex, bySet}
+	if q.millis {
+		ways = []func(key, value string) []compat.Cmd{byPsetex, bySet}
+	}
+	for _, made := range ways {
+		cmds := append(made(q.a, "x"), compat.Cmd{"DEL", q.a})
+		var replies []any
+		var err error
+		if len(cmds) == 2 {
+			replies, err = q.pipe(cmds...)
+		} else {
+			replies, err = q.exec(cmds...)
+		}
+		if err == nil && replies[0] == "OK" && replies[len(replies)-1] == int64(1) {
+			q.prepared, q.made = true, made
+			return nil
+		}
+		if refused == nil || !final(refused) {
+			refused = prefer(refused, err)
+		}
+		if final(err) {
+			break
+		}
+	}
+	if refused == nil {
+		refused = errors.New("setnxlock: the server does not keep what is written")
+	}
+	return refused
+}
+
+// final reports that the server's answer would be the same to every write: it is a replica, full,
+// or not ready.
+func final(err error) bool {
+	e, ok := err.(redis.Error)
+	if !ok {
+		return false
+	}
+	word, _, _ := strings.Cut(string(e), " ")
+	switch word {
+	case "READONLY", "OOM", "LOADING", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH":
+		return true
+	}
+	return strings.Contains(string(e), "'maxmemory'") || strings.Contains(string(e), "operation not permitted")
+}
+
+// prefer is the error that tells more: that a command is forbidden rather than that another
+// is not there, that the connection broke rather than either.
+func prefer(a, b error) error {
+	if a == nil || final(b) {
+		return b
+	}
+	e, refused := b.(redis.Error)
+	if b != nil && (!refused || strings.HasPrefix(string(e), "NOPERM")) {
+		if f, was := a.(redis.Error); was && !strings.HasPrefix(string(f), "NOPERM") {
+			return b
+		}
+	}
+	return a
+}
+
+func bySetex(key, value string) []compat.Cmd { return []compat.Cmd{{"SETEX", key, life, value}} }
+func byPsetex(key, value string) []compat.Cmd {
+	return []compat.Cmd{{"PSETEX", key, lifeMillis, value}}
+}
+func bySet(key, value string) []compat.Cmd {
+	return []compat.Cmd{{"SET", key, value}, {"EXPIRE", key, life}}
+}
+
+// pipe sends commands in one write, each of which is harmless by itself. The error is the first
+// that the server answered with, or the connection's.
+func (q *Asker) pipe(cmds ...compat.Cmd) ([]any, error) {
+	replies, err := q.c.Pipe(cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			return replies, e
+		}
+	}
+	return replies, nil
+}
+
+// atomic runs commands on the scratch keys as one, the last of which remove them: in a
+// transaction, or in a script where there is none.
+func (q *Asker) atomic(cmds ...compat.Cmd) ([]any, error) {
+	switch {
+	case !q.noMulti:
+		return q.exec(cmds...)
+	case q.noEval:
+		return nil, ErrNotAsked
+	}
+	const value = "asking"
+	if _, err := q.make(q.a, value); err != nil {
+		return nil, err
+	}
+	cmds = append([]compat.Cmd{{"EXISTS", q.a}, {"DEL", q.a}}, cmds...)
+	replies, err := q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: value, Do: cmds})
+	if err != nil {
+		return nil, err
+	}
+	return replies[2:], nil
+}
+
+// exec runs commands in a transaction. That there are transactions is asked before, by one that
+// changes nothing: where MULTI is refused, what follows it would run one by one.
+func (q *Asker) exec(cmds ...compat.Cmd) ([]any, error) {
+	if !q.transacts {
+		if _, err := q.c.Exec(compat.Cmd{"GET", q.a}); err != nil {
+			return nil, err
+		}
+		q.transacts = true
+	}
+	return q.c.Exec(cmds...)
+}
+
+// make makes a key with a TTL.
+func (q *Asker) make(key, value string) ([]any, error) {
+	if err := q.Prepare(); err != nil {
+		return nil, err
+	}
+	cmds := q.made(key, value)
+	if len(cmds) > 1 {
+		return q.exec(cmds...)
+	}
+	return q.pipe(cmds...)
+}
+
+// withKey runs commands on a, which is made before them and removed behind them. They leave it
+// its TTL. The replies are theirs.
+func (q *Asker) withKey(cmds ...compat.Cmd) ([]any, error) {
+	if err := q.Prepare(); err != nil {
+		return nil, err
+	}
+	made := q.made(q.a, "x")
+	all := append(append(made, cmds...), compat.Cmd{"DEL", q.a})
+	run := q.pipe
+	if len(made) > 1 {
+		run = q.exec
+	}
+	replies, err := run(all...)
+	if err != nil {
+		return nil, err
+	}
+	return replies[len(made) : len(replies)-1], nil
+}
+
+func (q *Asker) setnx() (string, error) {
+	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "held"}, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})
+	switch {
+	case errors.Is(err, ErrNotAsked):
+		return q.known("SETNX")
+	case err != nil:
+		return "", err
+	case r[0] != int64(1) || r[1] != int64(0):
+		return "SETNX sets a key that is held", nil
+	}
+	return "", nil
+}
+
+func (q *Asker) getset() (string, error) {
+	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "old"}, compat.Cmd{"GETSET", q.a, "new"}, compat.Cmd{"DEL", q.a})
+	switch {
+	case errors.Is(err, ErrNotAsked):
+		return q.known("GETSET")
+	case err != nil:
+		return "", err
+	case !is(r[1], "old"):
+		return "GETSET does not return the old value", nil
+	}
+	return "", nil
+}
+
+// known asks for a command without its arguments, which writes nothing. A server that has it says
+// that they are missing.
+func (q *Asker) known(name string) (string, error) {
+	_, err := q.c.Do(name, q.a)
+	if e, refused := err.(redis.Error); refused && strings.Contains(string(e), "wrong number of arguments") {
+		return "", nil
+	}
+	if err == nil {
+		return name + " works without its value", nil
+	}
+	return "", err
+}
+
+// ClearsTTL asks whether GETSET takes a key's TTL away, as Redis does and SSDB does not.
+func (q *Asker) ClearsTTL() (bool, error) {
+	if err := q.Prepare(); err != nil {
+		return false, err
+	}
+	made := q.made(q.a, "old")
+	r, err := q.atomic(append(made, compat.Cmd{"GETSET", q.a, "newer"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})...)
+	if err != nil {
+		return false, err
+	}
+	return r[len(made)+1] == int64(-1), nil
+}
+
+// multi is what a fence needs: a transaction in which INCR counts.
+func (q *Asker) multi() (string, error) {
+	r, err := q.exec(compat.Cmd{"INCR", q.a}, compat.Cmd{"DEL", q.a})
+	switch {
+	case err != nil:
+		return "", err
+	case len(r) != 2 || r[0] != int64(1) || r[1] != int64(1):
+		return "INCR does not count in MULTI", nil
+	}
+	return "", nil
+}
+
+func (q *Asker) setex() (string, error) {
+	r, err := q.pipe(compat.Cmd{"SETEX", q.a, life, "x"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})
+	switch {
+	case err != nil:
+		return "", err
+	case r[0] != "OK" || !within(r[1], 1, life):
+		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
+	}
+	return "", nil
+}
+
+// lists asks by the very commands that a lock sends.
+func (q *Asker) lists() (string, error) {
+	err := q.c.CheckListCAS(q.a, "")
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) {
+		return unsafe.Why, nil
+	}
+	return "", err
+}
+
+// setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.
+func (q *Asker) setnxOnTTL() (string, error) {
+	if err := q.Prepare(); err != nil {
+		return "", err
+	}
+	made := q.made(q.a, "held")
+	r, err := q.atomic(append(made, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})...)
+	switch {
+	case err != nil:
+		return "", err
+	case r[len(made)] != int64(0):
+		return "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", nil
+	}
+	return "", nil
+}
+
+func (q *Asker) expireAgain() (string, error) {
+	again, ask, unit := compat.Cmd{"EXPIRE", q.a, 2 * life}, compat.Cmd{"TTL", q.a}, int64(1)
+	if q.millis {
+		again, ask, unit = compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, 1000
+	}
+	r, err := q.withKey(again, ask)
+	switch {
+	case err != nil:
+		return "", err
+	case r[0] != int64(1) || !within(r[1], life*unit+1, 2*life*unit):
+		return "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", nil
+	}
+	return "", nil
+}
+
+// watch touches what it watches: its own writes count too.
+func (q *Asker) watch() (string, error) {
+	if _, err := q.make(q.a, "x"); err != nil {
+		return "", err
+	}
+	r, err := q.c.Pipe(compat.Cmd{"WATCH", q.a}, compat.Cmd{"UNWATCH"}, compat.Cmd{"WATCH", q.a}, compat.Cmd{"DEL", q.a},
+		compat.Cmd{"MULTI"}, compat.Cmd{"GET", q.a}, compat.Cmd{"EXEC"})
+	if err != nil {
+		return "", err
+	}
+	exec, refused := r[6].(redis.Error)
+	if refused {
+		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
+	}
+	for _, reply := range r[:6] {
+		if e, no := reply.(redis.Error); no {
+			return "", e
+		}
+	}
+	switch {
+	case refused:
+		return "", exec
+	case r[6] != nil:
+		return "EXEC runs although a watched key was touched", nil
+	}
+	return "", nil
+}
+
+// renamenx asks whether a TTL travels with the name, and then, with b held, whether a key with a
+// TTL stands up to it.
+func (q *Asker) renamenx() (string, error) {
+	if err := q.Prepare(); err != nil {
+		return "", err
+	}
+	ttl := compat.Cmd{"TTL", q.b}
+	if q.millis {
+		ttl[0] = "PTTL"
+	}
+	first := append(q.made(q.a, "x"), compat.Cmd{"RENAMENX", q.a, q.b}, ttl, compat.Cmd{"DEL", q.b})
+	second := append(append(q.made(q.b, "held"), q.made(q.a, "y")...), compat.Cmd{"RENAMENX", q.a, q.b}, compat.Cmd{"DEL", q.a}, compat.Cmd{"DEL", q.b})
+	r, err := q.atomic(append(first, second...)...)
+	if r == nil || err != nil && !strings.Contains(err.Error(), "no such key") { // 1.2: a source with a TTL
+		return "", err
+	}
+	left, _ := r[len(first)-2].(int64)
+	switch {
+	case r[len(first)-3] != int64(1) || left <= 0:
+		return "RENAMENX drops the TTL (it travels with the name since 2.4), so a dead holder's lock would last for ever", nil
+	case r[len(r)-3] != int64(0):
+		return "RENAMENX renames onto a key that is held", nil
+	}
+	return "", nil
+}
+
+func (q *Asker) milliseconds() (string, error) {
+	r, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, "x"}, compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
+	switch {
+	case err != nil:
+		return "", err
+	case r[0] != "OK" || r[1] != int64(1) || !within(r[2], lifeMillis+1, 2*lifeMillis):
+		return "PSETEX and PEXPIRE do not give a key its end in milliseconds", nil
+	}
+	return "", nil
+}
+
+func (q *Asker) time() (string, error) {
+	_, err := q.c.Do("TIME")
+	return "", err
+}
+
+const noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
+
+func (q *Asker) setNXPX() (string, error) {
+	r, err := q.pipe(compat.Cmd{"SET", q.a, "held", "NX", "PX", lifeMillis}, compat.Cmd{"SET", q.a, "taken", "NX", "PX", 2 * lifeMillis},
+		compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
+	var set redis.Error
+	if len(r) > 0 {
+		set, _ = r[0].(redis.Error)
+	}
+	switch {
+	case strings.Contains(string(set), "wrong number of arguments"), strings.Contains(string(set), "syntax error"):
+		return noSetNXPX, nil
+	case err != nil:
+		return "", err
+	case r[0] != "OK" || r[1] != nil:
+		return "SET … NX sets a key that is held", nil
+	case !within(r[2], 1, lifeMillis):
+		return "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", nil
+	}
+	return "", nil
+}
+
+// scripts has a script compare, and extend, count, replace and remove what holds its value: what
+// locks do.
+func (q *Asker) scripts() (string, error) {
+	const held = "1"
+	extend := compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
+	if _, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, held}); err != nil {
+		return "", err
+	}
+	_, err := q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
+	if err == nil {
+		return "a script compares, and changes what holds another value", nil
+	}
+	if errors.Is(err, compat.ErrLost) {
+		for _, do := range [][]compat.Cmd{{extend}, {extend, {"INCR", q.a}, {"PSETEX", q.a, lifeMillis, held}}, nil} {
+			if _, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: held, Do: do}); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		q.c.Do("DEL", q.a) //nolint:errcheck // it ends by itself
+	}
+	if errors.Is(err, compat.ErrLost) {
+		return "a script does not find the value that was set", nil
+	}
+	return "", err
+}
+
+func is(reply any, want string) bool {
+	b, ok := reply.([]byte)
+	return ok && string(b) == want
+}
+
+func within(reply any, low, high int64) bool {
+	n, ok := reply.(int64)
+	return ok && low <= n && n <= high
+}

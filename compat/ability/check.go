@@ -1,0 +1,82 @@
+package ability
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A Need is an ability that a lock can't do without, and what to use where it is not.
+type Need struct {
+	Ability Ability
+	Use     string
+}
+
+// Check asks for all that a lock needs, over c and on scratch keys beside key, in its slot: it
+// makes a lock's compat.Traits.Check. The error is ErrUnsafeServer (a *compat.UnsafeServerError)
+// if an answer proves that the server lacks something, and else the server's refusal or the
+// connection's error. millis says that the lock counts TTLs in milliseconds.
+func Check(c *compat.Conn, key string, millis bool, needs ...Need) error {
+	q := New(c, compat.Aux(key, "check:"+compat.NewToken()), compat.Aux(key, "check:"+compat.NewToken()), millis)
+	for _, n := range needs {
+		why, err := q.Ask(n.Ability)
+		switch {
+		case err != nil:
+			return n.refused(c, err)
+		case why != "":
+			return c.Unsafe(why, n.Use)
+		}
+	}
+	return nil
+}
+
+// refused is what the server's answer to a question means. A command that it does not know may
+// have come later, or may have been renamed: the version, if it is told, decides.
+func (n Need) refused(c *compat.Conn, err error) error {
+	row := n.Ability.row()
+	err = c.Lacks(err, row.lacks, n.Use)
+	var unsafe *compat.UnsafeServerError
+	if errors.As(err, &unsafe) && unsafe.Reply != "" && !older(unsafe.Version, row.since) {
+		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
+		unsafe.Use += ", or give the command back its name"
+	}
+	return err
+}
+
+// Renamed reports that a check failed because the server does not know a command which its version
+// has: other clients, or this one later, may find it there.
+func Renamed(err error) bool {
+	var unsafe *compat.UnsafeServerError
+	return errors.As(err, &unsafe) && strings.Contains(unsafe.Why, renamed)
+}
+
+const renamed = "it was renamed or disabled (rename-command)"
+
+// short is a server's reply without the arguments that it repeats.
+func short(e redis.Error) string {
+	s, _, _ := strings.Cut(string(e), ", with args")
+	return strings.TrimSpace(s)
+}
+
+// older reports that version is before since; also of a version that is not told.
+func older(version, since string) bool {
+	return slices.Compare(numbers(version), numbers(since)) < 0
+}
+
+// numbers are those of a version; none of one that can't be read.
+func numbers(version string) []int {
+	var list []int
+	for _, part := range strings.Split(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		list = append(list, n)
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+package auto_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+)
+
+// What keeps a lock from being taken is told apart, by the lock itself and by auto, each with what was
+// refused and what to do.
+func TestRefusals(t *testing.T) {
+	restricted := realredis.Start(t)
+	admin, err := redis.Dial("tcp", restricted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	as := func(name string, rules ...any) compat.Pool {
+		if _, err := admin.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, rules...)...); err != nil {
+			t.Fatal(err)
+		}
+		p := &redis.Pool{Dial: func() (redis.Conn, error) {
+			return redis.Dial("tcp", restricted, redis.DialUsername(name), redis.DialPassword("secret"))
+		}}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	said := map[string]string{}
+	for _, test := range []struct {
+		name string
+		pool compat.Pool
+		lock error    // of TryLock
+		says []string // by TryLock
+		auto []string // by auto: its error, or its warning
+	}{
+		{"NOPERM on a command", as("commandless", "~*", "+@all", "-pexpire"), compat.ErrDenied,
+			[]string{"refuses PEXPIRE: NOPERM", "lacks this command", "ACL SETUSER … +pexpire"}, []string{"instead of the better set:lua", "refuses PEXPIRE", "+pexpire"}},
+		{"NOPERM on a key", as("keyless", "~other:*", "+@all"), compat.ErrDenied,
+			[]string{"refuses SET on \"app:k\": NOPERM", "ACL SETUSER … ~app:k*"}, []string{"refuses GET on \"app:setnxlock-probe-\": NOPERM", "does not cover this key", "~app:"}},
+		{"NOPERM in a script", as("scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
+			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"instead of the better set:lua", "script"}},
+		{"a renamed command", pool(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
+			[]string{"'EVALSHA'", "since 2.6", "renamed or disabled", "use setlock.Watched, or give the command back its name"}, []string{"set:watch is taken instead of the better set:lua", "renamed or disabled", "EVALSHA"}},
+		{"a full server", pool(t, realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")), compat.ErrDenied,
+			[]string{"refuses SET: OOM", "over its maxmemory"}, []string{"OOM", "over its maxmemory"}},
+		{"a replica", pool(t, realredis.Start(t, "--replicaof", "127.0.0.1 1")), compat.ErrDenied,
+			[]string{"refuses SET: READONLY", "this is a replica: connect to its master"}, []string{"it is a replica", "use its master, 127.0.0.1:1"}},
+		{"a loading server", pool(t, loading(t)), compat.ErrDenied,
+			[]string{"LOADING", "try again when it has"}, []string{"refuses GET: LOADING", "try again when it has"}},
+		{"a proxy", oldredis.Run(t, "twemproxy"), compat.ErrUnanswered,
+			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, twice, on SET"}},
+	} {
+		_, err := compat.New(test.pool, setlock.Lua{}, compat.Options{}).TryLock(t.Context(), "app:k", 10*time.Second)
+		if !errors.Is(err, test.lock) {
+			t.Errorf("%s: TryLock: %v, want %v", test.name, err, test.lock)
+		}
+		contains(t, test.name+", TryLock", fmt.Sprint(err), test.says)
+
+		var seen []string
+		_, c, err := auto.NewWith(t.Context(), compat.Pooled(test.pool), auto.Options{Memory: new(server.Memory)}, compat.Options{Prefix: "app:", Observer: func(e compat.Event) {
+			if e.Kind == compat.EventWeaker {
+				seen = append(seen, e.Err.Error())
+			}
+		}})
+		text := strings.Join(append(seen, fmt.Sprint(err)), "; ")
+		contains(t, test.name+", auto", text, test.auto)
+		if err == nil && (len(c.Passed) == 0 || !c.Passed[0].Refused || c.Passed[0].Name != "set:lua") {
+			t.Errorf("%s: passed over: %+v", test.name, c.Passed)
+		}
+		for other, was := range said {
+			if was == text {
+				t.Errorf("%s and %s: both %q", test.name, other, was)
+			}
+		}
+		said[test.name] = text
+	}
+}
+
+func contains(t *testing.T, what, text string, want []string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s: %q does not say %q", what, text, w)
+		}
+	}
+}
+
+// loading starts a server that reads its data for a minute.
+func loading(t *testing.T) string {
+	dir := t.TempDir()
+	full := realredis.Run(t, "--dir", dir, "--dbfilename", "big.rdb")
+	c, err := redis.Dial("tcp", full.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	value := strings.Repeat("x", 100)
+	for i := range 20000 {
+		c.Send("SET", i, value) //nolint:errcheck // SAVE tells
+	}
+	if _, err := c.Do("SAVE"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--dbfilename", "big.rdb",
+		"--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
+		cmd.Wait()         //nolint:errcheck
+	})
+	for deadline := time.After(20 * time.Second); ; {
+		if c, err := redis.Dial("tcp", addr); err == nil {
+			_, err = c.Do("GET", "k")
+			c.Close()
+			if err != nil && strings.HasPrefix(err.Error(), "LOADING") {
+				return addr
+			}
+		}
+		select {
+		case <-deadline:
+			t.Fatal("no server that is loading")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package locks
+
+import (
+	"slices"
+	"strings"
+)
+
+// commands are what each lock sends to a server that has ACLs (6.0 and later), its check of the
+// server, fences and what runs inside its scripts included.
+var commands = map[string]string{
+	"set:lua":            "get set psetex pexpire pttl del exists incr eval evalsha",
+	"set:script":         "get psetex pexpire pttl del exists incr eval evalsha",
+	"set:watch":          "get set psetex pexpire pttl del incr" + transactions,
+	"tx:renamed":         tokens60 + " renamenx",
+	"tx:guarded":         tokens60,
+	"tx:classic":         tokens60 + " ttl",
+	"tx:renamed/listcas": tokens60 + " renamenx" + lists,
+	"tx:guarded/listcas": tokens60 + lists + " renamenx",
+	"getset:guarded":     times60,
+	"getset:patient":     times60,
+	"getset:two-keys":    "get set setex del msetnx incr" + transactions,
+	"getset:listed":      "get setnx ttl del incr multi exec discard" + lists + " renamenx",
+	"getset:classic":     "get setnx getset ttl del incr multi exec discard",
+	"rw:read":            readers,
+	"rw:write":           readers,
+	"bridge":             tokens60 + " ttl",
+	"set:published":      "get set psetex pexpire pttl del incr multi exec discard",
+	"set:redis-py":       "get set psetex pexpire pttl del exists incr eval evalsha",
+
+	"tx:classic/published": tokens60 + " ttl",
+	"rw:read/published":    readers,
+	"rw:write/published":   readers,
+}
+
+const (
+	transactions = " watch unwatch multi exec discard"
+	lists        = " set rpush sort lrem rpoplpush rename msetnx"
+	tokens60     = "get setnx psetex pexpire pttl del incr" + transactions
+	times60      = "get setnx getset setex ttl del incr" + transactions
+	readers      = "get exists psetex pexpire expire pttl ttl setex setnx del incr time sunionstore zadd zcard zrem zremrangebyrank zremrangebyscore zrevrange zscore sadd" + transactions
+)
+
+// Commands are what the lock sends to a server that has ACLs, its check of the server, fences and
+// what runs inside its scripts included. nil: it is made of other locks, see About.
+func (l Lock) Commands() []string {
+	return slices.Sorted(slices.Values(strings.Fields(commands[l.Name])))
+}
+
+// ACL is what ACL SETUSER is to be told behind the user's name and password for a user who may
+// take this lock on the keys that begin with prefix, and nothing else.
+func (l Lock) ACL(prefix string) string {
+	rules := []string{"resetkeys", "~" + prefix + "*", "resetchannels", "-@all"}
+	switch {
+	case slices.Contains(l.Commands(), "sort"): // since 7.0 its GET wants all keys
+		rules[1] = "~*"
+	case l.Name == "getset:two-keys": // the fleet's names, and beside the key what tries the server out
+		rules = slices.Insert(rules, 2, "~lock:owner:"+prefix+"*", "~lock:expire:"+prefix+"*")
+	}
+	for _, c := range l.Commands() {
+		rules = append(rules, "+"+c)
+	}
+	return strings.Join(rules, " ")
+}

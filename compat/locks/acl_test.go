@@ -1,0 +1,227 @@
+package locks_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// made is what tests take as the lock of a row; nil: it is made of other rows.
+func made(l locks.Lock, fence bool) compat.Algorithm {
+	switch {
+	case l.Name == "bridge":
+		return bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Float, Fence: fence}, Millis: true}
+	case l.New == nil:
+		return nil
+	}
+	return l.New(locks.Options{Fence: fence, Millis: true, ServerClock: true, Lease: time.Minute})
+}
+
+// A user who may do what a lock's line says, and nothing else, can do with the lock whatever there
+// is to do, through plain keys and a Prefix: nothing is refused, also not what the library would get
+// over, and no command of the line is never sent.
+func TestACL(t *testing.T) {
+	addr := realredis.Start(t)
+	admin, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	do := func(words ...any) any {
+		t.Helper()
+		reply, err := admin.Do(words[0].(string), words[1:]...)
+		if err != nil {
+			t.Fatalf("%v: %v", words, err)
+		}
+		return reply
+	}
+	for _, l := range locks.All() {
+		if made(l, false) == nil {
+			if l.Commands() != nil {
+				t.Errorf("%s has a line and is no lock of its own", l.Name)
+			}
+			continue
+		}
+		words := []any{"SETUSER", "locker", "reset", "on", ">secret"}
+		for _, rule := range strings.Fields(l.ACL("app:")) {
+			words = append(words, rule)
+		}
+		do(append([]any{"ACL"}, words...)...)
+		pool := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) {
+			return redis.Dial("tcp", addr, redis.DialUsername("locker"), redis.DialPassword("secret"))
+		}}
+		source := compat.Pooled(pool)
+		if _, err := server.Probe(t.Context(), source, server.Options{Prefix: "app:"}); err != nil {
+			t.Errorf("%s: Probe: %v", l.Name, err)
+		}
+		do("ACL", "LOG", "RESET")
+		do("CONFIG", "RESETSTAT")
+		for _, fence := range []bool{false, true} {
+			a := made(l, fence)
+			if err := locks.Check(t.Context(), source, a, "app:k", server.Options{}); err != nil {
+				t.Errorf("%s: its check: %v", l.Name, err)
+				continue
+			}
+			for _, prefix := range []string{"", "app:"} {
+				everything(t, l, source, a, prefix, strings.TrimPrefix("app:k", prefix), do)
+			}
+		}
+		for _, entry := range do("ACL", "LOG").([]any) {
+			fields, _ := redis.Values(entry, nil)
+			t.Errorf("%s: the line lacks something: %q", l.Name, fields[:10])
+		}
+		used := map[string]bool{}
+		stats, _ := redis.String(do("INFO", "commandstats"), nil)
+		for line := range strings.Lines(stats) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+			used[name] = true
+		}
+		for _, c := range l.Commands() {
+			if !used[c] && !strings.HasPrefix(l.Name, "rw:") && c != "discard" && c != "eval" { // after an error; after a SCRIPT FLUSH
+				t.Errorf("%s: the line grants %s, which is never sent; sent are %q", l.Name, c, slices.Sorted(maps.Keys(used)))
+			}
+		}
+		pool.Close()
+		do("FLUSHALL")
+	}
+}
+
+// everything does with a lock what can be done with it.
+func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algorithm, prefix, key string, do func(...any) any) {
+	t.Helper()
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s, prefix %q, %q: %s: %v", l.Name, prefix, key, what, err)
+		}
+	}
+	key += compat.NewToken() // a reader's turn may last
+	k := compat.NewOn(source, a, compat.Options{Prefix: prefix, MaxPinned: 1})
+	defer k.Close(t.Context()) //nolint:errcheck // nothing is held
+	lock, err := k.TryLock(t.Context(), key, 10*time.Second)
+	if err != nil {
+		must("TryLock", err)
+		return
+	}
+	_, err = k.TryLock(t.Context(), key, 10*time.Second)
+	if !l.Shared && !errors.Is(err, compat.ErrHeld) {
+		must("a second TryLock", fmt.Errorf("want ErrHeld: %w", err))
+	}
+	if other, ok := locks.Get(map[string]string{"rw:read": "rw:write", "rw:write": "rw:read"}[l.Name]); ok {
+		_, err := compat.NewOn(source, made(other, a.Traits().Rotates), compat.Options{Prefix: prefix}).TryLock(t.Context(), key, 10*time.Second)
+		if !errors.Is(err, compat.ErrHeld) {
+			must("a TryLock of "+other.Name, fmt.Errorf("want ErrHeld: %w", err))
+		}
+	}
+	must("Extend", lock.Extend(t.Context(), 20*time.Second))
+	_, err = k.Inspect(t.Context(), key)
+	must("Inspect", err)
+	handle, err := lock.Detach(t.Context())
+	must("Detach", err)
+	if err == nil {
+		lock, err = k.AdoptHandle(t.Context(), handle, 10*time.Second)
+		must("Adopt", err)
+	}
+	if err == nil {
+		must("Release", lock.Release(t.Context()))
+	}
+	if a.Traits().Repair != nil && !l.Shared {
+		do("SET", prefix+key, "0123456789abcdef0123456789abcdef")
+		b := compat.NewBackend(source, a)
+		s, err := b.Inspect(t.Context(), time.Now, prefix+key)
+		must("Inspect of a key without a TTL", err)
+		if err := b.Repair(t.Context(), time.Now, s, time.Second); err != nil && !errors.Is(err, compat.ErrHeld) {
+			must("Repair", err)
+		}
+		do("DEL", prefix+key)
+	}
+}
+
+// What a lock writes beside its key begins with the key and lies in its slot.
+func TestKeys(t *testing.T) {
+	for _, l := range locks.All() {
+		for _, fence := range []bool{false, true} {
+			a := made(l, fence)
+			if a == nil || l.Name == "getset:two-keys" { // its names are the fleet's
+				continue
+			}
+			lists := slices.Contains(l.Commands(), "sort") // not on a cluster: SORT has no GET there
+			for _, key := range []string{"app:k", "{app}:k", "app:k{", "app:k}", "{}app:k"} {
+				s := oldredis.MustNew("7.0", oldredis.Options{})
+				s.SetTrace(func(_ int, cmd []string, _ any) {
+					for i, word := range cmd[1:] {
+						beside := strings.Contains(word, key) && !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || i == 0 && written[strings.ToUpper(cmd[0])]
+						if beside && (!strings.HasPrefix(word, key) || slot.Of(word) != slot.Of(key) && !lists) {
+							t.Errorf("%s on %q: %q", l.Name, key, cmd)
+						}
+					}
+				})
+				k := compat.New(s, a, compat.Options{Signal: true})
+				lock, err := k.TryLock(t.Context(), key, 10*time.Second)
+				if err == nil {
+					err = lock.Extend(t.Context(), 20*time.Second)
+				}
+				if errors.Is(err, errors.ErrUnsupported) {
+					err = nil
+				}
+				if err == nil {
+					err = lock.Release(t.Context())
+				}
+				if err != nil && !errors.Is(err, compat.ErrInvalid) {
+					t.Errorf("%s on %q: %v", l.Name, key, err)
+				}
+				s.SetTrace(nil)
+				s.Close()
+			}
+		}
+	}
+}
+
+// written are commands whose first argument is a key.
+var written = map[string]bool{"GET": true, "SET": true, "SETNX": true, "SETEX": true, "PSETEX": true, "GETSET": true, "DEL": true, "EXPIRE": true, "PEXPIRE": true,
+	"INCR": true, "RENAMENX": true, "RENAME": true, "ZADD": true, "ZREM": true, "RPUSH": true, "LPUSH": true, "LREM": true, "SORT": true, "RPOPLPUSH": true, "WATCH": true, "MSETNX": true, "EXISTS": true}
+
+// docs/servers.md has each lock's line.
+func TestServersPage(t *testing.T) {
+	const page = "../../docs/servers.md"
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list strings.Builder
+	list.WriteString("\n```\n")
+	for _, l := range locks.All() {
+		if l.Commands() != nil && !l.Comparison {
+			fmt.Fprintf(&list, "# %s\nACL SETUSER locker on >PASSWORD %s\n", l.Name, l.ACL("app:"))
+		}
+	}
+	list.WriteString("```\n\n")
+	const begin, end = "<!-- ACL lines: go test ./compat/locks -update -->\n", "<!-- end of ACL lines -->"
+	before, rest, ok := strings.Cut(string(b), begin)
+	says, after, ends := strings.Cut(rest, end)
+	switch {
+	case !ok || !ends:
+		t.Errorf("%s has no ACL lines", page)
+	case says != list.String() && !*update:
+		t.Errorf("%s says\n%s\nwant\n%s", page, says, list.String())
+	case says != list.String():
+		if err := os.WriteFile(page, []byte(before+begin+list.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

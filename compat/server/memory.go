@@ -1,0 +1,220 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Kept is how long an answer is believed: what an administrator grants or configures since then is
+// noticed by then at the latest.
+const Kept = 24 * time.Hour
+
+// answerFormat changes with the questions and with what Report holds: answers of another format
+// are not used.
+const answerFormat = 1
+
+// A Memory remembers what servers can do, so that a server is asked once. It is safe for concurrent
+// use; the zero value is ready. As JSON it can be kept for the next process.
+//
+// A server is recognised by its run id, which INFO tells: a server without one (before 2.4), one
+// whose INFO is refused, a proxy and a server that refuses writes are asked each time. An answer
+// is not used any more when the run id, the version, the role, the eviction policy or the user is
+// another, when it is older than Kept, and after Forget: call it when the server contradicts.
+type Memory struct {
+	mu      sync.Mutex
+	answers []answer
+	changed bool
+}
+
+// An answer is what one server answered one user.
+type answer struct {
+	Format int       `json:"format"`
+	Who    identity  `json:"who"`
+	Where  string    `json:"where,omitempty"` // Options.Where
+	Asked  time.Time `json:"asked"`
+	Report Report    `json:"report"`
+	Safe   []string  `json:"safe,omitempty"` // the locks whose own check found the server safe
+}
+
+// An identity is what an answer depends on, and what INFO and ACL WHOAMI tell.
+type identity struct {
+	RunID   string `json:"run_id"`
+	Version string `json:"version"`
+	Role    string `json:"role"`
+	Policy  string `json:"policy,omitempty"`
+	User    string `json:"user,omitempty"`
+}
+
+// Probe is the function Probe, unless the server is one that is remembered: then it sends three
+// commands. known says that it was.
+func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
+	who, err := identify(ctx, source, o)
+	if err != nil && !errors.Is(err, errUnnamed) {
+		return r, false, err
+	}
+	if err == nil {
+		m.mu.Lock()
+		a := m.find(who, o)
+		if a != nil {
+			r = a.Report
+		}
+		m.mu.Unlock()
+		if a != nil {
+			return r, true, nil
+		}
+	}
+	r, probed := Probe(ctx, source, o)
+	if probed == nil && err == nil && r.Writable && r.Kind != "proxy" && r.Role != "replica" {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r.who = who
+		m.answers, m.changed = append(m.answers, answer{answerFormat, who, o.Where, time.Now(), r, nil}), true
+	}
+	return r, false, probed
+}
+
+// find is the answer for who, if it is still believed. m.mu is held.
+func (m *Memory) find(who identity, o Options) *answer {
+	before := len(m.answers)
+	m.answers = slices.DeleteFunc(m.answers, func(a answer) bool {
+		same := a.Where == o.Where
+		age := time.Since(a.Asked)
+		return age > Kept || age < 0 || same && a.Who.User == who.User && a.Who != who && (o.Where != "" || a.Who.RunID == who.RunID)
+	})
+	m.changed = m.changed || len(m.answers) != before
+	for i := range m.answers {
+		if a := &m.answers[i]; a.Who == who && a.Where == o.Where {
+			a.Report.who = who
+			return a
+		}
+	}
+	return nil
+}
+
+// Forget forgets what the server of r answered: it has just answered something else.
+func (m *Memory) Forget(r Report) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := len(m.answers)
+	m.answers = slices.DeleteFunc(m.answers, func(a answer) bool { return a.Who.RunID == r.who.RunID })
+	m.changed = m.changed || len(m.answers) != before
+}
+
+// Trust remembers that a lock's own check found the server of r safe. lock names the lock with its
+// options.
+func (m *Memory) Trust(r Report, o Options, lock string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.find(r.who, o); a != nil && r.who.RunID != "" && !slices.Contains(a.Safe, lock) {
+		a.Safe, m.changed = append(a.Safe, lock), true
+	}
+}
+
+// Trusts reports whether Trust was told so.
+func (m *Memory) Trusts(r Report, o Options, lock string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.find(r.who, o)
+	return a != nil && r.who.RunID != "" && slices.Contains(a.Safe, lock)
+}
+
+// Changed reports whether there is something that MarshalJSON has not written yet.
+func (m *Memory) Changed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// MarshalJSON writes what is remembered.
+func (m *Memory) MarshalJSON() ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changed = false
+	return json.Marshal(append([]answer{}, m.answers...))
+}
+
+// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote. Answers of another format
+// or too old are left out.
+func (m *Memory) UnmarshalJSON(b []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers, m.changed = nil, false
+	for _, raw := range list {
+		var format struct {
+			Format int `json:"format"`
+		}
+		if err := json.Unmarshal(raw, &format); err != nil {
+			return err
+		}
+		if format.Format != answerFormat {
+			continue
+		}
+		var a answer
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return err
+		}
+		if age := time.Since(a.Asked); a.Who.RunID != "" && age >= 0 && age <= Kept {
+			m.answers = append(m.answers, a)
+		}
+	}
+	return nil
+}
+
+// Remembered reports whether a Memory has what the report says.
+func (r Report) Remembered() bool { return r.who.RunID != "" }
+
+// SameServer reports whether c leads to the server that r is about: one command.
+func (r Report) SameServer(c *compat.Conn) bool {
+	info, err := redis.String(c.Do("INFO"))
+	return err == nil && r.who.RunID != "" && parseInfo(info)["run_id"] == r.who.RunID
+}
+
+// errUnnamed means that a server can't be recognised.
+var errUnnamed = errors.New("setnxlock: the server has no name")
+
+// identify asks a server who it is, and who we are to it.
+func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {
+	p := newProbe(ctx, source, o)
+	defer p.close()
+	told, err := redis.String(p.ask(compat.Cmd{"INFO"})[0], nil)
+	if p.err != nil {
+		return identity{}, p.err
+	}
+	info := parseInfo(told)
+	who := identity{info["run_id"], info["redis_version"], info["role"], info["maxmemory_policy"], ""}
+	if err != nil || who.RunID == "" {
+		return who, errUnnamed
+	}
+	if major, _, _ := strings.Cut(who.Version, "."); major != "" {
+		if n, err := strconv.Atoi(major); err == nil && n >= 6 { // ACL
+			reply := p.ask(compat.Cmd{"ACL", "WHOAMI"})[0]
+			if who.User, err = redis.String(reply, nil); err != nil {
+				who.User = "refused: " + text(reply)
+			}
+		}
+	}
+	return who, p.err
+}
+
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(name, "#") {
+			info[name] = strings.TrimSpace(value)
+		}
+	}
+	return info
+}

@@ -6,9 +6,10 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
+FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop fuzz bench gobench mixing lint install
+.PHONY: demo test race interop simulate fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -31,12 +32,21 @@ interop:
 	@./compat/dialect/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
 	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/interop -count=1 -timeout 15m -v -run Interop -update
 
+## simulate: processes of Lockers through seeded faults on virtual time, for FOR on every core; SEED=n tells that run line by line
+simulate:
+	@$(GO) test -c -o $${TMPDIR:-/tmp}/setnxlock-simulate ./compat/simulate
+	@if [ -n "$(SEED)" ]; then cd compat/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -only; fi; \
+	cd compat/simulate; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
+	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -for $(FOR) & pids="$$pids $$!"; done; \
+	for p in $$pids; do wait $$p || failed=1; done; exit $$failed
+
 ## fuzz: the parsers of what foreign clients write, and of handles, FUZZTIME each
 fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./getsetlock
 	$(GO) test -run '^$$' -fuzz FuzzTimestamp -fuzztime $(FUZZTIME) ./txlock
 	$(GO) test -run '^$$' -fuzz FuzzStamp -fuzztime $(FUZZTIME) ./compat/dialect
 	$(GO) test -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME) ./compat
+	$(GO) test -run '^$$' -fuzz FuzzHostileServer -fuzztime $(FUZZTIME) ./compat/promises
 
 ## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; about six minutes a server
 bench:

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
+)
+
+// An order is what a client process is told to do.
+type order struct {
+	Client     int
+	Addr       string // of its proxy
+	Lock       string
+	Variant    string
+	Millis     bool
+	Goroutines int
+	Keys       []string
+	Seed       uint64
+	Until      time.Time
+	Diary      string
+}
+
+const shortest, longest = time.Second, 3 * time.Second
+
+// client is a process that takes locks, works under them and gives them up, and writes down what
+// it believes.
+func client(text string) {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		panic(err)
+	}
+	f, err := os.OpenFile(o.Diary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	d := &diary{f: f, client: o.Client}
+	l, _ := locks.Get(o.Lock)
+	pool := &redis.Pool{MaxIdle: 8, IdleTimeout: time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", o.Addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(4*time.Second), redis.DialWriteTimeout(2*time.Second))
+	}}
+	options := compat.Options{Renew: o.Client%2 == 0, Signal: o.Variant == "signal", Timeout: time.Second}
+	if o.Variant == "pinned" {
+		options.MaxPinned = 2
+	}
+	before := runtime.NumGoroutine()
+	k := compat.New(pool, l.New(locks.Options{Fence: true, Millis: o.Millis}), options)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithDeadline(ctx, o.Until)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range o.Goroutines {
+		wg.Go(func() {
+			w := &worker{Rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Client*100+i))), d: d, k: k, o: o, name: fmt.Sprintf("%d.%d.%d", o.Client, os.Getpid(), i)}
+			for ctx.Err() == nil {
+				w.section(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	closing, end := context.WithTimeout(context.Background(), 30*time.Second)
+	defer end()
+	bye := line{Op: "bye"}
+	if err := k.Close(closing); err != nil && !benign(err) {
+		d.write(line{Op: "wrong", Err: "Close: " + err.Error()})
+	}
+	pool.Close()
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before+1 {
+		buf := make([]byte, 64<<10)
+		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d goroutines are left: %s", n-before, buf[:runtime.Stack(buf, true)])})
+	}
+	if n := pool.ActiveCount(); n > 0 {
+		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d connections are left", n)})
+	}
+	d.write(bye)
+}
+
+// benign are errors that faults explain.
+func benign(err error) bool {
+	return errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrAborted)
+}
+
+// A worker is one goroutine.
+type worker struct {
+	*rand.Rand
+	d    *diary
+	k    *compat.Locker
+	o    order
+	name string
+	n    int
+}
+
+func (w *worker) rest(d time.Duration) { time.Sleep(time.Duration(w.Int64N(int64(d)))) }
+
+func (w *worker) ttl() time.Duration {
+	return shortest + time.Duration(w.Int64N(int64(longest-shortest)))
+}
+
+// section is one critical section.
+func (w *worker) section(ctx context.Context) {
+	key, ttl, asked := w.o.Keys[w.IntN(len(w.o.Keys))], w.ttl(), time.Now()
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(w.Int64N(int64(30*time.Second))))
+	defer cancel()
+	var l *compat.Lock
+	var err error
+	if w.IntN(8) == 0 {
+		l, err = w.k.TryLock(waiting, key, ttl)
+	} else {
+		l, err = w.k.Lock(waiting, key, ttl)
+		w.d.write(line{Op: "wait", Key: key, Asked: asked.UnixNano()})
+	}
+	if err != nil {
+		w.judge("Lock", err, waiting, asked)
+		w.rest(20 * time.Millisecond)
+		return
+	}
+	w.n++
+	id := fmt.Sprintf("%s.%d", w.name, w.n)
+	ends := l.Context()
+	lost := make(chan int64, 1)
+	defer context.AfterFunc(ends, func() { lost <- time.Now().UnixNano() })()
+	w.d.write(line{Op: "got", ID: id, Key: key, Asked: asked.UnixNano(), Until: l.Until().UnixNano(), Fence: l.Fence(), How: string(l.Lease().How)})
+	for range w.IntN(3) {
+		w.rest(8 * time.Millisecond)
+		if w.IntN(3) == 0 {
+			began := time.Now()
+			err := l.Extend(ctx, w.ttl())
+			w.d.write(line{Op: "until", ID: id, Key: key, Until: l.Until().UnixNano()})
+			if err != nil {
+				w.judge("Extend", err, ctx, began)
+			}
+		}
+		if w.IntN(400) == 0 {
+			w.rest(2 * longest) // it forgets the time
+		}
+	}
+	end := line{Op: "end", ID: id, Key: key, Asked: time.Now().UnixNano(), Until: l.Until().UnixNano()}
+	if ends.Err() != nil { // its context told it, at some moment before
+		end.How = "lost"
+		end.Asked = min(end.Asked, <-lost)
+	}
+	began := time.Now()
+	err = l.Release(context.WithoutCancel(ctx))
+	end.At = time.Now().UnixNano()
+	if err != nil {
+		end.Err = err.Error()
+		w.judge("Release", err, ctx, began)
+	}
+	w.d.write(end)
+}
+
+// over reports whether a context has ended, or its time has come and its timer is late.
+func over(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
+}
+
+// judge writes down an error that nothing explains, whatever the server and the network do.
+func (w *worker) judge(call string, err error, ctx context.Context, began time.Time) {
+	took := time.Since(began)
+	wrong := ""
+	switch {
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrInvalid), errors.Is(err, compat.ErrClosed):
+		wrong = "nothing explains it"
+	case (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !over(ctx):
+		wrong = "the caller's context goes on"
+	case errors.Is(err, compat.ErrReleased), errors.Is(err, compat.ErrHandedOff), errors.Is(err, compat.ErrDetached):
+		wrong = "nobody gave it up"
+	case call != "Lock" && errors.Is(err, compat.ErrHeld):
+		wrong = "it is ours"
+	case call == "Lock" && took > 60*time.Second:
+		wrong = "it took " + took.String()
+	}
+	if wrong != "" {
+		w.d.write(line{Op: "wrong", Err: fmt.Sprintf("%s says %q after %v: %s", call, err, took, wrong)})
+	}
+}

@@ -1,0 +1,542 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// A judge watches a run and says what is wrong:
+//
+//   - exclusion: no two clients believe at once that they hold a key, unless both are readers;
+//   - ownership: while a client believes, the key is there and was last changed by its process;
+//   - fences grow with each acquisition of a key;
+//   - accuracy: each error is true (ErrHeld: somebody did; ErrLost: it is gone or its time was up;
+//     ErrTimeout: a limit did run out; ctx.Err: the caller's did; others never come, or only where
+//     something went wrong), and so is nil;
+//   - no call takes longer than its limits allow;
+//   - when nothing goes wrong any more, every key can be had, and nothing is left (world.finale).
+//
+// A client believes while its Lock's context goes on and Until is ahead, from the call that
+// returned the Lock to the one that gives it up. A server that forgot its keys excuses what
+// follows from that; it is counted.
+type judge struct {
+	w  *world
+	mu sync.Mutex
+	r  Report
+
+	held  map[*holding]bool
+	fence map[string]int64
+	keys  map[string]*keyState
+	eyes  []redis.Conn // an onlooker's connection to each server
+
+	amnesia time.Time // when a server last forgot its keys
+
+	shown  string // the key of which the trace tells
+	events []race.Event
+}
+
+// A holding is one client's belief.
+type holding struct {
+	x     *worker
+	c     client
+	lock  *compat.Lock
+	key   string
+	over  bool // given up by its holder
+	dead  bool // its process has crashed
+	began time.Time
+	hands int // of the key, when it was taken
+}
+
+// A keyState is what is true of a key of an owned Kind.
+type keyState struct {
+	value   string
+	there   bool
+	by      *process  // who changed its value last
+	hands   int       // how often it went from one process to another, or was gone
+	existed time.Time // when it was seen last
+}
+
+func newJudge(w *world) *judge {
+	j := &judge{w: w, held: map[*holding]bool{}, fence: map[string]int64{}, keys: map[string]*keyState{}}
+	j.r.Runs, j.r.Counts = 1, map[string]int{}
+	j.shown = w.keys()[0]
+	j.eyes = make([]redis.Conn, len(w.servers))
+	for _, key := range w.keys() {
+		j.keys[key] = new(keyState)
+	}
+	return j
+}
+
+// at is a moment in seconds since the run began.
+func (w *world) at(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", t.Sub(w.start).Seconds())
+}
+
+func (j *judge) count(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.r.Counts[what]++
+}
+
+func (j *judge) note(format string, args ...any) {
+	if !j.w.Trace {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.line(format, args...)
+}
+
+// line is note; j.mu is held.
+func (j *judge) line(format string, args ...any) {
+	if j.w.Trace {
+		j.r.Lines = append(j.r.Lines, j.w.at(time.Now())+"  "+fmt.Sprintf(format, args...))
+	}
+}
+
+func (j *judge) fault(id, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.r.Faults = append(j.r.Faults, id)
+	j.line(id+" "+format, args...)
+	j.event("network", "", "", id+" "+fmt.Sprintf(format, args...))
+}
+
+func (j *judge) broken(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.break_(format, args...)
+}
+
+func (j *judge) break_(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	j.r.Broken = append(j.r.Broken, fmt.Sprintf("at %s s: %s", j.w.at(time.Now()), text))
+	j.event("judge", "", "", text)
+	j.line("BROKEN: %s", text)
+}
+
+func (j *judge) report() Report {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.r.Virtual = time.Since(j.w.start)
+	if j.w.Trace {
+		j.r.Trace = j.trace()
+	}
+	return j.r
+}
+
+// believes reports whether h's client may work under it now.
+func (h *holding) believes() bool {
+	return !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.now().Before(h.lock.Until())
+}
+
+// excused reports whether a server has forgotten its keys since h's lease may have begun: one that
+// was handed off is older than its holder.
+func (j *judge) excused(h *holding) bool { return j.amnesia.After(h.began.Add(-longest)) }
+
+// forgets is about to happen to a server.
+func (j *judge) forgets(server int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.amnesia = time.Now()
+	for _, k := range j.keys {
+		k.there, k.value, k.by = false, "", nil
+	}
+	clear(j.fence)
+}
+
+func (j *judge) crashed(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for h := range j.held {
+		if h.c.p == p {
+			h.dead = true
+			delete(j.held, h)
+		}
+	}
+}
+
+// holds is told of a lock that a client has just got.
+func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding {
+	l.Context() // somebody works in it
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h := &holding{x: x, c: c, lock: l, key: key, began: time.Now()}
+	j.r.Sections++
+	j.r.Counts["how: "+"got"]++
+	if x.p.isDead() || c.life != x.p.lives {
+		h.dead = true
+		return h
+	}
+	j.line("%s holds %s until %s, fence %d", x.name, key, j.w.at(l.Until()), l.Fence())
+	j.event(x.p.name(), "", "", fmt.Sprintf("%s holds %s", x.name, key))
+	if h.believes() {
+		for o := range j.held {
+			if o.key == key && !(o.c.shared && c.shared) && o.believes() {
+				if j.excused(o) {
+					j.r.Excused++
+					continue
+				}
+				j.break_("exclusion: %s and %s both hold %s, until %s and %s", o.x.name, x.name, key, j.w.at(o.lock.Until()), j.w.at(l.Until()))
+			}
+		}
+	}
+	if j.w.Kind.Fences && !c.shared {
+		if f := l.Fence(); f <= j.fence[key] && l.Context().Err() == nil {
+			j.break_("fences: %s got %d for %s, after %d", x.name, f, key, j.fence[key])
+		} else {
+			j.fence[key] = max(f, j.fence[key])
+		}
+	}
+	if j.w.Kind.Owned {
+		j.look(nil)
+		if k := j.keys[key]; k.there {
+			k.by = x.p // adopted: its value is what it was
+		}
+		h.hands = j.keys[key].hands
+	}
+	j.held[h] = true
+	j.owns(h)
+	return h
+}
+
+// over is told that a client gives its lock up, or that it has it still.
+func (j *judge) over(h *holding, over bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.over = over
+	if over {
+		delete(j.held, h)
+	} else if !h.dead {
+		j.held[h] = true
+	}
+}
+
+// ran is told that a server has run what a process sent. j.mu is held.
+func (j *judge) ran(p *process, server int, cmds []compat.Cmd, replies []any) {
+	if j.w.Kind.Owned {
+		j.look(p)
+	}
+	if j.w.Trace {
+		cmd, reply := said(cmds, replies)
+		j.line("P%d → S%d  %s  → %s", p.id, server, cmd, reply)
+		j.event(p.name(), cmd, reply, "")
+	}
+	for h := range j.held {
+		j.owns(h)
+		j.lost(h)
+	}
+}
+
+// ask is an onlooker's question to a server.
+func (j *judge) ask(server int, name string, args ...any) (any, error) {
+	for {
+		if j.eyes[server] == nil {
+			j.eyes[server] = j.w.servers[server].Dial()
+		}
+		reply, err := j.eyes[server].Do(name, args...)
+		if j.eyes[server].Err() == nil {
+			return reply, err
+		}
+		j.eyes[server] = nil // it was cut with all others
+	}
+}
+
+// look reads the keys. What has changed was p's doing; nil: nobody's, but time's.
+func (j *judge) look(p *process) {
+	for key, k := range j.keys {
+		value, err := redis.String(j.ask(0, "GET", key))
+		there := err == nil || !errors.Is(err, redis.ErrNil)
+		now := time.Now()
+		if k.there || there {
+			k.existed = now
+		}
+		if there != k.there || value != k.value {
+			if !there || p != k.by {
+				k.hands++
+			}
+			k.there, k.value, k.by = there, value, p
+		}
+	}
+}
+
+// owns checks that what h's client believes is so.
+func (j *judge) owns(h *holding) {
+	if !j.w.Kind.Owned || !h.believes() {
+		return
+	}
+	k := j.keys[h.key]
+	if k.there && k.by == h.c.p {
+		return
+	}
+	if j.excused(h) {
+		j.r.Excused++
+	} else if k.there {
+		j.break_("ownership: %s believes in %s until %s, and P%d has changed it", h.x.name, h.key, j.w.at(h.lock.Until()), who(k.by))
+	} else {
+		j.break_("ownership: %s believes in %s until %s, and it is gone", h.x.name, h.key, j.w.at(h.lock.Until()))
+	}
+	delete(j.held, h)
+}
+
+// lost checks that a lock which is said to be lost is: somebody has touched its key, or its time is
+// up.
+func (j *judge) lost(h *holding) {
+	if h.over || h.dead || h.lock.Context().Err() == nil {
+		return
+	}
+	delete(j.held, h)
+	if why := context.Cause(h.lock.Context()); !errors.Is(why, compat.ErrLost) || j.excused(h) {
+		return
+	}
+	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && j.keys[h.key].hands == h.hands {
+		j.break_("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
+	}
+}
+
+func who(p *process) int {
+	if p == nil {
+		return -1
+	}
+	return p.id
+}
+
+// show makes replies readable.
+func show(replies []any) []any {
+	out := make([]any, len(replies))
+	for i, r := range replies {
+		switch r := r.(type) {
+		case []byte:
+			out[i] = string(r)
+		case []any:
+			out[i] = show(r)
+		case redis.Error:
+			out[i] = "(" + string(r) + ")"
+		default:
+			out[i] = r
+		}
+	}
+	return out
+}
+
+// A call is one call of the API under way.
+type call struct {
+	j      *judge
+	x      *worker
+	c      client
+	name   string
+	key    string
+	h      *holding // the lock that it is of; nil: of none
+	ctx    context.Context
+	ttl    time.Duration
+	began  time.Time
+	faults int
+	there  bool // the key was, when the call began
+	until  time.Time
+	alive  bool // its lock's context went on
+	value  string
+	forgot int
+}
+
+func (j *judge) call(x *worker, c client, name, key string, ctx context.Context, ttl time.Duration) *call {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.line("%s calls %s(%s, %v)", x.name, name, key, ttl)
+	j.event(x.p.name(), "", "", fmt.Sprintf("%s calls %s(%s, %v)", x.name, name, key, ttl))
+	k := &call{j: j, x: x, c: c, name: name, key: key, ctx: ctx, ttl: ttl, began: time.Now()}
+	if j.w.Kind.Owned {
+		j.look(nil)
+		k.there = j.keys[key].there
+	}
+	return k
+}
+
+// on is call of a method of a lock.
+func (j *judge) on(x *worker, c client, name string, h *holding, ctx context.Context, ttl time.Duration) *call {
+	k := j.call(x, c, name, h.key, ctx, ttl)
+	k.h, k.until, k.alive = h, h.lock.Until(), h.lock.Context().Err() == nil
+	return k
+}
+
+var named = []struct {
+	err  error
+	name string
+}{
+	{compat.ErrReleased, "ErrReleased"}, {compat.ErrHandedOff, "ErrHandedOff"}, {compat.ErrDetached, "ErrDetached"},
+	{compat.ErrClosed, "ErrClosed"}, {compat.ErrInvalid, "ErrInvalid"}, {compat.ErrUnsafeServer, "ErrUnsafeServer"},
+	{compat.ErrForeign, "ErrForeign"}, {compat.ErrHeld, "ErrHeld"}, {compat.ErrLost, "ErrLost"}, {compat.ErrUnknown, "ErrUnknown"},
+	{compat.ErrAborted, "ErrAborted"}, {compat.ErrDenied, "ErrDenied"}, {compat.ErrTimeout, "ErrTimeout"}, {compat.ErrUnanswered, "ErrUnanswered"},
+	{errors.ErrUnsupported, "ErrUnsupported"}, {context.Canceled, "Canceled"}, {context.DeadlineExceeded, "DeadlineExceeded"},
+}
+
+func nameOf(err error) string {
+	if err == nil {
+		return "nil"
+	}
+	for _, n := range named {
+		if errors.Is(err, n.err) {
+			return n.name
+		}
+	}
+	return "another"
+}
+
+// end judges what a call returned.
+func (k *call) end(err error) {
+	j, took := k.j, time.Since(k.began)
+	p := k.c.p
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.r.Counts[k.name+": "+nameOf(err)]++
+	j.line("%s: %s(%s) says %v, after %v", k.x.name, k.name, k.key, err, took)
+	j.event(k.x.p.name(), "", "", fmt.Sprintf("%s: %s(%s) says %v", k.x.name, k.name, k.key, err))
+	j.w.mu.Lock()
+	wrong, crashed := p.faults > 0, p.crashed || k.c.life != p.lives
+	j.w.mu.Unlock()
+	if crashed {
+		return // nobody is told anything any more
+	}
+	if j.w.Kind.Owned {
+		j.look(nil)
+	}
+	bad := func(why string) {
+		j.break_("accuracy: %s: %s(%s, %v) says %q after %v: %s", k.x.name, k.name, k.key, k.ttl, fmt.Sprint(err), took, why)
+	}
+	key := j.keys[k.key]
+	owned := j.w.Kind.Owned && !j.amnesia.After(k.began) && (k.h == nil || !j.excused(k.h))
+	switch name := nameOf(err); name {
+	case "nil":
+		switch k.name {
+		case "Extend":
+			if k.h.lock.Context().Err() != nil && !k.h.over {
+				if cause := context.Cause(k.h.lock.Context()); errors.Is(cause, compat.ErrLost) && k.h.lock.Until().After(p.now().Add(time.Second)) {
+					bad("its context has ended: " + cause.Error())
+				}
+			}
+		}
+	case "ErrReleased", "ErrHandedOff", "ErrDetached":
+		if k.h == nil {
+			bad("it is of no lock")
+		} else if !k.h.over && k.h.lock.Context().Err() == nil {
+			bad("nobody gave it up")
+		}
+	case "ErrInvalid":
+		if k.ttl >= shortest && k.ttl <= longest {
+			bad("there is no reason for it")
+		}
+	case "ErrClosed", "ErrUnsafeServer", "ErrForeign":
+		bad("there is no reason for it")
+	case "ErrHeld":
+		if k.h != nil {
+			bad("it is ours")
+		} else if owned && !k.there && key.existed.Before(k.began) {
+			bad("the key was free all the time")
+		}
+	case "ErrLost":
+		switch {
+		case k.h == nil: // ReleaseHandle, Adopt: see endAdopt
+		case owned && k.alive && key.there && key.by == p && j.w.Lockers*j.w.Workers == 1 && p.now().Before(k.h.lock.Until()):
+			bad("its time is not up, and nobody has touched the key")
+		}
+	case "ErrTimeout":
+		limit := j.w.Options.Timeout
+		if limit == 0 {
+			limit = 5 * time.Second
+		}
+		if k.ttl > 0 {
+			limit = min(limit, k.ttl)
+		}
+		if !wrong && took < min(limit, 250*time.Millisecond) {
+			bad("no limit has run out")
+		}
+	case "ErrUnsupported":
+		if k.name != "Handoff" {
+			bad("there is no reason for it")
+		}
+	case "ErrUnknown", "ErrDenied", "ErrUnanswered", "another":
+		if !wrong && k.ctx.Err() == nil && took < 250*time.Millisecond {
+			bad("nothing went wrong")
+		}
+	case "Canceled", "DeadlineExceeded":
+		if k.ctx.Err() == nil {
+			bad("the caller's context goes on")
+		}
+	}
+	// Steps are bounded each; what is done after the caller's context has ended is bounded by Cleanup.
+	limit, step := time.Duration(0), j.w.Options.Timeout
+	if step == 0 {
+		step = 5 * time.Second
+	}
+	if d, ok := k.ctx.Deadline(); ok {
+		limit = d.Sub(k.began) + 250*time.Millisecond
+	}
+	if k.name != "Lock" && k.name != "Do" {
+		if most := 5*step + 250*time.Millisecond; limit == 0 || limit > most {
+			limit = most
+		}
+	} else if limit == 0 {
+		limit = time.Hour
+	}
+	if limit < 0 {
+		limit = 250 * time.Millisecond
+	}
+	if slack := 3 * time.Second; took > limit+slack && k.ctx.Err() != nil {
+		j.break_("waits: %s: %s(%s, %v) took %v, its limits allow %v", k.x.name, k.name, k.key, k.ttl, took, limit)
+	}
+}
+
+// endDo judges what Do returned; in is why its function's context had ended, nil if it had not.
+func (k *call) endDo(err, in error) {
+	k.end(err)
+	if errors.Is(in, compat.ErrLost) && !errors.Is(err, compat.ErrLost) {
+		k.j.broken("accuracy: %s: the lock was lost inside Do, which says %v", k.x.name, err)
+	}
+}
+
+// endAdopt judges what an adoption returned.
+func (k *call) endAdopt(err error, g given) {
+	k.end(err)
+	j := k.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.w.Kind.Owned && errors.Is(err, compat.ErrLost) && !j.amnesia.After(k.began) {
+		left, _ := redis.Int(j.ask(0, "TTL", g.key))
+		if s := j.keys[g.key]; s.there && s.value == g.handle.Token && k.there && left >= 2 {
+			j.break_("accuracy: %s: Adopt of %s says %v, and its token is on it", k.x.name, g.key, err)
+		}
+	}
+}
+
+// leftovers are keys that a server has in the end, but for fences, and for times in the past: a
+// lock of times has no TTL, and what a late request left is dead.
+func (j *judge) leftovers() {
+	for i := range j.eyes {
+		keys, err := redis.Strings(j.ask(i, "KEYS", "*"))
+		if err != nil {
+			j.broken("KEYS: %v", err)
+		}
+		for _, key := range keys {
+			if strings.Contains(key, ":fence") {
+				continue
+			}
+			ttl, _ := redis.Int(j.ask(i, "TTL", key))
+			if _, locked := j.keys[key]; locked && !j.w.Kind.AnyClock && ttl < 0 {
+				continue
+			}
+			{
+				j.broken("left on S%d: %s, TTL %d", i, key, ttl)
+			}
+		}
+	}
+}

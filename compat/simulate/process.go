@@ -1,0 +1,337 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+// A process is one program: its Lockers, its clock and its connections, which a crash ends all at
+// once.
+type process struct {
+	w    *world
+	id   int
+	skew time.Duration
+
+	// Guarded by the world's mutex.
+	messages map[string]int // about each key, to each server
+	conns    map[*conn]bool
+	faults   int       // that have befallen it
+	crashed  bool      // between a crash and its next start
+	stands   time.Time // until when it stands still
+	lives    int       // how often it was started
+	pools    []*redis.Pool
+	lockers  []*compat.Locker
+	readers  []*compat.Locker
+}
+
+func newProcess(w *world, id int) *process {
+	p := &process{w: w, id: id, conns: map[*conn]bool{}, messages: map[string]int{}}
+	if w.Skew > 0 {
+		p.skew = time.Duration(id) * w.Skew / time.Duration(w.Processes)
+	}
+	p.begin()
+	return p
+}
+
+// now is the process's clock.
+func (p *process) now() time.Time { return time.Now().Add(p.skew) }
+
+// A skewed clock is wrong by a constant.
+type skewed struct {
+	clock.Clock
+	p *process
+}
+
+func (c skewed) Now() time.Time                  { return c.p.now() }
+func (c skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c skewed) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// begin starts the program.
+func (p *process) begin() {
+	w := p.w
+	p.lives++
+	p.crashed = false
+	p.pools, p.lockers, p.readers = nil, nil, nil
+	sources := make([]compat.Source, len(w.servers))
+	for i := range w.servers {
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return p.dial(ctx, i) }, MaxIdle: 4}
+		if w.Pool > 0 {
+			pool.MaxActive, pool.MaxIdle, pool.Wait = w.Pool, w.Pool, true
+		}
+		p.pools = append(p.pools, pool)
+		sources[i] = compat.Pooled(pool)
+		sources[i].Get = func(ctx context.Context, key string) (redis.Conn, error) {
+			return pool.GetContext(context.WithValue(ctx, ofKey{}, key))
+		}
+	}
+	for i := range w.Lockers {
+		o := w.Options
+		o.Clock = skewed{clock.New(), p}
+		r := rand.New(rand.NewPCG(w.Seed, uint64(1000+100*p.id+10*i+p.lives)))
+		tokens := rand.New(rand.NewPCG(w.Seed+1, uint64(1000+100*p.id+10*i+p.lives)))
+		o.Rand = func() float64 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return r.Float64()
+		}
+		o.Observer = p.observe
+		token := func(digits string, n int) string { // guessed by nobody in a simulation, and the same each time
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = digits[tokens.IntN(len(digits))]
+			}
+			return string(b)
+		}
+		p.lockers = append(p.lockers, w.Kind.make(sources, o, token))
+		if w.Kind.reader != nil {
+			p.readers = append(p.readers, w.Kind.reader(sources, o, token))
+		}
+	}
+}
+
+// observe is the Locker's Observer: one that blocks, now and then.
+func (p *process) observe(e compat.Event) {
+	w := p.w
+	w.judge.count("event: " + string(e.Kind))
+	w.mu.Lock()
+	p.messages["observed"]++
+	r := rand.New(rand.NewPCG(w.Seed+99, uint64(p.id*1_000_000+p.messages["observed"])))
+	d := time.Duration(0)
+	if !w.calm && w.Faults.Every > 0 && r.IntN(100) == 0 {
+		d = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
+	}
+	w.mu.Unlock()
+	w.judge.note("P%d observes %s of %s (%s, fence %d, until %v) %v", p.id, e.Kind, e.Key, e.Lease.How, e.Lease.Fence, w.at(e.Lease.Until), e.Err)
+	if d > 0 {
+		time.Sleep(d)
+	}
+}
+
+// A client is a Locker of one life of its process.
+type client struct {
+	*compat.Locker
+	p      *process
+	life   int
+	shared bool
+}
+
+// locker returns the i-th Locker of the present life; ok is false between two lives.
+func (p *process) client(i int, reader bool) (c client, ok bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.crashed {
+		return client{}, false
+	}
+	c = client{Locker: p.lockers[i], p: p, life: p.lives}
+	if reader && p.readers != nil {
+		c.Locker, c.shared = p.readers[i], true
+	}
+	return c, true
+}
+
+// crash ends the program between two instructions: nothing that it sends from here on arrives.
+// What is left of it in this process of ours is closed.
+func (p *process) crash(away time.Duration) {
+	w := p.w
+	w.mu.Lock()
+	if p.crashed {
+		w.mu.Unlock()
+		return
+	}
+	p.crashed = true
+	lockers := append(p.lockers, p.readers...)
+	conns := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	pools := p.pools
+	w.mu.Unlock()
+	w.judge.crashed(p)
+	for _, c := range conns {
+		c.die(errCut) //nolint:errcheck // its own
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, k := range lockers {
+		k.Close(over) //nolint:errcheck // it can't release anything
+	}
+	for _, pool := range pools {
+		pool.Close()
+	}
+	time.Sleep(away)
+	w.mu.Lock()
+	p.begin()
+	w.mu.Unlock()
+	w.judge.note("P%d starts again", p.id)
+}
+
+// stand makes the process stand still: what it sends is under way for that much longer.
+func (p *process) stand(d time.Duration) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.stands = time.Now().Add(d)
+}
+
+func (p *process) standsFor() time.Duration {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return max(time.Until(p.stands), 0)
+}
+
+func (p *process) isDead() bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.crashed
+}
+
+// end closes the Lockers, as a program does that ends well.
+func (p *process) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, k := range append(p.lockers, p.readers...) {
+		if err := k.Close(ctx); err != nil {
+			p.w.judge.broken("nothing goes wrong any more, and Close of P%d: %v", p.id, err)
+		}
+		if _, err := k.TryLock(ctx, p.w.keys()[0], shortest); !errors.Is(err, compat.ErrClosed) {
+			p.w.judge.broken("TryLock of P%d after Close: %v", p.id, err)
+		}
+	}
+	for _, pool := range p.pools {
+		pool.Close()
+	}
+}
+
+// misfortunes befall the servers and the processes, until stop is closed.
+func (w *world) misfortunes(stop <-chan struct{}) {
+	if w.Faults.Every == 0 {
+		return
+	}
+	for n := 1; ; n++ {
+		r := rand.New(rand.NewPCG(w.Seed+7, uint64(n)))
+		t := time.NewTimer(time.Duration(r.Int64N(int64(2 * w.Faults.Every))))
+		select {
+		case <-stop:
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		w.misfortune(n, r)
+	}
+}
+
+var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
+	"is full for a while", "forgets its scripts", "crashes", "stands still"}
+
+// misfortune is one of them.
+func (w *world) misfortune(n int, r *rand.Rand) {
+	i, p := r.IntN(len(w.servers)), w.all[r.IntN(len(w.all))]
+	s := w.servers[i]
+	what := r.IntN(8)
+	if what == 3 && !w.Faults.Forget {
+		what = 2
+	}
+	name := misfortuneNames[what]
+	id := "N" + strconv.Itoa(n)
+	if w.Skip[id] {
+		return
+	}
+	who := "S" + strconv.Itoa(i)
+	if what >= 6 {
+		who = "P" + strconv.Itoa(p.id)
+	}
+	w.judge.fault(id, "%s %s", who, name)
+	w.judge.count("misfortune: " + name)
+	for _, p := range w.all { // whoever is in the middle of something may see it
+		w.mu.Lock()
+		p.faults++
+		w.mu.Unlock()
+	}
+	d := time.Duration(r.Int64N(int64(2 * time.Second)))
+	switch what {
+	case 0:
+		w.cut(i)
+	case 1:
+		w.set(func() { s.down = true })
+		w.cut(i)
+		time.Sleep(d)
+		w.set(func() { s.down = false })
+	case 2, 3:
+		w.set(func() { s.down = true })
+		w.cut(i)
+		if what == 3 {
+			w.judge.forgets(i)
+			s.Restart(oldredis.Empty)
+		} else {
+			s.Restart(oldredis.Keeping)
+		}
+		time.Sleep(d / 4)
+		w.set(func() { s.down = false })
+	case 4:
+		w.set(func() { s.full = true })
+		s.SetMaxMemoryReached(true)
+		time.Sleep(d)
+		s.SetMaxMemoryReached(false)
+		w.set(func() { s.full = false })
+	case 5:
+		w.cut(i)
+		s.Restart(oldredis.Keeping)
+	case 6:
+		p.crash(d)
+	case 7:
+		p.stand(3 * d)
+	}
+	for _, p := range w.all {
+		w.mu.Lock()
+		p.faults++
+		w.mu.Unlock()
+	}
+}
+
+// cut ends every connection to a server.
+func (w *world) cut(i int) {
+	w.mu.Lock()
+	var conns []*conn
+	for _, p := range w.all {
+		for c := range p.conns {
+			if c.to == i {
+				conns = append(conns, c)
+			}
+		}
+	}
+	w.mu.Unlock()
+	for _, c := range conns {
+		c.die(errCut) //nolint:errcheck // its own
+	}
+}
+
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *world) unreachable(s *server) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return s.down
+}
+
+// late runs f after a while. The end of the run waits for it.
+func (w *world) late(after time.Duration, f func()) {
+	w.under.Add(1)
+	go func() {
+		defer w.under.Done()
+		time.Sleep(after)
+		f()
+	}()
+}

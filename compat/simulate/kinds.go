@@ -85,7 +85,7 @@ func Kinds() []Kind {
 		kinds = append(kinds,
 			Kind{Name: "in turn " + name, Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset", several: true,
 				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-					return compat.NewLocker(multilock.New(s[0], a(t), multilock.Options{Clock: o.Clock}), o)
+					return compat.NewLocker(multilock.New(s[0], a(t)), o)
 				}},
 			Kind{Name: "redlock " + name, Servers: 3, Versions: since(l.Since), AnyClock: l.Family() != "getset",
 				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {

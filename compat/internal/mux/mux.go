@@ -75,8 +75,8 @@ type Conn struct {
 	batch   []*Message // being written
 	sent    []*Message // written, and not answered yet
 	out     []command  // being written: a message whose caller has gone may be used again
-	writing bool  // somebody writes, and will look at pending again
-	err     error // it is over
+	writing bool       // somebody writes, and will look at pending again
+	err     error      // it is over
 }
 
 // New shares c, which nobody else may use any more. It starts a goroutine, which ends with Close or

@@ -54,7 +54,6 @@ func TestEachItsOwn(t *testing.T) {
 	wg.Wait()
 }
 
-
 // A connection that breaks is told to everybody on it, and to nobody twice.
 func TestBroken(t *testing.T) {
 	s := oldredis.Run(t, "7.0")

@@ -297,7 +297,7 @@ func (j *judge) lost(h *holding) {
 		return
 	}
 	delete(j.held, h)
-	if why := context.Cause(h.lock.Context()); !errors.Is(why, compat.ErrLost) || j.excused(h) {
+	if why := context.Cause(h.lock.Context()); !j.w.Kind.Owned || !errors.Is(why, compat.ErrLost) || j.excused(h) {
 		return
 	}
 	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && j.keys[h.key].hands == h.hands {

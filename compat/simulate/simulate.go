@@ -242,7 +242,7 @@ func (w *world) finale() {
 	for _, p := range w.all {
 		p.end()
 	}
-	time.Sleep(time.Minute + 2*longest) // lists of waiters live for a minute
+	time.Sleep(3 * time.Minute) // scratch keys live for two
 	synctest.Wait()
 	for _, p := range w.all {
 		if n := len(p.conns); n != 0 {

@@ -26,6 +26,7 @@ type given struct {
 	handle compat.Handle
 	key    string // without prefix
 	by     *process
+	shared bool // it is a reader's
 }
 
 func newWorker(p *process, locker, n int) *worker {
@@ -96,7 +97,7 @@ func (x *worker) section() {
 		call.endDo(err, in)
 		return
 	case 3:
-		if g, ok := w.take(); ok {
+		if g, ok := w.take(); ok && g.shared == c.shared {
 			call := w.judge.call(x, c, "Adopt", g.key, ctx, ttl)
 			l, err = c.AdoptHandle(ctx, g.handle, ttl)
 			call.endAdopt(err, g)
@@ -171,7 +172,7 @@ func (x *worker) inside(c client, l *compat.Lock, key string) {
 				break
 			}
 			w.mu.Lock()
-			w.mailbox = append(w.mailbox, given{handle, key, x.p})
+			w.mailbox = append(w.mailbox, given{handle, key, x.p, c.shared})
 			w.mu.Unlock()
 			return
 		case 5:

@@ -128,6 +128,7 @@ type Algorithm struct {
 	Ambiguous bool
 	TTL       time.Duration
 	MaxPinned int // of each client: Options.MaxPinned
+	Shared    int // likewise, Options.Shared
 }
 
 // On is the algorithm's lock on s.
@@ -139,7 +140,7 @@ func (a Algorithm) On(s Server) Lock {
 	return Lock{
 		Name: a.Name, Server: s.Name, Version: s.Version,
 		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-			o.MaxPinned = a.MaxPinned
+			o.MaxPinned, o.Shared = a.MaxPinned, a.Shared
 			return compat.NewOn(wrap(compat.Pooled(s.Source)), a.New(fence), o)
 		},
 		Sources:   []compat.Source{compat.Pooled(s.Source)},
@@ -147,6 +148,7 @@ func (a Algorithm) On(s Server) Lock {
 		Ambiguous: a.Ambiguous,
 		Refuses:   a.Safe != nil && !a.Safe(s),
 		TTL:       a.TTL,
+		shares:    a.Shared > 0,
 		algorithm: a.New(fence),
 	}
 }

@@ -224,12 +224,12 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):
+		return err
 	case errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM"): // we are in
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", refused), a.hintFor(string(refused))}
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
-	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):
-		return err
 	}
 	return a.unreachable(ctx, n, err)
 }

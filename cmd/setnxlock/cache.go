@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,6 +20,8 @@ import (
 type cache struct {
 	server.Memory
 	path string // "": there is nowhere to keep it
+
+	contradicted atomic.Bool // a server refused what it was remembered to allow
 }
 
 // remembered is the cache, read once.
@@ -80,7 +83,8 @@ func (a *app) keep() {
 }
 
 // sure is a lock on a server that was found safe for it: its check asks only whether that server is
-// still there. What contradicts is forgotten, and the lock's own check tells what it is.
+// still there. What contradicts is forgotten, for run to ask anew, and the lock's own check tells
+// what it is.
 type sure struct {
 	compat.Algorithm
 	a *app
@@ -107,6 +111,7 @@ func (s *sure) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 		return l, err
 	}
 	s.a.known.Forget(s.r)
+	s.a.known.contradicted.Store(true)
 	s.a.keep()
 	if check := s.Algorithm.Traits().Check; check != nil && !strings.HasPrefix(string(refused), "MOVED") {
 		if why := check(c, key); why != nil {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -400,4 +401,26 @@ func TestWaitCoversTheServer(t *testing.T) {
 	}
 	fmt.Fprintln(p.in, "exit 0")
 	p.want(0, "")
+}
+
+// With --wait a server that is loading its data is waited for, and what it said is told if it takes too
+// long.
+func TestWaitCoversLoading(t *testing.T) {
+	real := realredis.Start(t)
+	for _, flags := range [][]string{nil, {"--algorithm", "set:lua"}, {"--algorithm", "rw:write"}, {"--algorithm", "redlock"}} {
+		var loaded atomic.Bool
+		address := startLoading(t, &loaded, real)
+		args := append([]string{"run", "--redis", address}, flags...)
+		if _, errs, status := cli(t, nil, append(args, "--wait", "300ms", "job", "--", "true")...); status != statusUnavailable || !strings.Contains(errs, "LOADING") || !strings.Contains(errs, "tried for 300ms") {
+			t.Errorf("%q, never: %d, %s", flags, status, errs)
+		}
+		p := play(t, address, append(append([]string{"run", "-v", "--wait", "1m"}, flags...), "job", "--", "puppet")...)
+		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
+		loaded.Store(true)
+		if l := p.line(); !strings.HasPrefix(l, "ready") {
+			t.Fatal(l, p.errs)
+		}
+		fmt.Fprintln(p.in, "exit 0")
+		p.want(0, "")
+	}
 }

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -154,11 +156,14 @@ func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// startLoading starts what answers each command as a server does that is loading its data.
-func startLoading(ts *testscript.TestScript) string {
+// startLoading starts what answers each command as a server does that is loading its data, until it
+// is loaded: then its connections are those of the server at address.
+func startLoading(t starter, loaded *atomic.Bool, address string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
-	ts.Defer(func() { l.Close() })
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	deferTo(t, func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -167,6 +172,14 @@ func startLoading(ts *testscript.TestScript) string {
 			}
 			go func() {
 				defer c.Close()
+				if loaded.Load() {
+					if to, err := net.Dial("tcp", address); err == nil {
+						defer to.Close()
+						go io.Copy(c, to) //nolint:errcheck // one of them ends first
+						io.Copy(to, c)    //nolint:errcheck
+					}
+					return
+				}
 				for lines := bufio.NewScanner(c); lines.Scan(); {
 					n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
 					if err != nil {
@@ -193,7 +206,7 @@ func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
 	case "real":
 		address = startReal(ts, args[1:]...)
 	case "loading":
-		address = startLoading(ts)
+		address = startLoading(ts, new(atomic.Bool), "")
 	default:
 		address = startOld(ts, args[0])
 	}

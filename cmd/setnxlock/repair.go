@@ -300,14 +300,6 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 	return of, nil
 }
 
-// always are the clients of tokens that set a TTL on every lock, whatever they are told: one that
-// has none was left so by a client that stopped between two commands, or by another client that
-// overwrote it. redis-py and sherlock are not among them: without a timeout their locks have no TTL.
-var always = map[string]bool{
-	"redis-in-action": true, "resque-scheduler": true, "node-resque-scheduler": true,
-	"Beaker": true, "ShedLock": true, "spring": true, "retools-0.4": true,
-}
-
 // remedy is what is to be done about what stands on a key. given says that the operator named the
 // key, and did not only match it.
 func (of repairing) remedy(v verdict.Verdict, given bool) remedy {
@@ -335,6 +327,8 @@ func (of repairing) judge(v verdict.Verdict, given bool) (action, why string) {
 		return doLeave, fmt.Sprintf("its TTL of %v runs: it is held", v.TTL.Round(time.Millisecond))
 	case pair && v.Lock != verdict.Pair, !pair && v.Lock == verdict.Pair:
 		return doLeave, "it is no lock of " + of.name
+	case !given && of.format.Name != "" && !of.format.Names(v.Key):
+		return doLeave, fmt.Sprintf("the keys of %s are called %s; give the key itself if it is one", of.name, of.format.KeyName)
 	case !given && v.Sure == verdict.Possible:
 		return doLeave, "nothing but the value's form says that it is a lock; give the key itself if it is one"
 	case pair && v.Status == compat.StatusDead:
@@ -372,7 +366,7 @@ func (of repairing) judgeToken(v verdict.Verdict) (action, why string) {
 		return doLeave, "the values of " + of.name + " say nothing: any text, or the same for every holder"
 	case !reads || ours:
 		return doLeave, "its value is no token as " + of.name + " writes it"
-	case !always[of.format.Name]:
+	case !of.format.Bounded():
 		return doLeave, of.name + " need not set a TTL: a lock without one may be held"
 	}
 	return doExpire, of.name + " sets a TTL on every lock, and this one has none"

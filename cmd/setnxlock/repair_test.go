@@ -132,7 +132,7 @@ func TestRepair(t *testing.T) {
 		}
 		for _, want := range []string{
 			"resque:lock:a: remove\n  why   its time passed at 2023-11-14 22:13:20 UTC, and it has no TTL\n  seen  integer seconds 1700000000, TTL none; unchanged for 1s, until 20",
-			"like  resque-lock, resque-lock-timeout, node-resque (likely: the key's name is as resque-lock writes it (resque:lock:NAME))",
+			"like  resque-lock, resque-lock-timeout, node-resque (likely: resque-lock writes integer seconds; its keys are called resque:lock:NAME)",
 			"resque:lock:b: leave\n  why   it changed while it was watched: somebody uses it", "resque:lock:a: removed",
 		} {
 			if !strings.Contains(out, want) {

@@ -280,6 +280,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 	line := a.waitingLine()
 	defer line.wipe()
 	var away error
+	asked := false // anew, what a server was remembered to allow
 	for tries := 0; ; tries++ {
 		p, err := a.connect(waiting)
 		if err == nil {
@@ -288,6 +289,10 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 				return h, nil
 			}
 			p.Close()
+			if !asked && a.remembered().contradicted.Load() && waiting.Err() == nil {
+				asked = true
+				continue
+			}
 		}
 		late := waiting.Err() != nil && ctx.Err() == nil
 		if late && errors.Is(err, context.DeadlineExceeded) { // --wait is over in the midst of it

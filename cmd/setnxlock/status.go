@@ -93,6 +93,9 @@ func (a *app) explain(err error) *failure {
 		}
 		what := *denied
 		what.Remedy = ""
+		if errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM") {
+			hint += "; to see what is allowed: " + a.line("doctor")
+		}
 		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):
 		if errors.Is(err, compat.ErrDenied) { // whose words are the same

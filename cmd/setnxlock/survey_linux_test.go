@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -68,11 +69,11 @@ type weigher struct {
 	last []byte
 }
 
-var peak = regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`)
+var peak = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`) })
 
 func (w *weigher) Write(p []byte) (int, error) {
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid)); err == nil {
-		if m := peak.FindSubmatch(b); m != nil {
+		if m := peak().FindSubmatch(b); m != nil {
 			n, _ := strconv.Atoi(string(m[1]))
 			w.most = max(w.most, n)
 		}

@@ -140,6 +140,7 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		var refused redis.Error
 		switch {
 		case err == nil:
+			contradicted = contradicted || !able(r, l)
 		case errors.Is(err, compat.ErrUnsafeServer):
 			contradicted = contradicted || able(r, l)
 			passed = append(passed, Passed{l.Name, seen(err), ability.Renamed(err), l.Family()})
@@ -256,7 +257,8 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 }
 
 // Ask probes the server behind source, unless o.Memory has its answers, and chooses. A remembered
-// answer that the server contradicts is forgotten, and the server asked anew.
+// answer that the server contradicts, by refusing what it allowed or by allowing what it refused, is
+// forgotten, and the server asked anew.
 func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, Choice, error) {
 	for {
 		r, known, err := o.memory().Probe(ctx, source, o.server())
@@ -264,7 +266,7 @@ func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, C
 			return r, Choice{}, err
 		}
 		c, contradicted, err := choose(ctx, source, r, o)
-		if contradicted || len(c.Warnings) > 0 { // what was refused may be granted at any time
+		if contradicted {
 			o.memory().Forget(r)
 		}
 		if !known || !contradicted {

@@ -148,6 +148,14 @@ func (f Format) Beside(key string) string {
 	return strings.Replace(f.Signal, "NAME", name, 1)
 }
 
+// Bounded reports whether every lock of its clients has a TTL, whatever their users ask for. One of
+// theirs without a TTL was left so: between two commands, or by another client.
+func (f Format) Bounded() bool { return f.TTL != TTLNone && !f.Endless }
+
+// Names reports whether the client can have called its key so: any name will do for one that adds
+// nothing to the program's.
+func (f Format) Names(key string) bool { return f.raw() || f.named(key) }
+
 // raw reports whether the client adds nothing to the program's name for its lock: any key can be
 // its.
 func (f Format) raw() bool { return f.KeyName == "NAME" }

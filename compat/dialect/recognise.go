@@ -241,7 +241,7 @@ func candidates(g grammar, key string, ttl, left time.Duration) []Candidate {
 			c.against("it sets no TTL")
 		case ttl >= 0 && f.Kind.Timed() && (off < -slack || off > slack):
 			c.against("its TTL ends with the time that it writes")
-		case ttl < 0 && f.TTL == TTLAtomic && !f.Endless:
+		case ttl < 0 && f.TTL == TTLAtomic && f.Bounded():
 			c.against("its keys always have a TTL")
 		}
 		all = append(all, c)

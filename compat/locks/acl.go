@@ -37,7 +37,7 @@ const (
 	lists        = " set rpush sort lrem rpoplpush rename msetnx"
 	tokens60     = "get setnx psetex pexpire pttl del incr" + transactions
 	times60      = "get setnx getset setex ttl del incr" + transactions
-	readers      = "get exists psetex pexpire expire pttl ttl setex setnx del incr time sunionstore zadd zcard zrem zremrangebyrank zremrangebyscore zrevrange zscore sadd" + transactions
+	readers      = "get psetex pexpire expire pttl ttl setex setnx del incr time zadd zcard zunionstore zrem zremrangebyscore zrevrange zscore" + transactions
 )
 
 // Commands are what the lock sends to a server that has ACLs, its check of the server, fences and

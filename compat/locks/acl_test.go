@@ -78,9 +78,11 @@ func TestACL(t *testing.T) {
 				continue
 			}
 			for _, prefix := range []string{"", "app:"} {
-				everything(t, l, source, a, prefix, strings.TrimPrefix("app:k", prefix), do)
+				everything(t, l, source, a, compat.Options{Prefix: prefix}, strings.TrimPrefix("app:k", prefix), do)
 			}
 		}
+		do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
+		everything(t, l, source, made(l, false), compat.Options{MaxPinned: 1}, "app:k", do)
 		for _, entry := range do("ACL", "LOG").([]any) {
 			fields, _ := redis.Values(entry, nil)
 			t.Errorf("%s: the line lacks something: %q", l.Name, fields[:10])
@@ -102,8 +104,9 @@ func TestACL(t *testing.T) {
 }
 
 // everything does with a lock what can be done with it.
-func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algorithm, prefix, key string, do func(...any) any) {
+func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algorithm, o compat.Options, key string, do func(...any) any) {
 	t.Helper()
+	prefix := o.Prefix
 	must := func(what string, err error) {
 		t.Helper()
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -111,7 +114,7 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 		}
 	}
 	key += compat.NewToken() // a reader's turn may last
-	k := compat.NewOn(source, a, compat.Options{Prefix: prefix, MaxPinned: 1})
+	k := compat.NewOn(source, a, o)
 	defer k.Close(t.Context()) //nolint:errcheck // nothing is held
 	lock, err := k.TryLock(t.Context(), key, 10*time.Second)
 	if err != nil {

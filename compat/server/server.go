@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -245,7 +246,9 @@ func (p *probe) ask(cmds ...compat.Cmd) []any {
 func (p *probe) asks(cmds ...compat.Cmd) (replies []any, lost bool) {
 	replies, lost = p.session.ask(cmds...)
 	if lost && replies[0] == errClosed {
-		p.closers = append(p.closers, p.check)
+		if !slices.Contains(p.closers, p.check) {
+			p.closers = append(p.closers, p.check)
+		}
 		p.r.ClosesConnections = true
 	}
 	for i, m := range cmds {

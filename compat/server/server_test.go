@@ -325,7 +325,7 @@ func (c *silentConn) Send(name string, args ...any) error {
 }
 
 func (c *silentConn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
-	if c.asked {
+	if c.asked = c.asked || name == "EVAL"; c.asked {
 		<-ctx.Done()
 		c.Close()
 		return nil, ctx.Err()

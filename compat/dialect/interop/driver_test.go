@@ -14,7 +14,7 @@ import (
 )
 
 // stepLimit is how long an immediate reaction may take on a busy machine.
-const stepLimit = 60 * time.Second
+const stepLimit = 3 * time.Minute // where many clients run, a JVM alone takes one
 
 // A process is one copy of a real client.
 type process struct {

@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,14 +15,15 @@ import (
 
 // A Content is what one look at a key showed.
 type Content struct {
-	Key    string
-	Type   string        // as TYPE says it: "none", "string", "hash", …
-	Value  string        // of a string; its first bytes, if it is long and Server.Part is set
-	TTL    time.Duration // or compat.NoTTL
-	Fields []string      // of a small hash
-	Lock   Lock
-	Other  *compat.State // of a lock that is more than this key, as that lock sees it
-	Times  bool          // the server's own lock is one of times: it has neither WATCH nor scripts
+	Key   string
+	Type  string        // as TYPE says it: "none", "string", "hash", …
+	Value string        // of a string; its first bytes, if it is long and Server.Part is set
+	TTL   time.Duration // or compat.NoTTL
+	Lock  Lock
+	Other *compat.State // of a lock that is more than this key, as that lock sees it
+	Times bool          // the server's own lock is one of times: it has neither WATCH nor scripts
+
+	hash *dialect.Finding // what a small hash is
 }
 
 // A Server is how much of a server is used to look at keys. The zero value is for any.
@@ -68,7 +68,7 @@ func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content,
 			others = append(others, i)
 		}
 	}
-	if err := s.types(c, all, others); err != nil {
+	if err := s.types(c, now, all, others); err != nil {
 		return nil, err
 	}
 	for i := range all {
@@ -100,7 +100,7 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 }
 
 // types asks what those keys are that hold no string, and what is in small hashes.
-func (s *Server) types(c *compat.Conn, all []Content, others []int) error {
+func (s *Server) types(c *compat.Conn, now time.Time, all []Content, others []int) error {
 	if len(others) == 0 {
 		return nil
 	}
@@ -133,31 +133,15 @@ func (s *Server) types(c *compat.Conn, all []Content, others []int) error {
 		if length, err := redis.Int(replies[n], nil); err != nil || length > 64 {
 			continue // gone, or too big for a lock
 		}
-		fields, err := redis.Strings(c.Do("HKEYS", all[i].Key))
+		fields, err := redis.StringMap(c.Do("HGETALL", all[i].Key))
 		if err != nil {
 			continue
 		}
-		slices.Sort(fields)
-		if redisson(fields) {
-			all[i].Fields, all[i].Lock = fields, Redisson
+		if found := dialect.RecogniseHash(all[i].Key, fields, all[i].TTL, now); len(found) > 0 {
+			all[i].hash, all[i].Lock = &found[0], Redisson
 		}
 	}
 	return nil
-}
-
-var redissonField = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(:write)?$`)
-
-// redisson reports whether the fields of a hash are those of Redisson's lock.
-func redisson(fields []string) bool {
-	holders := 0
-	for _, f := range fields {
-		if redissonField.MatchString(f) {
-			holders++
-		} else if f != "mode" {
-			return false
-		}
-	}
-	return holders > 0
 }
 
 // more reads what stands beside a key, if it is one of a lock of several.

@@ -40,7 +40,7 @@ type Verdict struct {
 	Else    []string // the other grammars that read the value, too
 	Lock    Lock     // what can release it, if it is not the lock of one string
 
-	vague bool // any text is such a value, or every holder's is the same
+	vague bool // any text is such a value, or every holder's is the same, or no client has such a one there
 }
 
 // Sure is how sure it is that a value is a lock of certain clients.
@@ -79,8 +79,8 @@ func (l Lens) Judge(c Content, now time.Time) Verdict {
 		v.ofComposite()
 	case c.Type == "none":
 		v.Value, v.TTL = "", compat.NoTTL
-	case c.Lock == Redisson:
-		v.ofRedisson(c, now)
+	case c.hash != nil:
+		v.ofRedisson(*c.hash)
 	case c.Type != "string":
 		v.Status, v.Lock, v.Format = compat.StatusForeign, NoLock, c.Type
 	default:
@@ -131,19 +131,14 @@ func (v *Verdict) ofComposite() {
 	}
 }
 
-func (v *Verdict) ofRedisson(c Content, now time.Time) {
-	v.Status, v.Lock, v.Format, v.Kind = compat.StatusForeign, Redisson, "Redisson's hash", "redisson"
-	v.Clients, v.Sure = []string{"Redisson"}, Likely
-	v.Why = []string{"a hash whose fields are a UUID and a thread"}
-	v.Wrong = []string{"no lock of ours excludes Redisson's clients, nor they ours: use another key"}
-	if c.TTL != compat.NoTTL {
-		v.Until, v.Clock = now.Add(c.TTL), "server"
-	}
-	for _, f := range c.Fields {
-		if f != "mode" {
-			v.Holders = append(v.Holders, compat.Holder{Value: f, Until: v.Until})
-			v.Value, v.Owner = f, f
-		}
+func (v *Verdict) ofRedisson(f dialect.Finding) {
+	v.Status, v.Lock, v.Format, v.Kind = compat.StatusForeign, Redisson, "Redisson's hash", string(f.Kind)
+	v.Clients, v.Sure, v.Why = f.Formats(), Likely, f.Candidates[0].Reasons
+	v.Wrong = append(slices.Clone(f.Wrong), "no lock of ours excludes Redisson's clients, nor they ours: use another key")
+	v.Until, v.Clock = f.Until, f.Clock
+	for _, holder := range strings.Fields(f.Owner) {
+		v.Holders = append(v.Holders, compat.Holder{Value: holder, Until: v.Until})
+		v.Value, v.Owner = holder, holder
 	}
 }
 
@@ -201,7 +196,7 @@ func (v *Verdict) look(c Content, now time.Time) {
 	}
 	f := all[0]
 	v.Kind, v.Format, v.Clients, v.Owner = string(f.Kind), f.What, f.Formats(), f.Owner
-	v.vague = f.What == string(dialect.TokenText) || f.Kind == dialect.Flag
+	v.vague = f.What == string(dialect.TokenText) || f.Kind == dialect.Flag || f.Confidence() == dialect.Unlikely && !f.Kind.Timed()
 	v.Wrong = append(v.Wrong, f.Wrong...)
 	for _, other := range all[1:] {
 		if !slices.Contains(v.Else, other.What) && other.What != f.What {
@@ -236,63 +231,43 @@ func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
 	if end := now.Add(v.TTL); past || end.Before(f.Until) {
 		v.Until, v.Clock = end, "server"
 	}
-	v.Clients = slices.DeleteFunc(slices.Clone(v.Clients), func(name string) bool {
-		f, err := dialect.Lookup(name)
-		return err == nil && f.TTL == dialect.TTLNone
-	})
 	if past {
 		v.Wrong = []string{fmt.Sprintf("its time passed at %s, but its TTL runs: it is held until that ends, and the time is no deadline", Moment(f.Until))}
 	}
 }
 
-// weigh says how sure it is that the value is a lock of f's clients.
+// weigh says how sure it is that the value is a lock of f's clients, and why.
 func (v *Verdict) weigh(c Content, f dialect.Finding) {
-	v.Sure = Possible
-	for _, name := range v.Clients {
-		if client, err := dialect.Lookup(name); err == nil && Named(client, c.Key) {
-			v.Sure = Likely
-			v.Why = append(v.Why, fmt.Sprintf("the key's name is as %s writes it (%s)", name, client.KeyName))
-			break
-		}
-	}
-	if v.Sure == Possible && saysLock.MatchString(c.Key) {
-		v.Sure = Likely
-		v.Why = append(v.Why, "the key's name says that it is a lock")
-	}
-	switch {
-	case ownStamp.MatchString(c.Value):
+	if ownStamp.MatchString(c.Value) {
 		v.Sure, v.Clients = Likely, []string{"setnxlock getset"}
 		if c.TTL != compat.NoTTL {
 			v.Clients = []string{"setnxlock bridge"}
 		}
-		v.Why = append(v.Why, "fifteen decimals, as setnxlock writes its times and no other client that we know of")
-	case rare[f.What]:
-		v.Sure = Likely
-		v.Why = append(v.Why, "the value's form is rare: "+f.What)
-	case v.Sure == Possible && f.What == string(dialect.TokenText):
-		v.Why = append(v.Why, "any text can be a lock, and need not be")
-	case v.Sure == Possible:
-		v.Why = append(v.Why, "nothing but its form, "+f.What+", which ordinary data have too")
+		v.Why = []string{"fifteen decimals, as setnxlock writes its times and no other client that we know of"}
+		return
 	}
-}
-
-// rare are the forms that hardly anything but a lock has.
-var rare = map[string]bool{
-	"seconds-pid": true, "uuid:milliseconds": true,
-	string(dialect.TokenBeaker): true, string(dialect.TokenShedLock): true, string(dialect.TokenSpring): true,
+	best := f.Candidates[0]
+	v.Sure, v.Why = Possible, slices.Clone(best.Reasons)
+	if len(f.Candidates) > 1 {
+		v.Why[0] = strings.Replace(v.Why[0], "it ", best.Format+" ", 1)
+	}
+	switch {
+	case best.Confidence == dialect.Likely:
+		v.Sure = Likely
+	case saysLock.MatchString(c.Key):
+		v.Sure = Likely
+		v.Why = append(v.Why, "the key's name says that it is a lock")
+	case f.What == string(dialect.TokenText):
+		v.Why = append(v.Why, "any text can be a lock, and need not be")
+	case best.Confidence == dialect.Possible:
+		v.Why = append(v.Why, "ordinary data have this form, too")
+	}
 }
 
 var (
 	saysLock = regexp.MustCompile(`(?i)(^|[^a-z])(un)?(lock|locks|locked|mutex|semaphore)([^a-z]|$)`)
 	ownStamp = regexp.MustCompile(`^[0-9]{10}\.[0-9]{15}$`)
 )
-
-// Named reports whether the name of key is as f's clients write it: false for clients that add
-// nothing to the program's own name.
-func Named(f dialect.Format, key string) bool {
-	prefix, suffix, _ := strings.Cut(f.KeyName, "NAME")
-	return prefix+suffix != "" && len(key) > len(prefix)+len(suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
-}
 
 // IsLock reports whether a survey lists the key. anyText says that a text or a flag counts which
 // nothing else speaks for.

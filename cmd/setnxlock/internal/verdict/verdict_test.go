@@ -23,18 +23,21 @@ func TestJudge(t *testing.T) {
 		lens       verdict.Lens
 		says, like string // status and whether it can be had; confidence and the first client
 	}{
-		{"last_login", past, none, verdict.Lens{}, "dead", "possible redis-docs"},
+		{"last_login", past, none, verdict.Lens{}, "dead", "possible redis-py-2.2.3"},
 		{"resque:lock:a", past, none, verdict.Lens{}, "dead", "likely resque-lock"},
-		{"build.lock", past, none, verdict.Lens{}, "dead", "likely redis-docs"},
-		{"unblocked", past, none, verdict.Lens{}, "dead", "possible redis-docs"},
-		{"rq:scheduler", past + ".25", time.Minute, verdict.Lens{}, "held", "possible retools-0.3"}, // while a TTL runs it is held
-		{"job", past + "000", time.Minute, verdict.Lens{}, "held", "possible npm-redis-lock-0.1"},
-		{"job", ahead, none, verdict.Lens{}, "held", "possible redis-docs"},
-		{"job", past, none, seconds, "dead obtainable", "possible redis-docs"},
-		{"job", past, none, verdict.Lens{Tokens: true}, "persistent", "possible redis-docs"},
+		{"build.lock", past, none, verdict.Lens{}, "dead", "likely redis-py-2.2.3"},
+		{"lock.job", past, none, verdict.Lens{}, "dead", "likely redis-docs"},
+		{"unblocked", past, none, verdict.Lens{}, "dead", "possible redis-py-2.2.3"},
+		{"rq:scheduler", past + ".25", time.Minute, verdict.Lens{}, "held", "likely rq-scheduler"}, // while a TTL runs it is held
+		{"lock.job", past + "000", time.Minute, verdict.Lens{}, "held", "likely npm-redis-lock-0.1"},
+		{"job", past + "000", time.Minute, verdict.Lens{}, "held", "possible npm-redis-exp-lock"},
+		{"job", ahead, none, verdict.Lens{}, "held", "possible redis-py-2.2.3"},
+		{"job", past, none, seconds, "dead obtainable", "possible redis-py-2.2.3"},
+		{"job", past, none, verdict.Lens{Tokens: true}, "persistent", "possible redis-py-2.2.3"},
 		{"job", hexToken, time.Minute, seconds, "foreign", "possible redis-py-2.10"},
 		{"job", hexToken, time.Minute, verdict.Lens{}, "held", "possible redis-py-2.10"},
 		{"job", hexToken, none, verdict.Lens{}, "persistent", "possible redis-py-2.10"},
+		{"visits", "4711", none, verdict.Lens{}, "persistent", "possible rq-1"},
 		{"lock:job", uuid, time.Minute, verdict.Lens{}, "held", "likely redis-in-action"},
 		{"job", "setnxlock:web1:47/x:" + hexToken, time.Minute, verdict.Lens{}, "held", "certain setnxlock"},
 		{"job", "setnxlock:web1:47/x:" + hexToken, none, verdict.Lens{}, "persistent", "certain setnxlock"},
@@ -66,6 +69,35 @@ func TestJudge(t *testing.T) {
 	}
 	if v := (verdict.Lens{}).Judge(verdict.Content{Key: "k", Type: "none", TTL: none}, now); v.Status != compat.StatusFree || !v.Obtainable {
 		t.Errorf("no key: %+v", v)
+	}
+}
+
+// A survey lists what can be a client's lock, not each number and text.
+func TestIsLock(t *testing.T) {
+	now := time.Unix(1795238718, 0).UTC()
+	for _, c := range []struct {
+		key, value string
+		ttl        time.Duration
+		want       bool
+	}{
+		{"visits", "4711", compat.NoTTL, false}, // rq-1 writes such numbers, on keys of its own, with a TTL
+		{"rq:scheduler-lock:mail", "4711", time.Minute, true},
+		{"coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", compat.NoTTL, false}, // redlock-py's have a TTL
+		{"coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", time.Minute, true},
+		{"lock:coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", compat.NoTTL, true},
+		{"greeting", "hello", time.Minute, false},
+		{"lock:greeting", "hello", time.Minute, true},
+		{"enabled", "1", compat.NoTTL, false},
+		{"last_login", "1795238700", compat.NoTTL, true},
+		{"repaired", "1795238760", 5 * time.Second, true}, // no client writes both so: one repaired another's
+	} {
+		v := verdict.Lens{}.Judge(verdict.Content{Key: c.key, Type: "string", Value: c.value, TTL: c.ttl}, now)
+		if got := v.IsLock(false); got != c.want {
+			t.Errorf("%s = %q, TTL %v: %v, want %v: %+v", c.key, c.value, c.ttl, got, c.want, v)
+		}
+		if !v.IsLock(true) {
+			t.Errorf("%s = %q, TTL %v is not even a text", c.key, c.value, c.ttl)
+		}
 	}
 }
 

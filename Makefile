@@ -9,7 +9,13 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop simulate fuzz bench gobench mixing lint install
+# What has a go.mod of its own: what measures, and what speaks with other clients and watchers.
+MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+
+PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
+	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
+
+.PHONY: demo platforms test race interop simulate fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -19,7 +25,7 @@ demo:
 test:
 	$(GO) vet ./...
 	$(GO) test -timeout 30m ./...
-	cd bench && $(GO) vet ./... && $(GO) test ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) test -timeout 15m ./...); done
 	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
@@ -65,7 +71,18 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
-	cd bench && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+
+## platforms: everything builds for PLATFORMS, and with its tests passes vet on one of each system; the explorer and the embedded Redis for a browser too
+platforms:
+	@set -e; for p in $(PLATFORMS); do \
+		echo $$p; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./...; \
+		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
+	done
+	@echo js/wasm
+	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/race/view ./compat/oldredis
 
 ## install: the command, into GOBIN, without the tables of a debugger
 install:

@@ -12,10 +12,11 @@ SETNXLOCK_INTEROP ?= installed
 # What has a go.mod of its own: what measures, and what speaks with other clients and watchers.
 MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
 
+DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms test race interop simulate fuzz bench gobench mixing lint install
+.PHONY: demo platforms dist third-party test race interop simulate fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -83,6 +84,25 @@ platforms:
 	@echo js/wasm
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
 	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/race/view ./compat/oldredis
+
+## dist: reproducible static binaries for PLATFORMS with their checksums, the manual page, completions and the licences of what is in them, in DIST
+dist: third-party
+	@set -e; export CGO_ENABLED=0; for p in $(PLATFORMS); do \
+		exe=; case $$p in windows/*) exe=.exe ;; esac; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=true -ldflags "-s -w -buildid=" -o $(DIST)/setnxlock-$${p%/*}-$${p#*/}$$exe ./cmd/setnxlock; \
+	done
+	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
+	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@cd $(DIST) && sha256sum $$(ls | grep -v SHA256SUMS) >SHA256SUMS && cat SHA256SUMS
+
+## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
+third-party:
+	@mkdir -p $(DIST); for p in $(PLATFORMS); do GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/setnxlock || exit 1; done | sort -u | \
+	while read -r path version dir; do \
+		echo "==== $$path $$version"; echo; \
+		cat "$$dir"/LICENSE* 2>/dev/null || cat "$$dir"/LICENCE* "$$dir"/COPYING* 2>/dev/null || { echo "$$path has no licence text" >&2; exit 1; }; echo; \
+	done >$(DIST)/THIRD_PARTY
+	@{ echo "==== Go"; echo; cat "$$($(GO) env GOROOT)/LICENSE"; } >>$(DIST)/THIRD_PARTY
 
 ## install: the command, into GOBIN, without the tables of a debugger
 install:

@@ -4,8 +4,8 @@
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Protocol: 2, DisableIdentity: true})
 //	locks := compat.NewOn(goredis.Source(client), txlock.Renamed{}, compat.Options{})
 //
-// go-redis greets with HELLO, and goes on when a server does not know it: it works from Redis 1.2
-// on, with Protocol 2 and without CLIENT SETINFO (DisableIdentity).
+// go-redis greets with HELLO, and goes on when a server does not know it: it was run on Redis 1.3.6
+// and everything since, with Protocol 2 and without CLIENT SETINFO (DisableIdentity).
 package goredis
 
 import (

@@ -83,7 +83,7 @@ platforms:
 	done
 	@echo js/wasm
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
-	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/race/view ./compat/oldredis
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
 
 ## dist: reproducible static binaries for PLATFORMS with their checksums, the manual page, completions and the licences of what is in them, in DIST
 dist: third-party

@@ -9,7 +9,14 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop simulate fuzz bench gobench mixing lint install
+# What has a go.mod of its own: what measures, and what speaks with other clients and watchers.
+MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+
+DIST ?= bin
+PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
+	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
+
+.PHONY: demo platforms dist third-party test race interop simulate fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -19,7 +26,7 @@ demo:
 test:
 	$(GO) vet ./...
 	$(GO) test -timeout 30m ./...
-	cd bench && $(GO) vet ./... && $(GO) test ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) test -timeout 15m ./...); done
 	@echo "not run here: the locks against the real clients of other languages (make interop)"
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
@@ -65,7 +72,37 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
-	cd bench && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+
+## platforms: everything builds for PLATFORMS, and with its tests passes vet on one of each system; the explorer and the embedded Redis for a browser too
+platforms:
+	@set -e; for p in $(PLATFORMS); do \
+		echo $$p; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./...; \
+		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
+	done
+	@echo js/wasm
+	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
+
+## dist: reproducible static binaries for PLATFORMS with their checksums, the manual page, completions and the licences of what is in them, in DIST
+dist: third-party
+	@set -e; export CGO_ENABLED=0; for p in $(PLATFORMS); do \
+		exe=; case $$p in windows/*) exe=.exe ;; esac; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=true -ldflags "-s -w -buildid=" -o $(DIST)/setnxlock-$${p%/*}-$${p#*/}$$exe ./cmd/setnxlock; \
+	done
+	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
+	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@cd $(DIST) && sha256sum $$(ls | grep -v SHA256SUMS) >SHA256SUMS && cat SHA256SUMS
+
+## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
+third-party:
+	@mkdir -p $(DIST); for p in $(PLATFORMS); do GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/setnxlock || exit 1; done | sort -u | \
+	while read -r path version dir; do \
+		echo "==== $$path $$version"; echo; \
+		cat "$$dir"/LICENSE* 2>/dev/null || cat "$$dir"/LICENCE* "$$dir"/COPYING* 2>/dev/null || { echo "$$path has no licence text" >&2; exit 1; }; echo; \
+	done >$(DIST)/THIRD_PARTY
+	@{ echo "==== Go"; echo; cat "$$($(GO) env GOROOT)/LICENSE"; } >>$(DIST)/THIRD_PARTY
 
 ## install: the command, into GOBIN, without the tables of a debugger
 install:

@@ -49,8 +49,13 @@ lock; --grace 0s kills at once.
 If setnxlock itself is killed (kill -9, the OOM killer), nobody renews the lock: it
 is free after the TTL. On Linux the kernel then kills COMMAND at once; what COMMAND
 has started goes on, and so does a COMMAND with rights of its own (sudo): begin a
-script's last command with exec, to have no process between. On other systems
-COMMAND goes on.
+script's last command with exec, to have no process between. On Windows all that
+COMMAND has started ends too. On other systems COMMAND goes on.
+
+On Windows there are no signals and no job control: Ctrl-C, and the end of the
+console, reach COMMAND as Ctrl-Break. When the lock is lost COMMAND gets
+Ctrl-Break, which a program without a console does not hear; after the grace
+period it is terminated with all that it has started.
 
 A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
 of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.

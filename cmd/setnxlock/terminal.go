@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -67,4 +69,11 @@ func (t *terminal) close() {
 	if t != nil {
 		t.tty.Close()
 	}
+}
+
+// foreground reports that the terminal f is ours: a job in the background must not write over
+// what another shows.
+func foreground(f *os.File) bool {
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp() // err: it is not our controlling terminal
 }

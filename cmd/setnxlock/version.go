@@ -12,11 +12,11 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "version",
 		Short:       "Print the version",
-		Long:        "Prints the version of setnxlock, and what it was built with.",
+		Long:        "Prints the version of setnxlock, the commit if it was built from a checkout, and what it was built with.",
 		Annotations: map[string]string{"alone": "yes"},
 		Args:        usageErrors(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "setnxlock %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.out, "setnxlock %s (%s%s, %s/%s)\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
@@ -30,4 +30,24 @@ func version() string {
 		return "(devel)"
 	}
 	return info.Main.Version
+}
+
+// commit is what a build from a checkout was made of; "" for one by go install.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	said := map[string]string{}
+	for _, s := range info.Settings {
+		said[s.Key] = s.Value
+	}
+	rev := said["vcs.revision"]
+	if rev == "" {
+		return ""
+	}
+	if said["vcs.modified"] == "true" {
+		rev += " with changes"
+	}
+	return "commit " + rev + ", "
 }

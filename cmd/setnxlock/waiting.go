@@ -19,7 +19,6 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -130,7 +129,7 @@ func (l *waitingLine) draw() {
 		l.mu.Lock()
 		text := l.text
 		l.mu.Unlock()
-		if text == "" || !l.foreground() {
+		if text == "" || !foreground(l.out) {
 			continue
 		}
 		line := []rune(fmt.Sprintf("setnxlock: %s; waiting for %v", text, time.Since(l.begun).Round(time.Second)))
@@ -140,13 +139,6 @@ func (l *waitingLine) draw() {
 		fmt.Fprintf(l.out, "\r%s\x1b[K", string(line)) //nolint:errcheck
 		drawn = true
 	}
-}
-
-// foreground reports that the terminal is ours: a job in the background must not write over
-// what another shows.
-func (l *waitingLine) foreground() bool {
-	group, err := unix.IoctlGetInt(int(l.out.Fd()), unix.TIOCGPGRP)
-	return err != nil || group == unix.Getpgrp() // err: it is not our controlling terminal
 }
 
 // watch tells who holds the target, until ctx is done.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -184,13 +183,4 @@ func footing() ground {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return ground{int64(m.HeapAlloc), int64(m.StackInuse), runtime.NumGoroutine()}
-}
-
-// cpuTime returns the processor time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

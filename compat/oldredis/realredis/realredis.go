@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,20 +93,6 @@ func (s *Server) Restart() {
 	s.Kill()
 	if err := s.start(); err != nil {
 		s.t.Fatalf("redis-server on %s, again: %v", s.Addr, err)
-	}
-}
-
-// Stop suspends the server (SIGSTOP): it answers nothing and keeps its connections, like a machine
-// that swaps or a network that drops packets.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
-
-// Continue resumes a stopped server.
-func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(sig os.Signal) {
-	s.t.Helper()
-	if err := s.p.Signal(sig); err != nil {
-		s.t.Errorf("redis-server on %s: %v: %v", s.Addr, sig, err)
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -9,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"golang.org/x/sys/unix"
 )
 
@@ -244,29 +245,4 @@ func shellStatus(ws syscall.WaitStatus) int {
 		return statusSignal + int(ws.Signal())
 	}
 	return ws.ExitStatus()
-}
-
-// A lease is the lock as supervise sees it.
-type lease struct {
-	*compat.Lock
-	ttl  time.Duration
-	last time.Time // when overslept was last called
-}
-
-// overslept notices that this process or the whole machine was stopped for a
-// while, and then asks the server at once whether the lock is still ours: a
-// machine that sleeps stops the timers that would have told.
-func (l *lease) overslept() (lost bool) {
-	now := time.Now()
-	gap := now.Round(0).Sub(l.last.Round(0)) // by the wall's time, which went on
-	l.last = now
-	if gap > 3*time.Second && l.Context().Err() == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		err := l.Extend(ctx, l.ttl)
-		if err != nil && now.Round(0).After(l.Until().Round(0)) {
-			return true
-		}
-	}
-	return l.Context().Err() != nil
 }

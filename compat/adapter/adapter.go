@@ -1,0 +1,249 @@
+// Package adapter makes a redigo connection, which is what the locks speak with, out of a
+// connection of any other client: of one function that sends commands and returns their replies.
+// The modules below it do that for go-redis and rueidis; their packages are the examples for a
+// client of your own.
+//
+// The connection has to be one, and its user's alone until it is closed: WATCH, MULTI and EXEC
+// belong to a connection. What a client sends over connections that others share, or by itself a
+// second time after an error, can't carry a lock.
+package adapter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
+)
+
+// An Exchange sends commands in one write over one connection and returns a reply for each, in
+// their order: nil, an int64, a []byte, a []any of these, a string for a status ("OK", "QUEUED"),
+// or a redis.Error, which is no failure of the Exchange. An error means that the connection can't
+// be used any more; unless compat.NotSent marks it, any of the commands may have run. It ends when
+// ctx's deadline has passed; of a cancellation it may know nothing.
+type Exchange func(ctx context.Context, cmds []compat.Cmd) ([]any, error)
+
+// New returns the connection of exchange. end is called once, when it is closed and the last
+// exchange has ended; broken says that no other user may get what is behind it, because
+// replies may still arrive there.
+func New(exchange Exchange, end func(broken bool)) redis.Conn {
+	return &conn{exchange: exchange, end: end}
+}
+
+// conn is used by one goroutine at a time, as redigo's.
+type conn struct {
+	exchange Exchange
+	end      func(broken bool)
+
+	pending []compat.Cmd
+	replies []any // flushed, and not yet received
+	spoke   bool  // an exchange has succeeded
+	session session.Session
+	err     error // it can't be used any more
+	closed  bool
+	late    chan struct{} // closed when an exchange has ended that nobody waits for; nil: there is none
+}
+
+var errClosed = errors.New("setnxlock: the connection was returned")
+
+func (c *conn) Err() error { return c.err }
+
+// Close returns the connection. What was sent but not flushed is not sent any more. A connection
+// that the server may still have in MULTI or under a WATCH is broken to its client.
+func (c *conn) Close() error {
+	if c.closed {
+		return nil
+	}
+	broken := c.err != nil || c.session.Multi || c.session.Watching
+	c.closed = true
+	if c.err == nil {
+		c.err = errClosed
+	}
+	if c.late == nil {
+		c.end(broken)
+		return nil
+	}
+	go func() {
+		<-c.late
+		c.end(broken)
+	}()
+	return nil
+}
+
+func (c *conn) Send(name string, args ...any) error {
+	if c.err != nil {
+		return c.err
+	}
+	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	return c.DoContext(context.Background(), name, args...)
+}
+
+// DoWithTimeout is Do within d; 0: without a limit of its own.
+func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	if d <= 0 {
+		return c.Do(name, args...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	reply, err := c.do(ctx, c.exchange, name, args...)
+	if err != nil && ctx.Err() != nil && c.err != nil { // as redigo says it: a limit, and nobody's context
+		err = errors.Join(os.ErrDeadlineExceeded, marked(err))
+	}
+	return reply, err
+}
+
+// marked keeps what is known of an error's outcome, and nothing that looks like a caller's deadline.
+func marked(err error) error {
+	if compat.OutcomeOf(err) == compat.NotSent {
+		return compat.NotSent.Mark(errors.New(err.Error()))
+	}
+	return errors.New(err.Error())
+}
+
+// DoContext is Do until ctx ends. It then breaks the connection, also if ctx had ended before: the
+// engine relies on that to keep a connection in an unknown state from its next user.
+func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	return c.do(ctx, c.cancellable, name, args...)
+}
+
+func (c *conn) do(ctx context.Context, exchange Exchange, name string, args ...any) (any, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	cmds := c.pending
+	c.pending = nil
+	if name != "" {
+		cmds = append(cmds, append(compat.Cmd{name}, args...))
+	}
+	replies, err := c.send(ctx, exchange, cmds)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return replies, nil
+	}
+	reply := replies[len(replies)-1]
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			return reply, e
+		}
+	}
+	return reply, nil
+}
+
+func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) ([]any, error) {
+	replies := c.replies
+	c.replies = nil
+	if ctx.Err() != nil {
+		c.err = compat.NotSent.Mark(ctx.Err())
+		return nil, c.err
+	}
+	if len(cmds) == 0 {
+		return replies, nil
+	}
+	more, err := exchange(ctx, cmds)
+	switch {
+	case err == nil && len(more) != len(cmds):
+		c.err = io.ErrUnexpectedEOF
+	case err != nil && !c.spoke && dialed(err):
+		c.err = compat.NotSent.Mark(err)
+	case err != nil:
+		c.err = err
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	c.spoke = true
+	for i, cmd := range cmds {
+		c.session.Done(cmd[0].(string), more[i], nil)
+	}
+	return append(replies, more...), nil
+}
+
+// dialed reports that it was connecting that failed.
+func dialed(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// cancellable is exchange, left behind when ctx ends.
+func (c *conn) cancellable(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+	if ctx.Done() == nil {
+		return c.exchange(ctx, cmds)
+	}
+	var replies []any
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		replies, err = c.exchange(ctx, cmds)
+	}()
+	select {
+	case <-ended:
+		return replies, err
+	case <-ctx.Done():
+		c.late = ended
+		return nil, ctx.Err()
+	}
+}
+
+// Flush sends what was sent, and waits for its replies: Receive has them then.
+func (c *conn) Flush() error {
+	if c.err != nil {
+		return c.err
+	}
+	cmds := c.pending
+	c.pending = nil
+	replies, err := c.send(context.Background(), c.exchange, cmds)
+	c.replies = replies
+	return err
+}
+
+func (c *conn) Receive() (any, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if len(c.replies) == 0 {
+		if err := c.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.replies) == 0 {
+		return nil, errors.New("setnxlock: nothing was sent that a reply could be received to")
+	}
+	reply := c.replies[0]
+	c.replies = c.replies[1:]
+	if e, refused := reply.(redis.Error); refused {
+		return nil, e
+	}
+	return reply, nil
+}
+
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return c.Receive()
+}
+
+func (c *conn) ReceiveWithTimeout(time.Duration) (any, error) { return c.Receive() }
+
+// Text is a reply of which the client does not say whether it was a status or a value: the locks
+// compare a status as a string and read a value as bytes. A value that reads as a status is taken
+// for one, and read all the same.
+func Text(s string) any {
+	switch s {
+	case "OK", "QUEUED", "PONG":
+		return s
+	}
+	return []byte(s)
+}

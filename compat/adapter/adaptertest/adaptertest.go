@@ -1,0 +1,226 @@
+// Package adaptertest is what a Source over another client has to pass: the conformance suite on a
+// real redis-server, and on those in SETNXLOCK_TEST_REDIS, and that a connection whose state is not
+// known is never handed to the next user.
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// An Open returns a Source over a client of the server at addr, with size connections at most. It
+// ends the client with the test.
+type Open func(t testing.TB, addr string, size int) compat.Source
+
+// size is more connections than the suite uses at a time.
+const size = 256
+
+// Conformance runs the suite over one lock of each kind, and over one that pins its connections.
+func Conformance(t *testing.T, open Open) {
+	for name, addr := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := open(t, addr, size)
+			v := version(t, source)
+			for _, l := range []struct {
+				name   string
+				since  string
+				lock   compat.Algorithm
+				pinned int
+			}{
+				{"getset:classic", "1.2", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0},
+				{"tx:guarded", "2.2", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0},
+				{"tx:renamed", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0},
+				{"tx:renamed/pinned", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2},
+				{"set:lua", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0},
+			} {
+				t.Run(l.name, func(t *testing.T) {
+					t.Parallel()
+					server := conformance.Server{Version: v}
+					conformance.Run(t, conformance.Lock{
+						Name: l.name, Server: name, Version: v, Sources: []compat.Source{source},
+						New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+							o.MaxPinned = l.pinned
+							return compat.NewOn(wrap(source), l.lock, o)
+						},
+						Fence: strings.HasPrefix(l.name, "tx") || l.name == "set:lua", Ambiguous: strings.HasPrefix(l.name, "getset"),
+						Refuses: server.Older(l.since), TTL: 2 * time.Second,
+					})
+				})
+			}
+		})
+	}
+}
+
+// servers are their addresses.
+func servers(t *testing.T) map[string]string {
+	all := map[string]string{"real-redis-server": realredis.Start(t)}
+	for addr := range strings.SplitSeq(os.Getenv("SETNXLOCK_TEST_REDIS"), ",") {
+		if addr = strings.TrimSpace(addr); addr != "" {
+			all["at-"+addr] = addr
+		}
+	}
+	return all
+}
+
+func get(t testing.TB, s compat.Source) redis.Conn {
+	t.Helper()
+	c, err := s.Get(context.Background(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func version(t testing.TB, s compat.Source) string {
+	t.Helper()
+	c := get(t, s)
+	defer c.Close()
+	text, err := redis.String(c.Do("INFO"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(text, "redis_version:")
+	v, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(v)
+}
+
+// Connections checks what the engine takes for granted of a connection.
+func Connections(t *testing.T, open Open) {
+	t.Run("replies", func(t *testing.T) {
+		c := get(t, open(t, realredis.Start(t), 1))
+		defer c.Close()
+		c.Send("MULTI")              //nolint:errcheck // Do tells
+		c.Send("SET", "k", "v")      //nolint:errcheck
+		c.Send("GET", "k")           //nolint:errcheck
+		c.Send("INCR", "k")          //nolint:errcheck
+		c.Send("GET", []byte("no"))  //nolint:errcheck
+		c.Send("STRLEN", "k")        //nolint:errcheck
+		c.Send("EXISTS", int64(500)) //nolint:errcheck
+		r, err := redis.Values(c.Do("EXEC"))
+		if err != nil || len(r) != 6 {
+			t.Fatalf("EXEC: %v, %v", r, err)
+		}
+		value, bytes := r[1].([]byte)
+		_, refused := r[2].(redis.Error)
+		if r[0] != "OK" || !bytes || string(value) != "v" || !refused || r[3] != nil || r[4] != int64(1) || r[5] != int64(0) {
+			t.Errorf("EXEC: %#v", r)
+		}
+		if _, err := c.Do("INCR", "k"); !strings.HasPrefix(errText(err), "ERR value is not an integer") || c.Err() != nil {
+			t.Errorf("an error of the server: %v, and the connection %v", err, c.Err())
+		}
+		c.Send("SET", "k", "w") //nolint:errcheck // Do tells
+		c.Send("INCR", "k")     //nolint:errcheck
+		all, err := redis.Values(c.Do(""))
+		if err != nil || len(all) != 2 || all[0] != "OK" {
+			t.Errorf("what was sent: %v, %v", all, err)
+		}
+	})
+	t.Run("one at a time", func(t *testing.T) {
+		s := open(t, realredis.Start(t), 8)
+		a, b := get(t, s), get(t, s)
+		defer a.Close()
+		defer b.Close()
+		for _, c := range []redis.Conn{a, b} {
+			if _, err := c.Do("WATCH", "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Do("SET", "k", "b"); err != nil {
+			t.Fatal(err)
+		}
+		a.Send("MULTI")         //nolint:errcheck // Do tells
+		a.Send("SET", "k", "a") //nolint:errcheck
+		if r, err := a.Do("EXEC"); err != nil || r != nil {
+			t.Errorf("EXEC after another connection's SET of the watched key: %v, %v", r, err)
+		}
+	})
+	t.Run("broken by a context", func(t *testing.T) {
+		s := open(t, realredis.Start(t), 1)
+		c := get(t, s)
+		if _, err := c.Do("MULTI"); err != nil {
+			t.Fatal(err)
+		}
+		done, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := redis.DoContext(c, done, "PING"); !errors.Is(err, context.Canceled) || c.Err() == nil {
+			t.Errorf("with a context that is done: %v, and the connection %v", err, c.Err())
+		}
+		c.Close()
+		c = get(t, s)
+		defer c.Close()
+		if r, err := c.Do("SET", "k", "v"); r != "OK" || err != nil {
+			t.Errorf("SET by the next user: %v, %v: it got a connection in MULTI", r, err)
+		}
+	})
+	t.Run("returned in MULTI", func(t *testing.T) {
+		s := open(t, realredis.Start(t), 1)
+		c := get(t, s)
+		if _, err := c.Do("MULTI"); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		c = get(t, s)
+		defer c.Close()
+		if r, err := c.Do("SET", "k", "v"); r != "OK" || err != nil {
+			t.Errorf("SET by the next user: %v, %v: it got a connection in MULTI", r, err)
+		}
+	})
+	t.Run("a server that does not answer", func(t *testing.T) {
+		server := realredis.Run(t)
+		s := open(t, server.Addr, 1)
+		c := get(t, s)
+		if _, err := c.Do("PING"); err != nil {
+			t.Fatal(err)
+		}
+		server.Stop()
+		_, err := redis.DoWithTimeout(c, 50*time.Millisecond, "INCR", "n")
+		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || compat.OutcomeOf(err) != compat.Unknown {
+			t.Errorf("a limit that ended: %v, and the connection %v", err, c.Err())
+		}
+		c.Close()
+		server.Continue()
+		c = get(t, s)
+		defer c.Close()
+		if r, err := redis.String(c.Do("ECHO", "mine")); r != "mine" || err != nil {
+			t.Errorf("the next user got %q, %v", r, err)
+		}
+	})
+	t.Run("a server that has gone", func(t *testing.T) {
+		server := realredis.Run(t)
+		s := open(t, server.Addr, 1)
+		c := get(t, s)
+		if _, err := c.Do("PING"); err != nil {
+			t.Fatal(err)
+		}
+		server.Kill()
+		if _, err := c.Do("INCR", "n"); err == nil || compat.OutcomeOf(err) != compat.Unknown {
+			t.Errorf("INCR over a connection that broke: %v", err)
+		}
+		c.Close()
+		c = get(t, s)
+		defer c.Close()
+		if _, err := c.Do("INCR", "n"); compat.OutcomeOf(err) != compat.NotSent {
+			t.Errorf("INCR without a server: %v, want an error that says that nothing was sent", err)
+		}
+	})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

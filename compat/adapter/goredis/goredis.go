@@ -1,0 +1,113 @@
+// Package goredis runs the locks over the pool of a go-redis client, beside the program's other
+// commands.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Protocol: 2, DisableIdentity: true})
+//	locks := compat.NewOn(goredis.Source(client), txlock.Renamed{}, compat.Options{})
+//
+// go-redis greets with HELLO, and goes on when a server does not know it: it was run on Redis 1.3.6
+// and everything since, with Protocol 2 and without CLIENT SETINFO (DisableIdentity).
+package goredis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter"
+)
+
+// Source is where the locks get connections of client's pool. Each step of a lock takes one for
+// its length, and one that is pinned (compat.Options.MaxPinned) keeps it: the pool (PoolSize) must
+// have room for these and for the program's other commands. The client's hooks see the locks'
+// commands, in pipelines.
+//
+// A command whose reply was lost may have run, so nothing is sent a second time: client's
+// MaxRetries does not count here. The engine's limit (compat.Options.Timeout) ends a step, or the
+// client's ReadTimeout if that is shorter.
+func Source(client *redis.Client) compat.Source {
+	o := client.Options()
+	client = client.WithTimeout(o.ReadTimeout) // a copy, with options of its own, on the same pool
+	own := client.Options()
+	own.WriteTimeout, own.MaxRetries, own.ContextTimeoutEnabled = o.WriteTimeout, 0, true
+	return compat.Source{
+		Prompt: true, // the client connects with the first command
+		Get: func(context.Context, string) (redigo.Conn, error) {
+			c := client.Conn()
+			return adapter.New(exchange(c), func(broken bool) { end(c, broken) }), nil
+		},
+	}
+}
+
+func exchange(c *redis.Conn) adapter.Exchange {
+	return func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+		p := c.Pipeline()
+		sent := make([]*redis.Cmd, len(cmds))
+		for i, cmd := range cmds {
+			sent[i] = p.Do(ctx, cmd...)
+		}
+		p.Exec(ctx) //nolint:errcheck // each command has its own error
+		replies := make([]any, len(cmds))
+		for i, cmd := range sent {
+			reply, err := cmd.Result()
+			if err != nil {
+				reply = err
+			}
+			if replies[i], err = value(reply); err != nil {
+				return nil, notSent(err)
+			}
+		}
+		return replies, nil
+	}
+}
+
+// value is a reply as redigo has it.
+func value(reply any) (any, error) {
+	switch reply := reply.(type) {
+	case string:
+		return adapter.Text(reply), nil
+	case []any:
+		for i, part := range reply {
+			var err error
+			if reply[i], err = value(part); err != nil {
+				return nil, err
+			}
+		}
+		return reply, nil
+	case error:
+		var answer redis.Error
+		switch {
+		case errors.Is(reply, redis.Nil):
+			return nil, nil
+		case errors.As(reply, &answer):
+			return redigo.Error(answer.Error()), nil
+		}
+		return nil, reply
+	}
+	return reply, nil
+}
+
+// notSent marks what the client says before it has a connection.
+func notSent(err error) error {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed) {
+		return compat.NotSent.Mark(err)
+	}
+	return err
+}
+
+// end returns the connection to the pool, or has the pool drop it, as it does one on which a write
+// came too late.
+func end(c *redis.Conn, broken bool) {
+	if broken {
+		c.Ping(over{context.Background()}) //nolint:errcheck // it is to fail
+	}
+	c.Close() //nolint:errcheck // nothing is lost by it
+}
+
+// over has a deadline that has passed, and has not ended: the client asks first whether it has, and
+// would leave the connection as it is.
+type over struct{ context.Context }
+
+func (over) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }

@@ -1,0 +1,24 @@
+package goredis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter/adaptertest"
+	"github.com/setnxlock/setnxlock/compat/adapter/goredis"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+func open(t testing.TB, addr string, size int) compat.Source {
+	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, PoolSize: size, ReadTimeout: 20 * time.Second, MinRetryBackoff: -1})
+	t.Cleanup(func() { client.Close() })
+	return goredis.Source(client)
+}
+
+func TestConformance(t *testing.T) { adaptertest.Conformance(t, open) }
+
+func TestConnections(t *testing.T) { adaptertest.Connections(t, open) }

@@ -1,0 +1,75 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter/otel"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/txlock"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+func TestSpans(t *testing.T) {
+	addr := realredis.Start(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer pool.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	ctx := context.Background()
+	locks := compat.New(pool, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Observer: otel.Observer(provider, attribute.String("server.address", addr))})
+	kept, err := locks.TryLock(ctx, "kept", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locks.TryLock(ctx, "kept", time.Minute); !errors.Is(err, compat.ErrHeld) {
+		t.Fatal(err)
+	}
+	if err := kept.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := locks.TryLock(ctx, "lost", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pool.Get()
+	defer c.Close()
+	if _, err := c.Do("DEL", "lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Extend(ctx, time.Minute); !errors.Is(err, compat.ErrLost) {
+		t.Fatal(err)
+	}
+	all := spans.GetSpans()
+	for i, want := range []struct {
+		name   string
+		status codes.Code
+		events int
+	}{{"lock kept", codes.Unset, 0}, {"hold kept", codes.Unset, 0}, {"lock lost", codes.Unset, 0}, {"hold lost", codes.Error, 2}} {
+		if i >= len(all) {
+			t.Fatalf("%d spans", len(all))
+		}
+		s := all[i]
+		attrs := attribute.NewSet(s.Attributes...)
+		system, _ := attrs.Value("db.system.name")
+		fence, _ := attrs.Value(otel.Fence)
+		server, _ := attrs.Value("server.address")
+		how, told := attrs.Value(otel.How)
+		if s.Name != want.name || s.Status.Code != want.status || len(s.Events) != want.events || s.EndTime.Before(s.StartTime) || s.EndTime.Sub(s.StartTime) > time.Minute {
+			t.Errorf("span %d: %q, %v, events %v, %v to %v", i, s.Name, s.Status, s.Events, s.StartTime, s.EndTime)
+		}
+		if system.AsString() != "redis" || fence.AsInt64() < 1 || server.AsString() != addr || told != (i%2 == 0) || told && how.AsString() != "free" {
+			t.Errorf("%s: %v", s.Name, s.Attributes)
+		}
+	}
+	if len(all) != 4 {
+		t.Errorf("%d spans, want 4", len(all))
+	}
+}

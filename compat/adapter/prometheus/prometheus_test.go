@@ -1,0 +1,141 @@
+package prometheus_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter/prometheus"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/txlock"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// held uses locks in each way that is counted, and returns the registry.
+func held(t *testing.T) *client.Registry {
+	t.Helper()
+	addr := realredis.Start(t)
+	pool := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	t.Cleanup(func() { pool.Close() })
+	r := client.NewPedanticRegistry()
+	m, err := prometheus.New(r, func(key string) string { name, _, _ := strings.Cut(key, ":"); return name })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prometheus.New(r, nil); err == nil {
+		t.Error("registered twice")
+	}
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: m.Observe})
+	ctx := context.Background()
+	take := func(key string) *compat.Lock {
+		t.Helper()
+		l, err := locks.TryLock(ctx, key, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := take("job:1")
+	if _, err := locks.TryLock(ctx, "job:1", time.Minute); !errors.Is(err, compat.ErrHeld) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(first.Extend(ctx, time.Minute), first.Release(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	gone := take("job:2")
+	c := pool.Get()
+	defer c.Close()
+	if _, err := c.Do("DEL", "job:2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Extend(ctx, time.Minute); !errors.Is(err, compat.ErrLost) {
+		t.Fatal(err)
+	}
+	late := take("job:3")
+	if _, err := c.Do("DEL", "job:3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
+		t.Fatal(err)
+	}
+	take("report")
+	return r
+}
+
+func TestMetrics(t *testing.T) {
+	r := held(t)
+	want := `
+# HELP setnxlock_acquisitions_total Locks that were obtained, by how: free, taken over, resolved, adopted, handed off.
+# TYPE setnxlock_acquisitions_total counter
+setnxlock_acquisitions_total{how="free",lock="job"} 3
+setnxlock_acquisitions_total{how="free",lock="report"} 1
+# HELP setnxlock_attempts_total Single attempts to take a lock that did not obtain it, by outcome: held, not sent, unknown, refused.
+# TYPE setnxlock_attempts_total counter
+setnxlock_attempts_total{lock="job",outcome="held"} 1
+# HELP setnxlock_held Locks that this process holds.
+# TYPE setnxlock_held gauge
+setnxlock_held{lock="job"} 0
+setnxlock_held{lock="report"} 1
+# HELP setnxlock_lost_total Locks that were lost: another client may have worked at the same time.
+# TYPE setnxlock_lost_total counter
+setnxlock_lost_total{lock="job"} 1
+setnxlock_lost_total{lock="report"} 0
+# HELP setnxlock_releases_total Ends of holds that were asked for, by outcome: ok, lost, unknown; a hand-off is one.
+# TYPE setnxlock_releases_total counter
+setnxlock_releases_total{lock="job",outcome="lost"} 1
+setnxlock_releases_total{lock="job",outcome="ok"} 1
+# HELP setnxlock_renewals_total Extensions of held locks, by outcome: ok, failed (it is tried again).
+# TYPE setnxlock_renewals_total counter
+setnxlock_renewals_total{lock="job",outcome="ok"} 1
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "setnxlock_acquisitions_total", "setnxlock_attempts_total", "setnxlock_held",
+		"setnxlock_lost_total", "setnxlock_releases_total", "setnxlock_renewals_total"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) != 0 {
+		t.Errorf("against Prometheus' conventions: %v, %v", problems, err)
+	}
+}
+
+// The dashboard, and the page with the alerts, name no metric that is not there.
+func TestNamesInUse(t *testing.T) {
+	families, err := held(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{"setnxlock_repairs_total": true} // nothing was repaired
+	for _, f := range families {
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			there[f.GetName()+suffix] = true
+		}
+	}
+	for _, name := range []string{"dashboard.json", "../../../docs/observing.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, ".json") && !json.Valid(text) {
+			t.Errorf("%s is no JSON", name)
+		}
+		used := regexp.MustCompile(`setnxlock_[a-z_]+`).FindAllString(string(text), -1)
+		if len(used) < 6 {
+			t.Errorf("%s uses %q", name, used)
+		}
+		for _, metric := range used {
+			if !there[metric] {
+				t.Errorf("%s uses %s, of %q", name, metric, slices.Sorted(maps.Keys(there)))
+			}
+		}
+	}
+}

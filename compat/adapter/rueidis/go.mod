@@ -1,0 +1,19 @@
+module github.com/setnxlock/setnxlock/compat/adapter/rueidis
+
+go 1.25.0
+
+require (
+	github.com/gomodule/redigo v1.9.3
+	github.com/redis/rueidis v1.0.79
+	github.com/setnxlock/setnxlock v0.0.0
+)
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
+	github.com/benbjohnson/clock v1.3.5 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace github.com/setnxlock/setnxlock => ../../../

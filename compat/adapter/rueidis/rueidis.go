@@ -1,0 +1,144 @@
+// Package rueidis runs the locks over dedicated connections of a rueidis client.
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{
+//		InitAddress: []string{"127.0.0.1:6379"}, AlwaysRESP2: true, DisableCache: true,
+//	})
+//	locks := compat.NewOn(adapter.Source(client), txlock.Renamed{}, compat.Options{})
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/redis/rueidis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter"
+)
+
+// Source is where the locks get dedicated connections of client: each step of a lock takes one for
+// its length, and one that is pinned (compat.Options.MaxPinned) keeps it. The client's
+// BlockingPoolSize must have room for all of them. The connections that the client shares
+// between goroutines carry no lock: a WATCH on them would be everybody's.
+//
+// The client sends nothing of a lock a second time, whatever its DisableRetry says.
+func Source(client rueidis.Client) compat.Source {
+	return compat.Source{
+		Get: func(context.Context, string) (redis.Conn, error) {
+			c, release := client.Dedicate()
+			return adapter.New(exchange(c), func(broken bool) {
+				if !broken {
+					release()
+					return
+				}
+				go func() { // Close asks the server, for a second if it is silent, and nobody is to wait for that
+					c.Close()
+					release()
+				}()
+			}), nil
+		},
+	}
+}
+
+func exchange(c rueidis.DedicatedClient) adapter.Exchange {
+	return func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+		send := make([]rueidis.Completed, len(cmds))
+		for i, cmd := range cmds {
+			args := make([]string, len(cmd))
+			for j, arg := range cmd {
+				args[j] = text(arg)
+			}
+			send[i] = c.B().Arbitrary(args...).Build()
+		}
+		replies := make([]any, len(cmds))
+		for i, r := range c.DoMulti(ctx, send...) {
+			if err := r.NonRedisError(); err != nil {
+				return nil, notSent(err)
+			}
+			m, err := r.ToMessage()
+			if replies[i], err = value(&m, err); err != nil {
+				return nil, err
+			}
+		}
+		return replies, nil
+	}
+}
+
+// text is an argument as redigo writes it.
+func text(arg any) string {
+	switch arg := arg.(type) {
+	case string:
+		return arg
+	case []byte:
+		return string(arg)
+	case bool:
+		if arg {
+			return "1"
+		}
+		return "0"
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(arg)
+}
+
+// value is a reply as redigo has it.
+func value(m *rueidis.RedisMessage, err error) (any, error) {
+	if err == nil {
+		err = m.Error()
+	}
+	if rueidis.IsRedisNil(err) {
+		return nil, nil
+	}
+	if e, answered := rueidis.IsRedisErr(err); answered {
+		return refusal(e.Error()), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case m.IsInt64():
+		return m.ToInt64()
+	case m.IsArray():
+		parts, err := m.ToArray()
+		if err != nil {
+			return nil, err
+		}
+		all := make([]any, len(parts))
+		for i := range parts {
+			if all[i], err = value(&parts[i], nil); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	s, err := m.ToString()
+	return adapter.Text(s), err
+}
+
+// refusal is an error of the server as it was: the client has taken ERR off, but no other code.
+func refusal(text string) redis.Error {
+	code, _, _ := strings.Cut(text, " ")
+	if !slices.Contains(codes, code) {
+		text = "ERR " + text
+	}
+	return redis.Error(text)
+}
+
+// codes are what an answer of Redis begins with if not with ERR.
+var codes = []string{
+	"ASK", "BUSY", "BUSYGROUP", "BUSYKEY", "CLUSTERDOWN", "CROSSSLOT", "DENIED", "EXECABORT", "INPROG", "LOADING",
+	"MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOGOODSLAVE", "NOGROUP", "NOPERM", "NOPROTO", "NOREPLICAS", "NOSCRIPT",
+	"NOTBUSY", "NOTREADY", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED", "UNKILLABLE", "WRONGPASS", "WRONGTYPE",
+}
+
+// notSent marks what the client says before it has a connection.
+func notSent(err error) error {
+	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrDedicatedClientRecycled) {
+		return compat.NotSent.Mark(err)
+	}
+	return err
+}

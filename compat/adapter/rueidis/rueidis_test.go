@@ -1,0 +1,29 @@
+package rueidis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter/adaptertest"
+	adapter "github.com/setnxlock/setnxlock/compat/adapter/rueidis"
+	"github.com/setnxlock/setnxlock/compat/conformance"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m) }
+
+func open(t testing.TB, addr string, size int) compat.Source {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, AlwaysRESP2: true, DisableCache: true, ForceSingleClient: true, BlockingPoolSize: size, ConnWriteTimeout: 20 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return adapter.Source(client)
+}
+
+func TestConformance(t *testing.T) { adaptertest.Conformance(t, open) }
+
+func TestConnections(t *testing.T) { adaptertest.Connections(t, open) }

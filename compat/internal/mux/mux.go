@@ -79,7 +79,6 @@ type Conn struct {
 	epoch uint64
 
 	mu       sync.Mutex
-	wake     sync.Cond  // of the reader: there is something to read, or it is over
 	pending  []*Message // nothing of them is written
 	batch    []*Message // being written
 	sent     []*Message // written, and not answered yet
@@ -92,14 +91,9 @@ type Conn struct {
 	err      error // it is over
 }
 
-// New shares c, which nobody else may use any more. It starts a goroutine, which ends with Close or
-// with the connection.
-func New(c redis.Conn) *Conn {
-	m := &Conn{c: c, reading: true}
-	m.wake.L = &m.mu
-	go m.read()
-	return m
-}
+// New shares c, which nobody else may use any more. A goroutine reads while replies are owed; an idle
+// connection has none.
+func New(c redis.Conn) *Conn { return &Conn{c: c} }
 
 // Err says why the connection can't be used any more; nil if it can.
 func (c *Conn) Err() error {
@@ -239,7 +233,10 @@ func (c *Conn) write() (more bool) {
 		c.failed(err)
 	} else if c.err == nil {
 		c.sent = append(c.sent, c.batch...)
-		c.wake.Signal()
+		if !c.reading {
+			c.reading = true
+			go c.read()
+		}
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
@@ -278,20 +275,13 @@ func (c *Conn) leave(m *Message, why error) error {
 	return why
 }
 
-// read hands each message its replies.
+// read hands each message its replies, as long as any are owed.
 func (c *Conn) read() {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.reading = false
-		c.shut()
-	}()
 	for {
 		c.mu.Lock()
-		for len(c.sent) == 0 && c.err == nil {
-			c.wake.Wait()
-		}
-		if c.err != nil {
+		if len(c.sent) == 0 || c.err != nil {
+			c.reading = false
+			c.shut()
 			c.mu.Unlock()
 			return
 		}
@@ -303,13 +293,19 @@ func (c *Conn) read() {
 			if e, ok := err.(redis.Error); ok {
 				reply = e
 			} else if err != nil {
-				c.fail(err)
+				c.mu.Lock()
+				c.reading = false
+				c.failed(err)
+				c.shut()
+				c.mu.Unlock()
 				return
 			}
 			replies = append(replies, reply)
 		}
 		c.mu.Lock()
 		if c.err != nil {
+			c.reading = false
+			c.shut()
 			c.mu.Unlock()
 			return
 		}
@@ -368,7 +364,6 @@ func (c *Conn) failed(err error) {
 		c.answer(m, nil, errors.Join(ErrNotSent, err))
 	}
 	c.sent, c.batch, c.pending = nil, nil, nil
-	c.wake.Signal()
 	c.shut()
 }
 

@@ -1,7 +1,8 @@
 # The commands of setnxlock. Each needs Go alone, but for the tests: they start a
-# real redis-server, look at pages in chromium and fetch Mermaid with npm (.ci/run
-# installs all three from Debian's packages), and `make lint` fetches staticcheck.
-# `make interop` wants Python, Node, Java, pip, npm, Maven and apt as well.
+# real redis-server, look at pages in chromium and fetch Mermaid with npm, and
+# install what of these the machine lacks (.ci/setup). With SETNXLOCK_TEST=embedded
+# they need Go alone, too, and say at the end what was not run. `make lint` fetches
+# staticcheck; `make interop` wants Python, Node, Java, pip, npm, Maven and apt.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -9,18 +10,41 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop simulate fuzz bench gobench mixing lint install
+.PHONY: demo test check race interop simulate chaos mutants fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
 	@$(GO) run ./cmd/setnxlock demo
 
-## test: everything, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS
+## test: what is fast, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs what is missing
 test:
+	@[ "$(SETNXLOCK_TEST)" = embedded ] || ./.ci/setup
 	$(GO) vet ./...
-	$(GO) test -timeout 30m ./...
-	cd bench && $(GO) vet ./... && $(GO) test ./...
-	@echo "not run here: the locks against the real clients of other languages (make interop)"
+	@cd bench && $(GO) vet ./...
+	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; \
+	$(GO) test -timeout 30m ./... || failed=1; \
+	(cd bench && $(GO) test ./...) || failed=1; \
+	if [ -s $$SETNXLOCK_TEST_SKIPPED ]; then echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u; fi; \
+	rm -f $$SETNXLOCK_TEST_SKIPPED; \
+	echo "not run here: make check (the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
+	exit $$failed
+
+## check: what takes longer: the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
+check:
+	@./.ci/setup check
+	$(MAKE) race
+	$(MAKE) mutants
+	$(MAKE) simulate
+	$(MAKE) chaos FOR=2m
+	SETNXLOCK_INTEROP=all $(MAKE) interop
+
+## mutants: a hundred mistakes, put into the code one after another: a fast test must fail for each
+mutants:
+	SETNXLOCK_TEST=embedded $(GO) test -count=1 -timeout 60m -v -run 'EveryMutant' ./compat/mutants -kill
+
+## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
+chaos:
+	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
 race:

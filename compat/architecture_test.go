@@ -64,8 +64,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// packages are the directories of the module that have Go files, but for commands,
-// and for bench, which is a separate module.
+// packages are the directories of the module that have Go files, but for commands, and for what is
+// a module of its own.
 func packages(t *testing.T) []string {
 	t.Helper()
 	var dirs []string
@@ -73,7 +73,8 @@ func packages(t *testing.T) []string {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if name := d.Name(); path == "../cmd" || path == "../bench" || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
+		_, err = os.Stat(filepath.Join(path, "go.mod"))
+		if name := d.Name(); path == "../cmd" || path != ".." && err == nil || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
 			return fs.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(path, "*.go"))

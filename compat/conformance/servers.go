@@ -63,10 +63,15 @@ func Servers(t testing.TB) []Server {
 		known.SetNXPX = !known.Older("2.6.12") && !proxy
 		all = append(all, known)
 	}
-	for name, args := range map[string][]string{
+	real := map[string][]string{
 		"real-redis-server": nil,
 		"real-without-EVAL": {"--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""},
-	} {
+	}
+	if realredis.Embedded() {
+		realredis.Skipped(t, "redis-server")
+		real = nil
+	}
+	for name, args := range real {
 		pool := Dial(t, realredis.Start(t, args...))
 		all = append(all, Server{Name: name, Source: pool, Version: info(pool), Transactions: true, Scripts: args == nil, SetNXPX: true})
 	}

@@ -186,7 +186,7 @@ func (n net) sees(t *testing.T, overlay []string) string {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
-	args := append([]string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", "3m"}, overlay...)
+	args := append([]string{"test", "-vet=off", "-ldflags=-s -w", "-count=1", "-failfast", "-timeout", "3m"}, overlay...)
 	if n.run != "" {
 		args = append(args, "-run", n.run)
 	}

@@ -1,23 +1,33 @@
 package mutants
 
-// The nets. The simulation's seeds are fixed and begin at one; -for ends it sooner or later on a
-// slower machine.
+// The nets: what takes seconds.
 var (
-	machine  = net{dir: "compat/internal/lease"}
-	queue    = net{dir: "compat/internal/queue"}
-	engine   = net{dir: "compat"}
-	promises = net{dir: "compat/promises"}
-	getset   = net{dir: "getsetlock"}
-	tx       = net{dir: "txlock"}
-	set      = net{dir: "compat/setlock"}
-	rw       = net{dir: "compat/rwlock"}
+	machine = net{dir: "compat/internal/lease"}
+	queue   = net{dir: "compat/internal/queue"}
+
+	handing  = tested("compat", "Handoff|HandedOff|LostIsNot|Detach|Unextendable")
+	settling = tested("compat", "ReleaseThatIsNotKnown|Unknown|Cancelled|ResolvedAcquire|LostMessages|AfterExpiry|AcrossAPause|BeforeExpire|ServerGone")
+	watching = tested("compat", "Pinned|RenewedTogether|LossAmongMany|ComeBackClean|TTLRepair|CrashWhileHolding")
+	lists    = tested("compat", "ListCAS")
+	scripted = tested("compat", "Script|SignalRides")
+	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
+	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|Patient|ListenAsOne|Turns")
+	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
+	execs    = tested("compat", "Exec|Pinned")
+
+	batches  = tested("compat/promises", "Batch|RenewalsResume|LeaveTheLockScheduled")
+	promised = tested("compat/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
+	suspends = tested("compat/promises", "Suspended")
+
+	getset = tested("getsetlock", "^Test([^CM]|Classic)")
+	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
+	set    = net{dir: "compat/setlock"}
+	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain)")
+
 	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-for", "20s"}}
 )
 
-func tested(n net, run string) net {
-	n.run = run
-	return n
-}
+func tested(dir, run string) net { return net{dir: dir, run: run} }
 
 func nets(n ...net) []net { return n }
 
@@ -54,10 +64,10 @@ var table = []mutant{
 		new: ""},
 
 	// The state machine.
-	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(tested(promises, "Suspend")),
+	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(suspends),
 		old: "return !now.Before(until) || !now.Round(0).Before(until.Round(0))",
 		new: "return !now.Before(until)"},
-	{name: "drift is not taken off", file: lease, nets: nets(machine, engine),
+	{name: "drift is not taken off", file: lease, nets: nets(machine, handing, stopping, settling),
 		old: "return asked.Add(ttl - Drift(ttl)) }",
 		new: "return asked.Add(ttl) }"},
 	{name: "every extension is taken for the final one", file: lease, nets: nets(machine),
@@ -87,7 +97,7 @@ var table = []mutant{
 	{name: "our own release of unknown outcome is a loss when it is asked for again", file: lease, nets: nets(machine),
 		old: "\t\tif s.released { // by the one that was sent before\n",
 		new: "\t\tif false {\n"},
-	{name: "a release does not end the renewals", file: lease, nets: nets(machine, engine),
+	{name: "a release does not end the renewals", file: lease, nets: nets(machine, handing, stopping, settling),
 		old: "\t\t\ts.leaving = true\n",
 		new: ""},
 	{name: "a lease that has run out is handed off", file: lease, nets: nets(machine),
@@ -114,7 +124,7 @@ var table = []mutant{
 	{name: "an operation begins on a lease that has run out", file: lease, nets: nets(machine),
 		old: "\tcase Past(now, s.Until()):\n",
 		new: "\tcase false:\n"},
-	{name: "the outcomes that are kept track of have no bound", file: lease, nets: nets(machine, engine, promises),
+	{name: "the outcomes that are kept track of have no bound", file: lease, nets: nets(machine, handing, stopping, settling, batches, promised),
 		old: "\tcase len(s.doubts) >= most:\n",
 		new: "\tcase false:\n"},
 	{name: "the value stays while another request may arrive", file: lease, nets: nets(machine),
@@ -123,134 +133,134 @@ var table = []mutant{
 	{name: "the predecessor remembers the value", file: lease, nets: nets(machine),
 		old: "\t\ts.held.Value, s.doubts = \"\", nil\n",
 		new: ""},
-	{name: "a fresh lock is handed off with a value that was shown", file: lease, nets: nets(engine, promises),
+	{name: "a fresh lock is handed off with a value that was shown", file: lease, nets: nets(handing, stopping, settling, batches, promised),
 		old: "return s.held.Fence == 0 && s.secret && left",
 		new: "return s.held.Fence == 0 && left"},
-	{name: "the context ends with the lease, not before", file: lease, nets: nets(machine, engine, promises),
+	{name: "the context ends with the lease, not before", file: lease, nets: nets(machine, handing, stopping, settling, batches, promised),
 		old: "\treturn until.Add(-min(max(time.Millisecond, s.held.TTL/50), 250*time.Millisecond))\n",
 		new: "\treturn until\n"},
 
 	// Who waits in this process.
-	{name: "a lock that is passed to one who waits no more is nobody's", file: queues, nets: nets(queue, engine),
+	{name: "a lock that is passed to one who waits no more is nobody's", file: queues, nets: nets(queue, waiting),
 		old: "\tif g.Passed != nil {\n\t\tif qs.passOn(",
 		new: "\tif false {\n\t\tif qs.passOn("},
-	{name: "a process never has had its turns", file: queues, nets: nets(queue, engine),
+	{name: "a process never has had its turns", file: queues, nets: nets(queue, waiting),
 		old: "|| q.first == nil || qs.spent(q.contention, ttl, now) {",
 		new: "|| q.first == nil {"},
-	{name: "a queue has two heads", file: queues, nets: nets(queue, engine),
+	{name: "a queue has two heads", file: queues, nets: nets(queue, waiting),
 		old: "\tif !able || q.headed || c.cannotHandOff",
 		new: "\tif !able || c.cannotHandOff"},
-	{name: "one that comes late is served before those that wait", file: queues, nets: nets(queue, engine),
+	{name: "one that comes late is served before those that wait", file: queues, nets: nets(queue, waiting),
 		old: "\tif !q.headed && q.here == nil && q.first == nil {",
 		new: "\tif !q.headed && q.here == nil {"},
-	{name: "a key that changes is repaired", file: queues, nets: nets(queue, engine),
+	{name: "a key that changes is repaired", file: queues, nets: nets(queue, waiting),
 		old: "\tif !watched || !c.watched || value != c.seen {",
 		new: "\tif !watched || !c.watched {"},
-	{name: "a key that was ours in between counts as unchanged", file: queues, nets: nets(queue, engine),
+	{name: "a key that was ours in between counts as unchanged", file: queues, nets: nets(queue, waiting),
 		old: "\t\tc.wakeupPending, c.watched = false, false\n",
 		new: "\t\tc.wakeupPending = false\n"},
-	{name: "the head sleeps on when the lock is released past the queue", file: queues, nets: nets(queue, engine),
+	{name: "the head sleeps on when the lock is released past the queue", file: queues, nets: nets(queue, waiting),
 		old: "\tq.here = nil\n\tq.wakeHead(true)\n",
 		new: "\tq.here = nil\n"},
-	{name: "Close leaves those that wait waiting", file: queues, nets: nets(queue, engine),
+	{name: "Close leaves those that wait waiting", file: queues, nets: nets(queue, waiting),
 		old: "\t\tq.failAll(ErrClosed)\n",
 		new: ""},
-	{name: "an entry that goes calls nobody", file: queues, nets: nets(queue, engine),
+	{name: "an entry that goes calls nobody", file: queues, nets: nets(queue, waiting),
 		old: "\t\te.unlink()\n\t\tqs.call(e.queue, g)\n",
 		new: "\t\te.unlink()\n"},
-	{name: "a queue in which nobody is left is kept", file: queues, nets: nets(queue, engine),
+	{name: "a queue in which nobody is left is kept", file: queues, nets: nets(queue, waiting),
 		old: "\t\t\tdelete(qs.of, q.key)\n",
 		new: ""},
-	{name: "what could not be handed off is handed off again", file: queues, nets: nets(queue, engine),
+	{name: "what could not be handed off is handed off again", file: queues, nets: nets(queue, waiting),
 		old: "\tq.contended().cannotHandOff = true\n",
 		new: ""},
 
 	// A lock on its way to another holder.
-	{name: "a lock that runs out on its way is inherited", file: handoff, nets: nets(engine, promises),
+	{name: "a lock that runs out on its way is inherited", file: handoff, nets: nets(handing, batches, promised),
 		old: "\tif !now.Before(h.state.End()) {\n",
 		new: "\tif false {\n"},
-	{name: "an heir gets a value that somebody knows", file: handoff, nets: nets(engine, promises),
+	{name: "an heir gets a value that somebody knows", file: handoff, nets: nets(handing, batches, promised),
 		old: "ttl, !p.was.Secret(), true, lease.Done)",
 		new: "ttl, false, true, lease.Done)"},
-	{name: "an heir has the fence of its predecessor", file: handoff, nets: nets(engine, promises),
+	{name: "an heir has the fence of its predecessor", file: handoff, nets: nets(handing, batches, promised),
 		old: "ttl, !p.was.Secret(), true, lease.Done)",
 		new: "ttl, !p.was.Secret(), false, lease.Done)"},
-	{name: "an inheritance of unknown outcome is left on the server", file: handoff, nets: nets(engine, promises, simulate),
+	{name: "an inheritance of unknown outcome is left on the server", file: handoff, nets: nets(handing, batches, promised, simulate),
 		old: "\t\treturn err\n\t}\n\treturn k.undo(ctx, h, err)\n",
 		new: "\t}\n\treturn err\n"},
 
 	// One step carried to an outcome.
-	{name: "an attempt that is found on the key is not extended", file: settle, nets: nets(engine, promises),
+	{name: "an attempt that is found on the key is not extended", file: settle, nets: nets(settling, batches, promised),
 		old: "\tif _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {\n",
 		new: "\tif err := error(nil); err != nil {\n"},
-	{name: "a value that two clients can write proves whose it is", file: settle, nets: nets(engine, promises, getset),
+	{name: "a value that two clients can write proves whose it is", file: settle, nets: nets(settling, batches, promised, getset),
 		old: "\tif l.Ambiguous || errors.Is(why, ErrUnknown) {\n",
 		new: "\tif errors.Is(why, ErrUnknown) {\n"},
-	{name: "an undo that failed is silent", file: settle, nets: nets(engine, promises),
+	{name: "an undo that failed is silent", file: settle, nets: nets(settling, batches, promised),
 		old: "\treturn &UnknownError{Lease: l, Err: errors.Join(why, err)}\n",
 		new: "\treturn why\n"},
-	{name: "Extend returns nil after the lock was lost", file: settle, nets: nets(engine, promises),
+	{name: "Extend returns nil after the lock was lost", file: settle, nets: nets(settling, batches, promised),
 		old: "\t\t\treturn false, fmt.Errorf(\"%w: %q: the reply came after the lease had run out\", ErrLost, l.Key)\n",
 		new: "\t\t\treturn false, nil\n"},
-	{name: "a release that came late was in time", file: settle, nets: nets(engine, promises),
+	{name: "a release that came late was in time", file: settle, nets: nets(settling, batches, promised),
 		old: "\tinTime := !lease.Past(s.now(), l.Until)\n",
 		new: "\tinTime := true\n"},
-	{name: "a server that never had the key says it was released", file: settle, nets: nets(engine, promises),
+	{name: "a server that never had the key says it was released", file: settle, nets: nets(settling, batches, promised),
 		old: "\t\tcase !sent || epochOf(s.backend) != l.epoch:\n",
 		new: "\t\tcase false:\n"},
-	{name: "a release that did not get through is not repeated", file: settle, nets: nets(engine, promises),
+	{name: "a release that did not get through is not repeated", file: settle, nets: nets(settling, batches, promised),
 		old: "\t\t\t// it did not get through: once more\n",
 		new: "\t\t\treturn woken, sent, nil\n"},
-	{name: "a release hides the loss", file: settle, nets: nets(engine, promises),
+	{name: "a release hides the loss", file: settle, nets: nets(settling, batches, promised),
 		old: "\tif s.Cause() != lease.Lost || errors.Is(err, ErrLost) {\n",
 		new: "\tif true {\n"},
-	{name: "a release of ours that got through is a loss", file: settle, nets: nets(engine, promises),
+	{name: "a release of ours that got through is a loss", file: settle, nets: nets(settling, batches, promised),
 		old: "\tif errors.Is(h.over(), ErrReleased) {\n",
 		new: "\tif false {\n"},
-	{name: "an extension that drew is resolved by its value", file: settle, nets: nets(engine, promises, simulate),
+	{name: "an extension that drew is resolved by its value", file: settle, nets: nets(settling, batches, promised, simulate),
 		old: "found != l.Value && !next.drew && then",
 		new: "found != l.Value && then"},
-	{name: "a composite's part is not asked for again", file: settle, nets: nets(tested(net{dir: "compat/multilock"}, ""), net{dir: "compat/redlock"}),
+	{name: "a composite's part is not asked for again", file: settle, nets: nets(net{dir: "compat/multilock"}, net{dir: "compat/redlock"}),
 		old: "\t\tcase try == 2 || ctx.Err() != nil: // it is free, or was taken back\n",
 		new: "\t\tdefault: // it is free, or was taken back\n"},
 
 	// The condition, by WATCH.
-	{name: "WATCH without the comparison", file: watch, nets: nets(engine),
+	{name: "WATCH without the comparison", file: watch, nets: nets(watching),
 		old: "\t\tif err != nil || !exists || value != ch.Value {\n",
 		new: "\t\tif err != nil || !exists {\n"},
-	{name: "a connection goes back under WATCH", file: watch, nets: nets(engine, promises),
+	{name: "a connection goes back under WATCH", file: watch, nets: nets(watching, batches, promised),
 		old: "\t\t\tc.Unwatch()\n\t\t\tif err == nil {\n\t\t\t\terr = ErrLost\n",
 		new: "\t\t\tif err == nil {\n\t\t\t\terr = ErrLost\n"},
-	{name: "a key that has an end by now is given another", file: watch, nets: nets(engine, tx),
+	{name: "a key that has an end by now is given another", file: watch, nets: nets(watching, tx),
 		old: "\t\tif exists && value == ch.Value && ch.Persistent {\n",
 		new: "\t\tif false {\n"},
-	{name: "a pinned lock that another took between EXEC and WATCH", file: watch, nets: nets(engine, promises),
+	{name: "a pinned lock that another took between EXEC and WATCH", file: watch, nets: nets(watching, batches, promised),
 		old: "\t\tcase replies != nil && c.seen.Gone(after):\n",
 		new: "\t\tcase false:\n"},
-	{name: "a pinned release counts a key that has expired", file: watch, nets: nets(engine, promises),
+	{name: "a pinned release counts a key that has expired", file: watch, nets: nets(watching, batches, promised),
 		old: "\tlooks := !c.reaps || !ch.removes()\n",
 		new: "\tlooks := false\n"},
-	{name: "a batch without the comparison", file: watch, nets: nets(engine, promises),
+	{name: "a batch without the comparison", file: watch, nets: nets(watching, batches, promised),
 		old: "\t\tif v, ok := held[n].([]byte); !ok || string(v) != b.changes[i].Value {\n",
 		new: "\t\tif _, ok := held[n].([]byte); !ok {\n"},
-	{name: "half of a batch that was aborted is forgotten", file: watch, nets: nets(engine, promises),
+	{name: "half of a batch that was aborted is forgotten", file: watch, nets: nets(watching, batches, promised),
 		old: "\t\tb.run(again[len(again)/2:])\n",
 		new: ""},
-	{name: "a change that is to be tried once is tried again", file: watch, nets: nets(engine, tx),
+	{name: "a change that is to be tried once is tried again", file: watch, nets: nets(watching, tx),
 		old: "\t\tif ch.Once {\n\t\t\tbreak\n\t\t}\n",
 		new: ""},
 
 	// … by lists.
-	{name: "by lists: an empty key counts as ours", file: listcas, nets: nets(engine),
+	{name: "by lists: an empty key counts as ours", file: listcas, nets: nets(lists),
 		old: "\tif err == nil && !held {\n",
 		new: "\tif false {\n"},
-	{name: "by lists: a key that was deleted and not replaced is ours", file: listcas, nets: nets(engine, promises),
+	{name: "by lists: a key that was deleted and not replaced is ours", file: listcas, nets: nets(lists, batches, promised),
 		old: "\tcase err == nil && set != int64(1):\n",
 		new: "\tcase false:\n"},
-	{name: "by lists: a value that was put on a key that was not there stays", file: listcas, nets: nets(engine, promises),
+	{name: "by lists: a value that was put on a key that was not there stays", file: listcas, nets: nets(lists, batches, promised),
 		old: "\t\t_, undone := c.listCAS(&Change{Key: ch.Key, Value: next})\n",
 		new: "\t\tvar undone error\n"},
-	{name: "by lists: the first SORT is not bound to the key", file: "compat/internal/listcas/listcas.go", nets: nets(net{dir: "compat/internal/listcas"}, engine),
+	{name: "by lists: the first SORT is not bound to the key", file: "compat/internal/listcas/listcas.go", nets: nets(net{dir: "compat/internal/listcas"}, lists),
 		old: "\tcase value == key: // the first SORT, refused, would leave it on s\n",
 		new: "\tcase false:\n"},
 
@@ -258,32 +268,32 @@ var table = []mutant{
 	{name: "a script runs on another's key", file: "compat/internal/script/script.go", nets: nets(net{dir: "compat/internal/script"}, set),
 		old: "~= ARGV[1] then\\n\\treturn false",
 		new: "== '' then\\n\\treturn false"},
-	{name: "a script that compared and differed was done", file: scripts, nets: nets(engine, set),
+	{name: "a script that compared and differed was done", file: scripts, nets: nets(scripted, set),
 		old: "\tcase nil:\n\t\treturn nil, ErrLost\n",
 		new: "\tcase nil:\n"},
-	{name: "a script that the server has forgotten is an error", file: scripts, nets: nets(set, engine),
+	{name: "a script that the server has forgotten is an error", file: scripts, nets: nets(set, scripted),
 		old: "\tif answer.NoScript(err) {\n",
 		new: "\tif false {\n"},
-	{name: "a wake-up runs behind a NOSCRIPT", file: scripts, nets: nets(tested(engine, "Wake|Signal|Script"), engine, set),
+	{name: "a wake-up runs behind a NOSCRIPT", file: scripts, nets: nets(scripted, set),
 		old: "\tif c.wake != nil {\n\t\treturn c.evaluate(",
 		new: "\tif false {\n\t\treturn c.evaluate("},
-	{name: "a batch of scripts stops at one that was forgotten", file: scripts, nets: nets(engine, promises, set),
+	{name: "a batch of scripts stops at one that was forgotten", file: scripts, nets: nets(scripted, batches, promised, set),
 		old: "ok && answer.NoScript(e) {",
 		new: "ok && answer.NoScript(e) && false {"},
 
 	// … as the first locks kept it.
-	{name: "unguarded: no look", file: unguarded, nets: nets(engine, getset),
+	{name: "unguarded: no look", file: unguarded, nets: nets(looking, getset),
 		old: "\tif errors.Is(err, redis.ErrNil) || err == nil && held != ch.Value {\n",
 		new: "\tif errors.Is(err, redis.ErrNil) {\n"},
-	{name: "unguarded: a GETSET over another's value was done", file: unguarded, nets: nets(engine, getset, promises),
+	{name: "unguarded: a GETSET over another's value was done", file: unguarded, nets: nets(looking, getset, batches, promised),
 		old: "\tif errors.Is(err, redis.ErrNil) || err == nil && old != ch.Value {\n",
 		new: "\tif false {\n"},
-	{name: "unguarded: a batch does not look", file: unguarded, nets: nets(engine, promises),
+	{name: "unguarded: a batch does not look", file: unguarded, nets: nets(looking, batches, promised),
 		old: "\t\tcase !ok || string(v) != changes[i].Value:\n",
 		new: "\t\tcase !ok:\n\t\t\t_ = v\n"},
 
 	// getsetlock.
-	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, promises),
+	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, batches, promised),
 		old: "\tasked.Ambiguous = true\n",
 		new: ""},
 	{name: "a takeover that came second has won", file: "getsetlock/classic.go", nets: nets(getset),
@@ -295,13 +305,13 @@ var table = []mutant{
 	{name: "Guarded takes over outside of its WATCH", file: "getsetlock/guarded.go", nets: nets(getset),
 		old: "Exec: true, Draw: g.Fence, Last: pins})\n\t\tswitch",
 		new: "Draw: g.Fence, Last: pins})\n\t\tswitch"},
-	{name: "a WATCH proves a value that two can write", file: "getsetlock/guarded.go", nets: nets(getset, promises, engine),
+	{name: "a WATCH proves a value that two can write", file: "getsetlock/guarded.go", nets: nets(getset, batches, promised, waiting, watching),
 		old: "\tpins := !l.Ambiguous ",
 		new: "\tpins := true "},
-	{name: "Patient is not patient", file: "getsetlock/patient.go", nets: nets(getset, engine),
+	{name: "Patient is not patient", file: "getsetlock/patient.go", nets: nets(getset, waiting, watching),
 		old: "\t\ts.Watch = 2*p.Lease - compat.Until(now, p.Lease).Sub(now)",
 		new: "\t\ts.Watch = p.Lease / 2"},
-	{name: "a ttl longer than the fleet's patience", file: "getsetlock/patient.go", nets: nets(getset, engine),
+	{name: "a ttl longer than the fleet's patience", file: "getsetlock/patient.go", nets: nets(getset, waiting, watching),
 		old: "\tif err == nil && ttl > p.Lease {\n",
 		new: "\tif false {\n"},
 	{name: "the margin is not kept", file: "getsetlock/dialect.go", nets: nets(getset),
@@ -321,22 +331,22 @@ var table = []mutant{
 	{name: "SETEX outside of its WATCH", file: "txlock/guarded.go", nets: nets(tx),
 		old: "Exec: true, Draw: g.Fence",
 		new: "Draw: g.Fence"},
-	{name: "a refusal leaves the connection under WATCH", file: "txlock/guarded.go", nets: nets(tx, engine, promises),
+	{name: "a refusal leaves the connection under WATCH", file: "txlock/guarded.go", nets: nets(tx, watching, batches, promised),
 		old: "\t\tc.Unwatch()\n",
 		new: ""},
-	{name: "a key of our own that was never made is renamed", file: "txlock/renamed.go", nets: nets(tx, engine, promises),
+	{name: "a key of our own that was never made is renamed", file: "txlock/renamed.go", nets: nets(tx, watching, batches, promised),
 		old: "w.Before[0].(redis.Error); ok {",
 		new: "w.Before[0].(redis.Error); ok && false {"},
 	{name: "a refused RENAMENX is ours", file: "txlock/renamed.go", nets: nets(tx),
 		old: "\tcase w.Done[0] == int64(0):\n",
 		new: "\tcase false:\n"},
-	{name: "the EXPIRE runs on another's key, and it is ours", file: "txlock/classic.go", nets: nets(tx, engine),
+	{name: "the EXPIRE runs on another's key, and it is ours", file: "txlock/classic.go", nets: nets(tx, watching),
 		old: "\tif w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {\n",
 		new: "\tif w.Done[0] == int64(0) {\n"},
 	{name: "a timestamp is given an end", file: "txlock/classic.go", nets: nets(tx),
 		old: "\tif r != RepairSeen || isTime(s.Value) {\n",
 		new: "\tif r != RepairSeen {\n"},
-	{name: "the token stays when it is to be a new one", file: "txlock/txlock.go", nets: nets(tx, engine, promises),
+	{name: "the token stays when it is to be a new one", file: "txlock/txlock.go", nets: nets(tx, watching, batches, promised),
 		old: "\t\tl.Value = o.value(l.Key, now)\n",
 		new: ""},
 
@@ -347,7 +357,7 @@ var table = []mutant{
 	{name: "the script takes what is held", file: "compat/setlock/script.go", nets: nets(set),
 		old: "KEYS[1]) == 1 then",
 		new: "KEYS[1]) == 2 then"},
-	{name: "an extension that draws keeps the fence it had", file: "compat/setlock/setlock.go", nets: nets(set, engine, promises),
+	{name: "an extension that draws keeps the fence it had", file: "compat/setlock/setlock.go", nets: nets(set, settling, batches, promised),
 		old: "\tch := compat.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}\n",
 		new: "\tch := compat.Change{If: by, Key: l.Key, Value: l.Value}\n"},
 
@@ -381,10 +391,10 @@ var table = []mutant{
 		new: "[]compat.Cmd{{\"DEL\", l.Key}}"},
 
 	// What travels together.
-	{name: "a server stays in the MULTI that it refused", file: "compat/write.go", nets: nets(engine, promises),
+	{name: "a server stays in the MULTI that it refused", file: "compat/write.go", nets: nets(execs, batches, promised),
 		old: "\t\tc.Do(\"DISCARD\") //nolint:errcheck // \"without MULTI\"",
 		new: "\t\t//nolint:errcheck // \"without MULTI\""},
-	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(engine, promises),
+	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(execs, batches, promised),
 		old: "return r.watch == \"OK\" && r.Holds(value) }",
 		new: "return r.Holds(value) }"},
 }

@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -179,14 +178,14 @@ func (m mutant) overlay(t *testing.T) []string {
 }
 
 // failure is what tells a test that failed, and the simulation that has found something.
-var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+|^panic: .*|simulate_test.go:\d+: seed \d+.*\n.*`)
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+|^panic: .*|simulate_test.go:\d+: seed \d+.*\n.*at \d.*`)
 
 // sees runs the net, and returns what it says if it fails.
 func (n net) sees(t *testing.T, overlay []string) string {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
-	args := append([]string{"test", "-vet=off", "-ldflags=-s -w", "-count=1", "-failfast", "-timeout", "3m"}, overlay...)
+	args := append([]string{"test", "-vet=off", "-ldflags=-s -w", "-count=1", "-failfast", "-timeout", "5m"}, overlay...)
 	if n.run != "" {
 		args = append(args, "-run", n.run)
 	}
@@ -208,5 +207,5 @@ func (n net) sees(t *testing.T, overlay []string) string {
 	if len(seen) == 0 {
 		t.Fatalf("%s: %v\n%s", n, err, out)
 	}
-	return strings.Join(strings.Fields(fmt.Sprint(seen[:1])), " ")
+	return strings.Join(strings.Fields(seen[len(seen)-1]), " ")
 }

@@ -22,9 +22,9 @@ var (
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
 	set    = net{dir: "compat/setlock"}
-	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain)")
+	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
 
-	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-for", "20s"}}
+	simulate = tested("compat/simulate", "Simulation") // its fixed seeds
 )
 
 func tested(dir, run string) net { return net{dir: dir, run: run} }

@@ -106,6 +106,7 @@ func Run(t *testing.T, l Lock) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				c.virtual = true
 				t.Cleanup(func() { c.clean(t) })
 				check.run(c, t)
 			})
@@ -131,8 +132,9 @@ func Main(m *testing.M) {
 // A suite is a Lock under test.
 type suite struct {
 	Lock
-	prefix string
-	keys   sync.Map // names that were used
+	prefix  string
+	keys    sync.Map // names that were used
+	virtual bool     // its time is virtual
 }
 
 func newSuite(l Lock) (*suite, error) {

@@ -83,14 +83,19 @@ func entries(s *server) []entry {
 // pinned ends the name of a lock whose connection is pinned.
 const pinned = ", pinned"
 
-// single are all of ours, without and, where the lock can use it, with a pinned
-// connection for each held lock.
+// shared ends the name of a lock whose steps share four connections.
+const shared = ", shared"
+
+// single are all of ours: each step with a connection of its own; where the lock can use it, with a
+// pinned connection for each held lock; where it needs none of its own, over shared connections.
 func single(s *server) []workload.Subject {
 	var list []workload.Subject
 	for _, e := range entries(s) {
 		list = append(list, locker(e.name, s.Address, e.Algorithm, compat.Options{}))
 		if ch := e.Release(compat.Lease{Key: "k", Value: "v"}); ch.By == nil && ch.If == compat.Watch {
 			list = append(list, locker(e.name+pinned, s.Address, e.Algorithm, compat.Options{MaxPinned: 4096}))
+		} else if ch.By == nil && ch.If != compat.Unguarded {
+			list = append(list, locker(e.name+shared, s.Address, e.Algorithm, compat.Options{Shared: 4}))
 		}
 	}
 	return list

@@ -64,8 +64,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// packages are the directories of the module that have Go files, but for commands, and for what is
-// a module of its own.
+// packages are the directories of the module that have Go files, but for commands.
 func packages(t *testing.T) []string {
 	t.Helper()
 	var dirs []string
@@ -73,8 +72,10 @@ func packages(t *testing.T) []string {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		_, err = os.Stat(filepath.Join(path, "go.mod"))
-		if name := d.Name(); path == "../cmd" || path != ".." && err == nil || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != ".." {
+			return fs.SkipDir // another module
+		}
+		if name := d.Name(); path == "../cmd" || name == "testdata" || name != ".." && strings.HasPrefix(name, ".") {
 			return fs.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(path, "*.go"))

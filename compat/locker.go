@@ -57,6 +57,13 @@ type Options struct {
 	// makes unpinned locks of them.
 	MaxPinned int
 
+	// Shared is how many connections steps share that need none of their own: a few carry hundreds
+	// of goroutines, whose commands travel together. set:lua, set:script, getset:listed and tx:renamed
+	// with ListCAS need none at all, the others for what they watch, and for Signal. A step whose
+	// connection breaks or is slow learns it as it would with one of its own; the next steps get
+	// another. A cluster's are not shared. Default: 0, each step has its own.
+	Shared int
+
 	// MaxHandoffs is how often in a row a released lock may be handed off to the next
 	// goroutine that waits for it in this process, without releasing it on the server: each is
 	// a holder of its own, with a new fence if the algorithm draws them, and a lease that was
@@ -147,6 +154,7 @@ func NewLocker(b Backend, o Options) *Locker {
 			k.queues.Handoffs = -1
 		}
 		s.pinAtMost(o.MaxPinned, o.Clock)
+		s.share(o.Shared)
 	}
 	return k
 }
@@ -327,6 +335,9 @@ func (k *Locker) Close(ctx context.Context) error {
 	}
 	if k.crew.Wait(ctx) != nil && len(errs) == len(locks) {
 		errs = append(errs, limit.Cause(ctx))
+	}
+	if s := k.abilities.server; s != nil && s.shared != nil {
+		s.shared.Close()
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,13 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 	case redis.Error:
 		return nil, foreign(ch.Key, r)
 	case []any:
+		if n := len(ch.lua()); n != len(r) {
+			return nil, countError(len(r), n, "commands of a script")
+		}
 		return r, nil
+	}
+	if n := len(ch.lua()); n > 1 {
+		return nil, countError(1, n, "commands of a script")
 	}
 	return returned, nil
 }

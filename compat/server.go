@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
@@ -28,6 +29,8 @@ type server struct {
 	reaps     atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
 	borrowing atomic.Int64  // steps that are getting their connection
 	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
+
+	shared *mux.Pool // of steps that need no connection of their own; nil: each has one
 
 	pins  bool         // leases may pin their connections
 	free  atomic.Int64 // how many more may
@@ -79,14 +82,23 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 		return NotSent.Mark(limit.Cause(ctx))
 	}
 	pins := c.pins
-	borrowed, err := s.borrow(ctx, key)
-	if err != nil {
-		return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Slow(limit.Because(ctx, err))))
+	var together *mux.Step
+	if s.shared != nil {
+		together = s.shared.Step(func(ctx context.Context) (redis.Conn, error) { return s.borrow(ctx, key) })
+		c.Conn = together
+	} else {
+		borrowed, err := s.borrow(ctx, key)
+		if err != nil {
+			return noConnection(ctx, err)
+		}
+		c.Conn = borrowed
 	}
-	c.Conn = borrowed
 	c.begin(ctx)
 	c.pins = pins
-	err = c.verdict(key, step(c))
+	err := c.verdict(key, step(c))
+	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
+		err = noConnection(ctx, err)
+	}
 	live := c.Err() == nil
 	c.pinned = c.pinned && live
 	switch {
@@ -97,6 +109,17 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 		s.putBack(c)
 	}
 	return err
+}
+
+func noConnection(ctx context.Context, err error) error {
+	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Slow(limit.Because(ctx, err))))
+}
+
+// share has steps share so many connections. Those of a cluster lead to servers of their own.
+func (s *server) share(most int) {
+	if most > 0 && !s.source.Slots {
+		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Dial: func(ctx context.Context) (redis.Conn, error) { return s.borrow(ctx, "") }}
+	}
 }
 
 // borrow gets a connection, and never outlasts ctx or the step's limit.

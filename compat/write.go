@@ -308,7 +308,7 @@ func (w *write) exec() ([]any, error) {
 	case undone:
 		c.Do("DISCARD") //nolint:errcheck // as in transacted
 		return nil, err
-	case reply == nil:
+	case reply == nil && c.session.Aborted():
 		return nil, nil
 	}
 	done, _ := reply.([]any)
@@ -342,7 +342,7 @@ func (c *Conn) transacted(replies []any) ([]any, error) {
 	if err := first(replies[:1], nil); err != nil {
 		return nil, err
 	}
-	if ran == nil {
+	if ran == nil && c.session.Aborted() {
 		return nil, nil
 	}
 	done, err := redis.Values(ran, nil)

@@ -2,6 +2,7 @@ package ability
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -173,7 +174,11 @@ func (q *Asker) exec(cmds ...compat.Cmd) ([]any, error) {
 		}
 		q.transacts = true
 	}
-	return q.c.Exec(cmds...)
+	replies, err := q.c.Exec(cmds...)
+	if err == nil && len(replies) != len(cmds) {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(replies), len(cmds))
+	}
+	return replies, err
 }
 
 // make makes a key with a TTL.

@@ -73,6 +73,7 @@ type Lock struct {
 	Refuses   bool          // it is not safe here, and must say so
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
 
+	shares    bool                    // its steps share connections
 	algorithm compat.Algorithm        // nil: it is not one algorithm on one server
 	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }

@@ -64,6 +64,9 @@ func locks() []conformance.Algorithm {
 		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute); err == nil && ch.If == compat.Watch && ch.By == nil && !a.Ambiguous {
 			a.Name, a.MaxPinned = a.Name+"/pinned", 2
 			all = append(all, a)
+		} else if err == nil && (ch.If == compat.Script || ch.If == compat.ListCAS) {
+			a.Name, a.Shared = a.Name+"/shared", 2
+			all = append(all, a)
 		}
 	}
 	return all

@@ -111,9 +111,14 @@ type faultyConn struct {
 	net     *Network
 	pending []compat.Cmd
 	dead    error
+
+	mu      sync.Mutex // one goroutine sends and flushes, another receives, where connections are shared
+	replies []any
 }
 
 func (c *faultyConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.dead != nil {
 		return c.dead
 	}
@@ -185,6 +190,42 @@ func (c *faultyConn) die() error {
 	return c.dead
 }
 
-func (c *faultyConn) Flush() error { panic("algorithms use Do") }
+// Flush delivers what was sent. What becomes of it, Receive tells.
+func (c *faultyConn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cmds := c.pending
+	c.pending = nil
+	if len(cmds) > 0 {
+		c.net.write()
+	}
+	for _, m := range cmds {
+		reply, err := c.deliver(m)
+		if err == nil {
+			err = c.Conn.Err()
+		}
+		if c.dead != nil || c.Conn.Err() != nil {
+			c.replies = append(c.replies, err)
+			return nil
+		}
+		if err != nil {
+			reply = err
+		}
+		c.replies = append(c.replies, reply)
+	}
+	return nil
+}
 
-func (c *faultyConn) Receive() (any, error) { panic("algorithms use Do") }
+func (c *faultyConn) Receive() (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.replies) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	r := c.replies[0]
+	c.replies = c.replies[1:]
+	if err, failed := r.(error); failed {
+		return nil, err
+	}
+	return r, nil
+}

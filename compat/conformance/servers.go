@@ -144,12 +144,13 @@ type Algorithm struct {
 	Ambiguous bool
 	TTL       time.Duration
 	MaxPinned int // of each client: Options.MaxPinned
+	Shared    int // likewise, Options.Shared
 }
 
 // On is the algorithm's lock on s.
 func (a Algorithm) On(s Server) Lock {
 	l := a.on(s)
-	if s.anew != nil {
+	if s.anew != nil && a.Shared == 0 { // shared connections read until their Locker ends, which the checks leave to the pool
 		l.anew = func(t testing.TB) Lock { return a.on(s.anew(t)) }
 	}
 	return l
@@ -163,7 +164,7 @@ func (a Algorithm) on(s Server) Lock {
 	return Lock{
 		Name: a.Name, Server: s.Name, Version: s.Version,
 		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-			o.MaxPinned = a.MaxPinned
+			o.MaxPinned, o.Shared = a.MaxPinned, a.Shared
 			return compat.NewOn(wrap(compat.Pooled(s.Source)), a.New(fence), o)
 		},
 		Sources:   []compat.Source{compat.Pooled(s.Source)},
@@ -171,6 +172,7 @@ func (a Algorithm) on(s Server) Lock {
 		Ambiguous: a.Ambiguous,
 		Refuses:   a.Safe != nil && !a.Safe(s),
 		TTL:       a.TTL,
+		shares:    a.Shared > 0,
 		algorithm: a.New(fence),
 	}
 }

@@ -1,6 +1,7 @@
 package multilock
 
 import (
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -21,7 +22,10 @@ func draw(keys []string) []compat.Cmd {
 func fence(c *compat.Conn, keys []string, drawn []any) (int64, error) {
 	numbers := make([]int64, len(drawn))
 	for i, n := range drawn {
-		numbers[i] = n.(int64)
+		var err error
+		if numbers[i], err = redis.Int64(n, nil); err != nil {
+			return 0, err
+		}
 	}
 	high, behind := raise(keys, numbers)
 	if len(behind) == 0 {

@@ -142,6 +142,7 @@ type conn struct {
 	replies []any        // an error among them is a redis.Error
 	mu      sync.Mutex
 	dead    error
+	cut     chan struct{} // closed when it is dead: whoever reads from it learns it
 }
 
 var (
@@ -173,7 +174,7 @@ func (p *process) dial(ctx context.Context, to int) (redis.Conn, error) {
 	if f == requestLost || f == torn || p.w.unreachable(s) || p.isDead() {
 		return nil, errDial
 	}
-	c := &conn{p: p, to: to, inner: s.Dial()}
+	c := &conn{p: p, to: to, inner: s.Dial(), cut: make(chan struct{})}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.conns[c] = true
@@ -220,6 +221,7 @@ func (c *conn) die(why error) error {
 	if c.dead == nil {
 		c.dead = why
 		c.inner.Close()
+		close(c.cut)
 	}
 	return why
 }
@@ -230,8 +232,9 @@ func (c *conn) leave(why error) redis.Conn {
 	defer c.mu.Unlock()
 	inner := c.inner
 	c.inner = closedConn{}
-	if c.dead == nil {
+	if c.dead == nil && why != nil {
 		c.dead = why
+		close(c.cut)
 	}
 	return inner
 }
@@ -248,6 +251,8 @@ func (c *conn) Flush() error {
 	if err := c.Err(); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.sent, c.pending = append(c.sent, c.pending...), nil
 	return nil
 }
@@ -274,7 +279,9 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 	if name != "" {
 		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
 	}
+	c.mu.Lock()
 	c.sent, c.pending = append(c.sent, c.pending...), nil
+	c.mu.Unlock()
 	if err := c.deliver(ctx, limit); err != nil {
 		return nil, err
 	}
@@ -323,8 +330,10 @@ func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 // deliver brings what was sent to the server, and the replies back, or does to them what their
 // fate is.
 func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
+	c.mu.Lock()
 	cmds := c.sent
 	c.sent = nil
+	c.mu.Unlock()
 	if len(cmds) == 0 {
 		return nil
 	}
@@ -397,10 +406,16 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
 
 // wait is pause; if the client's patience ends, so does the connection.
 func (c *conn) wait(ctx context.Context, d time.Duration) error {
-	if err := pause(ctx, d); err != nil {
-		return c.die(cause(ctx, err))
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return c.die(cause(ctx, ctx.Err()))
+	case <-c.cut:
+		return c.Err()
 	}
-	return nil
 }
 
 // cause tells the read timeout from the caller's own context.

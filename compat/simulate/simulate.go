@@ -69,6 +69,15 @@ func Draw(seed uint64) Config {
 		MaxHandoffs: []int{0, 0, 1, -1}[r.IntN(4)],
 		Timeout:     []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
 	}
+	if r.IntN(3) == 0 {
+		c.Options.Shared = 1 + r.IntN(2)
+		if c.Pool > 0 {
+			c.Pool += c.Lockers * c.Options.Shared
+			if c.Kind.reader != nil {
+				c.Pool += c.Lockers * c.Options.Shared
+			}
+		}
+	}
 	if c.Pool > 0 && c.Options.MaxPinned >= c.Pool {
 		c.Options.MaxPinned = c.Pool - 1 // more would be a deadlock of the user's making
 	}
@@ -83,9 +92,9 @@ func Draw(seed uint64) Config {
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, timeout %v, skew %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, skew %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Timeout, c.Skew)
+		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Skew)
 }
 
 // A Report is what came of a run, or of many.

@@ -16,8 +16,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,37 +29,43 @@ import (
 // ErrNotSent means that nothing was written.
 var ErrNotSent = errors.New("mux: not sent")
 
-// ErrSlow means that the replies did not come in time.
+// ErrSlow means that the replies did not come in time. They may come yet, for others on the
+// connection: it gets no new messages, and ends when the last is answered or gives up.
 var ErrSlow = errors.New("mux: no reply in time")
 
 // A Message is commands that travel together.
 type Message struct {
 	names []string
-	args  [][]any
+	ends  []int // where the arguments of each end in flat
+	flat  []any // a copy: its caller may be gone, and use them again, before they are written
 
 	replies []any
 	err     error
+	at      time.Time     // when it was put behind the others
 	left    bool          // its caller is gone
 	done    chan struct{} // receives once
+	timer   *time.Timer   // stopped; nil: none was needed yet
+	home    *sync.Pool    // where it is kept to be used again; nil: nowhere
 }
 
-var messages = sync.Pool{New: func() any { return &Message{done: make(chan struct{}, 1)} }}
+// NewMessage returns an empty message. Do takes it.
+func NewMessage() *Message { return &Message{done: make(chan struct{}, 1)} }
 
-// NewMessage returns an empty message. It is Do's, from then on.
-func NewMessage() *Message { return messages.Get().(*Message) }
-
-// Add adds a command. args must not change any more.
-func (m *Message) Add(name string, args []any) {
-	m.names, m.args = append(m.names, name), append(m.args, args)
+// Add adds a command.
+func (m *Message) Add(name string, args ...any) {
+	m.names, m.flat = append(m.names, name), append(m.flat, args...)
+	m.ends = append(m.ends, len(m.flat))
 }
 
 // Len is how many commands it has.
 func (m *Message) Len() int { return len(m.names) }
 
 func (m *Message) free() {
-	clear(m.args)
-	m.names, m.args, m.replies, m.err, m.left = m.names[:0], m.args[:0], nil, nil, false
-	messages.Put(m)
+	clear(m.flat)
+	m.names, m.ends, m.flat, m.replies, m.err, m.left = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, false
+	if m.home != nil {
+		m.home.Put(m)
+	}
 }
 
 type command struct {
@@ -67,22 +75,27 @@ type command struct {
 
 // A Conn is a connection that is shared.
 type Conn struct {
-	c redis.Conn
+	c     redis.Conn
+	epoch uint64
 
-	mu      sync.Mutex
-	wake    sync.Cond  // of the reader: there is something to read, or it is over
-	pending []*Message // nothing of them is written
-	batch   []*Message // being written
-	sent    []*Message // written, and not answered yet
-	out     []command  // being written: a message whose caller has gone may be used again
-	writing bool       // somebody writes, and will look at pending again
-	err     error      // it is over
+	mu       sync.Mutex
+	wake     sync.Cond  // of the reader: there is something to read, or it is over
+	pending  []*Message // nothing of them is written
+	batch    []*Message // being written
+	sent     []*Message // written, and not answered yet
+	out      []command  // what the batch says
+	waiting  int        // callers that wait for a reply
+	writing  bool       // somebody writes, and will look at pending again
+	reading  bool
+	retired  bool // it gets no new messages
+	shutting bool
+	err      error // it is over
 }
 
 // New shares c, which nobody else may use any more. It starts a goroutine, which ends with Close or
 // with the connection.
 func New(c redis.Conn) *Conn {
-	m := &Conn{c: c}
+	m := &Conn{c: c, reading: true}
 	m.wake.L = &m.mu
 	go m.read()
 	return m
@@ -98,11 +111,34 @@ func (c *Conn) Err() error {
 // Close ends the connection. Messages under way have an unknown outcome.
 func (c *Conn) Close() { c.fail(net.ErrClosed) }
 
-// Busy is how many messages are under way.
-func (c *Conn) Busy() int {
+// Retire lets no new messages in: the connection ends when nobody waits for a reply any more.
+func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pending) + len(c.batch) + len(c.sent)
+	c.retired = true
+	c.last()
+}
+
+// last ends a retired connection for which nobody waits. c.mu is held.
+func (c *Conn) last() {
+	if c.retired && c.waiting == 0 {
+		c.failed(net.ErrClosed)
+	}
+}
+
+// silence is for how long a connection may owe a reply before it gets no new messages: whoever
+// waited for it may have given up long before, and the next would wait in vain.
+const silence = time.Second
+
+// load is how many callers wait for a reply; ok: it takes messages.
+func (c *Conn) load() (n int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sent) > 0 && time.Since(c.sent[0].at) > silence {
+		c.retired = true
+		c.last()
+	}
+	return c.waiting, c.err == nil && !c.retired
 }
 
 // Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends. A
@@ -118,39 +154,44 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 	}
 	var over <-chan time.Time
 	if patience > 0 {
-		t := timers.Get().(*time.Timer)
-		t.Reset(patience)
-		defer func() { t.Stop(); timers.Put(t) }()
-		over = t.C
+		if m.timer == nil {
+			m.timer = time.NewTimer(patience)
+		} else {
+			m.timer.Reset(patience)
+		}
+		over = m.timer.C
 	}
 	select {
 	case <-m.done:
+		if over != nil {
+			m.timer.Stop()
+		}
 		replies, err := m.replies, m.err
-		m.free()
+		if err == nil { // else somebody may still be about to write it
+			m.free()
+		}
 		return replies, err
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) { // a limit of ours, not the caller's own
+			c.Retire()
+		}
 		return nil, c.leave(m, ctx.Err())
 	case <-over:
-		err := c.leave(m, ErrSlow)
-		c.fail(ErrSlow) // whoever is on it waits no longer than this one did
-		return nil, err
+		c.Retire()
+		return nil, c.leave(m, ErrSlow)
 	}
 }
-
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
 
 // send puts a message behind the others. Who finds nobody writing writes: its own message at once,
 // if it is alone.
 func (c *Conn) send(m *Message) error {
 	c.mu.Lock()
-	if c.err != nil {
+	if c.err != nil || c.retired {
 		defer c.mu.Unlock()
 		return errors.Join(ErrNotSent, c.err)
 	}
+	c.waiting++
+	m.at = time.Now()
 	c.pending = append(c.pending, m)
 	if c.writing {
 		c.mu.Unlock()
@@ -174,8 +215,10 @@ func (c *Conn) send(m *Message) error {
 // again, and the one that writes has to see to it.
 func (c *Conn) write() (more bool) {
 	for _, m := range c.pending {
+		from := 0
 		for i, name := range m.names {
-			c.out = append(c.out, command{name, m.args[i]})
+			c.out = append(c.out, command{name, m.flat[from:m.ends[i]]})
+			from = m.ends[i]
 		}
 	}
 	c.batch, c.pending = c.pending, c.batch[:0]
@@ -200,7 +243,9 @@ func (c *Conn) write() (more bool) {
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
-	c.writing = len(c.pending) > 0
+	if c.writing = len(c.pending) > 0; !c.writing {
+		c.shut()
+	}
 	return c.writing
 }
 
@@ -222,6 +267,8 @@ func (c *Conn) leave(m *Message, why error) error {
 		return why
 	default:
 	}
+	c.waiting--
+	defer c.last()
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
 		m.free()
@@ -233,6 +280,12 @@ func (c *Conn) leave(m *Message, why error) error {
 
 // read hands each message its replies.
 func (c *Conn) read() {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.reading = false
+		c.shut()
+	}()
 	for {
 		c.mu.Lock()
 		for len(c.sent) == 0 && c.err == nil {
@@ -264,9 +317,25 @@ func (c *Conn) read() {
 		if c.sent = c.sent[1:]; len(c.sent) == 0 {
 			c.sent = nil
 		}
+		left := stuck(m.names, replies)
 		c.answer(m, replies, nil)
+		if left != nil {
+			c.failed(left)
+		}
+		c.last()
 		c.mu.Unlock()
 	}
+}
+
+// stuck is the refusal of an EXEC that may have left the connection in MULTI, where others' commands
+// would be queued: Redis 2.0 to 2.4 do that when their memory is full.
+func stuck(names []string, replies []any) error {
+	for i, name := range names {
+		if e, refused := replies[i].(redis.Error); refused && name == "EXEC" && !strings.HasPrefix(string(e), "EXECABORT") {
+			return e
+		}
+	}
+	return nil
 }
 
 // answer ends m. c.mu is held.
@@ -277,6 +346,7 @@ func (c *Conn) answer(m *Message, replies []any, err error) {
 	}
 	m.replies, m.err = replies, err
 	m.done <- struct{}{}
+	c.waiting--
 }
 
 func (c *Conn) fail(err error) {
@@ -298,6 +368,23 @@ func (c *Conn) failed(err error) {
 		c.answer(m, nil, errors.Join(ErrNotSent, err))
 	}
 	c.sent, c.batch, c.pending = nil, nil, nil
-	c.c.Close()
 	c.wake.Signal()
+	c.shut()
 }
+
+// shut closes what is over, when nobody reads or writes any more: a pool's connection must not be
+// closed under them. Until then it is killed, which ends their reading and writing. c.mu is held.
+func (c *Conn) shut() {
+	if c.err == nil || c.shutting {
+		return
+	}
+	if c.reading || c.writing {
+		redis.DoContext(c.c, past, "PING") //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed
+		return
+	}
+	c.shutting = true
+	go c.c.Close() // it may wait for the server
+}
+
+// past is a context whose deadline has passed.
+var past, _ = context.WithDeadline(context.Background(), time.Unix(1, 0))

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func say(names ...any) *Message {
 	m := NewMessage()
-	m.Add(names[0].(string), names[1:])
+	m.Add(names[0].(string), names[1:]...)
 	return m
 }
 
@@ -32,10 +32,10 @@ func TestEachItsOwn(t *testing.T) {
 			for i := range 200 {
 				key, value := fmt.Sprint("k", g), fmt.Sprint(g, "-", i)
 				m := say("MULTI")
-				m.Add("SET", []any{key, value})
-				m.Add("LPUSH", []any{key, "x"}) // an error in the middle of others' replies
-				m.Add("GET", []any{key})
-				m.Add("EXEC", nil)
+				m.Add("SET", key, value)
+				m.Add("LPUSH", key, "x") // an error in the middle of others' replies
+				m.Add("GET", key)
+				m.Add("EXEC")
 				replies, err := c.Do(context.Background(), time.Minute, m)
 				if err != nil {
 					t.Error(err)

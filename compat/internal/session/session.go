@@ -15,6 +15,8 @@ import (
 type Session struct {
 	Multi    bool        // the server may be in MULTI
 	Watching bool        // the server may hold a WATCH
+	guarded  bool        // we have begun a WATCH, and not ended it, whatever the server made of that
+	watched  bool        // a WATCH that aborted an EXEC
 	Ran      bool        // a command that can change something ran, or may have
 	NotNow   redis.Error // a cluster's refusal to run one of the commands
 
@@ -30,7 +32,7 @@ type Session struct {
 
 // Begin begins a step: nothing ran in it yet.
 func (s *Session) Begin() {
-	s.Ran, s.NotNow = false, ""
+	s.Ran, s.NotNow, s.watched = false, "", false
 	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
 }
 
@@ -78,7 +80,7 @@ func (s *Session) Done(name string, reply any, err error) {
 // first that any of the commands was answered with.
 func (s *Session) Executed(reply any, err error) {
 	s.broke("EXEC", err)
-	s.sent, s.Multi = s.sent[:0], true
+	s.sent, s.Multi, s.watched = s.sent[:0], true, false
 	if answer.Refused(err) {
 		if e, refused := answer.NotNow(err); refused {
 			s.NotNow = e
@@ -103,6 +105,14 @@ func (s *Session) refused(name string, err error) {
 	}
 }
 
+// Aborted reports whether a WATCH explains an EXEC that was answered with nil. One WATCH explains
+// one: a server that says so without one is not to be believed, nor asked again.
+func (s *Session) Aborted() bool {
+	by := s.watched
+	s.watched = false
+	return by
+}
+
 func (s *Session) track(name string, reply any, err error) {
 	e, refused := reply.(redis.Error)
 	ok := err == nil && !refused
@@ -114,12 +124,15 @@ func (s *Session) track(name string, reply any, err error) {
 	s.judge(name, reply, err)
 	switch name {
 	case "WATCH":
-		s.Watching = true
+		s.Watching, s.guarded = true, true
 	case "UNWATCH":
+		s.guarded = false
 		s.Watching = s.Watching && !ok
 	case "MULTI":
-		s.Multi = true
+		s.Multi, s.watched = true, false
 	case "EXEC":
+		s.watched = s.watched || s.guarded && reply == nil && err == nil
+		s.guarded = false
 		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
 		s.Multi = s.Multi && !ok
 		s.Watching = s.Watching && !ok

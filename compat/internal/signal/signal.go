@@ -18,6 +18,7 @@
 package signal
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -73,10 +74,11 @@ func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
 		}
 	}
 	cmds := [][]any{{"LPUSH", l.Waiters, w.ID}, {"EXPIRE", l.Waiters, keep}}
+	ask := together // a list that is made gets its end with it, or is not made
 	if !l.Volatile {
-		cmds = cmds[:1]
+		cmds, ask = cmds[:1], pipe
 	}
-	replies, err := pipe(c, cmds...)
+	replies, err := ask(c, cmds...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (w *Waiter) Leave(c redis.Conn, l Lists, pass bool) error {
 // Volatile finds out, on a scratch key, whether lists can have a TTL here and be lists all the
 // same. The error may be the server's refusal.
 func Volatile(c redis.Conn, scratch string) (bool, error) {
-	replies, err := pipe(c, []any{"LPUSH", scratch, "x"}, []any{"EXPIRE", scratch, 10}, []any{"LPUSH", scratch, "x"}, []any{"DEL", scratch})
+	replies, err := together(c, []any{"LPUSH", scratch, "x"}, []any{"EXPIRE", scratch, 10}, []any{"LPUSH", scratch, "x"}, []any{"DEL", scratch})
 	if err != nil {
 		return false, err
 	}
@@ -113,6 +115,25 @@ func Volatile(c redis.Conn, scratch string) (bool, error) {
 	return replies[2] == int64(2), nil
 }
 
+// together runs cmds in one transaction: all or none of them.
+func together(c redis.Conn, cmds ...[]any) ([]any, error) {
+	cmds = append(append([][]any{{"MULTI"}}, cmds...), []any{"EXEC"})
+	replies, err := pipe(c, cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replies {
+		if refused, ok := r.(redis.Error); ok {
+			return nil, refused
+		}
+	}
+	done, err := redis.Values(replies[len(replies)-1], nil)
+	if err == nil && len(done) != len(cmds)-2 {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(done), len(cmds)-2)
+	}
+	return done, err
+}
+
 // pipe sends cmds in one write.
 func pipe(c redis.Conn, cmds ...[]any) ([]any, error) {
 	for _, m := range cmds {
@@ -120,5 +141,9 @@ func pipe(c redis.Conn, cmds ...[]any) ([]any, error) {
 			return nil, err
 		}
 	}
-	return redis.Values(c.Do(""))
+	replies, err := redis.Values(c.Do(""))
+	if err == nil && len(replies) != len(cmds) {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands", len(replies), len(cmds))
+	}
+	return replies, err
 }

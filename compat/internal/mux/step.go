@@ -1,0 +1,218 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Step is one caller's view of a Pool, as a redis.Conn: each write is a message. A write that
+// needs a connection of its own, for a WATCH or to block, gets one, and so does all that follows.
+type Step struct {
+	pool *Pool
+	own  func(ctx context.Context) (redis.Conn, error)
+
+	conn    redis.Conn // of its own; nil: it needs none yet
+	m       *Message
+	replies []any
+	err     error
+	wrote   bool // something may have been written
+}
+
+var (
+	_ redis.ConnWithContext = (*Step)(nil)
+	_ redis.ConnWithTimeout = (*Step)(nil)
+)
+
+// Step returns a Step; own makes a connection of its own for it.
+func (p *Pool) Step(own func(ctx context.Context) (redis.Conn, error)) *Step {
+	return &Step{pool: p, own: own}
+}
+
+// Unsent reports that nothing of it was written.
+func (s *Step) Unsent() bool { return !s.wrote }
+
+func (s *Step) Err() error {
+	if s.conn != nil {
+		return s.conn.Err()
+	}
+	return s.err
+}
+
+// Close gives the connection of its own back.
+func (s *Step) Close() error {
+	if s.conn != nil {
+		return s.conn.Close()
+	}
+	return nil
+}
+
+func (s *Step) Send(name string, args ...any) error {
+	if s.conn != nil {
+		return s.conn.Send(name, args...)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	if s.m == nil {
+		s.m = s.pool.message()
+	}
+	s.m.Add(name, args...)
+	return nil
+}
+
+func (s *Step) Flush() error { return s.Err() }
+
+func (s *Step) Do(name string, args ...any) (any, error) {
+	return s.do(context.Background(), 0, name, args)
+}
+
+func (s *Step) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	return s.do(ctx, 0, name, args)
+}
+
+func (s *Step) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
+	return s.do(context.Background(), limit, name, args)
+}
+
+func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+	if s.conn == nil {
+		switch {
+		case s.err != nil:
+			return nil, s.err
+		case s.m == nil && (name == "DISCARD" || name == "UNWATCH"):
+			return "OK", nil // nothing of ours is open on a shared connection
+		case !s.alone(name) && !s.pool.isClosed():
+			return s.together(ctx, limit, name, args)
+		}
+		if err := s.depart(ctx, limit); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case ctx.Done() != nil:
+		return redis.DoContext(s.conn, ctx, name, args...)
+	case limit > 0:
+		return redis.DoWithTimeout(s.conn, limit, name, args...)
+	}
+	return s.conn.Do(name, args...)
+}
+
+// alone reports whether what was sent, with name behind it, needs a connection of its own.
+func (s *Step) alone(name string) bool {
+	open := false
+	see := func(name string) bool {
+		switch name {
+		case "WATCH", "UNWATCH", "DISCARD", "SELECT", "AUTH", "BLPOP", "BRPOP", "BRPOPLPUSH", "SUBSCRIBE", "PSUBSCRIBE", "MONITOR", "WAIT":
+			return true
+		case "MULTI":
+			open = true
+		case "EXEC":
+			if !open {
+				return true
+			}
+			open = false
+		}
+		return false
+	}
+	if s.m != nil && slices.ContainsFunc(s.m.names, see) {
+		return true
+	}
+	return see(name) || open
+}
+
+// depart goes on with a connection of its own.
+func (s *Step) depart(ctx context.Context, limit time.Duration) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	conn, err := s.own(ctx)
+	if err != nil {
+		s.err = errors.Join(ErrNotSent, err)
+		return s.err
+	}
+	s.conn = conn
+	if m := s.m; m != nil {
+		s.m = nil
+		defer m.free()
+		from := 0
+		for i, name := range m.names {
+			if err := conn.Send(name, slices.Clone(m.flat[from:m.ends[i]])...); err != nil {
+				return err
+			}
+			from = m.ends[i]
+		}
+	}
+	s.wrote = true
+	return nil
+}
+
+// together sends the message over a shared connection.
+func (s *Step) together(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+	m := s.m
+	if s.m = nil; m == nil {
+		m = s.pool.message()
+	}
+	if name != "" {
+		m.Add(name, args...)
+	}
+	if m.Len() == 0 {
+		m.free()
+		return []any{}, nil
+	}
+	replies, err := s.pool.do(ctx, m, limit)
+	if err != nil {
+		s.wrote = s.wrote || !errors.Is(err, ErrNotSent)
+		s.err = err
+		return nil, err
+	}
+	s.wrote = true
+	if name == "" {
+		return replies, nil
+	}
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			return replies[len(replies)-1], e
+		}
+	}
+	return replies[len(replies)-1], nil
+}
+
+// Receive is for commands that were sent before: each of them is a message.
+func (s *Step) Receive() (any, error) { return s.ReceiveWithTimeout(0) }
+
+func (s *Step) ReceiveContext(ctx context.Context) (any, error) { return s.receive(ctx, 0) }
+
+func (s *Step) ReceiveWithTimeout(limit time.Duration) (any, error) {
+	return s.receive(context.Background(), limit)
+}
+
+func (s *Step) receive(ctx context.Context, limit time.Duration) (any, error) {
+	if s.conn != nil {
+		if ctx.Done() != nil {
+			return redis.ReceiveContext(s.conn, ctx)
+		}
+		return redis.ReceiveWithTimeout(s.conn, limit)
+	}
+	if len(s.replies) == 0 {
+		replies, err := redis.Values(s.do(ctx, limit, "", nil))
+		if err != nil {
+			return nil, err
+		}
+		s.replies = replies
+	}
+	if len(s.replies) == 0 {
+		return nil, errors.New("mux: nothing to receive")
+	}
+	r := s.replies[0]
+	s.replies = s.replies[1:]
+	if e, refused := r.(redis.Error); refused {
+		return nil, e
+	}
+	return r, nil
+}

@@ -1,7 +1,8 @@
 # The commands of setnxlock. Each needs Go alone, but for the tests: they start a
-# real redis-server, look at pages in chromium and fetch Mermaid with npm (.ci/run
-# installs all three from Debian's packages), and `make lint` fetches staticcheck.
-# `make interop` wants Python, Node, Java, pip, npm, Maven and apt as well.
+# real redis-server, look at pages in chromium and fetch Mermaid with npm, and
+# install what of these the machine lacks (.ci/setup). With SETNXLOCK_TEST=embedded
+# they need Go alone, too, and say at the end what was not run. `make lint` fetches
+# staticcheck; `make interop` wants Python, Node, Java, pip, npm, Maven and apt.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -16,18 +17,41 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist third-party test race interop simulate fuzz bench gobench mixing lint install
+.PHONY: demo platforms dist third-party test check race interop simulate chaos mutants fuzz bench gobench mixing lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
 	@$(GO) run ./cmd/setnxlock demo
 
-## test: everything, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS
+## test: what is fast, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs what is missing
 test:
+	@[ "$(SETNXLOCK_TEST)" = embedded ] || ./.ci/setup
 	$(GO) vet ./...
-	$(GO) test -timeout 30m ./...
-	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) test -timeout 15m ./...); done
-	@echo "not run here: the locks against the real clients of other languages (make interop)"
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; \
+	$(GO) test -timeout 30m ./... || failed=1; \
+	for m in $(MODULES); do (cd $$m && $(GO) test -timeout 15m ./...) || failed=1; done; \
+	if [ -s $$SETNXLOCK_TEST_SKIPPED ]; then echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u; fi; \
+	rm -f $$SETNXLOCK_TEST_SKIPPED; \
+	echo "not run here: make check (the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
+	exit $$failed
+
+## check: what takes longer: the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
+check:
+	@./.ci/setup check
+	$(MAKE) race
+	$(MAKE) mutants
+	$(MAKE) simulate
+	$(MAKE) chaos FOR=2m
+	SETNXLOCK_INTEROP=all $(MAKE) interop
+
+## mutants: a hundred mistakes, put into the code one after another: a fast test must fail for each
+mutants:
+	SETNXLOCK_TEST=embedded $(GO) test -count=1 -timeout 60m -v -run 'EveryMutant' ./compat/mutants -kill
+
+## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
+chaos:
+	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
 
 ## race: under the race detector; of the explorer and its command, which are slow under it and run on one goroutine, a part
 race:
@@ -47,13 +71,12 @@ simulate:
 	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -for $(FOR) & pids="$$pids $$!"; done; \
 	for p in $$pids; do wait $$p || failed=1; done; exit $$failed
 
-## fuzz: the parsers of what foreign clients write, and of handles, FUZZTIME each
+## fuzz: every parser of what comes from outside, FUZZTIME each
 fuzz:
-	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./getsetlock
-	$(GO) test -run '^$$' -fuzz FuzzTimestamp -fuzztime $(FUZZTIME) ./txlock
-	$(GO) test -run '^$$' -fuzz FuzzStamp -fuzztime $(FUZZTIME) ./compat/dialect
-	$(GO) test -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME) ./compat
-	$(GO) test -run '^$$' -fuzz FuzzHostileServer -fuzztime $(FUZZTIME) ./compat/promises
+	@set -e; for file in $$(grep -rl '^func Fuzz' --include='*_test.go' .); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$file); do \
+			echo "$${file%/*} $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $${file%/*}; \
+		done; done
 
 ## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; about six minutes a server
 bench:

@@ -46,7 +46,8 @@ func TestNamed(t *testing.T) {
 			if _, ok := a.(txlock.Classic); ok {
 				want = "SETNX k " + l.Value + " → 1\n" + expire + "GET k → " + l.Value + "\n"
 			}
-			if err != nil || strings.ReplaceAll(got.String(), "\"", "") != want {
+			unquoted := strings.NewReplacer(`"`, "") // a token of random bytes may hold one
+			if err != nil || unquoted.Replace(got.String()) != unquoted.Replace(want) {
 				t.Errorf("%s as %T: %v, over the wire went\n%swant\n%s", f.Name, a, err, got, want)
 			}
 			if _, ok := f.Token.Read(l.Value); !ok && f.Token.Proves() || l.Ambiguous {

@@ -13,6 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,6 +27,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 )
 
@@ -111,7 +115,7 @@ func addone() {
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
+		Files:         scripts(t),
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
@@ -130,6 +134,29 @@ func TestScripts(t *testing.T) {
 
 			"exercises": scriptExercises,
 		},
+	})
+}
+
+// scripts are those of testdata that the machine can run.
+func scripts(t *testing.T) []string {
+	all, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(all) < 10 {
+		t.Fatal(all, err)
+	}
+	if !realredis.Embedded() {
+		return all
+	}
+	real := regexp.MustCompile(`(?m)^(redis|quorum)\b.* real\b`)
+	return slices.DeleteFunc(all, func(name string) bool {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needs := real.Match(text)
+		if needs {
+			realredis.Skipped(t, "redis-server, for "+name)
+		}
+		return needs
 	})
 }
 
@@ -334,13 +361,19 @@ func startStoppable(t starter, version string) (address string, stop func()) {
 	return a.String(), stop
 }
 
-// startReal starts the machine's redis-server. It is there on every developer's
-// machine and in CI: a test without it would prove little.
-func startReal(t starter, args ...string) (address string) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatalf("no redis-server on PATH: apt-get install redis-server")
+// need is realredis.Need, in a script too.
+func need(t starter, program, debian string) (path string) {
+	if t, ok := t.(testing.TB); ok {
+		return realredis.Need(t, program, debian)
 	}
+	path, err := exec.LookPath(program) // a script: where Embedded, those that need one are left out
+	t.(*testscript.TestScript).Check(err)
+	return path
+}
+
+// startReal starts the machine's redis-server.
+func startReal(t starter, args ...string) (address string) {
+	path := need(t, "redis-server", "redis-server")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("%v", err)

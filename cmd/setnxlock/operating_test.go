@@ -16,10 +16,7 @@ import (
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.
 func TestOperatingPage(t *testing.T) {
-	cli, err := exec.LookPath("redis-cli")
-	if err != nil {
-		t.Fatal("no redis-cli on PATH: apt-get install redis-tools")
-	}
+	cli := need(t, "redis-cli", "redis-tools")
 	b, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)

@@ -175,9 +175,7 @@ func TestRepairNeedsWatch(t *testing.T) {
 
 // At a terminal it asks whose the locks are and whether to go on; anything but yes changes nothing.
 func TestRepairAsks(t *testing.T) {
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Fatal("no script(1) on PATH, which gives a command a terminal (Debian: bsdutils)")
-	}
+	need(t, "script", "bsdutils") // which gives a command a terminal
 	address := startOld(t, "7.0")
 	dead := onKey{"resque:lock:a", "1700000000", 0}
 	put(t, address, dead)

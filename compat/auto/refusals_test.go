@@ -120,7 +120,7 @@ func loading(t *testing.T) string {
 	addr := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--dbfilename", "big.rdb",
+	cmd := exec.Command(realredis.Need(t, "redis-server", "redis-server"), "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--dbfilename", "big.rdb",
 		"--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

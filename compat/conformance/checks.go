@@ -45,13 +45,21 @@ var checks = []struct {
 // that those which wait for a lease to end keep their time.
 var busy = make(chan struct{}, 2)
 
+// turn waits until a check may keep the processor busy; virtual time has no need of that.
+func (c *suite) turn() (done func()) {
+	if c.virtual {
+		return func() {}
+	}
+	busy <- struct{}{}
+	return func() { <-busy }
+}
+
 const nobodys = "0000000000.000" // a token that nobody has
 
 // exclusion: of 32 clients no two that exclude each other stand in the section
 // together. Where clients share, every fourth is a rival.
 func (c *suite) exclusion(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	const clients, rounds = 32, 3
 	var alone, together, overlaps, counter atomic.Int32
 	want := int32(0)
@@ -112,8 +120,7 @@ func (c *suite) exclusion(t testing.TB) {
 // four clients each. A lock that a process hands off to its next client
 // excludes as any other does, its fence is a new one, and nobody waits for ever.
 func (c *suite) crowd(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	const processes, clients, rounds = 3, 4, 3
 	key := c.key("crowd")
 	ctx := within(t, 60*time.Second)

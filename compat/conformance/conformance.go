@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -72,12 +73,13 @@ type Lock struct {
 	Refuses   bool          // it is not safe here, and must say so
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
 
-	shares    bool             // its steps share connections
-	algorithm compat.Algorithm // nil: it is not one algorithm on one server
+	shares    bool                    // its steps share connections
+	algorithm compat.Algorithm        // nil: it is not one algorithm on one server
+	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }
 
 // Run runs the suite over l, its checks in parallel, and logs a line with the
-// verdict.
+// verdict. On an embedded server each check has a server and a virtual time of its own.
 func Run(t *testing.T, l Lock) {
 	t.Helper()
 	c, err := newSuite(l)
@@ -94,7 +96,22 @@ func Run(t *testing.T, l Lock) {
 		if check.only != nil && !check.only(l) {
 			continue
 		}
-		t.Run(check.name, func(t *testing.T) { t.Parallel(); check.run(c, t) })
+		t.Run(check.name, func(t *testing.T) {
+			t.Parallel()
+			if l.anew == nil {
+				check.run(c, t)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { // no lease is waited for, and no processor is too busy
+				c, err := newSuite(l.anew(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.virtual = true
+				t.Cleanup(func() { c.clean(t) })
+				check.run(c, t)
+			})
+		})
 	}
 	t.Cleanup(func() { // after the parallel checks
 		verdict := "holds"
@@ -116,8 +133,9 @@ func Main(m *testing.M) {
 // A suite is a Lock under test.
 type suite struct {
 	Lock
-	prefix string
-	keys   sync.Map // names that were used
+	prefix  string
+	keys    sync.Map // names that were used
+	virtual bool     // its time is virtual
 }
 
 func newSuite(l Lock) (*suite, error) {

@@ -25,6 +25,8 @@ type Server struct {
 	Transactions bool // MULTI and EXEC, and WATCH if it is not too old for it
 	Scripts      bool // EVAL
 	SetNXPX      bool // SET key value NX PX
+
+	anew func(t testing.TB) Server // another of its kind; nil: there is this one alone
 }
 
 // Older reports whether the server's version is before v; a proxy's is not.
@@ -49,24 +51,19 @@ func Servers(t testing.TB) []Server {
 		versions = []string{"1.2", "2.0", "2.4", "7.0", "twemproxy"}
 	}
 	for _, v := range versions {
-		s, err := oldredis.New(v, oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		pool := s.Pool()
-		pool.MaxIdle = idle
-		known := Server{Name: "oldredis-" + v, Source: pool, Version: info(pool)}
-		proxy := v == "twemproxy"
-		known.Transactions = !proxy
-		known.Scripts = !known.Older("2.6") && v != "noscript"
-		known.SetNXPX = !known.Older("2.6.12") && !proxy
-		all = append(all, known)
+		s := embedded(t, v)
+		s.anew = func(t testing.TB) Server { return embedded(t, v) }
+		all = append(all, s)
 	}
-	for name, args := range map[string][]string{
+	real := map[string][]string{
 		"real-redis-server": nil,
 		"real-without-EVAL": {"--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""},
-	} {
+	}
+	if realredis.Embedded() {
+		realredis.Skipped(t, "redis-server")
+		real = nil
+	}
+	for name, args := range real {
 		pool := Dial(t, realredis.Start(t, args...))
 		all = append(all, Server{Name: name, Source: pool, Version: info(pool), Transactions: true, Scripts: args == nil, SetNXPX: true})
 	}
@@ -76,6 +73,25 @@ func Servers(t testing.TB) []Server {
 		}
 	}
 	return all
+}
+
+// embedded starts an embedded server.
+func embedded(t testing.TB, version string) Server {
+	t.Helper()
+	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	pool := s.Pool()
+	pool.MaxIdle = idle
+	t.Cleanup(func() { pool.Close() })
+	known := Server{Name: "oldredis-" + version, Source: pool, Version: info(pool)}
+	proxy := version == "twemproxy"
+	known.Transactions = !proxy
+	known.Scripts = !known.Older("2.6") && version != "noscript"
+	known.SetNXPX = !known.Older("2.6.12") && !proxy
+	return known
 }
 
 // idle is as many connections as the suite's clients use at a time.
@@ -133,6 +149,14 @@ type Algorithm struct {
 
 // On is the algorithm's lock on s.
 func (a Algorithm) On(s Server) Lock {
+	l := a.on(s)
+	if s.anew != nil && a.Shared == 0 { // shared connections read until their Locker ends, which the checks leave to the pool
+		l.anew = func(t testing.TB) Lock { return a.on(s.anew(t)) }
+	}
+	return l
+}
+
+func (a Algorithm) on(s Server) Lock {
 	fence := s.Transactions
 	if a.Fenced != nil {
 		fence = a.Fenced(s)

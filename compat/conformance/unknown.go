@@ -15,8 +15,7 @@ import (
 // caller learns the truth or that it is unknown, and afterwards the key is
 // free, or ours, as it was told.
 func (c *suite) unknown(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	for n := 1; ; n++ {
 		ran := 0
@@ -115,8 +114,7 @@ func everyLoss(step func(name string, net *Network, lose func())) {
 // more than the server grants, and can go on: it extends again and releases, and no fence is
 // lower than one before it.
 func (c *suite) lostExtension(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	everyLoss(func(name string, net *Network, lose func()) {
 		key := c.key("lost-extension-" + name)
@@ -177,8 +175,7 @@ func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *c
 // lostRelease: a release of unknown outcome can be repeated, and ends in the truth: it is
 // released.
 func (c *suite) lostRelease(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	everyLoss(func(name string, net *Network, lose func()) {
 		key := c.key("lost-release-" + name)
@@ -305,8 +302,7 @@ func (c *suite) lateHandle(t testing.TB) {
 // lostBatch: locks that are renewed together survive the loss of any message, as one that is
 // renewed alone does.
 func (c *suite) lostBatch(t testing.TB) {
-	busy <- struct{}{}
-	defer func() { <-busy }()
+	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	for size := 2; size <= 3; size++ {
 		everyLoss(func(name string, net *Network, lose func()) {

@@ -3,6 +3,7 @@ package realredis
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -32,8 +33,7 @@ type Server struct {
 
 // Run starts the redis-server from the PATH on a free port of 127.0.0.1, without persistence, with
 // args as further options ("--rename-command", "EVAL", ""), and kills it, by its process id, when
-// the test ends. Without a redis-server the test fails, so that a missing server is noticed
-// (Debian's package is redis-server; .ci/run installs it).
+// the test ends. Without a redis-server the test ends as Need says.
 func Run(t testing.TB, args ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,11 +64,7 @@ func run(t testing.TB, args func(port string) []string) *Server {
 
 func (s *Server) start() error {
 	s.t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		s.t.Fatal("no redis-server on the PATH: this test needs a real one (Debian: apt-get install redis-server)")
-	}
-	cmd := exec.Command(path, s.args...)
+	cmd := exec.Command(Need(s.t, "redis-server", "redis-server"), s.args...)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -93,6 +89,45 @@ func (s *Server) Restart() {
 	s.Kill()
 	if err := s.start(); err != nil {
 		s.t.Fatalf("redis-server on %s, again: %v", s.Addr, err)
+	}
+}
+
+// Embedded reports that SETNXLOCK_TEST=embedded asks for the tests that need Go alone.
+func Embedded() bool { return os.Getenv("SETNXLOCK_TEST") == "embedded" }
+
+// Need is the path of a program that the test can't do without; Debian has it in that package. A
+// machine that lacks it fails the test, so that it is noticed: `make test` installs it. Where
+// Embedded the test ends as skipped, and Skipped notes it.
+func Need(t testing.TB, program, debian string) string {
+	t.Helper()
+	if Embedded() {
+		Skipped(t, program)
+		t.SkipNow()
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("no %s on the PATH: this test needs it (make test installs it; by hand on Debian: apt-get install %s)", program, debian)
+	}
+	return path
+}
+
+// Skipped notes that a test, or a part of it, did not run for want of what, for the list at the
+// end of `make test`: the file in SETNXLOCK_TEST_SKIPPED.
+func Skipped(t testing.TB, what string) {
+	t.Helper()
+	t.Logf("not run, for SETNXLOCK_TEST=embedded: what needs %s", what)
+	name := os.Getenv("SETNXLOCK_TEST_SKIPPED")
+	if name == "" {
+		return
+	}
+	dir, _ := os.Getwd() //nolint:errcheck // then the test's name has to do
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%s %s: %s\n", dir, t.Name(), what)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -24,29 +24,29 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages into this folder, to be looked at")
 
-// The browser tests need Chromium (apt-get install chromium). They fail where
-// there is none: a page that nobody has opened is not tested.
-var chromium = sync.OnceValues(func() (string, error) {
-	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := osexec.LookPath(name); err == nil {
-			return path, nil
+// The browser tests need Chromium. They fail where there is none: a page that nobody has opened is
+// not tested.
+func chromium(t *testing.T) string {
+	if !realredis.Embedded() {
+		for _, name := range []string{os.Getenv("CHROMIUM"), "chromium-browser", "google-chrome"} {
+			if path, err := osexec.LookPath(name); err == nil {
+				return path
+			}
 		}
 	}
-	return "", fmt.Errorf("no chromium in PATH or $CHROMIUM; apt-get install chromium")
-})
+	return realredis.Need(t, "chromium", "chromium")
+}
 
 // startBrowser starts a fresh Chromium that ends with the test.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
-	path, err := chromium()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := chromium(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, chromedp.DisableGPU)
 	for _, f := range []string{"disable-quic", "disable-component-update", "hide-scrollbars"} { // the other usual ones are chromedp's defaults

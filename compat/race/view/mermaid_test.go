@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -116,7 +117,7 @@ func mermaidJS(t *testing.T) string {
 		return name
 	}
 	dir := t.TempDir()
-	npm := osexec.Command("npm", "pack", "--silent", "mermaid@"+mermaidVersion)
+	npm := osexec.Command(realredis.Need(t, "npm", "npm"), "pack", "--silent", "mermaid@"+mermaidVersion)
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("mermaid is not there and npm does not fetch it (or set $MERMAID_JS): %v\n%s", err, out)

@@ -158,7 +158,7 @@ func (y *symmetry) apply(s *state, r *rename) state {
 	if f := s.late; f.req > 0 {
 		t.late = flight{req: 1 + y.request(r, f.req-1), conn: y.conn(r, f.conn), client: r.to[f.client], left: f.left}
 	}
-	t.ghost.writer, t.ghost.prevWriter = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter)
+	t.ghost.writer, t.ghost.prevWriter, t.ghost.late = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter), y.writer(r, s.ghost.late)
 	return t
 }
 

@@ -307,7 +307,7 @@ func TestStatesArePinned(t *testing.T) {
 		{Config{Algorithm: "getset:guarded", Attempts: 2, Ticks: 2}, 1882},
 		{Config{Algorithm: "set:lua", Server: "7.0", Attempts: 2, Ticks: 2, Faults: Faults{Restart: 1}, Invariants: []string{"progress"}}, 6136},
 		{Config{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Invariants: []string{"progress"}}, 3137},
-		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{Down: 1, Late: -1}}, 18581},
+		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{Down: 1, Late: -1}}, 28435},
 	} {
 		r := explored(t, c.Config)
 		if r.States != c.states {

@@ -16,8 +16,8 @@ import (
 //	EXPIRE key ttl; GET key   not ours any more: it was repaired, and ran out, in between
 //	                          (if the connection is pinned: EXPIRE; WATCH; GET)
 //
-// A client that dies between the two leaves a key that nothing ends
-// (tx/crash-before-expire). What is done about that is Repair.
+// A client that dies between the two leaves a key that nothing ends (tx/crash-before-expire;
+// see Repair). An EXPIRE that arrives late sets the next holder's lease (tx/late-expire).
 type Classic struct {
 	Options
 	TTLRepair

@@ -109,7 +109,7 @@ func plan(only string, all bool) ([]run, error) {
 	}
 	var runs []run
 	for n, l := range locks.All() {
-		if l.New == nil || l.TwoHolders || l.Comparison || l.Shared || l.Instead != "" || l.Family() == "rw" || l.Name == "tx:classic" {
+		if l.New == nil || l.TwoHolders || l.Comparison || l.Shared || l.Instead != "" || l.Family() == "rw" {
 			continue
 		}
 		if only != "" && !slices.Contains(strings.Split(only, ","), l.Name) {

@@ -3,6 +3,7 @@ package race
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,9 @@ type Config struct {
 	MaxStates int   // 0: 50 million
 	MaxMemory int64 // bytes; 0: 1.5 GB
 
+	// Workers is on how many processors a search runs; 0: on all there are. The result is the same.
+	Workers int
+
 	// NoSymmetry tells clients apart that are alike: six times the states for
 	// three of them, and nothing found that is not found without.
 	NoSymmetry bool
@@ -115,6 +119,13 @@ type Faults struct {
 }
 
 const defaultKey = "lock.report"
+
+func (c *Config) workers() int {
+	if c.Workers > 0 {
+		return c.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
 
 // maxClients is how many a state has room for.
 const maxClients = 4

@@ -6,7 +6,7 @@ package race
 //	fencing      the storage accepts no write from a holder once a newer one has written; needs a fence to hold
 //	ownership    no client removes or changes another's lock while its lease lasts; what reports success has succeeded
 //	progress     when all clients are idle or dead, a client can acquire within Config.Within
-//	accuracy     ErrLost if and only if the lock was lost; ErrHeld only if a client held it; unknown only if a message was lost
+//	accuracy     ErrLost if and only if the lock was lost; ErrHeld only if a client, or an attempt that is over, held it; unknown only if a message was lost
 //	fence-order  fences grow in the order of acquisition
 //	fairness     a client that goes on asking is served within as many turns as there are clients; needs Config.Wait
 //
@@ -84,6 +84,7 @@ type ghost struct {
 	newestFence uint8
 	stored      uint8 // rank of the last accepted write
 	storedFence uint8
+	late        uint8 // whose the write is that is on its way: 1 + the client; somebody: of an attempt that is over; or nobody
 	mark        [maxClients]remark
 }
 
@@ -144,8 +145,9 @@ func (j *judge) valid(st *stances, i int, now int64) bool {
 
 // command judges what client i's command did to the key.
 // wrote says that it changed anything on the server, touched that a WATCH of
-// the key would have noticed.
-func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState, wrote, touched bool) breach {
+// the key would have noticed, late that it arrived after it was given up. What arrives when the
+// attempt is over that sent it is nobody's lock: the client that is then refused is told the truth.
+func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after keyState, wrote, touched, late bool) breach {
 	if j.progress && after.alive && before.present && !before.alive && before.value == after.value && g.writer != uint8(i+1) {
 		return breach{how: revived, who: uint8(i)}
 	}
@@ -153,12 +155,16 @@ func (j *judge) command(g *ghost, st *stances, i int, now int64, before, after k
 		return breach{}
 	}
 	was, self := g.writer, uint8(i+1)
+	by := self
+	if late {
+		by = g.late
+	}
 	changed := before.present != after.present || before.value != after.value || before.dies != after.dies
 	if wrote {
 		g.prevWriter = was
 	}
 	if before.value != after.value || before.present != after.present {
-		g.writer = self
+		g.writer = by
 		if !after.present {
 			g.writer = nobody
 		}
@@ -226,11 +232,14 @@ func (g *ghost) dense() {
 	}
 }
 
-func (g *ghost) leave(client int, writer uint8) uint8 {
-	if writer == uint8(client+1) {
-		return somebody
+// leaves notes that an attempt of a client is over: what it left behind is no client's that could
+// still act on it.
+func (g *ghost) leaves(client int) {
+	for _, w := range [...]*uint8{&g.writer, &g.prevWriter, &g.late} {
+		if *w == uint8(client+1) {
+			*w = somebody
+		}
 	}
-	return writer
 }
 
 // result judges how an operation of client i ended. st is the client as it
@@ -239,7 +248,7 @@ func (g *ghost) leave(client int, writer uint8) uint8 {
 func (j *judge) result(g *ghost, st *stance, i int, now int64, r result, stands bool) breach {
 	m, own := &g.mark[i], now+j.skew[i]
 	if r.op == opAgain {
-		g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
+		g.leaves(i)
 		if j.tracks && (g.writer != nobody || j.form != oneKey) {
 			m.bits |= saw
 		}
@@ -371,6 +380,7 @@ func (j *judge) tidy(g *ghost, st *stances) {
 		for i := range j.c.Clients {
 			g.mark[i].bits &= stall | turns
 		}
+		g.late = nobody
 		return
 	}
 	ranked := false
@@ -383,8 +393,7 @@ func (j *judge) tidy(g *ghost, st *stances) {
 			if st[i].phase == finished {
 				m.bits = 0
 			}
-			// What an earlier attempt left behind has no client that could still act on it.
-			g.writer, g.prevWriter = g.leave(i, g.writer), g.leave(i, g.prevWriter)
+			g.leaves(i)
 		case holding:
 			m.bits = 0
 		case acquiring:

@@ -188,6 +188,7 @@ func (w *world) send(d *deed, i int, c Choice) error {
 		}
 		d.lost, got.lost = "late", true
 		w.late = &flown{i, p.conn, append([][][]string{r.cmds}, r.rest...)}
+		w.ghost.late = uint8(i + 1)
 		p.conn = nil
 	case p.cut || verb == Sever || verb == Cut:
 		d.lost = "request"
@@ -229,7 +230,7 @@ func (w *world) execute(d *deed, i int, r request, refused int) answer {
 	if p.conn == nil {
 		p.conn = w.s.Dial().(*oldredis.Conn)
 	}
-	return w.run(d, i, p.conn, r.cmds, refused)
+	return w.run(d, i, p.conn, r.cmds, refused, false)
 }
 
 // A flown is a write on its way, with its connection.
@@ -253,17 +254,18 @@ func (w *world) arrive(d *deed, i int) error {
 	defer conn.Close()
 	d.phase = w.players[i].phase
 	for _, cmds := range f.write {
-		got := w.run(d, i, conn, cmds, 0)
+		got := w.run(d, i, conn, cmds, 0, true)
 		d.cmds, d.replies = append(d.cmds, cmds...), append(d.replies, got.replies...)
 		if got.lost {
 			break
 		}
 	}
+	w.ghost.late = nobody
 	return nil
 }
 
-// run has the server run commands of client i's over a connection.
-func (w *world) run(d *deed, i int, conn *oldredis.Conn, cmds [][]string, refused int) answer {
+// run has the server run commands of client i's over a connection, late if it was given up.
+func (w *world) run(d *deed, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) answer {
 	before, content, was := w.key(), w.s.Snapshot(), w.onKeys()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
 	replies, err := runRefusing(w.s, conn, cmds, refused)
@@ -277,7 +279,7 @@ func (w *world) run(d *deed, i int, conn *oldredis.Conn, cmds [][]string, refuse
 	if w.judge.form != oneKey {
 		d.broke(w.judge.values(&w.ghost, w.stances(), i, w.now, w.standing(content.Entries(w.s), w.s.Snapshot().Entries(w.s))))
 	} else {
-		d.broke(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched))
+		d.broke(w.judge.command(&w.ghost, w.stances(), i, w.now, before, w.key(), wrote, touched, late))
 	}
 	return answer{replies: replies, lost: err != nil}
 }

@@ -62,6 +62,7 @@ type runs struct {
 	timeless [opAgain]bool // operations that were found to ignore the time
 	ran      int
 	feed     []uint32
+	frozen   frozen
 }
 
 // An identity is what makes two nodes the same.
@@ -117,6 +118,7 @@ func (rs *runs) child(n, input uint32) *edge {
 	if e, ok := rs.children.get(uint64(n)<<32|uint64(input), 0); ok {
 		return &rs.edges[e]
 	}
+	rs.frozen.check()
 	e := rs.run(n, input)
 	rs.children.put(uint64(n)<<32|uint64(input), 0, uint32(len(rs.edges)))
 	rs.edges = append(rs.edges, e)
@@ -286,6 +288,7 @@ func (rs *runs) request(r request) uint32 {
 	text := r.text()
 	id, ok := rs.byText[text]
 	if !ok {
+		rs.frozen.check()
 		id = uint32(len(rs.requests))
 		rs.requests = append(rs.requests, r)
 		rs.byText[text] = id

@@ -24,7 +24,9 @@ type search struct {
 	frontier []state
 	next     []state
 	arrivals []arrival
-	base     int // number of the frontier's first state
+	base     int   // number of the frontier's first state
+	team     *team // nil: the search is alone
+	lot      *lot  // of a worker: where it puts what it finds
 
 	past        bool // of the last Refuse: it stood behind the write, or the commands of the request
 	words       int  // of a schedule that the last step takes
@@ -124,23 +126,12 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 	x.arrivals = make([]arrival, 0, 32)
 	x.insert(x.first(), link{})
 	x.admit()
+	looked := func() (bound, error) { return x.reached(), ctx.Err() }
 	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
-		for n := range x.frontier {
-			if n&1023 == 0 {
-				if err := ctx.Err(); err != nil {
-					return "", err
-				}
-				if b := x.reached(); b != "" {
-					return b, nil
-				}
-			}
-			x.expand(&x.frontier[n], uint32(x.base+n))
-			if x.over() {
-				break
-			}
+		if b, err := x.expandAll(looked); b != "" || err != nil {
+			return b, err
 		}
-		x.admit()
 		x.base += len(x.frontier)
 		x.depth++
 		if x.c.Progress != nil {
@@ -149,6 +140,29 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 	}
 	return "", nil
 }
+
+// expandAll expands the frontier. It reports a bound that is reached.
+func (x *search) expandAll(looked func() (bound, error)) (bound, error) {
+	if x.team != nil && len(x.frontier) >= togetherFrom {
+		return x.expandTogether(looked)
+	}
+	for n := range x.frontier {
+		if n%batchSize == 0 {
+			if b, err := looked(); b != "" || err != nil {
+				return b, err
+			}
+		}
+		x.expand(&x.frontier[n], uint32(x.base+n))
+		if x.over() {
+			break
+		}
+	}
+	x.admit()
+	return "", nil
+}
+
+// togetherFrom is how large a frontier is worth a team.
+var togetherFrom = 2 * batchSize
 
 func (x *search) stats() Stats {
 	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began)}
@@ -181,7 +195,11 @@ func (x *search) insert(s state, l link) {
 		}
 		return
 	}
-	x.arrivals = append(x.arrivals, arrival{s, l, x.seen.print(s.print(x.c.Clients))})
+	x.arrived(&arrival{s, l, x.seen.print(s.print(x.c.Clients))})
+}
+
+func (x *search) arrived(a *arrival) {
+	x.arrivals = append(x.arrivals, *a)
 	if len(x.arrivals) == cap(x.arrivals) {
 		x.admit()
 	}
@@ -257,22 +275,31 @@ func (x *search) found(b breach, l link) bool {
 	return x.c.Each
 }
 
+// goesOn reports whether the search goes on behind a breach.
+func (x *search) goesOn() bool { return x.c.Each && x.tally == nil }
+
+// breaks notes all breaches of a step.
+func (x *search) breaks(b breaches, l link) {
+	for _, f := range b {
+		if f.how == none || !x.found(f, l) {
+			return
+		}
+	}
+}
+
 // emit takes what a choice led to.
 func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
 	l := link{parent, m + 1}
-	on := true
+	if x.lot != nil {
+		x.lot.put(x, t, b, l)
+		return
+	}
 	if b[0].how != none {
 		x.admit() // in their order: what arrived before may have broken something too
-	}
-	for _, f := range b {
-		if f.how == none || !on {
-			break
+		if x.breaks(b, l); !x.goesOn() {
+			return
 		}
-		on = x.found(f, l)
-	}
-	if !on {
-		return
 	}
 	x.names.canonical(t)
 	x.insert(*t, l)

@@ -60,11 +60,13 @@ func (t *transitions) stands(n uint32, value string) bool {
 	}
 	lease, ok := t.leases[value]
 	if !ok {
+		t.frozen.check()
 		lease = uint32(len(t.leases))
 		t.leases[value] = lease
 	}
 	v, ok := t.stood.get(uint64(n), uint64(lease))
 	if !ok {
+		t.frozen.check()
 		if stands(t.contents[n].snap.Entries(t.s), value) {
 			v = 1
 		}

@@ -95,7 +95,7 @@ func (s *state) print(clients int) uint64 {
 	h := mix(0x5e7a11, uint64(s.content)|uint64(s.prev)<<32)
 	h = mix(h, uint64(uint32(s.now))|uint64(s.budget)<<32)
 	h = mix(h, uint64(g.writer)|uint64(g.prevWriter)<<8|uint64(g.newest)<<16|uint64(g.newestFence)<<24|
-		uint64(g.stored)<<32|uint64(g.storedFence)<<40)
+		uint64(g.stored)<<32|uint64(g.storedFence)<<40|uint64(g.late)<<48)
 	if s.late != (flight{}) {
 		h = mix(h, uint64(s.late.req)|uint64(s.late.conn)<<32|uint64(s.late.client)<<48|uint64(s.late.left)<<56)
 	}

@@ -230,6 +230,7 @@ func (u *turn) send(i int, verb Verb) {
 func (u *turn) delay(i int, req uint32) {
 	c := &u.t.cells[i]
 	u.t.late = flight{req: req + 1, conn: max(c.conn, newConn), client: uint8(i), left: u.t.late.left - 1}
+	u.t.ghost.late = uint8(i + 1)
 	c.conn = noConn
 	u.resume(i, inputLost)
 }
@@ -247,6 +248,7 @@ func (x *search) arrive(s *state) (state, breaches) {
 			break // the server has closed it
 		}
 	}
+	u.t.ghost.late = nobody
 	return u.end()
 }
 
@@ -284,7 +286,7 @@ func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left 
 	if x.judge.form != oneKey {
 		u.broke(x.judge.values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
 	} else if x.judge.tracks || x.judge.progress {
-		u.broke(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched))
+		u.broke(x.judge.command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched, own < 0))
 	}
 	return reply, after
 }
@@ -340,7 +342,7 @@ func (u *turn) act(verb Verb, n int32) {
 func (x *search) serve(s *state, verb Verb, server int) (state, breaches) {
 	u := x.turn(s)
 	if server == 0 && (verb == Restart || verb == Failover) {
-		u.t.late = flight{left: u.t.late.left}
+		u.t.late, u.t.ghost.late = flight{left: u.t.late.left}, nobody
 		for i := range x.c.Clients {
 			if c := &u.t.cells[i]; c.conn != noConn {
 				c.conn = cutConn

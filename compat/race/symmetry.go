@@ -12,6 +12,7 @@ type symmetry struct {
 	renames []rename   // the first one changes nothing
 	numbers [256]uint8 // of a renaming, by packed
 	alike   [maxClients][maxClients]bool
+	frozen  frozen
 }
 
 // A rename is one way to rename the clients, with what was found about it.
@@ -21,6 +22,7 @@ type rename struct {
 	contents []uint32
 	inputs   []uint32
 	conns    []uint16
+	requests []uint32
 }
 
 func newSymmetry(x *search) *symmetry {
@@ -158,7 +160,7 @@ func (y *symmetry) apply(s *state, r *rename) state {
 	if f := s.late; f.req > 0 {
 		t.late = flight{req: 1 + y.request(r, f.req-1), conn: y.conn(r, f.conn), client: r.to[f.client], left: f.left}
 	}
-	t.ghost.writer, t.ghost.prevWriter = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter)
+	t.ghost.writer, t.ghost.prevWriter, t.ghost.late = y.writer(r, s.ghost.writer), y.writer(r, s.ghost.prevWriter), y.writer(r, s.ghost.late)
 	return t
 }
 
@@ -210,6 +212,14 @@ func (r *rename) text(s string) string {
 	})
 }
 
+// called is what n is called, from a list of what was found out: 1 + the name.
+func called[T uint16 | uint32](list []T, n T) (T, bool) {
+	if int(n) < len(list) && list[n] != 0 {
+		return list[n] - 1, true
+	}
+	return 0, false
+}
+
 // room returns list with a place for n.
 func room[T any](list []T, n int) []T {
 	if n < len(list) {
@@ -219,34 +229,46 @@ func room[T any](list []T, n int) []T {
 }
 
 func (y *symmetry) content(r *rename, n uint32) uint32 {
-	if r.contents = room(r.contents, int(n)); r.contents[n] == 0 {
-		t := y.x.trans
-		r.contents[n] = 1 + t.number(t.contents[n].snap.Rename(r.text))
-		t.note(asked{what: askRename, content: n, rename: r, got: r.contents[n] - 1})
+	if to, ok := called(r.contents, n); ok {
+		return to
 	}
-	return r.contents[n] - 1
+	y.frozen.check()
+	t := y.x.trans
+	to := t.number(t.contents[n].snap.Rename(r.text))
+	t.note(asked{what: askRename, content: n, rename: r, got: to})
+	r.contents = room(r.contents, int(n))
+	r.contents[n] = 1 + to
+	return to
 }
 
 func (y *symmetry) conn(r *rename, n uint16) uint16 {
 	if n <= newConn {
 		return n
 	}
-	if r.conns = room(r.conns, int(n)); r.conns[n] == 0 {
-		st := y.x.trans.conns[n]
-		watched := make([]oldredis.WatchedKey, len(st.Watched))
-		for i, w := range st.Watched {
-			w.Key = r.text(w.Key)
-			watched[i] = w
-		}
-		st.Watched, st.Queue = watched, r.commands(st.Queue)
-		r.conns[n] = 1 + y.x.trans.connNumber(st)
-		y.x.trans.note(asked{what: askConn, st: st, got: uint32(r.conns[n] - 1)})
+	if to, ok := called(r.conns, n); ok {
+		return to
 	}
-	return r.conns[n] - 1
+	y.frozen.check()
+	st := y.x.trans.conns[n]
+	watched := make([]oldredis.WatchedKey, len(st.Watched))
+	for i, w := range st.Watched {
+		w.Key = r.text(w.Key)
+		watched[i] = w
+	}
+	st.Watched, st.Queue = watched, r.commands(st.Queue)
+	to := y.x.trans.connNumber(st)
+	y.x.trans.note(asked{what: askConn, st: st, got: uint32(to)})
+	r.conns = room(r.conns, int(n))
+	r.conns[n] = 1 + to
+	return to
 }
 
 // request is what a write that is on its way is called after the renaming.
 func (y *symmetry) request(r *rename, n uint32) uint32 {
+	if to, ok := called(r.requests, n); ok {
+		return to
+	}
+	y.frozen.check()
 	rs := y.x.runs
 	of := rs.requests[n]
 	of.cmds = r.commands(of.cmds)
@@ -257,7 +279,10 @@ func (y *symmetry) request(r *rename, n uint32) uint32 {
 	if len(rest) > 0 {
 		of.rest = rest
 	}
-	return rs.request(of)
+	to := rs.request(of)
+	r.requests = room(r.requests, int(n))
+	r.requests[n] = 1 + to
+	return to
 }
 
 func (r *rename) commands(cmds [][]string) [][]string {
@@ -273,9 +298,10 @@ func (r *rename) commands(cmds [][]string) [][]string {
 // node is what a node is called after the renaming: the same code with the
 // same history under other names.
 func (y *symmetry) node(r *rename, n uint32) uint32 {
-	if int(n) < len(r.nodes) && r.nodes[n] != 0 {
-		return r.nodes[n] - 1
+	if to, ok := called(r.nodes, n); ok {
+		return to
 	}
+	y.frozen.check()
 	rs := y.x.runs
 	from := rs.nodes[n]
 	var to uint32
@@ -293,9 +319,12 @@ func (y *symmetry) input(r *rename, in uint32) uint32 {
 	if in == inputLost || in == inputWrote || isClock(in) {
 		return in
 	}
-	if r.inputs = room(r.inputs, int(in)); r.inputs[in] == 0 {
-		rp := y.x.runs.replies
-		r.inputs[in] = 1 + rp.number(mapText(rp.values[in], r.text).([]any))
+	if to, ok := called(r.inputs, in); ok {
+		return to
 	}
-	return r.inputs[in] - 1
+	rp := y.x.runs.replies
+	to := rp.number(mapText(rp.values[in], r.text).([]any))
+	r.inputs = room(r.inputs, int(in))
+	r.inputs[in] = 1 + to
+	return to
 }

@@ -51,6 +51,7 @@ type transitions struct {
 	stood    table // content, lease → whether its value stands
 	replies  *replies
 	ran      int
+	frozen   frozen
 
 	logs bool
 	log  []asked // every question, in order, if logs
@@ -163,6 +164,7 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 	a, b := uint64(n)<<32|uint64(req), uint64(refused)<<48|uint64(uint32(now))<<16|uint64(conn)
 	id, ok := t.done.get(a, b)
 	if !ok {
+		t.frozen.check()
 		id = uint32(len(t.execs))
 		t.done.put(a, b, id)
 		x := t.run(n, now, r, conn, refused)
@@ -194,6 +196,7 @@ func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn u
 	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
 		return uint16(v)
 	}
+	t.frozen.check()
 	v := t.watch(n, now, r, conn, refused, watcher)
 	t.seen.put(uint64(id), uint64(watcher), uint32(v))
 	t.note(asked{what: askWatched, content: n, now: now, r: r, conn: conn, refused: refused, watcher: watcher, got: uint32(v)})
@@ -221,6 +224,7 @@ func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
 	if v, ok := t.acts.get(a, b); ok {
 		return v
 	}
+	t.frozen.check()
 	v := t.acted(at, now, verb, n)
 	t.acts.put(a, b, v)
 	t.note(asked{what: askAct, content: at, now: now, verb: verb, until: n, got: v})
@@ -266,6 +270,7 @@ func (t *transitions) actWatched(at uint32, now int32, verb Verb, n int32, watch
 	if v, ok := t.seen.get(id, uint64(watcher)); ok {
 		return uint16(v)
 	}
+	t.frozen.check()
 	v := t.watchAct(at, now, verb, n, watcher)
 	t.seen.put(id, uint64(watcher), uint32(v))
 	t.note(asked{what: askActWatched, content: at, now: now, verb: verb, until: n, watcher: watcher, got: uint32(v)})

@@ -268,5 +268,5 @@ func (w *world) restart() {
 			p.conn, p.cut = nil, true
 		}
 	}
-	w.late = nil
+	w.late, w.ghost.late = nil, nobody
 }

@@ -60,8 +60,7 @@ func KindNamed(name string) (Kind, bool) {
 func Kinds() []Kind {
 	var kinds []Kind
 	for _, l := range locks.All() {
-		if l.TwoHolders || l.Comparison || l.New == nil || l.Shared || l.Name == "rw:write" ||
-			l.Name == "tx:classic" { // an EXPIRE that arrives late shortens another's lease
+		if l.TwoHolders || l.Comparison || l.New == nil || l.Shared || l.Name == "rw:write" {
 			continue
 		}
 		versions := since(l.Since)

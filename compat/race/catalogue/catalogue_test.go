@@ -65,8 +65,8 @@ func TestServers(t *testing.T) {
 }
 
 // canonical are the races of races.md, section 6, one more that came with the
-// documentation's lost character, those of the locks of issue 4, that of connections that are kept, and
-// that of readers that never pause.
+// documentation's lost character, those of the locks of issue 4, that of connections that are kept, that of
+// readers that never pause, and that of a command that arrives late.
 const canonical = `
 	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
 	getset/stale-getset-sets-back getset/same-stamp getset/equal-or-past getset/old-stamp-new-lock any/lease-counted-from-reply
@@ -74,7 +74,7 @@ const canonical = `
 	old/setnx-on-volatile old/expire-cannot-extend old/expire-one-second-out
 	any/paused-holder any/renew-after-loss getset/renew-expired tx/extend-resurrects any/renewal-outlives-release any/server-clock-jump
 	any/release-after-expiry getset/paused-release tx/watch-without-multi tx/watch-lost-on-reconnect tx/renewal-aborts-release
-	tx/contender-aborts-release tx/stale-watch-in-pool tx/unverified-watch tx/half-queued any/lost-reply-to-release any/release-of-unknown getset/float-stamp
+	tx/contender-aborts-release tx/stale-watch-in-pool tx/unverified-watch tx/half-queued tx/late-expire any/lost-reply-to-release any/release-of-unknown getset/float-stamp
 	any/failover any/restart-forgets any/evicted any/read-from-replica
 	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
 	getset/equal-only

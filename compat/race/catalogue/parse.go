@@ -30,6 +30,7 @@ import (
 //	nothing given                    for a survivor: the key is not there at first
 //	clock C2 +15s                    what a client's clock shows more than the server's
 //	holders extend write poll wait   what clients do beyond taking and releasing
+//	extend 20s                       and they extend once to another lease than the first
 //	fence                            the algorithm draws fences
 //	bare                             the algorithm alone, without the Locker
 //	only exclusion                   the invariants that are checked; default: all
@@ -226,6 +227,10 @@ var settings = map[string]func(p *parser, rest string) error{
 			}
 		}
 		return nil
+	},
+	"extend": func(p *parser, rest string) error {
+		p.run.Config.ExtendTo = make([]time.Duration, 1)
+		return duration(rest, &p.run.Config.ExtendTo[0])
 	},
 	"fence": func(p *parser, rest string) error { p.run.Config.Fence = true; return nil },
 	"bare":  func(p *parser, rest string) error { p.run.Config.Bare = true; return nil },

@@ -9,7 +9,7 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-.PHONY: demo test race interop simulate fuzz bench gobench mixing lint install
+.PHONY: demo test race interop simulate fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -59,6 +59,10 @@ gobench:
 ## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
 	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
+
+## site: the races and the workbench as a web site in SITE (default: site in the temporary folder), for a browser from the disk or any static host; the tables of guarantees take minutes: setnxlock race site without --no-guarantees
+site:
+	$(GO) run ./cmd/setnxlock race site --no-guarantees --workbench $(or $(SITE),$${TMPDIR:-/tmp}/setnxlock-site)
 
 ## lint: gofmt, vet and staticcheck
 lint:

@@ -134,6 +134,9 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 				if b := x.reached(); b != "" {
 					return b, nil
 				}
+				if x.c.Progress != nil {
+					x.c.Progress(x.stats())
+				}
 			}
 			x.expand(&x.frontier[n], uint32(x.base+n))
 			if x.over() {

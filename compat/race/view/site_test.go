@@ -129,7 +129,9 @@ func TestSiteRefuses(t *testing.T) {
 		"can't be named":            func(dir string) error { return Site(dir, "", []Page{index}) },
 		"which is no page":          func(dir string) error { return Site(dir, "", nil, table(SiteCell{Class: "breaks", Race: "no/where"})) },
 		"neither a race nor bounds": func(dir string) error { return Site(dir, "", nil, table(SiteCell{Text: "holds", Class: "holds"})) },
-		"cells for":                 func(dir string) error { return Site(dir, "", nil, SiteTable{Rows: []SiteRow{{"r", make([]SiteCell, 1)}}}) },
+		"cells for": func(dir string) error {
+			return Site(dir, "", nil, SiteTable{Rows: []SiteRow{{"r", make([]SiteCell, 1)}}})
+		},
 	} {
 		if err := f(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

@@ -183,7 +183,7 @@ func (p *tab) shoot(name string) {
 	if err := os.MkdirAll(*shots, 0o777); err != nil {
 		p.t.Fatal(err)
 	}
-	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(90))
+	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		p.t.Fatal(err)
 	}

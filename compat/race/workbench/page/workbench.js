@@ -101,9 +101,8 @@ async function show(schedule, {keep = false, silent = false} = {}) {
   at.steps ??= []
   state = at
   others = null
-  const was = level
   level = LEVELS.find(l => l.head === head()) || null
-  if (level !== was) $('hinttext').textContent = ''
+  $('hinttext').textContent = ''
   const hash = '#' + encodeURIComponent(at.trace.schedule)
   if (!silent && hash !== location.hash) history.pushState(null, '', hash)
   draw()

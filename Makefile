@@ -17,7 +17,7 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist third-party test check race interop simulate chaos mutants fuzz bench gobench mixing lint install
+.PHONY: demo platforms dist third-party test check race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -89,6 +89,10 @@ gobench:
 ## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
 	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
+
+## site: the races and the workbench as a web site in SITE (default: site in the temporary folder), for a browser from the disk or any static host; the tables of guarantees take minutes: setnxlock race site without --no-guarantees
+site:
+	$(GO) run ./cmd/setnxlock race site --no-guarantees --workbench $(or $(SITE),$${TMPDIR:-/tmp}/setnxlock-site)
 
 ## lint: gofmt, vet and staticcheck
 lint:

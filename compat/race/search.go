@@ -126,7 +126,12 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 	x.arrivals = make([]arrival, 0, 32)
 	x.insert(x.first(), link{})
 	x.admit()
-	looked := func() (bound, error) { return x.reached(), ctx.Err() }
+	looked := func() (bound, error) {
+		if x.c.Progress != nil {
+			x.c.Progress(x.stats())
+		}
+		return x.reached(), ctx.Err()
+	}
 	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
 		if b, err := x.expandAll(looked); b != "" || err != nil {

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -41,6 +43,8 @@ type pageContext struct {
 	Survives string // file of the same race on a lock that survives it
 	Exercise string
 	JSON     string // file of the trace
+
+	Workbench string // file and fragment that go on from the trace
 }
 
 type pageNav struct{ Prev, Next *pageLink }
@@ -99,6 +103,9 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	}
 	return pages().ExecuteTemplate(w, "page.html", page)
 }
+
+// Style is what the pages look like, for others that are to look like them: CSS.
+func Style() string { return asset("page.css") }
 
 func asset(name string) string {
 	b, err := pageFiles.ReadFile("page/" + name)

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -5,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -50,9 +53,10 @@ type SiteCell struct {
 // Site writes a static site into a folder: an index of the races in teaching
 // order, a page and a JSON file for each, and the tables of guarantees. Each
 // file stands alone; nothing is loaded from elsewhere. Files of the folder that
-// the site has no use for are left as they are.
-func Site(dir string, races []Page, tables ...SiteTable) error {
-	s := &site{dir: dir, files: map[string]string{}}
+// the site has no use for are left as they are. workbench is a file beside them that can go on
+// from any schedule, which it takes after a #; "": there is none.
+func Site(dir, workbench string, races []Page, tables ...SiteTable) error {
+	s := &site{dir: dir, workbench: workbench, files: map[string]string{}}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -85,9 +89,10 @@ func Site(dir string, races []Page, tables ...SiteTable) error {
 
 // A site is one being written.
 type site struct {
-	dir   string
-	files map[string]string // of a scenario
-	list  []siteEntry
+	dir       string
+	workbench string
+	files     map[string]string // of a scenario
+	list      []siteEntry
 }
 
 // A siteEntry is a race in the index.
@@ -107,7 +112,7 @@ func (s *site) add(p Page) error {
 			return fmt.Errorf("race: %q and %q would both be %s", other, name, file)
 		}
 	}
-	if slug(name) == "" || slices.Contains([]string{"index.html", "guarantees.html"}, file) {
+	if slug(name) == "" || slices.Contains([]string{"index.html", "guarantees.html", s.workbench}, file) {
 		return fmt.Errorf("race: a page can't be named %q", name)
 	}
 	s.files[name] = file
@@ -146,6 +151,9 @@ func (s *site) race(p Page, i int) error {
 // trace writes a trace twice: to be seen, and to be read by a program.
 func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
+	if s.workbench != "" && t.Schedule != "" {
+		c.Workbench = s.workbench + "#" + url.PathEscape(t.Schedule)
+	}
 	var page, data bytes.Buffer
 	if err := writePage(&page, t, c); err != nil {
 		return err
@@ -214,7 +222,8 @@ func (s *site) index(tables []tableView) error {
 		Style        template.CSS
 		Course, More []siteEntry
 		Tables       []tableView
-	}{Title: "How locks break", Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
+		Workbench    string
+	}{Title: "How locks break", Workbench: s.workbench, Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
 	for _, e := range s.list {
 		if e.Starred {
 			view.Course = append(view.Course, e)

@@ -22,7 +22,7 @@ func testSite(t *testing.T) (dir string) {
 	found := all["paused-holder"]
 	found.Scenario = ""
 	bounds := "2 clients × 2 attempts, one lost reply: 12,336 states"
-	err := Site(dir, []Page{
+	err := Site(dir, "", []Page{
 		{Trace: all["paused-holder"]},
 		{Trace: all["lost-reply"], Starred: true, Order: 12, Exercise: "Find a schedule of four words that breaks progress."},
 		{Trace: all["double-takeover"], Starred: true, Order: 2, Survives: &survives},
@@ -125,11 +125,13 @@ func TestSiteRefuses(t *testing.T) {
 	index := one
 	index.Trace.Scenario = "../index"
 	for want, f := range map[string]func(dir string) error{
-		"would both be":             func(dir string) error { return Site(dir, []Page{one, one}) },
-		"can't be named":            func(dir string) error { return Site(dir, []Page{index}) },
-		"which is no page":          func(dir string) error { return Site(dir, nil, table(SiteCell{Class: "breaks", Race: "no/where"})) },
-		"neither a race nor bounds": func(dir string) error { return Site(dir, nil, table(SiteCell{Text: "holds", Class: "holds"})) },
-		"cells for":                 func(dir string) error { return Site(dir, nil, SiteTable{Rows: []SiteRow{{"r", make([]SiteCell, 1)}}}) },
+		"would both be":             func(dir string) error { return Site(dir, "", []Page{one, one}) },
+		"can't be named":            func(dir string) error { return Site(dir, "", []Page{index}) },
+		"which is no page":          func(dir string) error { return Site(dir, "", nil, table(SiteCell{Class: "breaks", Race: "no/where"})) },
+		"neither a race nor bounds": func(dir string) error { return Site(dir, "", nil, table(SiteCell{Text: "holds", Class: "holds"})) },
+		"cells for": func(dir string) error {
+			return Site(dir, "", nil, SiteTable{Rows: []SiteRow{{"r", make([]SiteCell, 1)}}})
+		},
 	} {
 		if err := f(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

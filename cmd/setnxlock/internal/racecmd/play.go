@@ -251,11 +251,11 @@ func (g *game) choice(key string, rest []string) (c race.Choice, used int, err e
 	}
 	if key == "t" {
 		if len(rest) == 0 || strings.Trim(rest[0], "+0123456789.hms~") != "" || !strings.ContainsAny(rest[0], "hms") {
-			next, ok := g.deadline()
+			next, ok := g.position().Deadline()
 			if !ok {
 				return c, 0, errors.New("nothing is going to end: say how long, as in t 5s")
 			}
-			return race.Choice{Verb: race.Pass, By: next.by}, 0, nil
+			return race.Choice{Verb: race.Pass, By: next.By}, 0, nil
 		}
 		c.Verb = race.Pass
 		if strings.HasSuffix(rest[0], "~") {

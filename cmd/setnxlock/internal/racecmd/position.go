@@ -3,12 +3,11 @@ package racecmd
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
 // What a game tells: its steps, where it stands, and what can be done next.
@@ -111,8 +110,8 @@ func (g *game) show() {
 	if server.Storage != nil && server.Storage.Writer != "" {
 		g.say("     %-5s %-9s last written by %s", "store", "", server.Storage.Writer)
 	}
-	if next, ok := g.deadline(); ok {
-		g.say("%3s  %v pass: %s", "t", next.by, next.what)
+	if next, ok := g.position().Deadline(); ok {
+		g.say("%3s  %v pass: %s", "t", next.By, next.What)
 	}
 	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.faults(), " "), g.width))
 }
@@ -153,11 +152,11 @@ func believing(b race.Belief) string {
 
 // tried is the step that a choice would make, if it can be made now.
 func (g *game) tried(c race.Choice) (race.Event, bool) {
-	t, err := race.Replay(g.c, append(slices.Clone(g.choices), c))
-	if err != nil {
-		return race.Event{}, false
-	}
-	return t.Events[len(t.Events)-1], true
+	return g.position().Try(c)
+}
+
+func (g *game) position() workbench.Position {
+	return workbench.Position{Config: g.c, Choices: g.choices, Trace: g.trace}
 }
 
 // faults are the other keys that do something now. What a key does stands beside it the first time.
@@ -210,61 +209,4 @@ var clientDoes = map[byte]string{
 
 var serverDoes = map[string]string{
 	"restart": "the server comes back empty", "failover": "it comes back without its last write", "evict": "it drops the key", "down": "it answers no more",
-}
-
-// A deadline is the next time at which something ends.
-type deadline struct {
-	by   time.Duration // until a moment after it
-	what string
-}
-
-// deadline finds it among the leases, the key's TTL and the time written on it.
-func (g *game) deadline() (best deadline, ok bool) {
-	n := len(g.trace.Events)
-	at, server := int64(0), g.trace.Start
-	if n > 0 {
-		at, server = g.trace.Events[n-1].At, g.trace.Events[n-1].Server
-	}
-	add := func(ends int64, what string) {
-		by := time.Duration(ends+1-at) * time.Millisecond // until just after
-		if by > 0 && (!ok || by < best.by) {
-			best, ok = deadline{by, what}, true
-		}
-	}
-	if n > 0 {
-		for _, c := range g.trace.Clients {
-			if b := g.trace.Events[n-1].Belief[c.Name]; b.Until >= 0 && b.State != race.Dead {
-				add(at+b.Until-b.Now, c.Name+"'s lease ends")
-			}
-		}
-	}
-	if server.TTL >= 0 && !server.Dead {
-		if ends, ok := g.expiry(at, server.TTL); ok {
-			add(ends, "the key's ttl ends")
-		}
-	}
-	if stamp, is := strings.CutPrefix(server.Value, "t="); is {
-		if d, err := time.ParseDuration(strings.Fields(stamp)[0]); err == nil {
-			for _, c := range g.trace.Clients {
-				add(d.Milliseconds()-c.Skew, "the time on the key is over for "+c.Name)
-			}
-		}
-	}
-	return best, ok
-}
-
-// expiry finds out by trying when the key is gone: old servers count in whole
-// seconds.
-func (g *game) expiry(at, ttl int64) (ends int64, ok bool) {
-	second := (at + ttl + 999) / 1000 * 1000
-	for _, ends := range []int64{at + ttl, second, second + 1000, second + 2000} {
-		if ends < at {
-			continue
-		}
-		pass := race.Choice{Verb: race.Pass, By: time.Duration(ends+1-at) * time.Millisecond}
-		if e, ok := g.tried(pass); ok && e.Server.Value == "" {
-			return ends, true
-		}
-	}
-	return 0, false
 }

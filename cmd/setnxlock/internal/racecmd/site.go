@@ -1,11 +1,14 @@
 package racecmd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -15,7 +18,7 @@ another lock survives it, and what each lock promises on which server, where
 each cell links to its proof. Nothing is loaded from elsewhere.`
 
 func (a *app) siteCommand() *cobra.Command {
-	var without bool
+	var without, workbench bool
 	var file string
 	cmd := &cobra.Command{
 		Use:         "site DIR",
@@ -32,16 +35,17 @@ func (a *app) siteCommand() *cobra.Command {
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], file, without) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], file, without, workbench) },
 
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of minutes of computing")
+	cmd.Flags().BoolVar(&workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
 	cmd.Flags().BoolVar(&without, "no-guarantees", false, "leave out what each lock promises")
 	return cmd
 }
 
-func (a *app) site(dir, file string, without bool) error {
+func (a *app) site(dir, file string, without, bench bool) error {
 	var pages []view.Page
 	for i, s := range catalogue.All() {
 		p, err := page(s)
@@ -63,10 +67,37 @@ func (a *app) site(dir, file string, without bool) error {
 			return &Failure{statusSoftware, err, ""}
 		}
 	}
-	if err := view.Site(dir, pages, tables...); err != nil {
+	link := ""
+	if bench {
+		link = workbench.Page
+	}
+	if err := view.Site(dir, link, pages, tables...); err != nil {
 		return &Failure{statusSoftware, err, ""}
 	}
+	if bench {
+		if err := a.workbench(dir, pages); err != nil {
+			return err
+		}
+	}
 	a.say("%d races are in %s/index.html", len(pages), dir)
+	return nil
+}
+
+// workbench writes the page that runs the explorer, with the course as its levels.
+func (a *app) workbench(dir string, pages []view.Page) error {
+	var levels []*workbench.Level
+	for _, p := range pages {
+		if l := workbench.LevelOf(p); l != nil && p.Starred {
+			levels = append(levels, l)
+		}
+	}
+	switch err := workbench.Site(context.Background(), dir, levels); {
+	case errors.Is(err, workbench.ErrNoSource):
+		return &Failure{statusUsage, err, "run it in a clone, with Go installed, or leave --workbench out"}
+	case err != nil:
+		return &Failure{statusSoftware, err, ""}
+	}
+	a.say("the workbench is %s/%s", dir, workbench.Page)
 	return nil
 }
 

@@ -19,12 +19,12 @@ func FuzzJudge(f *testing.F) {
 		"", "1795238700", "1795238760.123456789012345", "1795238700000", hexToken, uuid, "setnxlock:web1:47/x:" + hexToken, "hello", "1", "\x1b[2J", "\x00\x00\x00\x00\x6b\x01\x02\x03",
 		"w:" + hexToken, "host:47", `{"a":1}`, "1795238700-4711-70123", "\xff\xfe", "setnxlock:\x1b]0;x\x07:47:" + hexToken,
 	} {
-		f.Add("lock:job", v, "string", int64(-1), "web1:47")
-		f.Add("{a}:fence:x", v, "hash", int64(30e9), v)
+		f.Add("lock:job", v, "string", int64(-1))
+		f.Add("{a}:fence:x", v, "hash", int64(30e9))
 	}
-	f.Fuzz(func(t *testing.T, key, value, kind string, ttl int64, field string) {
+	f.Fuzz(func(t *testing.T, key, value, kind string, ttl int64) {
 		now := time.Unix(1795238718, 0).UTC()
-		c := verdict.Content{Key: key, Value: value, Type: kind, TTL: time.Duration(ttl), Fields: []string{field}}
+		c := verdict.Content{Key: key, Value: value, Type: kind, TTL: time.Duration(ttl)}
 		if ttl < 0 {
 			c.TTL = compat.NoTTL
 		}

@@ -1,0 +1,245 @@
+// Package workbench is the explorer for a page in a browser: the reader is the
+// scheduler and chooses who runs next and what goes wrong; the shipping code does
+// the rest. Answer is all that the page asks; Site writes the page, with that code
+// compiled for the browser.
+package workbench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+)
+
+// A Question is what the page asks.
+type Question struct {
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy"
+	Schedule string `json:"schedule"` // as race replay takes it
+
+	// Of "explore": what may go wrong how often, and how much room there is.
+	Faults race.Faults `json:"faults"`
+	Ticks  int         `json:"ticks"`
+	States int         `json:"states"`
+}
+
+// A Table is what there is to choose from.
+type Table struct {
+	Locks   []Named  `json:"locks"`
+	Servers []string `json:"servers"`
+}
+
+// A Named is a lock of the table.
+type Named struct {
+	Name    string `json:"name"`
+	Says    string `json:"says"`
+	Shipped bool   `json:"shipped"` // this library's; else it is there to be broken
+}
+
+// A State is where a schedule leads.
+type State struct {
+	Trace   race.Trace `json:"trace"`
+	Picture string     `json:"picture"` // SVG
+	Replay  string     `json:"replay"`  // the command that comes here
+	Steps   []Option   `json:"steps"`   // each client's next
+}
+
+// An Option is a choice that can be made now, and what it would do.
+type Option struct {
+	Word   string      `json:"word"` // of a schedule
+	Client string      `json:"client,omitempty"`
+	Says   string      `json:"says"` // what happens, in few words
+	Cmd    string      `json:"cmd,omitempty"`
+	Reply  string      `json:"reply,omitempty"`
+	Key    race.Server `json:"key"` // after it
+}
+
+// An Explored is the answer to "explore".
+type Explored struct {
+	Verdict  string  `json:"verdict"` // "holds", "violated", "bound"
+	Bounds   string  `json:"bounds"`
+	Bound    string  `json:"bound,omitempty"`
+	States   int     `json:"states"`
+	Depth    int     `json:"depth"`
+	Seconds  float64 `json:"seconds"`
+	Violated string  `json:"violated,omitempty"`
+	Steps    int     `json:"steps,omitempty"`
+	Schedule string  `json:"schedule,omitempty"`
+}
+
+// A Progress is how far an exploration has come.
+type Progress struct {
+	States  int     `json:"states"`
+	Depth   int     `json:"depth"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Answer answers a question in JSON: {"answer": …}, or {"error": "…"} in the words that
+// a reader sees. progress, called now and then by an exploration, may be nil.
+func Answer(ctx context.Context, asked []byte, progress func(Progress)) []byte {
+	var q Question
+	var answer any
+	err := json.Unmarshal(asked, &q)
+	if err == nil {
+		answer, err = q.answer(ctx, progress)
+	}
+	if err != nil {
+		answer = map[string]string{"error": reason(err)}
+	} else {
+		answer = map[string]any{"answer": answer}
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		panic(err) // of the types above none fails
+	}
+	return b
+}
+
+func (q Question) answer(ctx context.Context, progress func(Progress)) (any, error) {
+	switch q.Do {
+	case "table":
+		return table(), nil
+	case "at":
+		p, err := q.position()
+		if err != nil {
+			return nil, err
+		}
+		return State{p.Trace, view.Picture(p.Trace), p.Trace.ReplayLine(), p.steps()}, nil
+	case "choices":
+		p, err := q.position()
+		if err != nil {
+			return nil, err
+		}
+		return p.others(), nil
+	case "explore":
+		return q.explore(ctx, progress)
+	case "remedy":
+		p, err := q.position()
+		if err != nil {
+			return nil, err
+		}
+		r, err := race.Remedies(ctx, p.Trace, catalogue.Locks())
+		return r.String(), err
+	}
+	return nil, fmt.Errorf("race: no question %q", q.Do)
+}
+
+var table = sync.OnceValue(func() Table {
+	t := Table{Servers: append(oldredis.Versions(), oldredis.Profiles()...)}
+	for _, name := range race.Algorithms(catalogue.Locks()) {
+		lock, _, _ := strings.Cut(name, "/")
+		t.Locks = append(t.Locks, Named{name, race.Describe(name, catalogue.Locks()), strings.Contains(lock, ":")})
+	}
+	return t
+})
+
+func (q Question) position() (Position, error) {
+	c, choices, err := race.ParseSchedule(q.Schedule)
+	if err == nil && c.Algorithm == "" {
+		err = errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
+	}
+	if err != nil {
+		return Position{}, err
+	}
+	c.Locks = catalogue.Locks()
+	return At(c, choices)
+}
+
+// explore searches from the beginning: the words of the schedule count for nothing.
+func (q Question) explore(ctx context.Context, progress func(Progress)) (Explored, error) {
+	c, _, err := race.ParseSchedule(q.Schedule)
+	if err != nil {
+		return Explored{}, err
+	}
+	c.Locks, c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = catalogue.Locks(), q.Faults, q.Ticks, q.States, 1<<30
+	if progress != nil {
+		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
+	}
+	r, err := race.Explore(ctx, c)
+	if err != nil {
+		return Explored{}, err
+	}
+	x := Explored{Bounds: r.Bounds(), Bound: r.Bound, States: r.States, Depth: r.Depth, Seconds: r.Elapsed.Seconds(),
+		Verdict: map[race.Outcome]string{race.Safe: "holds", race.Violated: "violated", race.BoundReached: "bound"}[r.Verdict]}
+	if r.Trace != nil {
+		x.Violated, x.Steps, x.Schedule = r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.Schedule
+	}
+	return x, nil
+}
+
+// reason is what went wrong, without the names of packages.
+func reason(err error) string {
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "race: "), ": race: ", ": ")
+}
+
+// steps are each client's next.
+func (p Position) steps() []Option {
+	var list []Option
+	for i := range p.Trace.Clients {
+		list = append(list, p.options("", race.Choice{Client: i})...)
+	}
+	return list
+}
+
+// others are what else may happen now: time passes, something goes wrong.
+func (p Position) others() []Option {
+	var list []Option
+	if d, ok := p.Deadline(); ok {
+		list = append(list, p.options(fmt.Sprintf("%v pass: %s", d.By, d.What), race.Choice{Verb: race.Pass, By: d.By})...)
+		list = append(list, p.options(fmt.Sprintf("%v pass, and the server removes nothing yet", d.By), race.Choice{Verb: race.PassUnreaped, By: d.By})...)
+	}
+	list = append(list, p.options("one second passes", race.Choice{Verb: race.Pass, By: time.Second})...)
+	for i, c := range p.Trace.Clients {
+		for _, f := range clientFaults {
+			list = append(list, p.options(c.Name+f.says, race.Choice{Verb: f.verb, Client: i})...)
+		}
+	}
+	for _, f := range serverFaults {
+		list = append(list, p.options("the server "+f.says, race.Choice{Verb: f.verb})...)
+		for n := 1; n <= len(p.Trace.Start.Each); n++ {
+			list = append(list, p.options(fmt.Sprintf("server %d %s", n, f.says), race.Choice{Verb: f.verb, Server: n})...)
+		}
+	}
+	return list
+}
+
+type fault struct {
+	verb race.Verb
+	says string
+}
+
+var clientFaults = []fault{
+	{race.Drop, "'s reply is lost"}, {race.Sever, "'s request is lost"}, {race.Delay, "'s request is delayed, and its connection given up"},
+	{race.Arrive, "'s delayed request arrives"}, {race.Cut, "'s connection breaks within its write"}, {race.Refuse, "'s command is refused"},
+	{race.Stall, " goes on, and looks at its clock late"}, {race.Look, " looks at its clock, and sends later"},
+	{race.Pause, " pauses"}, {race.Resume, " resumes"}, {race.Crash, " crashes"},
+}
+
+var serverFaults = []fault{
+	{race.Restart, "restarts empty"}, {race.Failover, "fails over, without its last write"}, {race.Evict, "drops the key"},
+	{race.Reap, "removes what has expired"}, {race.Down, "answers no more"},
+}
+
+// options is the choice, if it can be made. What it breaks is not said.
+func (p Position) options(says string, c race.Choice) []Option {
+	e, ok := p.Try(c)
+	if !ok || (c.Verb == race.Reap || c.Verb == race.Evict) && !slices.Contains(e.Changed, "key") {
+		return nil
+	}
+	o := Option{Word: c.String(), Says: says, Cmd: e.Cmd, Reply: e.Reply, Key: e.Server}
+	if strings.HasPrefix(o.Word, "C") {
+		o.Client = e.Who
+	}
+	if o.Says == "" {
+		o.Says = e.Note
+	}
+	return []Option{o}
+}

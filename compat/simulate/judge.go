@@ -332,21 +332,18 @@ func show(replies []any) []any {
 
 // A call is one call of the API under way.
 type call struct {
-	j      *judge
-	x      *worker
-	c      client
-	name   string
-	key    string
-	h      *holding // the lock that it is of; nil: of none
-	ctx    context.Context
-	ttl    time.Duration
-	began  time.Time
-	faults int
-	there  bool // the key was, when the call began
-	until  time.Time
-	alive  bool // its lock's context went on
-	value  string
-	forgot int
+	j     *judge
+	x     *worker
+	c     client
+	name  string
+	key   string
+	h     *holding // the lock that it is of; nil: of none
+	ctx   context.Context
+	ttl   time.Duration
+	began time.Time
+	there bool // the key was, when the call began
+	until time.Time
+	alive bool // its lock's context went on
 }
 
 func (j *judge) call(x *worker, c client, name, key string, ctx context.Context, ttl time.Duration) *call {

@@ -81,7 +81,7 @@ func TestWaitingLine(t *testing.T) {
 		if rest != "under the lock\r\n" {
 			t.Errorf("left behind: %q", shown.String())
 		}
-		told := regexp.MustCompile(`^\rsetnxlock: "job" is held by somebody, seen since \d\d:\d\d:\d\d, until \S+ UTC unless it is renewed; waiting for \d+s\x1b\[K`)
+		told := regexp.MustCompile(`^\rsetnxlock: "job" is held by somebody, seen since \d\d:\d\d:\d\d, until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC unless it is renewed; waiting for \d+s\x1b\[K`)
 		if columns == 200 && !told.MatchString(line) {
 			t.Errorf("%q", line)
 		}

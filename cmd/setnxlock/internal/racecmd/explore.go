@@ -22,10 +22,10 @@ import (
 
 const exploreHelp = `Runs a lock's real code in every order of its commands, with every fault that
 --faults allows at every place where it can happen, and checks whether a promise
-breaks: exclusion, fencing, ownership, progress, accuracy, fence-order, fairness ("race
-list --help" says what they are). The search is breadth-first: what it finds is
-a shortest way to break the lock. If it finds nothing, there is nothing within
-the bounds: so many clients and attempts, faults and jumps of time, on an
+breaks: exclusion, fencing, ownership, progress, accuracy, fence-order, fairness
+("race list --help" says what they are). The search is breadth-first: what it
+finds is a shortest way to break the lock. If it finds nothing, there is nothing
+within the bounds: so many clients and attempts, faults and jumps of time, on an
 embedded Redis of that version. Beyond them it says nothing.
 
   --faults lost=1    one reply is lost after its command has run

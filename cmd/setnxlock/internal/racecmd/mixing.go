@@ -27,9 +27,9 @@ hold the lock at once, and both get again what a dead client of either held.
 Otherwise what it takes to break it: nothing ("at once"), a dead lock ("at
 takeover"), time ("early") or a slow client ("late"), with a shortest schedule.
 
-With --a and --b one pair is computed; without, the whole matrix, every pair with
-a shortest schedule: some minutes on two cores. docs/mixing.md says in words what may
-share a key.`
+With --a and --b one pair is computed; without, the whole matrix, every pair
+with a shortest schedule: some minutes on two cores. docs/mixing.md says in
+words what may share a key.`
 
 const mixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
   setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b redis-py-2.9

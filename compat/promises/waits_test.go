@@ -221,6 +221,7 @@ func TestCleanupIsBounded(t *testing.T) {
 						t.Errorf("%s, no answer from command %d on: it took %v with a context of 1 s: %v", q.name, n, took, err)
 					}
 					net.clear()
+					locker.Close(w.within(time.Minute)) //nolint:errcheck // it waits for what is cleaned up behind the call
 				})
 			}
 		}

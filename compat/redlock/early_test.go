@@ -210,7 +210,7 @@ func TestTwinsAgain(t *testing.T) {
 // All servers are asked at once what they hold: two that hang cost the limit of one.
 func TestInspectAsksAtOnce(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, wires := w.quorum(redlock.Options{})
+	q, wires := w.quorum(redlock.Options{Grace: time.Hour}) // all five are to have it
 	w.acquire(q, "job")
 	wires[1].on("GET", hangs)
 	wires[4].on("GET", hangs)

@@ -67,8 +67,13 @@ func (e *Error) Unwrap() []error {
 		switch {
 		case !ofLock(s.Err):
 			all = append(all, s.Err)
-		case errors.Is(s.Err, compat.ErrTimeout): // beside an unknown outcome
-			all = append(all, compat.ErrTimeout)
+		default: // beside an unknown outcome, whose patience it was that ended
+			for _, end := range []error{compat.ErrTimeout, context.DeadlineExceeded, context.Canceled} {
+				if errors.Is(s.Err, end) {
+					all = append(all, end)
+					break
+				}
+			}
 		}
 	}
 	return all

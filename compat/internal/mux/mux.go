@@ -260,7 +260,9 @@ func (c *Conn) leave(m *Message, why error) error {
 	defer c.mu.Unlock()
 	select {
 	case <-m.done: // at the same moment
-		m.free()
+		if m.err == nil {
+			m.free()
+		}
 		return why
 	default:
 	}
@@ -337,7 +339,9 @@ func stuck(names []string, replies []any) error {
 // answer ends m. c.mu is held.
 func (c *Conn) answer(m *Message, replies []any, err error) {
 	if m.left {
-		m.free()
+		if err == nil { // else whoever reads or writes may have it in hand
+			m.free()
+		}
 		return
 	}
 	m.replies, m.err = replies, err

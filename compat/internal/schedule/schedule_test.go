@@ -30,6 +30,13 @@ func (l *log) End(item string, _ time.Time) {
 	l.ended = append(l.ended, item)
 }
 
+// seen is what was called so far.
+func (l *log) seen() (renewed [][]string, ended []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.renewed), slices.Clone(l.ended)
+}
+
 func newScheduler(c clock.Clock) (*Scheduler[string], *log) {
 	l := new(log)
 	return &Scheduler[string]{Clock: c, Renew: l.Renew, End: l.End}, l
@@ -52,8 +59,8 @@ func TestDueTogether(t *testing.T) {
 		}
 	}
 	m.Add(20 * time.Second)
-	if len(l.renewed) != 1 || !slices.Equal(l.renewed[0], []string{"first", "soon"}) || len(l.ended) > 0 {
-		t.Errorf("after 20 s %v were renewed and %v ended", l.renewed, l.ended)
+	if renewed, ended := l.seen(); len(renewed) != 1 || !slices.Equal(renewed[0], []string{"first", "soon"}) || len(ended) > 0 {
+		t.Errorf("after 20 s %v were renewed and %v ended", renewed, ended)
 	}
 }
 
@@ -100,8 +107,8 @@ func TestOrder(t *testing.T) {
 		for len(s.heap) > 0 {
 			m.Set(s.heap[0].due())
 		}
-		if len(l.ended) != len(all) {
-			t.Fatalf("%d of %d ended", len(l.ended), len(all))
+		if _, ended := l.seen(); len(ended) != len(all) {
+			t.Fatalf("%d of %d ended", len(ended), len(all))
 		}
 	}
 }
@@ -113,8 +120,8 @@ func TestUndecided(t *testing.T) {
 	s.Add(&Item[string]{Of: "a"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now())
 	m.Add(time.Minute)
 	m.Add(3 * wallCheck)
-	if len(l.ended) < 2 {
-		t.Errorf("asked %d times", len(l.ended))
+	if _, ended := l.seen(); len(ended) < 2 {
+		t.Errorf("asked %d times", len(ended))
 	}
 }
 
@@ -170,7 +177,7 @@ func TestSuspended(t *testing.T) {
 	s, l := newScheduler(c)
 	s.Add(&Item[string]{Of: "a"}, Times{End: c.Now().Add(time.Minute)}, s.Clock.Now())
 	m.Add(10 * time.Second)
-	if len(l.ended) > 0 {
+	if _, ended := l.seen(); len(ended) > 0 {
 		t.Fatal("ended after 10 s of 60")
 	}
 	before := c.Now()
@@ -179,8 +186,8 @@ func TestSuspended(t *testing.T) {
 		t.Fatalf("the monotonic reading moved by %v, the wall clock by %v", now.Sub(before), now.Round(0).Sub(before.Round(0)))
 	}
 	m.Add(wallCheck)
-	if len(l.ended) != 1 {
-		t.Errorf("an hour later, by the wall clock: %d have ended", len(l.ended))
+	if _, ended := l.seen(); len(ended) != 1 {
+		t.Errorf("an hour later, by the wall clock: %d have ended", len(ended))
 	}
 }
 

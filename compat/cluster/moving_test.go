@@ -23,7 +23,11 @@ import (
 // afterwards. (One slot for all: two nodes that migrate to each other at the same
 // time wait for each other.)
 func moving(t *testing.T, nodes *realredis.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	patience := 50 * time.Second
+	if underRace {
+		patience = 3 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	const tag = "{moving-3}"
 	slot := slots.Of(tag)

@@ -252,7 +252,7 @@ func (f *failover) progress(n int, server string) {
 	f.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute) // under the race detector, beside other tests
 	for {
 		had := map[int]int{}
 		f.mu.Lock()

@@ -95,7 +95,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	reply, err := c.do(ctx, c.exchange, name, args...)
-	if err != nil && ctx.Err() != nil && c.err != nil { // as redigo says it: a limit, and nobody's context
+	if err != nil && c.err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) { // as redigo says it: a limit, and nobody's context
 		err = errors.Join(os.ErrDeadlineExceeded, marked(err))
 	}
 	return reply, err

@@ -124,10 +124,10 @@ func Run(t *testing.T, l Lock) {
 
 // Main is a TestMain: it lets the many checks that only wait for a lease to end
 // wait together, and fails if a lock left a goroutine behind.
-func Main(m *testing.M) {
+func Main(m *testing.M, known ...goleak.Option) {
 	flag.Parse()
 	flag.Set("test.parallel", "128") //nolint:errcheck // a flag that exists
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, known...)
 }
 
 // A suite is a Lock under test.

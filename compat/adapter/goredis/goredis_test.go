@@ -9,9 +9,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/adapter/adaptertest"
 	"github.com/setnxlock/setnxlock/compat/adapter/goredis"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { conformance.Main(m) }
+// go-redis dials on for a second after its pool was closed.
+func TestMain(m *testing.M) {
+	conformance.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 func open(t testing.TB, addr string, size int) compat.Source {
 	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, PoolSize: size, ReadTimeout: 20 * time.Second, MinRetryBackoff: -1})

@@ -180,8 +180,8 @@ func TestShrinks(t *testing.T) {
 // reading know nothing of the time that the wall clock has gone on.
 type suspended struct {
 	*clock.Mock
-	base time.Time // with a monotonic reading
-	zero time.Time // the mock's when it was base
+	base time.Time    // with a monotonic reading
+	zero time.Time    // the mock's when it was base
 	by   atomic.Int64 // seconds
 }
 

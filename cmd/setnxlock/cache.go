@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,29 +20,28 @@ import (
 // written or understood is as good as none.
 type cache struct {
 	server.Memory
+	read sync.Once
 	path string // "": there is nowhere to keep it
 
 	contradicted atomic.Bool // a server refused what it was remembered to allow
 }
 
-// remembered is the cache, read once.
+// remembered is the cache, read by whoever asks first: several servers are asked at once.
 func (a *app) remembered() *cache {
-	if a.known != nil {
-		return a.known
-	}
-	a.known = &cache{}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return a.known
-	}
-	a.known.path = filepath.Join(dir, "setnxlock", "servers.json")
-	b, err := os.ReadFile(a.known.path)
-	if err == nil {
-		err = json.Unmarshal(b, &a.known.Memory)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		a.log().Debug("what servers answered before can't be read, and is asked again", "file", a.known.path, "error", err)
-	}
+	a.known.read.Do(func() {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return
+		}
+		a.known.path = filepath.Join(dir, "setnxlock", "servers.json")
+		b, err := os.ReadFile(a.known.path)
+		if err == nil {
+			err = json.Unmarshal(b, &a.known.Memory)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			a.log().Debug("what servers answered before can't be read, and is asked again", "file", a.known.path, "error", err)
+		}
+	})
 	return a.known
 }
 

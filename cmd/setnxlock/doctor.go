@@ -134,7 +134,6 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
 	safe, unsafe := 0, 0
 	q.Servers = make([]*diagnosis, len(p.nodes))
-	a.remembered() // once, for all
 	var all sync.WaitGroup
 	for i, n := range p.nodes {
 		all.Go(func() {

@@ -21,7 +21,7 @@ func main() {
 // execute runs one command line and returns its exit status. The streams are
 // files, not readers and writers, because a child inherits them.
 func execute(args []string, in, out, errs *os.File) int {
-	a := &app{in: in, out: out, errs: errs}
+	a := &app{in: in, out: out, errs: errs, known: &cache{}}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -40,7 +40,7 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known   *cache          // what servers answered; nil: it was not read yet
+	known   *cache          // what servers answered: see remembered
 	owner   owner           // of the locks that this command takes
 	caution *caution        // run's; nil: nobody is warned
 	meter   *workload.Meter // counts what all connections send; nil: nothing does

@@ -61,6 +61,7 @@ func TestAwait(t *testing.T) {
 			t.Errorf("too late: %q, %v after %v", got, err, time.Since(start))
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if late != "it" {
 			t.Error("what came late was dropped")
 		}

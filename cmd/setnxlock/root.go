@@ -42,6 +42,7 @@ type options struct {
 	verbose   bool
 	secrets
 	flags *pflag.FlagSet // these
+	key   string         // as it stands on the server: the first that the command was given
 }
 
 const defaultRedis = "127.0.0.1:6379"
@@ -164,6 +165,9 @@ func variants(names []string) []string {
 func (a *app) onServer(key string) (string, error) {
 	if key == "" {
 		return "", &failure{statusUsage, errors.New("the key is empty"), ""}
+	}
+	if a.key == "" {
+		a.key = a.prefix + key
 	}
 	return a.prefix + key, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -96,7 +97,7 @@ func (p *probe) get() bool {
 	case strings.HasPrefix(s, "noauth"), strings.HasPrefix(s, "wrongpass"), strings.Contains(s, "operation not permitted"):
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
 	case refused:
-		p.err = p.conn.denied(p.o.beside(), first)
+		p.err = p.denied(first)
 		var denied *compat.DeniedError
 		if errors.As(p.err, &denied) {
 			denied.Command = "GET"
@@ -124,12 +125,26 @@ func (p *probe) write() bool {
 	p.r.Writable = err == nil && p.err == nil
 	errors.As(err, &p.refusal)
 	if err != nil {
-		p.r.Refused = p.conn.denied(p.o.beside(), err)
+		p.r.Refused = p.denied(err)
 	}
 	if strings.HasPrefix(string(p.refusal), "READONLY") {
 		p.r.Role = "replica"
 	}
 	return p.r.Writable
+}
+
+// denied is what a refusal of the first questions means. What the user's ACL has to cover is not
+// our scratch keys alone, but what their prefix says: the locks.
+func (p *probe) denied(err error) error {
+	err = p.conn.denied(p.o.beside(), err)
+	var d *compat.DeniedError
+	if errors.As(err, &d) && d.Key != "" {
+		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
+		if p.o.Prefix != "" {
+			d.Remedy = "the user's ACL does not cover keys that begin with " + strconv.Quote(p.o.Prefix) + ": ACL SETUSER … ~" + p.o.Prefix + "*"
+		}
+	}
+	return err
 }
 
 // multi is what a fence needs: a transaction in which INCR counts.

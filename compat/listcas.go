@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // The condition kept by list commands, Redis 2.0 and later, in one round trip: package listcas
@@ -38,9 +39,9 @@ func (c *Conn) listCAS(ch *Change) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := c.compose(arguments(cmds))
-	w.all(cmds)
-	replies, err := w.decided(execRan)
+	w := c.wire.Compose(wire.Arguments(cmds))
+	wire.All(&w, cmds)
+	replies, err := w.Removing(wire.Ran)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (c *Conn) allListCAS(changes []Change, replies [][]any, errs []error) {
 
 // listed says by the replies whether the key was removed, or next is on it.
 func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
-	replies, err := c.transacted(replies)
+	replies, err := c.wire.Transacted(replies)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
 		return nil, err
 	}
 	replies = listcas.Rest(replies)
-	return replies, first(replies, nil)
+	return replies, answer.First(replies)
 }
 
 // emptied says by the replies whether the key was deleted.
@@ -212,15 +213,15 @@ func (c *Conn) triedByLists(holds string, ch *Change) (left string, err error) {
 	}
 	replies, err := c.Pipe(slices.Insert(cmds, 1, set)...)
 	if err == nil {
-		replies, err = c.transacted(replies)
+		replies, err = c.wire.Transacted(replies)
 	}
 	if err != nil {
 		return "", err
 	}
 	if len(replies) < 5 {
-		return "", countError(len(replies), len(cmds)-1, "commands in a transaction")
+		return "", wire.Short(len(replies), len(cmds)-1, "commands in a transaction")
 	}
-	if err := first(replies[:1], nil); err != nil {
+	if err := answer.First(replies[:1]); err != nil {
 		return "", err
 	}
 	got, replies := replies[len(replies)-3], replies[1:]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // life is the TTL of scratch keys.
@@ -136,12 +137,7 @@ func (q *Asker) pipe(cmds ...compat.Cmd) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return replies, e
-		}
-	}
-	return replies, nil
+	return replies, answer.First(replies)
 }
 
 // atomic runs commands on the scratch keys as one, the last of which remove them: in a

@@ -136,6 +136,9 @@ type suite struct {
 	prefix  string
 	keys    sync.Map // names that were used
 	virtual bool     // its time is virtual
+
+	mu      sync.Mutex
+	clients []*compat.Locker // whose shared connections read until they are closed
 }
 
 func newSuite(l Lock) (*suite, error) {
@@ -154,7 +157,20 @@ func newSuite(l Lock) (*suite, error) {
 	if l.TTL == 0 {
 		l.TTL = time.Second
 	}
-	return &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}, nil
+	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
+	if l.shares {
+		for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
+			open := *client
+			*client = func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+				k := open(wrap, o)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.clients = append(c.clients, k)
+				return k
+			}
+		}
+	}
+	return c, nil
 }
 
 func plain(s compat.Source) compat.Source { return s }
@@ -186,6 +202,9 @@ func (c *suite) key(name string) string {
 
 func (c *suite) clean(t testing.TB) {
 	ctx := within(t, 10*time.Second)
+	for _, k := range c.clients {
+		k.Close(ctx) //nolint:errcheck // what it held is removed
+	}
 	c.keys.Range(func(k, _ any) bool {
 		c.remove(t, ctx, k.(string))
 		return true

@@ -12,7 +12,7 @@ import (
 )
 
 // The exit statuses, from sysexits.h where it has one that fits and from the
-// shell where it has. Help texts show statusHelp; the README copies it.
+// shell where it has. Help texts show statusHelp; docs/command.md has all of them.
 const (
 	statusUsage       = 64  // EX_USAGE
 	statusForeign     = 65  // EX_DATAERR

@@ -11,28 +11,26 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
-var update = flag.Bool("update", false, "write the lists in README.md and docs/algorithms.md")
+var update = flag.Bool("update", false, "write the list in docs/algorithms.md")
 
-// The pages that list the locks list these, and no others.
+// docs/algorithms.md lists these locks, and no others.
 func TestDocs(t *testing.T) {
-	for page, list := range map[string]string{"../../docs/algorithms.md": table(), "../../README.md": names()} {
-		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		const begin, end = "<!-- locks: go test ./compat/locks -update -->\n", "<!-- end of locks -->"
-		before, rest, ok := strings.Cut(string(b), begin)
-		says, after, ends := strings.Cut(rest, end)
-		if !ok || !ends {
-			t.Errorf("%s has no list of the locks", page)
-			continue
-		}
-		if says == list {
-			continue
-		}
-		if !*update {
-			t.Errorf("%s says\n%s\nwant\n%s", page, says, list)
-		} else if err := os.WriteFile(page, []byte(before+begin+list+end+after), 0o644); err != nil {
+	const page = "../../docs/algorithms.md"
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- locks: go test ./compat/locks -update -->\n", "<!-- end of locks -->"
+	before, rest, ok := strings.Cut(string(b), begin)
+	says, after, ends := strings.Cut(rest, end)
+	switch list := table(); {
+	case !ok || !ends:
+		t.Errorf("%s has no list of the locks", page)
+	case says == list:
+	case !*update:
+		t.Errorf("%s says\n%s\nwant\n%s", page, says, list)
+	default:
+		if err := os.WriteFile(page, []byte(before+begin+list+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,20 +70,4 @@ func needs(l locks.Lock) string {
 		return "–"
 	}
 	return strings.Join(list, "; ")
-}
-
-// names is the same in short, for the README.
-func names() string {
-	var use, comparison []string
-	for _, l := range locks.All() {
-		switch name := "`" + l.Name + "`"; {
-		case l.Comparison:
-			comparison = append(comparison, name)
-		case l.Instead == "":
-			use = append(use, name)
-		default:
-			use = append(use, name+" ("+strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)+")")
-		}
-	}
-	return "The locks: " + strings.Join(use, ", ") + ".\nFor comparison, behind `run --unsafe`: " + strings.Join(comparison, ", ") + ".\n"
 }

@@ -63,6 +63,18 @@ func TestCheck(t *testing.T) {
 	racetest.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
 }
 
+func newMyLock(token func() string) compat.Algorithm {
+	return txlock.Renamed{Options: txlock.Options{Token: token}}
+}
+
+// docs/explorer.md shows it.
+func TestMyLock(t *testing.T) {
+	racetest.Check(t, race.Config{
+		Server: "2.4", Clients: 2, Attempts: 2, Ticks: 3, Faults: race.Faults{LostReplies: 1},
+		New: newMyLock, // func(token func() string) compat.Algorithm
+	})
+}
+
 // A test of one's own lock is one call.
 func ExampleCheck() {
 	var t recorder // in a test of your own: t *testing.T

@@ -1,0 +1,511 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+const root = "../.."
+
+// A block is a fenced block of a page.
+type block struct {
+	page string // from the root of the repository
+	on   string // the versions of Redis that its fence names
+	text string
+}
+
+func (b block) String() string {
+	first, _, _ := strings.Cut(b.text, "\n")
+	return b.page + ": " + first
+}
+
+// blocks are those in a language, of these pages of the repository.
+func blocks(t *testing.T, language string, pages ...string) (all []block) {
+	t.Helper()
+	fences := regexp.MustCompile("(?ms)^```" + language + "( [^\n]*)?\n(.*?)^```$")
+	for _, page := range pages {
+		b, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range fences.FindAllStringSubmatch(string(b), -1) {
+			all = append(all, block{page, strings.TrimSpace(m[1]), m[2]})
+		}
+	}
+	return all
+}
+
+// docs are README.md and the pages of docs.
+func docs(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) < 15 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	list := []string{"README.md"}
+	for _, p := range pages {
+		list = append(list, "docs/"+filepath.Base(p))
+	}
+	return list
+}
+
+// Every Go block of the docs is a program, or a test, that prints what its last comment says on
+// every server that its fence names; or it is a part of one, or of an example that go test runs.
+func TestProgramsOfTheDocs(t *testing.T) {
+	dir := t.TempDir()
+	var programs []block
+	var parts []block
+	run := exampleText(t)
+	for _, b := range blocks(t, "go", docs(t)...) {
+		if b.page == "docs/clients.md" || b.page == "docs/observing.md" {
+			continue // of other modules, whose examples are run there
+		}
+		if strings.HasPrefix(b.text, "package main\n") {
+			programs = append(programs, b)
+			run += lines(b.text)
+		} else {
+			parts = append(parts, b)
+		}
+	}
+	if len(programs) < 9 {
+		t.Fatalf("%d programs", len(programs))
+	}
+	for _, b := range parts {
+		if !strings.Contains(run, lines(b.text)) {
+			t.Errorf("%v\nis neither a program nor a part of one that is run", b)
+		}
+	}
+	asModule(t, dir)
+	for i, b := range programs {
+		name := filepath.Join(dir, strconv.Itoa(i), "main.go")
+		if strings.Contains(b.text, "\nfunc Test") {
+			name = filepath.Join(dir, strconv.Itoa(i), "main_test.go")
+		}
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(b.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
+	goRun(t, dir, "test", "-count=1", "./...")
+	goRun(t, dir, "build", "-o", bin, "./...")
+	for i, b := range programs {
+		_, says, prints := strings.Cut(b.text, "\n// Output:\n")
+		if !prints {
+			continue
+		}
+		says = strings.ReplaceAll(says, "// ", "")
+		for _, servers := range strings.Fields(b.on) {
+			cmd := exec.Command(bin + strconv.Itoa(i))
+			cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startAll(t, servers))
+			out, err := cmd.CombinedOutput()
+			if !as(strings.TrimSpace(says)).MatchString("\n" + strings.TrimSpace(string(out))) {
+				t.Errorf("%v\non %s prints\n%s%v\nthe page says\n%s", b, servers, out, err, says)
+			}
+		}
+	}
+}
+
+// startAll starts a server for each version of a list with commas.
+func startAll(t *testing.T, versions string) string {
+	var all []string
+	for _, v := range strings.Split(versions, ",") {
+		if v == "real" {
+			all = append(all, startReal(t))
+		} else {
+			all = append(all, startOld(t, v))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// asModule makes dir a module that has all that this one has.
+func asModule(t *testing.T, dir string) {
+	t.Helper()
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const us = "github.com/setnxlock/setnxlock"
+	text := strings.Replace(string(mod), "module "+us, "module programs", 1) + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %s\n", us, us, abs)
+	for name, b := range map[string][]byte{"go.mod": []byte(text), "go.sum": sum} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func goRun(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "XDG_CACHE_HOME=") // go's own cache, not the one that TestMain hides
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// exampleText is all examples of the repository, and the tests that pages have parts of.
+func exampleText(t *testing.T) string {
+	var b strings.Builder
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b.WriteString(lines(string(text)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// lines is a text without indentation and empty lines.
+func lines(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// consolePages are the pages whose commands are run here: those of operating.md have their own
+// test, and migration.md, mixing.md, from-the-articles.md and explorer.md show some that take
+// minutes, or other programs.
+var consolePages = []string{"README.md", "docs/quickstart.md", "docs/choosing.md", "docs/faq.md", "docs/troubleshooting.md"}
+
+// Every command of these pages prints what the page says, on every server that its fence names; on
+// an embedded 7.0 where it names none.
+func TestCommandsOfTheDocs(t *testing.T) {
+	commands := 0
+	for _, b := range blocks(t, "console", consolePages...) {
+		on := strings.Fields(b.on)
+		if len(on) == 0 {
+			on = []string{"7.0"}
+		}
+		for _, servers := range on {
+			commands += runBlock(t, b, startAll(t, servers))
+		}
+	}
+	if commands < 10 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
+// The README fits on two screens, and its make targets exist; its first one is run.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(b), "\n"); n > 120 {
+		t.Errorf("the README has %d lines, want 120 at most", n)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/go.mod", []byte("module mine\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, b := range blocks(t, "sh", "README.md", "docs/quickstart.md") {
+		for line := range strings.Lines(b.text) {
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir, cmd.Env = root, append(os.Environ(), "XDG_CACHE_HOME=")
+			switch words := strings.Fields(line); {
+			case line == "make demo\n", strings.HasPrefix(line, "make demo "):
+			case words[0] == "make": // that it is there; running it is what the gate does
+				cmd = exec.Command("make", "-n", words[1])
+				cmd.Dir = root
+			case words[0] == "go":
+				cmd.Dir = dir
+			case line == "git clone https://github.com/setnxlock/setnxlock\n":
+				continue // not published yet
+			}
+			commands++
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %s%v\n%s", b.page, line, err, out)
+			}
+		}
+	}
+	if commands < 4 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
+// Every link of a page leads to a file that is there, and every fragment to a heading.
+func TestLinksOfTheDocs(t *testing.T) {
+	pages := append(docs(t), "CONTRIBUTING.md", "docs/races/README.md")
+	for _, page := range pages {
+		b, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`").ReplaceAllString(string(b), "")
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			to, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			file := filepath.Join(root, filepath.Dir(page), to)
+			if to == "" {
+				file = filepath.Join(root, page)
+			}
+			target, err := os.ReadFile(file)
+			if err != nil {
+				if _, err := os.Stat(file); err != nil {
+					t.Errorf("%s links to %s: %v", page, m[1], err)
+				}
+				continue
+			}
+			if fragment != "" && strings.HasSuffix(file, ".md") && !anchors(string(target))[fragment] {
+				t.Errorf("%s links to %s: there is no such heading", page, m[1])
+			}
+		}
+	}
+}
+
+// anchors are the fragments of a page, as GitHub makes them of headings.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(page, -1) {
+		all[m[1]] = true
+	}
+	page = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "")
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return all
+}
+
+// runBlock runs the commands of a block, in order.
+func runBlock(t *testing.T, b block, address string) (commands int) {
+	t.Helper()
+	for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
+		line, says, _ := strings.Cut(step, "\n")
+		cmd := exec.Command("sh", "-c", line)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address, "TZ=UTC")
+		out, _ := cmd.CombinedOutput()
+		commands++
+		if got, want := masked(string(out)), masked(says); !as(want).MatchString("\n" + got) {
+			t.Errorf("%s\n$ %s\n%s\nthe page says\n%s", b.page, line, got, want)
+		}
+	}
+	return commands
+}
+
+// docs/choosing.md has the answer that doctor gives, on every version there is.
+func TestChoosingIsWhatDoctorSays(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/choosing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| ([a-z0-9.]+)[^|]* \\| `([a-z:]+)` \\| (safe|unsafe)[^|]* \\|$").FindAllStringSubmatch(string(page), -1)
+	told := map[string][]string{}
+	for _, r := range rows {
+		told[r[1]] = r[2:]
+	}
+	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+		cmd := exec.Command("setnxlock", "doctor", "--json")
+		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startOld(t, v))
+		out, _ := cmd.Output()
+		var d diagnosis
+		if err := json.Unmarshal(out, &d); err != nil {
+			t.Fatalf("%s: %v in %s", v, err, out)
+		}
+		says := "unsafe"
+		if d.Safe {
+			says = "safe"
+		}
+		if want := []string{d.Algorithm, says}; !slices.Equal(told[v], want) {
+			t.Errorf("of %s the page says %q, and doctor %q", v, told[v], want)
+		}
+		delete(told, v)
+	}
+	if len(told) > 0 {
+		t.Errorf("the page has servers that there are not: %v", told)
+	}
+}
+
+// docs/troubleshooting.md has an entry for each exported error with its text, for each exit
+// status, and for each message.
+func TestTroubleshooting(t *testing.T) {
+	b, err := os.ReadFile(root + "/docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+
+	for name, text := range exportedErrors(t) {
+		row := regexp.MustCompile("\\| `" + regexp.QuoteMeta(name) + "` \\| `([^`]+)`").FindStringSubmatch(page)
+		if row == nil {
+			t.Errorf("no entry for %s", name)
+		} else if !strings.HasPrefix(text, row[1]) && text != "" {
+			t.Errorf("%s begins with %q, and the page says %q", name, text, row[1])
+		}
+	}
+
+	command, err := os.ReadFile(root + "/docs/command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := regexp.MustCompile(`(?m)^\| (\d[^|]*?) \|`).FindAllStringSubmatch(string(command), -1)
+	if len(statuses) < 9 {
+		t.Fatalf("%d exit statuses in docs/command.md", len(statuses))
+	}
+	for _, s := range statuses {
+		if !strings.Contains(page, "\n| "+s[1]+" |") {
+			t.Errorf("no entry for the exit status %s", s[1])
+		}
+	}
+
+	all := messages(t, ".", "internal/racecmd")
+	if len(all) < 70 {
+		t.Fatalf("%d messages", len(all))
+	}
+	for _, m := range all {
+		if !strings.Contains(page, "`"+m+"`") {
+			t.Errorf("no entry for the message `%s`", m)
+		}
+	}
+}
+
+// exportedErrors are the exported variables Err… of every package outside of internal folders and
+// other modules, with what their text begins with, where it stands beside them.
+func exportedErrors(t *testing.T) map[string]string {
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root || d.Name() == "internal" || d.Name() == "testdata" || d.Name() == "mutants" {
+				return fs.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range f.Decls {
+			vars, ok := decl.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range vars.Specs {
+				v := spec.(*ast.ValueSpec)
+				if name := v.Names[0].Name; strings.HasPrefix(name, "Err") && len(v.Values) == 1 {
+					text := ""
+					if call, ok := v.Values[0].(*ast.CallExpr); ok && len(call.Args) == 1 {
+						text = literal(call.Args[0])
+					}
+					all[f.Name.Name+"."+name] = text
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || len(all) < 25 {
+		t.Fatalf("%d errors, %v", len(all), err)
+	}
+	return all
+}
+
+// messages are what the command says when it fails or warns, with … for each verb.
+func messages(t *testing.T, dirs ...string) (all []string) {
+	verbs := regexp.MustCompile(`%[a-z]`)
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				text := ""
+				switch n := n.(type) {
+				case *ast.CompositeLit: // failure{status, errors.New("…"), hint}
+					if id, ok := n.Type.(*ast.Ident); ok && strings.EqualFold(id.Name, "failure") && len(n.Elts) == 3 {
+						text = firstArg(n.Elts[1])
+					}
+				case *ast.CallExpr:
+					switch f := n.Fun.(type) {
+					case *ast.Ident: // usage(cmd, errors.New("…"))
+						if f.Name == "usage" && len(n.Args) == 2 {
+							text = firstArg(n.Args[1])
+						}
+						if f.Name == "say" && dir == "." {
+							text = literal(n.Args[0])
+						}
+					case *ast.SelectorExpr: // a.say("…")
+						if f.Sel.Name == "say" && dir == "." {
+							text = literal(n.Args[0])
+						}
+					}
+				}
+				if text != "" {
+					all = append(all, verbs.ReplaceAllString(text, "…"))
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func firstArg(e ast.Expr) string {
+	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) > 0 {
+		return literal(call.Args[0])
+	}
+	return ""
+}
+
+func literal(e ast.Expr) string {
+	if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
+		if s, err := strconv.Unquote(l.Value); err == nil {
+			return s
+		}
+	}
+	return ""
+}

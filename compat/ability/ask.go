@@ -283,16 +283,6 @@ func (q *Asker) setex() (string, error) {
 	return "", nil
 }
 
-// lists asks by the very commands that a lock sends.
-func (q *Asker) lists() (string, error) {
-	err := q.c.CheckListCAS(q.a, "")
-	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) {
-		return unsafe.Why, nil
-	}
-	return "", err
-}
-
 // setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.
 func (q *Asker) setnxOnTTL() (string, error) {
 	if err := q.Prepare(); err != nil {

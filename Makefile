@@ -17,7 +17,7 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist third-party test check whole busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -35,24 +35,25 @@ test:
 	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 30m ./... || failed=1; \
 	for m in $(MODULES); do (cd $$m && $(GO) test -timeout 15m ./...) || failed=1; done; \
 	skipped=$$(sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u); rm -f $$SETNXLOCK_TEST_SKIPPED; \
-	if echo "$$skipped" | grep -qv ': make whole$$'; then echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; echo "$$skipped" | grep -v ': make whole$$'; fi; \
-	if echo "$$skipped" | grep -q ': make whole$$'; then echo "not run here, but by make whole:"; echo "$$skipped" | sed -n 's/: make whole$$//p'; fi; \
-	echo "not run here: make check (make whole, the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
+	needs=$$(echo "$$skipped" | grep -v ': make long$$'); long=$$(echo "$$skipped" | sed -n 's/: make long$$//p'); \
+	[ -z "$$needs" ] || { echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; echo "$$needs"; }; \
+	[ -z "$$long" ] || { echo "not run here, but by make long:"; echo "$$long"; }; \
+	echo "not run here: make check (make long, the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
 	exit $$failed
 
-## check: what takes longer: the whole of what make test has a part of, the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
+## check: what takes longer: the long tests, the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
 check:
 	@./.ci/setup check
-	$(MAKE) whole
+	$(MAKE) long
 	$(MAKE) race
 	$(MAKE) mutants
 	$(MAKE) simulate
 	$(MAKE) chaos FOR=2m
 	SETNXLOCK_INTEROP=all $(MAKE) interop
 
-## whole: the tests called TestWhole…, which take minutes: docs/testing.md has a list
-whole:
-	SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestWhole' $$(grep -rl '^func TestWhole' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+## long: the tests called TestLong…, which take minutes: docs/testing.md has a list
+long:
+	SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$(grep -rl '^func TestLong' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
 BUSY ?= ./getsetlock ./txlock ./compat ./compat/internal/... ./compat/conformance ./compat/promises ./compat/rwlock ./compat/setlock ./compat/simulate
 RUNS ?= 50

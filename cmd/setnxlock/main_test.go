@@ -116,9 +116,9 @@ func addone() {
 func TestScripts(t *testing.T) { runScripts(t, "testdata") }
 
 // The scripts that compute a page for each race.
-func TestWholeScripts(t *testing.T) {
-	realredis.Whole(t)
-	runScripts(t, "testdata/whole")
+func TestLongScripts(t *testing.T) {
+	realredis.Long(t)
+	runScripts(t, "testdata/long")
 }
 
 func runScripts(t *testing.T, dir string) {

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 func TestConformance(t *testing.T) { everywhere(t, false) }
 
 // The other dialects on the other servers.
-func TestWholeConformance(t *testing.T) {
-	realredis.Whole(t)
+func TestLongConformance(t *testing.T) {
+	realredis.Long(t)
 	everywhere(t, true)
 }
 

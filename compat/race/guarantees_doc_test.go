@@ -22,9 +22,9 @@ var updateGuarantees = flag.Bool("update-guarantees", false, "write docs/guarant
 const clocksSection = "\n## Clocks that disagree\n"
 
 // The guarantees that docs show are the ones that the code computes today.
-func TestWholeGuaranteesAreNotStale(t *testing.T) {
+func TestLongGuaranteesAreNotStale(t *testing.T) {
 	if !*updateGuarantees {
-		realredis.Whole(t)
+		realredis.Long(t)
 	}
 	m, err := race.Guarantees(context.Background(), nil)
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Without the race detector, as TestWholeGuaranteesAreNotStale.
+// Without the race detector, as TestLongGuaranteesAreNotStale.
 
 package race
 

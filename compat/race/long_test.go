@@ -8,8 +8,8 @@ import (
 
 // The rest of what make test has a part of: other locks, other faults, wider bounds. A test that
 // is called with rest takes what it leaves out without.
-func TestWholeExplorer(t *testing.T) {
-	realredis.Whole(t)
+func TestLongExplorer(t *testing.T) {
+	realredis.Long(t)
 	for name, test := range map[string]func(t *testing.T, rest bool){
 		"Oracle":                oracle,
 		"PinnedPromisesTheSame": pinnedPromisesTheSame,

@@ -10,8 +10,8 @@ import (
 var whole bool
 
 // What make test has a part of, whole.
-func TestWholePromises(t *testing.T) {
-	realredis.Whole(t)
+func TestLongPromises(t *testing.T) {
+	realredis.Long(t)
 	whole = true
 	defer func() { whole = false }()
 	for name, test := range map[string]func(t *testing.T){

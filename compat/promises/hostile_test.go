@@ -223,8 +223,11 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 // TestHostileServer runs every kind of lock against servers that answer anything: a call may fail,
 // and does not panic, hang or spin.
 func TestHostileServer(t *testing.T) {
-	runs := uint64(150)
-	if underRace {
+	runs := uint64(40)
+	switch {
+	case whole:
+		runs = 150
+	case underRace:
 		runs = 15
 	}
 	eachKind(t, all(true), func(t *testing.T, k kind) {

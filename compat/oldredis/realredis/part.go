@@ -35,14 +35,14 @@ func Skipped(t testing.TB, what string) {
 	note(t, what)
 }
 
-// Whole is the first line of a test that takes too long for `make test`: the test ends as skipped,
+// Long is the first line of a test that takes too long for `make test`: the test ends as skipped,
 // and is noted for the list at the end, unless SETNXLOCK_TEST=all. Such a test is called
-// TestWhole…: by that name `make whole` finds it.
-func Whole(t testing.TB) {
+// TestLong…: by that name `make long` finds it.
+func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("SETNXLOCK_TEST") != "all" {
-		note(t, "make whole")
-		t.Skip("too long for make test: make whole runs it, and SETNXLOCK_TEST=all")
+		note(t, "make long")
+		t.Skip("too long for make test: make long runs it, and SETNXLOCK_TEST=all")
 	}
 }
 

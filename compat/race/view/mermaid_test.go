@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 )
 
 func TestMermaid(t *testing.T) {
@@ -64,7 +65,7 @@ func TestMermaidIsValid(t *testing.T) {
 	if err := os.WriteFile(page, []byte(html), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	p := openPage(t, startBrowser(t), (&url.URL{Scheme: "file", Path: page}).String())
+	p := openPage(t, chromium.Start(t), (&url.URL{Scheme: "file", Path: page}).String())
 	p.run(chromedp.Evaluate[chromedp.Void](`mermaid.initialize({startOnLoad: false})`))
 	for name, tr := range all {
 		text, err := json.Marshal(Mermaid(tr))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 )
 
 func testSite(t *testing.T) (dir string) {
@@ -74,7 +75,7 @@ func TestSite(t *testing.T) {
 // table to what it says; every link leads to a page.
 func TestSiteInBrowser(t *testing.T) {
 	dir := testSite(t)
-	p := openPage(t, startBrowser(t), (&url.URL{Scheme: "file", Path: filepath.Join(dir, "index.html")}).String())
+	p := openPage(t, chromium.Start(t), (&url.URL{Scheme: "file", Path: filepath.Join(dir, "index.html")}).String())
 	p.shot("site-index")
 	titles := eval[[]string](p, `[...document.querySelectorAll(".races h3")].map(e => e.textContent)`)
 	all := renderTraces(t)

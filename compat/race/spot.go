@@ -18,8 +18,8 @@ type Spot struct {
 
 // A Line is one of a file of this module, counted from 1; 0: none.
 type Line struct {
-	File string // "getsetlock/guarded.go"
-	N    int
+	File string `json:"file"` // "getsetlock/guarded.go"
+	N    int    `json:"n"`
 }
 
 // Spots makes the choices and returns where each client stands then. One that is about to read its
@@ -91,11 +91,17 @@ func lines(stack []uintptr) (lock, engine Line) {
 
 // Follow runs what it can of a schedule that was made for another lock: a choice that can't be
 // made is left out. Then each client that asks for something goes on until it has its answer, 12 steps
-// at most.
+// at most. A lock that refuses the server is an error.
 func Follow(c Config, choices []Choice) (Trace, error) {
 	full, err := c.complete()
 	if err != nil {
 		return Trace{}, err
+	}
+	switch why, err := refusal(full); {
+	case err != nil:
+		return Trace{}, err
+	case why != "":
+		return Trace{}, fmt.Errorf("race: %s refuses %s: %s", c.Algorithm, full.Server, why)
 	}
 	var made []Choice
 	w, err := newWorld(full)

@@ -10,8 +10,8 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, and what speaks with other clients and watchers.
-MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+# What has a go.mod of its own: what measures, what makes the docs a site, and what speaks with other clients and watchers.
+MODULES = bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
@@ -109,9 +109,11 @@ gobench:
 mixing:
 	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
 
-## site: the races and the workbench as a web site in SITE (default: site in the temporary folder), for a browser from the disk or any static host; the tables of guarantees take minutes: setnxlock race site without --no-guarantees
+## site: the docs, the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
+site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
 site:
-	$(GO) run ./cmd/setnxlock race site --no-guarantees --workbench $(or $(SITE),$${TMPDIR:-/tmp}/setnxlock-site)
+	$(GO) run ./cmd/setnxlock race site --no-guarantees --workbench $(DIR)/races
+	cd compat/race/handbook && $(GO) run . $(DIR)
 
 ## lint: gofmt, vet and staticcheck
 lint:

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of docs/guarantees.md anew")
+var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of compat/race/testdata/guarantees.md anew")
 
-// docs/guarantees.md has the current section on clocks that disagree.
+// The data of the guarantees have the current section on clocks that disagree.
 func TestClocksAreNotStale(t *testing.T) {
 	skews, err := Skews(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := Clocks(skews)
-	const guarantees = "../../../docs/guarantees.md"
+	const guarantees = "../testdata/guarantees.md"
 	b, err := os.ReadFile(guarantees)
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +30,6 @@ func TestClocksAreNotStale(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(string(b), now) {
-		t.Error("docs/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o docs/guarantees.md")
+		t.Error("compat/race/testdata/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o compat/race/testdata/guarantees.md")
 	}
 }

@@ -39,7 +39,7 @@ func Mixed() []Party {
 	})
 }
 
-// Clocks returns the section on clocks that disagree, which docs/guarantees.md has too.
+// Clocks returns the section on clocks that disagree, which the data of the guarantees have too.
 func Clocks(skews []Skew) string { return clocks + skewTable(skews) }
 
 // Summary returns the parties of the table in docs/mixing.md, one for each way to behave on a key.

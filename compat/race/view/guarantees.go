@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Guarantees is docs/guarantees.md: what each algorithm promises, on which
+// Guarantees is compat/race/testdata/guarantees.md, of which docs and the site show parts: what each algorithm promises, on which
 // server, under which fault, with the bounds of the proof or a shortest
 // counterexample.
 func Guarantees(of race.Matrix) string {
@@ -17,7 +17,7 @@ func Guarantees(of race.Matrix) string {
 	var b strings.Builder
 	b.WriteString(`# Guarantees
 
-<!-- Written by: setnxlock race guarantees -o docs/guarantees.md -->
+<!-- Written by: setnxlock race guarantees -o compat/race/testdata/guarantees.md -->
 
 What each lock promises on which server, and what breaks it, *computed*: the shipping code ran through every interleaving of its commands, on the embedded
 Redis of each version, with one kind of fault at a time. [How that works](explorer.md), and what "within bounds" does not mean.

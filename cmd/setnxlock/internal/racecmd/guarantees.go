@@ -24,7 +24,7 @@ import (
 
 const guaranteesHelp = `Explores every lock of this library on every version of Redis and every proxy,
 under every fault, with two and with three clients, and prints what holds and
-what breaks, as docs/guarantees.md has it: "holds" within the bounds of race
+what breaks, as the site shows it: "holds" within the bounds of race
 explore; the promises that break, with a shortest schedule for each; "refused"
 where the lock itself declines to work. It takes a minute on two cores.`
 

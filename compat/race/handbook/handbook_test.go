@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// written is the site, once, with the races' pages that it links to made of nothing: what writes
+// them has its own tests.
+var written = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "handbook")
+	if err != nil {
+		return "", err
+	}
+	races, err := filepath.Glob(filepath.Join(repository, "docs", "races", "*.md"))
+	if err != nil {
+		return dir, err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "races"), 0o777); err != nil {
+		return dir, err
+	}
+	for _, name := range append(races, "index.md", "workbench.md") {
+		file := strings.TrimSuffix(filepath.Base(name), ".md") + ".html"
+		page := "<html>\n<style>\n</style>\n<body>\n<p>" + file + "</p>\n</body>\n</html>\n"
+		if err := os.WriteFile(filepath.Join(dir, "races", file), []byte(page), 0o666); err != nil {
+			return dir, err
+		}
+	}
+	_, err = Write(repository, dir)
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, _ := written(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+// writtenSite is the folder of the site, and its pages by their names.
+func writtenSite(t *testing.T) (dir string, pages map[string]string) {
+	t.Helper()
+	dir, err := written()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.html"))
+	if err != nil || len(files) < 25 {
+		t.Fatalf("%d pages, %v", len(files), err)
+	}
+	pages = map[string]string{}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[filepath.Base(f)] = string(b)
+	}
+	return dir, pages
+}
+
+// Every link of every page leads to a page that is there, and every fragment to something on it.
+// Nothing is loaded from elsewhere.
+func TestLinks(t *testing.T) {
+	dir, pages := writtenSite(t)
+	links := 0
+	for name, text := range pages {
+		shown := regexp.MustCompile(`(?s)<script>.*?</script>`).ReplaceAllString(text, "")
+		for _, m := range regexp.MustCompile(`(href|src)="([^"]*)"`).FindAllStringSubmatch(shown, -1) {
+			links++
+			to, fragment, _ := strings.Cut(m[2], "#")
+			switch {
+			case strings.HasPrefix(to, "data:"):
+				continue
+			case strings.Contains(to, "://"):
+				if m[1] == "src" {
+					t.Errorf("%s loads %s", name, to)
+				}
+				continue
+			case to == "":
+				to = name
+			}
+			if _, err := os.Stat(filepath.Join(dir, to)); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[2], err)
+			} else if fragment != "" && !strings.Contains(pages[to], `id="`+fragment+`"`) {
+				t.Errorf("%s links to %s: there is no such place", name, m[2])
+			}
+		}
+		if !strings.Contains(text, `<nav id="menu"`) || !strings.Contains(text, `id="q"`) {
+			t.Errorf("%s has no menu, or no search", name)
+		}
+		if twice := regexp.MustCompile(`[^.]\.\.(\s|</p>|</li>|</td>)`).FindString(shown); twice != "" {
+			t.Errorf("%s has a sentence with two full stops: %q", name, twice)
+		}
+	}
+	if links < 500 {
+		t.Errorf("%d links", links)
+	}
+	race, err := os.ReadFile(filepath.Join(dir, "races", "any-lost-reply.html"))
+	if err != nil || strings.Count(string(race), `<nav id="menu"`) != 1 || !strings.Contains(string(race), `href="../index.html"`) || !strings.Contains(string(race), "#menu {") {
+		t.Errorf("a race's page has no menu: %v\n%s", err, race)
+	}
+}
+
+// A site that is written anew looks the same: no second menu.
+func TestAgain(t *testing.T) {
+	dir, _ := writtenSite(t)
+	before, err := os.ReadFile(filepath.Join(dir, "races", "any-lost-reply.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(repository, dir); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(filepath.Join(dir, "races", "any-lost-reply.html"))
+	if err != nil || string(before) != string(after) {
+		t.Errorf("%v: was\n%s\nis\n%s", err, before, after)
+	}
+}
+
+func TestTitled(t *testing.T) {
+	for in, want := range map[string]string{
+		"Choosing a lock":                "Choosing a Lock",
+		"Mixing: what may share a key":   "Mixing: What May Share a Key",
+		"The command":                    "The Command",
+		"txlock: a token and a TTL":      "txlock: A Token and a TTL",
+		"FAQ":                            "FAQ",
+		"Interop: with the real clients": "Interop: With the Real Clients",
+	} {
+		if got := titled(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
+// dom is what a page has become when its scripts have run.
+func dom(t *testing.T, url string, flags ...string) string {
+	t.Helper()
+	args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + t.TempDir(), "--virtual-time-budget=20000", "--dump-dom"}, flags...)
+	out, err := exec.Command(realredis.Need(t, "chromium", "chromium"), append(args, "file://"+url)...).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return string(out)
+}
+
+// In a browser, from the disk: the search finds sections and races, and the guarantees answer.
+func TestInBrowser(t *testing.T) {
+	dir, _ := writtenSite(t)
+	for query, want := range map[string][]string{
+		"stuck%20lock":    {`href="operating.html#a-stuck-lock"`},
+		"ErrUnknown":      {`href="faq.html#what-is-errunknown-and-what-do-i-do"`, "<mark>ErrUnknown</mark>"},
+		"double-takeover": {`href="races/getset-double-takeover.html"`},
+		"zzzz":            {"0 sections"},
+	} {
+		page := dom(t, dir+"/index.html#q="+query)
+		for _, w := range want {
+			if _, found, _ := strings.Cut(page, `<div id="found"`); !strings.Contains(strings.SplitN(found, "<main>", 2)[0], w) {
+				t.Errorf("%s: no %s", query, w)
+			}
+		}
+	}
+	for question, want := range map[string][2]string{
+		"server=2.4&faults=lost+reply":     {`>tx:renamed</a></td><td class="holds"`, "set:lua"},
+		"server=1.2&faults=none":           {`>getset:classic</a></td><td class="breaks"><b>breaks</b><br>`, "getset:listed"},
+		"server=7.0&faults=failover;crash": {"exclusion: failover", "set:script"},
+	} {
+		page := dom(t, dir+"/guarantees.html#"+question)
+		_, mine, _ := strings.Cut(page, `<section id="mine">`)
+		mine, _, _ = strings.Cut(mine, "</section>")
+		_, answer, _ := strings.Cut(mine, `id="answer"`)
+		if !strings.Contains(mine, want[0]) || !strings.Contains(answer, want[1]) {
+			t.Errorf("%s: %s", question, answer)
+		}
+	}
+}
+
+// No page is wider than a telephone.
+func TestWidth(t *testing.T) {
+	dir, pages := writtenSite(t)
+	var names []string
+	for name := range pages {
+		names = append(names, name)
+	}
+	list, err := json.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := fmt.Sprintf(`<!doctype html><body><pre id="out"></pre><script>
+for (const name of %s) {
+  const f = document.createElement('iframe')
+  f.style.cssText = 'width:390px;height:800px;border:0'
+  f.onload = () => { document.getElementById('out').textContent += '\n' + name + ' ' + f.contentDocument.documentElement.scrollWidth + '\n' }
+  f.src = name
+  document.body.append(f)
+}</script>`, list)
+	if err := os.WriteFile(filepath.Join(dir, "frames.htm"), []byte(frames), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	page := dom(t, dir+"/frames.htm", "--allow-file-access-from-files")
+	found := regexp.MustCompile(`(?m)^(\S+\.html) (\d+)$`).FindAllStringSubmatch(page, -1)
+	if len(found) != len(names) {
+		t.Fatalf("%d of %d pages", len(found), len(names))
+	}
+	for _, m := range found {
+		if n, err := strconv.Atoi(m[2]); err != nil || n > 390 {
+			t.Errorf("%s is %s pixels wide in 390", m[1], m[2])
+		}
+	}
+}

@@ -84,10 +84,9 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		}
 	}
 	next, err := b.fenced(ctx, now, l.Key, parts, ttl)
-	if err != nil {
+	if next.Rotate = kept; err != nil {
 		return b.unknown(now, next, err)
 	}
-	next.Rotate = kept
 	return next, nil
 }
 

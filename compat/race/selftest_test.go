@@ -125,7 +125,7 @@ func refusals(t *testing.T, rest bool) {
 		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
 	} {
-		if (n == 3) != rest { // three clients take as long as all others
+		if (n == 3) != rest { // three clients take longer than all others
 			continue
 		}
 		if r := explored(t, c); r.Verdict != Safe {

@@ -176,7 +176,11 @@ func newSuite(l Lock) (*suite, error) {
 func plain(s compat.Source) compat.Source { return s }
 
 func (c *suite) options() compat.Options {
-	return compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
+	o := compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
+	if !c.virtual {
+		o.Timeout = 15 * time.Second // others keep the processors busy
+	}
+	return o
 }
 
 // client is a client of its own.
@@ -258,8 +262,9 @@ func (c *suite) refuses(t testing.TB) error {
 	return err
 }
 
+// within is a context that ends after d, or after a minute where the processors are busy.
 func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), max(d, time.Minute))
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -441,6 +441,9 @@ func TestTokenReadOnTheWay(t *testing.T) {
 			}
 			net.clear()
 			next, err := l.Handoff(background, time.Minute)
+			if errors.Is(err, errors.ErrUnsupported) { // it can't change its token, and says so
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ func explored(t testing.TB, c Config) Result {
 	if r.Verdict == BoundReached {
 		t.Fatalf("no room for more %s", r.Bound)
 	}
+	t.Logf("%s: %d states, %v", c.line(), r.States, r.Elapsed)
 	return r
 }
 
@@ -124,7 +125,7 @@ func refusals(t *testing.T, rest bool) {
 		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
 	} {
-		if (n%3 == 0) == rest {
+		if (n == 3) != rest { // three clients take longer than all others
 			continue
 		}
 		if r := explored(t, c); r.Verdict != Safe {
@@ -210,7 +211,6 @@ func lockerHolds(t *testing.T, rest bool) {
 					t.Errorf("%s: %s: %s", c.line(), b.Verdict.Violated, b.ReplayLine())
 				}
 			}
-			t.Logf("%s: %d states, %v", c.line(), r.States, r.Elapsed)
 		}
 	}
 }

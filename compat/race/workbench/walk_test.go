@@ -224,3 +224,25 @@ func TestAxe(t *testing.T) {
 	p.until(`!document.querySelector("#level").hidden`)
 	look("a level")
 }
+
+// A lock of the reader's own is written down, broken by the explorer, and shared by its address.
+func TestOwnLock(t *testing.T) {
+	p := open(t, "")
+	eval[bool](p, `(document.querySelector("#own").open = true, document.querySelector("#form button").click(), true)`)
+	p.until(`document.querySelector("#setting").textContent.startsWith("a lock of your own")`)
+	p.until(loaded)
+	p.press("1", 1)
+	if got := eval[[]string](p, `[...document.querySelectorAll("#code .lit")].map(e => e.dataset.who + " " + e.textContent.trim())`); !slices.Equal(got, []string{"C2 SETNX KEY TOKEN", "C1 EXPIRE KEY TTL"}) {
+		t.Errorf("lit: %q", got)
+	}
+	p.shoot("own")
+	p.run(chromedp.KeyEvent("f"))
+	p.until(`document.querySelector("#violation").textContent.includes("Broken: exclusion")`)
+	schedule := eval[string](p, `decodeURIComponent(location.hash.slice(1))`)
+	again, err := Question{Schedule: schedule}.position()
+	if err != nil || again.Trace.Verdict.Violated != "exclusion" {
+		t.Errorf("%s: %v, %v", schedule, again.Trace.Verdict, err)
+	}
+	p.run(chromedp.KeyEvent("w"))
+	p.until(`document.querySelector("#parts")`)
+}

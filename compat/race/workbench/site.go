@@ -163,7 +163,10 @@ func compile(ctx context.Context) (wasm []byte, goroot string, err error) {
 	if said, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("%w: %w: %s", ErrNoSource, err, cmp.Or(strings.TrimSpace(string(said)), "it said nothing"))
 	}
-	wasm, err = os.ReadFile(file)
+	if wasm, err = os.ReadFile(file); err != nil {
+		return nil, "", err
+	}
+	wasm, err = merged(wasm)
 	return wasm, goroot, err
 }
 

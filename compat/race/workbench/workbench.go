@@ -140,7 +140,7 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		if err != nil {
 			return nil, err
 		}
-		r, err := race.Remedies(ctx, p.Trace, known())
+		r, err := race.Remedies(ctx, p.Trace, p.Config.Locks)
 		return r.String(), err
 	case "survivors":
 		return q.survivors(progress)
@@ -169,7 +169,9 @@ func (q Question) position() (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	c.Locks = known()
+	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+		return Position{}, err
+	}
 	return At(c, choices)
 }
 
@@ -179,7 +181,10 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Explore
 	if err != nil {
 		return Explored{}, err
 	}
-	c.Locks, c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = known(), q.Faults, q.Ticks, q.States, 1<<30
+	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+		return Explored{}, err
+	}
+	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30
 	if q.Check != "" {
 		c.Invariants = []string{q.Check}
 	}

@@ -173,6 +173,7 @@ function drawCode() {
   const idle = []
   state.trace.clients.forEach((c, i) => {
     const at = state.code[i], list = []
+    if (at.type === 'catalogue.formed') return // ownCode
     if (at.lock.n) list.push(at.lock)
     else if (at.doing) list.push(method(at), at.engine.n ? at.engine : null)
     if (!list.some(Boolean)) return idle.push(c.name)
@@ -185,7 +186,7 @@ function drawCode() {
     }
   })
   const box = $('code')
-  box.replaceChildren()
+  box.replaceChildren(...ownCode())
   for (const f of shown.values()) {
     const pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': f.file})
     for (let n = f.from; n <= f.to; n++) {
@@ -199,9 +200,29 @@ function drawCode() {
     const lit = pre.querySelector('.lit')
     if (lit) pre.scrollTop = lit.offsetTop - pre.offsetTop - 60
   }
-  const says = [...state.code.entries()].filter(([, at]) => at.doing).map(([i, at]) => 'C' + (i + 1) + ' is to ' + at.doing + ' (' + at.type + ')')
+  const says = [...state.code.entries()].filter(([, at]) => at.doing).map(([i, at]) => 'C' + (i + 1) + ' is to ' + at.doing + (at.type === 'catalogue.formed' ? '' : ' (' + at.type + ')'))
   if (says.length) box.append(element('p', says.join(', ') + (idle.length ? '; ' + idle.join(', ') + ' stands at no line of it' : '') + '.'))
   else box.append(element('p', 'No client stands in the lock’s code: it is between two attempts, holds the lock, or is gone.'))
+}
+
+// ownCode shows the locks that are written out in a schedule, each with the line that a client is to send.
+function ownCode() {
+  return [...new Set(state.trace.algorithm.split('+'))].filter(name => name.startsWith('form/')).map(name => {
+    const lines = name.slice(5).split(';'), release = lines.indexOf('release'), pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': 'your lock'})
+    const who = lines.map(() => [])
+    state.trace.clients.forEach((c, i) => {
+      const at = state.code[i], next = state.steps.find(o => o.client === c.name)
+      if (!at.doing || !next || !next.cmd || (c.runs || state.trace.algorithm) !== name) return
+      const n = lines.findIndex((l, n) => l.split(',')[0] === next.cmd.split(/[ ;]/)[0] && (release < 0 || (n > release) === (at.doing === 'release')))
+      if (n >= 0) who[n].push(i)
+    })
+    lines.forEach((l, n) => {
+      const line = element('span', l.replaceAll(',', ' ').replace('=', ' = ') + '\n', {'data-who': who[n].map(i => 'C' + (i + 1)).join(' ')})
+      if (who[n].length) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[n][0] + ')') }
+      pre.append(line)
+    })
+    return pre
+  })
 }
 
 // body is the function around a line, without its comment.
@@ -252,7 +273,7 @@ function sentence(e) {
 
 function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
-  $('setting').textContent = t.algorithm + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
+  $('setting').textContent = t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
   $('count').textContent = 'step ' + t.events.length
   $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
   $('picture').innerHTML = state.picture // the engine escapes what stands in it
@@ -614,6 +635,12 @@ function bind() {
     try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
     if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
     show(schedule)
+  }
+  $('form').onsubmit = e => {
+    e.preventDefault()
+    const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
+    if (/[+;"]/.test(lines.join(''))) { $('said').textContent = 'A lock of your own has no + ; or " in it.'; return }
+    show(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
   }
   $('two').onsubmit = async e => {
     e.preventDefault()

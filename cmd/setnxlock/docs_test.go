@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -93,6 +94,9 @@ func TestProgramsOfTheDocs(t *testing.T) {
 	}
 	asModule(t, dir)
 	for i, b := range programs {
+		if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
+			t.Errorf("%v\nis not as gofmt has it: %v", b, err)
+		}
 		name := filepath.Join(dir, strconv.Itoa(i), "main.go")
 		if strings.Contains(b.text, "\nfunc Test") {
 			name = filepath.Join(dir, strconv.Itoa(i), "main_test.go")
@@ -203,7 +207,7 @@ func lines(text string) string {
 // consolePages are the pages whose commands are run here: those of operating.md have their own
 // test, and migration.md, mixing.md, from-the-articles.md and explorer.md show some that take
 // minutes, or other programs.
-var consolePages = []string{"README.md", "docs/quickstart.md", "docs/choosing.md", "docs/faq.md", "docs/troubleshooting.md"}
+var consolePages = []string{"README.md", "docs/quickstart.md", "docs/choosing.md", "docs/faq.md", "docs/comparison.md", "docs/troubleshooting.md", "docs/course.md"}
 
 // Every command of these pages prints what the page says, on every server that its fence names; on
 // an embedded 7.0 where it names none.

@@ -51,10 +51,10 @@ var parts = []part{
 	{"Operate", []place{
 		{"operating.html", "", "A stuck lock, a full server, a restricted user, unknown clients.", "Operating"},
 		{"command.html", "", "Exit statuses, addresses, what happens when something dies.", ""},
-		{"json.html", "", "What --json prints.", ""},
+		{"json.html", "", "Every field of every answer.", ""},
 		{"observing.html", "", "Prometheus, Grafana, OpenTelemetry, alerts.", ""},
 		{"migration.html", "", "From an old lock to a new one, while the fleet runs.", "Migrating"},
-		{"mixing.html", "", "What may share a key, and why.", ""},
+		{"mixing.html", "", "A table of pairs, and the reasons.", ""},
 		{"interop.html", "", "22 real clients beside ours.", ""},
 	}},
 	{"Know What Holds", []place{
@@ -333,7 +333,7 @@ func sections(doc ast.Node, source []byte, p page) []section {
 }
 
 // small are the words that a title does not capitalise.
-var small = []string{"a", "an", "and", "as", "at", "but", "by", "for", "from", "in", "it", "of", "on", "or", "the", "to", "with"}
+var small = []string{"a", "an", "and", "as", "at", "but", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
 
 // titled is a title with its words capitalised as titles are: a name with a mark in it stays.
 func titled(title string) string {

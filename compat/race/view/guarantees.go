@@ -71,8 +71,9 @@ What these tables do not show:
 `)
 }
 
+// upperFirst begins a sentence, unless with the name of a lock.
 func upperFirst(s string) string {
-	if s == "" {
+	if word, _, _ := strings.Cut(s, " "); s == "" || strings.Contains(word, ":") {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]

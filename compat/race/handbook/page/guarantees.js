@@ -10,9 +10,9 @@
     const label = el('label'), box = el('input')
     box.type = 'checkbox'; box.value = f.name
     label.append(box, ' ' + f.name, el('small', f.says))
-    $('faults').append(label)
+    $(/^(no release|renewal|hand-off|shorter|longer|detached|old handle|batch|wake-up|one conn|downgrade|waiting|late request)/.test(f.name) ? 'use' : 'faults').append(label)
   }
-  const boxes = [...$('faults').querySelectorAll('input')]
+  const boxes = [...$('filter').querySelectorAll('input')]
   const asked = new URLSearchParams(location.hash.slice(1))
   $('server').value = servers.includes(asked.get('server')) ? asked.get('server') : '7.0'
   const chosen = asked.has('faults') ? asked.get('faults').split(';') : ['none', 'crash', 'lost reply', 'lost request', 'cut', 'late']

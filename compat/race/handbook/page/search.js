@@ -3,7 +3,7 @@
 'use strict'
 {
   const box = document.getElementById('q'), found = document.getElementById('found')
-  const fold = s => s.toLowerCase().normalize('NFKD')
+  const fold = s => s.toLowerCase()
   const sections = self.SECTIONS.map(s => ({ ...s, title: fold(s.p + ' ' + s.t), text: fold(s.x) }))
   const starts = (text, word) => {
     for (let i = text.indexOf(word); i >= 0; i = text.indexOf(word, i + 1)) if (i === 0 || !/[\p{L}\p{N}]/u.test(text[i - 1]) || !/^[\p{L}\p{N}]/u.test(word)) return i

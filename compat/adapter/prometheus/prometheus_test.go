@@ -197,7 +197,7 @@ func TestNamesInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := map[string]bool{
-		"setnxlock_repairs_total": true, // nothing was repaired
+		"setnxlock_repairs_total": true,                                                                                                       // nothing was repaired
 		"setnxlock_runs_total":    true, "setnxlock_run_ended_timestamp_seconds": true, "setnxlock_run_waiting_since_timestamp_seconds": true, // of the command's file
 	}
 	for _, f := range families {

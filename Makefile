@@ -17,7 +17,7 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -133,7 +133,7 @@ platforms:
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
 	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
 
-## dist: reproducible static binaries for PLATFORMS with their checksums, the manual page, completions and the licences of what is in them, in DIST
+## dist: reproducible static binaries for PLATFORMS, the .deb and .rpm of Linux's, the manual page, completions, an SPDX SBOM and the licences of what is in them, with checksums, in DIST
 dist: third-party
 	@set -e; export CGO_ENABLED=0; for p in $(PLATFORMS); do \
 		exe=; case $$p in windows/*) exe=.exe ;; esac; \
@@ -141,7 +141,14 @@ dist: third-party
 	done
 	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
 	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@rm -f $(DIST)/*.deb $(DIST)/*.rpm
+	@dist=$$(cd $(DIST) && pwd) && cd .ci/sbom && $(GO) run . $$dist/setnxlock-*-* >$$dist/setnxlock.spdx.json
+	@GO=$(GO) .ci/package $(DIST)
 	@cd $(DIST) && sha256sum $$(ls | grep -v SHA256SUMS) >SHA256SUMS && cat SHA256SUMS
+
+## packages: the .deb, the .rpm, the SBOM and the image of this machine's system: made twice the same, installed and used
+packages:
+	@GO=$(GO) .ci/packages
 
 ## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
 third-party:

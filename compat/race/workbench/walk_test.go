@@ -44,7 +44,7 @@ func TestNewUser(t *testing.T) {
 	p.press("u", 8)
 	p.press("u", 7)
 	if got := eval[[]string](p, `[...document.querySelectorAll("#code .lit")].map(e => e.dataset.who + e.textContent)`); !slices.ContainsFunc(got, func(s string) bool {
-		return strings.HasPrefix(s, "C1") && strings.Contains(s, "w.all(cmds)") || strings.Contains(s, "w.decided(")
+		return strings.HasPrefix(s, "C1") && strings.Contains(s, "w.Removing(")
 	}) {
 		t.Errorf("C1 is at %q, and about to DEL", got)
 	}

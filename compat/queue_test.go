@@ -49,7 +49,9 @@ func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
 // eventually waits for what others are about to do.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); runtime.Gosched() {
+	look := time.NewTicker(100 * time.Microsecond) // and leave the processors to the others in between
+	defer look.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !so(); <-look.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never came to be: %s", what)
 		}

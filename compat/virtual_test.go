@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -22,6 +23,7 @@ type world struct {
 	t      *testing.T
 	clock  *clock.Mock
 	server *oldredis.Server
+	settle func() // returns when every client that was woken has had its turn
 }
 
 func newWorld(t *testing.T, version string) *world {
@@ -32,7 +34,11 @@ func newWorld(t *testing.T, version string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &world{t, m, s}
+	return &world{t, m, s, func() {
+		for range 100 {
+			runtime.Gosched()
+		}
+	}}
 }
 
 // source is the server, which answers at once: no goroutine comes between a step and its clock.
@@ -74,9 +80,7 @@ func (w *world) until(done <-chan struct{}) time.Duration {
 			return w.clock.Since(start)
 		default:
 			w.clock.Add(50 * time.Millisecond)
-			for range 100 { // a client that was woken has its turn before time goes on
-				runtime.Gosched()
-			}
+			w.settle()
 		}
 	}
 	w.t.Fatal("an hour has passed and nothing happened")
@@ -157,7 +161,11 @@ func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)
 		for _, v := range versions[slices.Index(versions, since(name)):] {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
-				f(t, newWorld(t, v), a)
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, v)
+					w.settle = synctest.Wait
+					f(t, w, a)
+				})
 			})
 		}
 	}

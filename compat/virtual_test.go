@@ -2,7 +2,6 @@ package compat_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -23,7 +22,6 @@ type world struct {
 	t      *testing.T
 	clock  *clock.Mock
 	server *oldredis.Server
-	settle func() // returns when every client that was woken has had its turn
 }
 
 func newWorld(t *testing.T, version string) *world {
@@ -34,11 +32,7 @@ func newWorld(t *testing.T, version string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &world{t, m, s, func() {
-		for range 100 {
-			runtime.Gosched()
-		}
-	}}
+	return &world{t, m, s}
 }
 
 // source is the server, which answers at once: no goroutine comes between a step and its clock.
@@ -70,7 +64,7 @@ func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 func (a ahead) Until(t time.Time) time.Duration { return t.Sub(a.Now()) }
 
 // until lets time pass in steps of 50 ms until done is closed, an hour at most,
-// and returns how much passed.
+// and returns how much passed. The test runs in a bubble of synctest.
 func (w *world) until(done <-chan struct{}) time.Duration {
 	w.t.Helper()
 	start := w.clock.Now()
@@ -80,7 +74,7 @@ func (w *world) until(done <-chan struct{}) time.Duration {
 			return w.clock.Since(start)
 		default:
 			w.clock.Add(50 * time.Millisecond)
-			w.settle()
+			synctest.Wait() // a client that was woken has its turn before time goes on
 		}
 	}
 	w.t.Fatal("an hour has passed and nothing happened")
@@ -161,11 +155,7 @@ func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)
 		for _, v := range versions[slices.Index(versions, since(name)):] {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, v)
-					w.settle = synctest.Wait
-					f(t, w, a)
-				})
+				synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, v), a) })
 			})
 		}
 	}

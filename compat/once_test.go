@@ -77,3 +77,30 @@ func TestAbortedAndAmbiguous(t *testing.T) {
 		}
 	}
 }
+
+// A repair is for a key without an end: one that has got one since it was looked at, with the same value on
+// it, keeps that.
+func TestRepairOfWhatHasAnEnd(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		s := oldredis.Run(t, "2.4")
+		c := s.Dial()
+		b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }},
+			txlock.Classic{TTLRepair: txlock.RepairSeen})
+		if _, err := c.Do("SET", "k", compat.NewToken()); err != nil {
+			t.Fatal(err)
+		}
+		st, err := b.Inspect(t.Context(), time.Now, "k")
+		if err != nil || st.Status != compat.StatusPersistent {
+			t.Fatal(st, err)
+		}
+		if ends {
+			if _, err := c.Do("EXPIRE", "k", 60); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = b.Repair(t.Context(), time.Now, st, time.Hour)
+		if left, _ := redis.Int(c.Do("TTL", "k")); ends && (err == nil || left > 60) || !ends && (err != nil || left <= 60) {
+			t.Errorf("had an end %v: %v, %d s are left", ends, err, left)
+		}
+	}
+}

@@ -165,7 +165,7 @@ func (n net) sees(t *testing.T, bin string, mutant int) string {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer end()
-	args := []string{"-test.count=1", "-test.short", "-test.failfast", "-test.timeout=20m"}
+	args := []string{"-test.count=1", "-test.failfast", "-test.timeout=20m"}
 	if n.run != "" {
 		args = append(args, "-test.run", n.run)
 	}

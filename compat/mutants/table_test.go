@@ -7,7 +7,7 @@ var (
 
 	handing  = tested("compat", "Handoff|HandedOff|LostIsNot|Detach|Unextendable")
 	settling = tested("compat", "ReleaseThatIsNotKnown|Unknown|Cancelled|ResolvedAcquire|LostMessages|AfterExpiry|AcrossAPause|BeforeExpire|ServerGone")
-	watching = tested("compat", "Pinned|AbortedAndAmbiguous|RenewedTogether|LossAmongMany|ComeBackClean|TTLRepair|CrashWhileHolding")
+	watching = tested("compat", "Pinned|AbortedAndAmbiguous|RepairOf|RenewedTogether|LossAmongMany|ComeBackClean|TTLRepair|CrashWhileHolding")
 	lists    = tested("compat", "ListCAS")
 	scripted = tested("compat", "Script|SignalRides")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")

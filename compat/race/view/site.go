@@ -152,8 +152,7 @@ func (s *site) race(p Page, i int) error {
 func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
 	if s.workbench != "" && t.Schedule != "" {
-		// A colon would be taken for the end of a scheme, by html/template, which drops the address then.
-		c.Workbench = s.workbench + "#" + strings.ReplaceAll(url.PathEscape(t.Schedule), ":", "%3A")
+		c.Workbench = s.workbench + "#" + Fragment(t.Schedule)
 	}
 	var page, data bytes.Buffer
 	if err := writePage(&page, t, c); err != nil {
@@ -166,6 +165,12 @@ func (s *site) trace(file string, t race.Trace, c pageContext) error {
 		return err
 	}
 	return s.write(c.JSON, data.Bytes())
+}
+
+// Fragment is a schedule as the address of the workbench has it after its #. A colon, which
+// html/template would take for the end of a scheme, is escaped, and the quote of a shell.
+func Fragment(schedule string) string {
+	return strings.NewReplacer(":", "%3A", "'", "%27").Replace(url.PathEscape(schedule))
 }
 
 // tableView is a SiteTable whose cells know their files.

@@ -13,7 +13,11 @@ import (
 // remedy is what helps against the violation of a trace, in sentences; "" where that can't be found
 // out by exploring.
 func remedy(t race.Trace) string {
-	r, err := race.Remedies(context.Background(), t, knownLocks())
+	locks, err := locksOf(t.Schedule)
+	if err != nil {
+		return ""
+	}
+	r, err := race.Remedies(context.Background(), t, locks)
 	if err != nil {
 		return "" // the trace says what broke all the same
 	}

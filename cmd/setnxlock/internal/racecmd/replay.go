@@ -11,6 +11,8 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -36,8 +38,13 @@ the algorithm, the version of Redis, clients x attempts, what is not as usual
 Of the three servers of redlock, S2.restart and S2.evict befall one, and with
 S2.down it answers no more.
 
+The lock may be written out in place of its name, as the workbench does it:
+form/SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;DEL,KEY
+
 A FILE is a scenario as the catalogue has them (algorithm and schedule are
 enough), a trace as --format json writes it, or holds a schedule; - is stdin.
+
+The last line is where the workbench goes on from there (race site --workbench).
 
 With --exercise, the words are an answer to that race's exercise.`
 
@@ -75,7 +82,7 @@ func (a *app) replayCommand() *cobra.Command {
 			if err != nil {
 				return inRace(err)
 			}
-			if err := a.draw(&p, t, ""); err != nil {
+			if err := a.draw(&p, t, "go on  "+workbench.Page+"#"+view.Fragment(t.Schedule)+"\n"); err != nil {
 				return err
 			}
 			return verdict(t)

@@ -37,12 +37,12 @@ async function load() {
     s.onerror = () => reject(new Error('workbench-engine.js is not there: it stands beside this page'))
     document.head.append(s)
   })
-  const packed = Uint8Array.from(atob(self.SETNXLOCK_WASM), c => c.charCodeAt(0))
+  const packed = await fetch('data:application/gzip;base64,' + self.SETNXLOCK_WASM)
   self.SETNXLOCK_WASM = ''
   for (const [file, text] of Object.entries(self.SETNXLOCK_CODE)) CODE[file] = text.split('\n')
-  const wasm = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip')))
+  const wasm = new Response(packed.body.pipeThrough(new DecompressionStream('gzip')), {headers: {'content-type': 'application/wasm'}})
   engine = {
-    module: await WebAssembly.compile(await wasm.arrayBuffer()),
+    module: await WebAssembly.compileStreaming(wasm),
     script: URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, work], {type: 'text/javascript'})),
   }
 }
@@ -124,6 +124,7 @@ let looking = false
 async function lookAround() {
   if (looking) return
   looking = true
+  scout ??= new Explorer()
   while (others === null) {
     const mine = turn, more = await scout.ask({do: 'choices', schedule: state.trace.schedule})
     if (mine === turn) { others = more ?? []; drawOthers() }
@@ -686,7 +687,6 @@ async function main() {
   try {
     await load()
     explorer = new Explorer()
-    scout = new Explorer()
     choices(await explorer.ask({do: 'table'}))
     fleets(await explorer.ask({do: 'parties'}))
   } catch (err) {

@@ -178,7 +178,7 @@ func (s *site) add(file string, source []byte, top bool) error {
 		switch n := n.(type) {
 		case *ast.Heading:
 			if n.Level == 1 && p.Title == "" {
-				p.Title = titled(plain(n, source))
+				p.Title = view.Titled(plain(n, source))
 			}
 		case *ast.Link:
 			to := target(string(n.Destination), top)
@@ -330,25 +330,6 @@ func sections(doc ast.Node, source []byte, p page) []section {
 		all = append(all, section{Page: p.Title, Title: plain(h, source), File: p.File + "#" + string(name)})
 	}
 	return all
-}
-
-// small are the words that a title does not capitalise.
-var small = []string{"a", "an", "and", "as", "at", "but", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
-
-// titled is a title with its words capitalised as titles are: a name with a mark in it stays.
-func titled(title string) string {
-	words := strings.Fields(title)
-	for i, w := range words {
-		bare := strings.Trim(w, ",.:;!?")
-		first := i == 0 || strings.HasSuffix(words[i-1], ":")
-		if !first && slices.Contains(small, bare) || strings.ContainsAny(bare, "/:._`()") || bare == "txlock" || bare == "getsetlock" || bare == "setnxlock" {
-			continue
-		}
-		r := []rune(w)
-		r[0] = unicode.ToUpper(r[0])
-		words[i] = string(r)
-	}
-	return strings.Join(words, " ")
 }
 
 // onMap gives the map its titles. Every page must be on it.

@@ -129,21 +129,6 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-func TestTitled(t *testing.T) {
-	for in, want := range map[string]string{
-		"Choosing a lock":                "Choosing a Lock",
-		"Mixing: what may share a key":   "Mixing: What May Share a Key",
-		"The command":                    "The Command",
-		"txlock: a token and a TTL":      "txlock: A Token and a TTL",
-		"FAQ":                            "FAQ",
-		"Interop: with the real clients": "Interop: With the Real Clients",
-	} {
-		if got := titled(in); got != want {
-			t.Errorf("%q becomes %q, want %q", in, got, want)
-		}
-	}
-}
-
 // dom is what a page has become when its scripts have run.
 func dom(t *testing.T, url string, flags ...string) string {
 	t.Helper()

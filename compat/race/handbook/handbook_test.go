@@ -97,6 +97,9 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s: there is no such place", name, m[2])
 			}
 		}
+		if n := strings.Count(text, "<h1"); n != 1 {
+			t.Errorf("%s has %d titles", name, n)
+		}
 		if !strings.Contains(text, `<nav id="menu"`) || !strings.Contains(text, `id="q"`) {
 			t.Errorf("%s has no menu, or no search", name)
 		}

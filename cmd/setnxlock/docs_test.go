@@ -329,7 +329,13 @@ func TestFlagsOfTheDocs(t *testing.T) {
 				continue
 			}
 			commands++
-			if out, err := exec.Command("sh", "-c", strings.TrimSuffix(ours, " --")+" --help").CombinedOutput(); err != nil {
+			out, err := exec.Command("sh", "-c", strings.TrimSuffix(ours, " --")+" --help").CombinedOutput()
+			words := strings.Fields(ours)
+			name := strings.Join(words[:2], " ")
+			if len(words) > 2 && (words[1] == "race" || words[1] == "migrate") {
+				name = strings.Join(words[:3], " ")
+			}
+			if err != nil || !strings.Contains(string(out), name) { // of a word that is none, the help is its parent's
 				t.Errorf("%s: %s: %v\n%.300s", page, ours, err, out)
 			}
 		}

@@ -217,6 +217,8 @@ func (s *site) add(file string, source []byte, top bool) error {
 	}
 	body := strings.ReplaceAll(b.String(), "<table>", `<div class="table" tabindex="0"><table>`)
 	body = strings.ReplaceAll(body, "</table>", "</table></div>")
+	body = strings.ReplaceAll(body, "<pre>", `<pre tabindex="0">`)                        // what scrolls is reached by keyboard
+	body = regexp.MustCompile(`<th( [^>]*)?></th>`).ReplaceAllString(body, "<td$1></td>") // a head that says nothing is none
 	body = regexp.MustCompile(`(?s)<!--.*?-->\n?`).ReplaceAllString(body, "")
 	p.Body = template.HTML(body)
 	s.pages = append(s.pages, p)

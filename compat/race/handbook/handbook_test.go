@@ -97,6 +97,9 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s: there is no such place", name, m[2])
 			}
 		}
+		if bare := regexp.MustCompile(`<pre>|<th[^>]*></th>`).FindString(text); bare != "" {
+			t.Errorf("%s has a %s, which some readers can't reach", name, bare)
+		}
 		if n := strings.Count(text, "<h1"); n != 1 {
 			t.Errorf("%s has %d titles", name, n)
 		}

@@ -17,11 +17,14 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist third-party test check race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
 	@$(GO) run ./cmd/setnxlock demo
+
+# Tests that wait leave a processor to others: twice as many packages are tested at a time as there are processors.
+PACKAGES_AT_ONCE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 ## test: what is fast, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs what is missing
 test:
@@ -29,21 +32,37 @@ test:
 	$(GO) vet ./...
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
 	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; \
-	$(GO) test -timeout 30m ./... || failed=1; \
+	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 30m ./... || failed=1; \
 	for m in $(MODULES); do (cd $$m && $(GO) test -timeout 15m ./...) || failed=1; done; \
-	if [ -s $$SETNXLOCK_TEST_SKIPPED ]; then echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u; fi; \
-	rm -f $$SETNXLOCK_TEST_SKIPPED; \
-	echo "not run here: make check (the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
+	skipped=$$(sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u); rm -f $$SETNXLOCK_TEST_SKIPPED; \
+	needs=$$(echo "$$skipped" | grep -v ': make long$$'); long=$$(echo "$$skipped" | sed -n 's/: make long$$//p'); \
+	[ -z "$$needs" ] || { echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; echo "$$needs"; }; \
+	[ -z "$$long" ] || { echo "not run here, but by make long:"; echo "$$long"; }; \
+	echo "not run here: make check (make long, the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
 	exit $$failed
 
-## check: what takes longer: the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
+## check: what takes longer: the long tests, the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
 check:
 	@./.ci/setup check
+	$(MAKE) long
 	$(MAKE) race
 	$(MAKE) mutants
 	$(MAKE) simulate
 	$(MAKE) chaos FOR=2m
 	SETNXLOCK_INTEROP=all $(MAKE) interop
+
+## long: the tests called TestLong…, which take minutes: docs/testing.md has a list
+long:
+	SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$(grep -rl '^func TestLong' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+
+BUSY ?= ./getsetlock ./txlock ./compat ./compat/internal/... ./compat/conformance ./compat/promises ./compat/rwlock ./compat/setlock ./compat/simulate
+RUNS ?= 50
+
+## busy: the packages in BUSY tested RUNS times, while every processor has something else to do
+busy:
+	@set -e; pids=; trap 'kill $$pids' EXIT; \
+	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
+	SETNXLOCK_TEST=embedded $(GO) test -count=$(RUNS) -timeout 0 $(BUSY)
 
 ## mutants: a hundred mistakes, put into the code one after another: a fast test must fail for each
 mutants:
@@ -114,7 +133,7 @@ platforms:
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
 	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
 
-## dist: reproducible static binaries for PLATFORMS with their checksums, the manual page, completions and the licences of what is in them, in DIST
+## dist: reproducible static binaries for PLATFORMS, the .deb and .rpm of Linux's, the manual page, completions, an SPDX SBOM and the licences of what is in them, with checksums, in DIST
 dist: third-party
 	@set -e; export CGO_ENABLED=0; for p in $(PLATFORMS); do \
 		exe=; case $$p in windows/*) exe=.exe ;; esac; \
@@ -122,7 +141,14 @@ dist: third-party
 	done
 	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
 	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@rm -f $(DIST)/*.deb $(DIST)/*.rpm
+	@dist=$$(cd $(DIST) && pwd) && cd .ci/sbom && $(GO) run . $$dist/setnxlock-*-* >$$dist/setnxlock.spdx.json
+	@GO=$(GO) .ci/package $(DIST)
 	@cd $(DIST) && sha256sum $$(ls | grep -v SHA256SUMS) >SHA256SUMS && cat SHA256SUMS
+
+## packages: the .deb, the .rpm, the SBOM and the image of this machine's system: made twice the same, installed and used
+packages:
+	@GO=$(GO) .ci/packages
 
 ## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
 third-party:

@@ -223,6 +223,7 @@ func TestAlgorithmsAreOnePage(t *testing.T) {
 		"../txlock/classic.go", "../txlock/guarded.go", "../txlock/renamed.go", "../txlock/fleet.go",
 		"setlock/lua.go", "setlock/script.go", "setlock/watched.go", "setlock/published.go", "setlock/additive.go",
 		"sentinel/replicated.go",
+		"multilock/tx.go", "multilock/getset.go", "multilock/classic.go", "multilock/inturn.go",
 		"rwlock/rwlock.go", "rwlock/read.go", "rwlock/write.go", "rwlock/extend.go", "rwlock/downgrade.go", "rwlock/turns.go", "rwlock/look.go", "rwlock/view.go", "rwlock/inspect.go", "rwlock/check.go",
 	} {
 		text, err := os.ReadFile(page)

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -152,9 +151,4 @@ func (ch *Change) replaces() (value string, ok bool) {
 		value, ok = m[3].(string)
 	}
 	return value, ok
-}
-
-// countError is the error of a pipeline that was answered in part.
-func countError(got, want int, what string) error {
-	return fmt.Errorf("setnxlock: %d replies to %d %s", got, want, what)
 }

@@ -178,8 +178,13 @@ type Lease struct {
 	// release of unknown outcome is not repeated.
 	Ambiguous bool
 
+	// Or are what Key may hold as ours instead of Value, in a part of a lock that is made of
+	// several: an extension of it is open. Settled extends and releases it by whichever it holds.
+	Or []string
+
 	// Rotate asks the next extension to put a new value on the key: somebody else knows
-	// this one, or a request that was sent with it may still arrive.
+	// this one, or a request that was sent with it may still arrive. An extension of a lock made of
+	// several returns it if one of them kept its value.
 	Rotate bool
 
 	epoch uint64 // the Source's, when the lease was asked for

@@ -158,8 +158,8 @@ func (c *Conn) Denied(key string, err error) error {
 	}
 	d := &DeniedError{Reply: e}
 	command := ""
-	if c.session.Refusal.Reply == e {
-		command = c.session.Refusal.Command
+	if c.wire.Session.Refusal.Reply == e {
+		command = c.wire.Session.Refusal.Command
 	}
 	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {
 	case d.Remedy == "":

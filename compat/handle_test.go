@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -103,5 +104,33 @@ func TestDetach(t *testing.T) {
 				t.Errorf("adopted after the release: %v", err)
 			}
 		})
+	}
+}
+
+// A release passes a lock on with a value that nobody knows, or not at all: in one and the same
+// second a lock of whole seconds can't change its value, and the handle of the holder before, late,
+// would release the next one's lock.
+func TestPassedOnUnknown(t *testing.T) {
+	mock := clock.NewMock()
+	mock.Set(time.Unix(1_600_000_000, 0))
+	k := compat.New(oldredis.Run(t, "2.4"), getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: mock})
+	lock := try(t, k, "k")
+	late := lock.Handle()
+	var next *compat.Lock
+	var err error
+	got := inBackground(func() { next, err = k.Lock(t.Context(), "k", ttl) })
+	eventually(t, "it waits", func() bool { return k.Waiting("k") == 1 })
+	if err := lock.Release(background); err != nil {
+		t.Fatal(err)
+	}
+	if <-got; err != nil {
+		t.Fatal(err)
+	}
+	passed := next.Lease().How == compat.HandedOff
+	if err := k.ReleaseHandle(background, late); passed && !errors.Is(err, compat.ErrLost) {
+		t.Errorf("ReleaseHandle with the handle from before: %v, want ErrLost", err)
+	}
+	if err := next.Release(background); passed && err != nil {
+		t.Errorf("Release by the next holder: %v", err)
 	}
 }

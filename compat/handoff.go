@@ -104,13 +104,16 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[passed], p *passed,
 	if p.was.FreshFor(ttl, now) {
 		return nil
 	}
-	fence := p.was.Claim().Fence
-	_, err := k.extend(ctx, h, ttl, !p.was.Secret(), true, lease.Done)
+	was := p.was.Claim()
+	next, err := k.extend(ctx, h, ttl, !p.was.Secret(), true, lease.Done)
+	if err == nil && !p.was.Secret() && (next.Rotate || h.state.Claim().Value == was.Value) {
+		err = fmt.Errorf("setnxlock: %q: somebody knows the token, and it could not be changed: %w", h.lease.Key, errors.ErrUnsupported)
+	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		k.queues.CannotHandOff(q)
 	}
 	switch {
-	case err == nil && fence > 0 && h.state.Claim().Fence <= fence:
+	case err == nil && was.Fence > 0 && h.state.Claim().Fence <= was.Fence:
 		err = fmt.Errorf("setnxlock: %q was handed off without a new fence", h.lease.Key)
 	case err == nil:
 		return nil

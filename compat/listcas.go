@@ -3,12 +3,11 @@ package compat
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // The condition kept by list commands, Redis 2.0 and later, in one round trip: package listcas
@@ -38,9 +37,9 @@ func (c *Conn) listCAS(ch *Change) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := c.compose(arguments(cmds))
-	w.all(cmds)
-	replies, err := w.decided(execRan)
+	w := c.wire.Compose(wire.Arguments(cmds))
+	wire.All(&w, cmds)
+	replies, err := w.Removing(wire.Ran)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +47,9 @@ func (c *Conn) listCAS(ch *Change) ([]any, error) {
 }
 
 // byLists is what ListCAS makes of a change: the value that is to be on the key, "" for none,
-// and the transaction, with more before its last command.
-func (ch *Change) byLists(more ...[]any) (next string, cmds []Cmd, err error) {
+// and the transaction.
+func (ch *Change) byLists() (next string, cmds []Cmd, err error) {
+	var more [][]any
 	if !ch.removes() {
 		var ok bool
 		if next, ok = ch.replaces(); !ok {
@@ -100,19 +100,14 @@ func (c *Conn) allListCAS(changes []Change, replies [][]any, errs []error) {
 
 // listed says by the replies whether the key was removed, or next is on it.
 func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
-	replies, err := c.transacted(replies)
+	replies, err := c.wire.Transacted(replies)
 	if err != nil {
 		return nil, err
 	}
 	if replies == nil { // the connection was under a WATCH, and somebody touched the key
 		return c.listCAS(ch)
 	}
-	return c.compared(ch, next, replies)
-}
-
-// compared is listed for the replies of a transaction that ran.
-func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
-	err := c.emptied(ch, replies)
+	err = c.emptied(ch, replies)
 	if next == "" {
 		return []any{int64(1)}, err
 	}
@@ -128,7 +123,7 @@ func (c *Conn) compared(ch *Change, next string, replies []any) ([]any, error) {
 		return nil, err
 	}
 	replies = listcas.Rest(replies)
-	return replies, first(replies, nil)
+	return replies, answer.First(replies)
 }
 
 // emptied says by the replies whether the key was deleted.
@@ -143,89 +138,4 @@ func (c *Conn) emptied(ch *Change, replies []any) error {
 		return ErrLost
 	}
 	return err
-}
-
-// CheckListCAS returns ErrUnsafeServer, with use as what to use, if this server does not
-// compare by lists: it tries each outcome on scratch, a key that nobody has, looks at what
-// it leaves, and removes it.
-func (c *Conn) CheckListCAS(scratch, use string) error {
-	wrong, err := c.tryListCAS(scratch)
-	if err != nil || wrong != "" {
-		c.Do("DEL", scratch) //nolint:errcheck // the reason is reported
-	}
-	var e redis.Error
-	switch {
-	case answer.Lacks(err), errors.As(err, &e) && strings.Contains(string(e), "denied"):
-		return c.Unsafe("it does not run every command that ListCAS is made of ("+err.Error()+")", use)
-	case wrong != "":
-		return c.Unsafe("lists don't compare there: "+wrong, use)
-	}
-	return err
-}
-
-// tryListCAS tries every outcome on key, and says what went wrong. Each is tried in one transaction,
-// which makes the key and removes it: nobody ever sees it.
-func (c *Conn) tryListCAS(key string) (wrong string, err error) {
-	if _, err := c.Exec(Cmd{"GET", key}); err != nil {
-		return "", err // where MULTI is refused, what follows it would run one by one
-	}
-	release := Change{If: ListCAS, Key: key, Value: "held"}
-	replace := Change{If: ListCAS, Key: key, Value: "held", Do: []Cmd{{"SET", key, "next"}}}
-	for _, try := range []struct {
-		holds string
-		does  Change
-		want  error
-		left  string
-		wrong string
-	}{
-		{"other", release, ErrLost, "other", "another's value is deleted"},
-		{"held", release, nil, "", "an equal value is not deleted, as on 1.2, where an emptied list stays"},
-		{"other", replace, ErrLost, "other", "another's value is replaced"},
-		{"held", replace, nil, "next", "an equal value is not replaced"},
-		{"", replace, ErrLost, "", "a value is put on a key that was not there"},
-	} {
-		left, err := c.triedByLists(try.holds, &try.does)
-		if !errors.Is(err, try.want) {
-			if OutcomeOf(err) != Unknown {
-				return try.wrong, nil
-			}
-			return "", err
-		}
-		if left != try.left {
-			return try.wrong, nil
-		}
-	}
-	return "", nil
-}
-
-// triedByLists carries ch out in a transaction at whose beginning the key is made to hold a value,
-// and returns what it held before it was removed at the end.
-func (c *Conn) triedByLists(holds string, ch *Change) (left string, err error) {
-	k := any(ch.Key)
-	set := Cmd{"SET", k, holds}
-	if holds == "" {
-		set = Cmd{"DEL", k}
-	}
-	next, cmds, err := ch.byLists(Cmd{"GET", k}, Cmd{"DEL", k})
-	if err != nil {
-		return "", err
-	}
-	replies, err := c.Pipe(slices.Insert(cmds, 1, set)...)
-	if err == nil {
-		replies, err = c.transacted(replies)
-	}
-	if err != nil {
-		return "", err
-	}
-	if len(replies) < 5 {
-		return "", countError(len(replies), len(cmds)-1, "commands in a transaction")
-	}
-	if err := first(replies[:1], nil); err != nil {
-		return "", err
-	}
-	got, replies := replies[len(replies)-3], replies[1:]
-	if _, err = c.compared(ch, next, replies); got != nil {
-		left = fmt.Sprintf("%s", got) // an error, if it is a list
-	}
-	return left, err
 }

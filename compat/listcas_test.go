@@ -44,7 +44,7 @@ func eachListCAS(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 			}
 			defer c.Close()
 			if info, _ := redis.String(c.Do("INFO")); strings.Contains(info, "redis_version:1.") {
-				t.Log("a server of 1.2: TestListCASCheck says that it is refused")
+				t.Log("a server of 1.2: the test of package ability says that it is refused")
 				return
 			}
 			f(t, c)
@@ -378,41 +378,5 @@ func TestListCASOverMaxmemory(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
-	}
-}
-
-// TestListCASCheck: a server that does not run every command as it should is
-// refused, and nothing is left there.
-func TestListCASCheck(t *testing.T) {
-	check := func(t *testing.T, v string, o oldredis.Options) error {
-		t.Helper()
-		s := oldredis.MustNew(v, o)
-		t.Cleanup(func() { s.Close() })
-		err := compat.NewConn(s.Dial()).CheckListCAS("scratch", "another lock")
-		if left := s.Snapshot().Entries(s); len(left) > 0 && len(o.Refuse) == 0 {
-			t.Errorf("left: %v", left)
-		}
-		return err
-	}
-	for _, v := range oldredis.Versions()[1:] {
-		if err := check(t, v, oldredis.Options{}); err != nil {
-			t.Errorf("CheckListCAS on %s: %v", v, err)
-		}
-	}
-	var unsafe *compat.UnsafeServerError
-	if err := check(t, "1.2", oldredis.Options{}); !errors.As(err, &unsafe) || !strings.Contains(unsafe.Why, "emptied list") || unsafe.Use != "another lock" {
-		t.Errorf("CheckListCAS on 1.2: %v", err)
-	}
-	for _, v := range []string{"2.0", "2.4", "2.6", "7.0"} {
-		for _, name := range []string{"MULTI", "RPUSH", "SORT", "LREM", "RENAMENX", "RPOPLPUSH", "RENAME", "MSETNX", "DEL", "EXEC"} {
-			if err := check(t, v, oldredis.Options{Refuse: []string{name}}); !errors.Is(err, compat.ErrUnsafeServer) {
-				t.Errorf("CheckListCAS on %s without %s: %v", v, name, err)
-			}
-		}
-	}
-	s := oldredis.Run(t, "2.0")
-	s.SetMaxMemoryReached(true)
-	if err := compat.NewConn(s.Dial()).CheckListCAS("scratch", ""); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
-		t.Errorf("CheckListCAS when memory is full: %v: it may be safe later", err)
 	}
 }

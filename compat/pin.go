@@ -3,10 +3,8 @@ package compat
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A pin is the connection that a lease has pinned: it watches key since that held value. As
@@ -46,7 +44,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 		return nil, false
 	}
 	p.begin(ctx)
-	p.hurry()
+	p.wire.Hurry()
 	p.reaps = s.reaps.Load() == p.epoch+1
 	if s.epoch() != p.epoch || p.Err() != nil { // a server that was replaced watches nothing
 		p.put(l)
@@ -54,7 +52,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	}
 	err = p.verdict(p.key, step(&p.Conn, true))
 	switch {
-	case !p.asked && OutcomeOf(err) != Done && err != ErrLost: // refused before anything was sent
+	case !p.wire.Asked && OutcomeOf(err) != Done && err != ErrLost: // refused before anything was sent
 		p.pinned = true
 	default:
 		p.pinned = p.seen.watches(next.Value) && OutcomeOf(err) == Done
@@ -109,14 +107,5 @@ func (s *server) unpin(l Lease) {
 	if !p.busy {
 		p.s.free.Add(1)
 		p.s.returnLater(&p.Conn)
-	}
-}
-
-// hurry leaves half of the step's time for another connection: one that was pinned may have
-// died without a word.
-func (c *Conn) hurry() {
-	c.limit /= 2
-	if c.ctx != nil && c.within > 0 {
-		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
 	}
 }

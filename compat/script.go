@@ -4,6 +4,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/script"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // The condition kept by a script, Redis 2.6 and later where scripts are allowed. One round
@@ -17,7 +18,7 @@ import (
 // FLUSH), answers NOSCRIPT without having run anything, and gets the source. With a wake-up
 // the source is sent at once: what wakes a client would run behind a NOSCRIPT, too.
 func (c *Conn) script(ch *Change) ([]any, error) {
-	if c.wake != nil {
+	if c.wire.Wake != nil {
 		return c.evaluate("EVAL", ch)
 	}
 	replies, err := c.evaluate("EVALSHA", ch)
@@ -30,9 +31,9 @@ func (c *Conn) script(ch *Change) ([]any, error) {
 // evaluate sends one script, by its hash or with its source.
 func (c *Conn) evaluate(by string, ch *Change) ([]any, error) {
 	cmds := ch.lua()
-	w := c.compose(arguments(cmds) + 3)
-	w.script(by, ch, cmds)
-	all, err := w.decided(func(replies []any) bool {
+	w := c.wire.Compose(wire.Arguments(cmds) + 3)
+	ch.addScript(&w, by, cmds)
+	all, err := w.Removing(func(replies []any) bool {
 		_, refused := replies[0].(redis.Error)
 		return !refused
 	})
@@ -51,12 +52,12 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 		return nil, foreign(ch.Key, r)
 	case []any:
 		if n := len(ch.lua()); n != len(r) {
-			return nil, countError(len(r), n, "commands of a script")
+			return nil, wire.Short(len(r), n, "commands of a script")
 		}
 		return r, nil
 	}
 	if n := len(ch.lua()); n > 1 {
-		return nil, countError(1, n, "commands of a script")
+		return nil, wire.Short(1, n, "commands of a script")
 	}
 	return returned, nil
 }
@@ -65,13 +66,13 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 func (c *Conn) allScripts(changes []Change, replies [][]any, errs []error) {
 	n := 0
 	for i := range changes {
-		n += arguments(changes[i].Do) + 5
+		n += wire.Arguments(changes[i].Do) + 5
 	}
-	w := c.compose(n)
+	w := c.wire.Compose(n)
 	for i := range changes {
-		w.script("EVALSHA", &changes[i], changes[i].lua())
+		changes[i].addScript(&w, "EVALSHA", changes[i].lua())
 	}
-	all, err := w.replies()
+	all, err := w.Replies()
 	for i := range changes {
 		if err != nil {
 			errs[i] = err
@@ -95,7 +96,7 @@ func (ch *Change) lua() []Cmd {
 	return ch.cmds()
 }
 
-// script sends the script for ch, whose commands are cmds.
-func (w *write) script(by string, ch *Change, cmds []Cmd) {
-	w.add(by, script.Append(w.args, script.For(ch.Key, cmds), by == "EVAL", ch.Key, ch.Value, cmds))
+// addScript adds the script for ch, whose commands are cmds.
+func (ch *Change) addScript(w *wire.Write, by string, cmds []Cmd) {
+	w.Put(by, script.Append(w.Args, script.For(ch.Key, cmds), by == "EVAL", ch.Key, ch.Value, cmds))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // server is the Backend of one Algorithm on the servers of one Source: each step borrows a
@@ -55,7 +56,7 @@ func (s *server) Abilities() Abilities {
 func (s *server) do(ctx context.Context, key string, step func(*Conn) error) error {
 	c := conns.Get().(*Conn)
 	err := s.over(ctx, key, c, step)
-	if c.clean { // else what was to be sent may still be read
+	if c.alive { // else what was to be sent may still be read
 		*c = Conn{}
 		conns.Put(c)
 	}
@@ -85,13 +86,13 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	var together *mux.Step
 	if s.shared != nil {
 		together = s.shared.Step(func(ctx context.Context) (redis.Conn, error) { return s.borrow(ctx, key) })
-		c.Conn = together
+		c.lend(together)
 	} else {
 		borrowed, err := s.borrow(ctx, key)
 		if err != nil {
 			return noConnection(ctx, err)
 		}
-		c.Conn = borrowed
+		c.lend(borrowed)
 	}
 	c.begin(ctx)
 	c.pins = pins
@@ -103,7 +104,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	c.pinned = c.pinned && live
 	switch {
 	case c.pinned:
-	case c.refused && live && c.session.Watching:
+	case c.refused && live && c.wire.Session.Watching:
 		s.returnLater(c)
 	default:
 		s.putBack(c)
@@ -153,7 +154,7 @@ func connected(c redis.Conn, err error) (redis.Conn, error) {
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
-	c.ctx, c.limit, c.until = nil, c.within, time.Time{}
+	c.wire.Anew()
 	s.clock.AfterFunc(0, func() { s.putBack(c) })
 }
 
@@ -162,8 +163,7 @@ func (s *server) putBack(c *Conn) {
 		s.checked.Store(0) // the next connection may lead to another server
 		s.reaps.Store(0)
 	}
-	c.putBack()
-	if s.source.Fresh > 0 && c.clean {
+	if c.alive = c.wire.Return(); c.alive && s.source.Fresh > 0 {
 		s.returned.Store(time.Now().UnixNano())
 	}
 }
@@ -171,10 +171,10 @@ func (s *server) putBack(c *Conn) {
 // verdict is a step's error after what a cluster answered in it. That a server was found
 // unsafe while it was moving the slot says nothing about it.
 func (c *Conn) verdict(key string, err error) error {
-	if c.session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
-		err = c.session.NotNow
+	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = c.wire.Session.NotNow
 	}
-	if _, refused := answer.NotNow(err); refused && !c.session.Ran {
+	if _, refused := answer.NotNow(err); refused && !c.wire.Session.Ran {
 		return NotSent.Mark(err)
 	}
 	return c.Denied(key, err)
@@ -386,7 +386,7 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Lease) err
 
 // release is Release, with a wake-up if there is one. A value that proves nothing is not removed
 // when its time has run out: what is on the key then may be another client's.
-func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *wakeup) error {
+func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *wire.Wakeup) error {
 	ch := s.algo.Release(l)
 	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
 		s.unpin(l)
@@ -394,15 +394,15 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 	}
 	gone := l
 	step := func(c *Conn, pinned bool) error {
-		c.wake = k
+		c.wire.Wake = k
 		if pinned && ch.pinnable() {
 			replies, err := c.pinnedRun(&ch, "")
 			_, err = ch.ended(c, replies, err, &after{})
 			return err
 		}
 		_, err := c.Run(ch)
-		if err == nil && c.wake != nil && c.wake.err == nil { // it did not go with the release
-			k.woken, k.err = c.wakeOne(k.cmds)
+		if err == nil && c.wire.Wake != nil && c.wire.Wake.Err == nil { // it did not go with the release
+			k.Woken, k.Err = c.wakeOne(k.Cmds)
 		}
 		return err
 	}
@@ -480,7 +480,7 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
 			err := s.traits.Check(c, key)
-			on = c.session.BrokeOn
+			on = c.wire.Session.BrokeOn
 			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
 				s.reaps.Store(epoch + 1)
 			}

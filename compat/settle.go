@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
@@ -141,13 +142,16 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 // answer tells h's machine what became of an extension of l, and returns the caller's error.
 // again: it is open, or the key is to be read and it is to be asked once more.
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
-	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.final || l.Rotate && next.Value != l.Value}
+	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	switch OutcomeOf(err) {
 	case Done:
 		e.Kind = then
+		if then == lease.Handoff && next.Rotate { // somebody knows a part of what it holds now
+			e.Claim.Value = l.Value
+		}
 		switch h.on(e, next) {
 		case lease.Read:
-			e.Kind = lease.Done // it was extended all the same
+			e.Kind, e.Claim.Value = lease.Done, next.Value // it was extended all the same
 			h.on(e, next)
 			return false, fmt.Errorf("setnxlock: %q can't be handed off with this value and fence: %w", l.Key, errors.ErrUnsupported)
 		case lease.Over:
@@ -349,7 +353,13 @@ type loose struct {
 }
 
 func newLoose(l Lease, ttl time.Duration, now time.Time) *loose {
-	return &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
+	h := &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
+	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
+		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
+		e.Claim.Value = v
+		h.state.On(e)
+	}
+	return h
 }
 
 func claimOf(l Lease, ttl time.Duration) lease.Claim {
@@ -451,25 +461,39 @@ func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, 
 	}
 }
 
-// Extend returns the lease that stands at least, with an error of outcome Unknown if it is
-// not known which of two.
+// Extend returns the lease that stands at least, with an error of outcome Unknown, and with
+// Lease.Or, if it is not known which of several.
 func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
 	h := newLoose(l, ttl, now())
 	next, err := b.settler(now).extend(ctx, h, ttl, l.Rotate, l.Fence == 0, lease.Done)
 	switch OutcomeOf(err) {
 	case Done:
-		got := h.current()
+		got := h.either(h.current())
 		got.final, got.drew = next.final, next.drew
 		return got, nil
 	case Unknown:
 		next.Until = h.state.Until()
-		return next, err
+		return h.either(next), err
 	}
 	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
-		next := h.current()
+		next := h.either(h.current())
 		return next, &UnknownError{Lease: next, Err: err}
 	}
 	return l, err
+}
+
+// either is l with all that its key may hold.
+func (h *loose) either(l Lease) Lease {
+	l.Or = nil
+	for i := 0; ; i++ {
+		v, ok := h.value(i)
+		if !ok {
+			return l
+		}
+		if v != l.Value {
+			l.Or = append(l.Or, v)
+		}
+	}
 }
 
 // Release removes the key if it is ours.

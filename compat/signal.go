@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // signalRetry is how long releases wake nobody after that has failed: polling is enough.
@@ -44,43 +45,32 @@ func (k *Locker) wakeAnother(key string) {
 	ctx, done := k.cleanup(context.Background())
 	defer done()
 	k.settler.server.do(ctx, key, func(c *Conn) error { //nolint:errcheck // a client that is not woken looks, later
-		_, err := c.wakeOne(waking(key))
+		_, err := c.wakeOne(lists(key).Waking())
 		return err
 	})
-}
-
-// A wakeup is what goes with a release, in the same write: behind the command that removes
-// the key.
-type wakeup struct {
-	cmds  [2]Cmd
-	woken bool
-	err   error // why it is not to be asked for again soon
-}
-
-func waking(key string) [2]Cmd {
-	cmds := lists(key).Waking()
-	return [2]Cmd{cmds[0], cmds[1]}
 }
 
 func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Lease) (woken bool, err error) {
 	if now().UnixNano() < s.silent.Load() {
 		return false, s.release(ctx, now, l, nil)
 	}
-	r := &wakeup{cmds: waking(l.Key)}
+	r := &wire.Wakeup{Cmds: lists(l.Key).Waking()}
 	err = s.release(ctx, now, l, r)
 	var refused redis.Error
-	if r.err != nil && (answer.Closed(r.err) || errors.As(r.err, &refused)) {
+	if r.Err != nil && (answer.Closed(r.Err) || errors.As(r.Err, &refused)) {
 		// A user who may not, a proxy that does not know it: the release must not suffer again.
 		s.silent.Store(now().Add(signalRetry).UnixNano())
 	}
-	return r.woken, err
+	return r.Woken, err
 }
 
 // wakeOne wakes a client without a release.
-func (c *Conn) wakeOne(cmds [2]Cmd) (woken bool, err error) {
-	replies, err := c.Pipe(cmds[:]...)
+func (c *Conn) wakeOne(cmds [2][]any) (woken bool, err error) {
+	w := c.wire.Compose(wire.Arguments(cmds[:]))
+	wire.All(&w, cmds[:])
+	replies, err := w.Replies()
 	if err == nil {
-		err = first(replies, nil)
+		err = answer.First(replies)
 	}
 	return err == nil && replies[0] != nil, err
 }
@@ -107,9 +97,8 @@ func (s *server) listening(ctx context.Context, key string, step func(*Conn) err
 	if err != nil {
 		return err
 	}
-	g := &Conn{Conn: c}
+	g := NewConn(c)
 	g.begin(ctx)
-	err = step(g)
-	g.putBack()
-	return err
+	defer g.wire.Return()
+	return step(g)
 }

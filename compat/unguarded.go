@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // The condition as the first locks kept it: they looked, and then acted. Any Redis, and any
@@ -31,14 +33,14 @@ func (c *Conn) unguarded(ch *Change) ([]any, error) {
 		}
 		return overwrote(ch, replies)
 	}
-	w := c.compose(arguments(cmds))
-	w.all(cmds)
-	replies, err := w.decided(func(replies []any) bool {
+	w := c.wire.Compose(wire.Arguments(cmds))
+	wire.All(&w, cmds)
+	replies, err := w.Removing(func(replies []any) bool {
 		_, refused := replies[0].(redis.Error)
 		return !refused
 	})
 	if err == nil {
-		err = first(replies, nil)
+		err = answer.First(replies)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func (c *Conn) allUnguarded(changes []Change, replies [][]any, errs []error) {
 			continue
 		}
 		n := len(changes[i].cmds())
-		if errs[i] = first(done[:n], nil); errs[i] == nil {
+		if errs[i] = answer.First(done[:n]); errs[i] == nil {
 			replies[i], errs[i] = overwrote(&changes[i], done[:n])
 		}
 		done = done[n:]

@@ -2,7 +2,12 @@ package compat
 
 import (
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
+
+// aborts is how often an EXEC may be aborted before its change is given up.
+const aborts = 8
 
 // The condition kept by WATCH, Redis 2.2 and later. Two round trips:
 //
@@ -35,9 +40,9 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 			}
 			return nil, err
 		}
-		w := c.compose(arguments(cmds))
-		w.multi(cmds)
-		replies, err := w.exec()
+		w := c.wire.Compose(wire.Arguments(cmds))
+		wire.Multi(&w, cmds)
+		replies, err := w.Exec()
 		if err != nil || replies != nil {
 			return replies, err
 		}
@@ -66,18 +71,18 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 	cmds := ch.cmds()
 	for range aborts {
 		k := c.boxed(ch.Key, nil)
-		w := c.compose(arguments(cmds) + 2)
-		w.multi(cmds)
-		w.send(Cmd{"EXEC"})
-		w.send(Cmd{"WATCH", k})
-		w.send(Cmd{"GET", k})
-		all, err := w.replies()
+		w := c.wire.Compose(wire.Arguments(cmds) + 2)
+		wire.Multi(&w, cmds)
+		w.Add("EXEC")
+		w.Add("WATCH", k)
+		w.Add("GET", k)
+		all, err := w.Replies()
 		if err != nil {
 			return nil, err
 		}
 		n := len(all) - 2
 		c.seen = reading{watch: all[n], get: all[n+1]}
-		replies, err := c.executed(all[:n])
+		replies, err := c.wire.Executed(all[:n])
 		switch {
 		case err != nil:
 			return nil, err
@@ -100,17 +105,17 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 
 func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 	k := c.boxed(ch.Key, nil)
-	w := c.compose(arguments(ch.Do) + 2)
-	w.send(Cmd{"MULTI"})
+	w := c.wire.Compose(wire.Arguments(ch.Do) + 2)
+	w.Add("MULTI")
 	looks := !c.reaps || !ch.removes()
 	if looks {
-		w.send(Cmd{"EXISTS", k})
+		w.Add("EXISTS", k)
 	}
 	if ch.removes() {
-		w.send(Cmd{"DEL", k})
+		w.Add("DEL", k)
 	}
-	w.all(ch.Do)
-	replies, err := w.exec()
+	wire.All(&w, ch.Do)
+	replies, err := w.Exec()
 	switch {
 	case err != nil:
 		return nil, err
@@ -170,7 +175,7 @@ func (b *watched) together(list []int) (again []int) {
 	}
 	replies, err := b.c.Pipe(watch, get)
 	if err == nil {
-		err = first(replies, nil)
+		err = answer.First(replies)
 	}
 	var held []any
 	if err == nil {
@@ -194,12 +199,12 @@ func (b *watched) together(list []int) (again []int) {
 		b.c.Unwatch()
 		return nil
 	}
-	w := b.c.compose(arguments(cmds))
-	w.multi(cmds)
-	w.send(Cmd{"EXEC"})
-	done, err := w.replies()
+	w := b.c.wire.Compose(wire.Arguments(cmds))
+	wire.Multi(&w, cmds)
+	w.Add("EXEC")
+	done, err := w.Replies()
 	if err == nil {
-		done, err = b.c.transacted(done)
+		done, err = b.c.wire.Transacted(done)
 	}
 	switch {
 	case err != nil:
@@ -210,7 +215,7 @@ func (b *watched) together(list []int) (again []int) {
 	}
 	for _, i := range ours {
 		n := len(b.changes[i].cmds())
-		b.replies[i], b.errs[i] = done[:n], first(done[:n], nil)
+		b.replies[i], b.errs[i] = done[:n], answer.First(done[:n])
 		done = done[n:]
 	}
 	return nil
@@ -220,7 +225,7 @@ func (b *watched) together(list []int) (again []int) {
 func values(n int, reply any, err error) ([]any, error) {
 	all, err := redis.Values(reply, err)
 	if err == nil && len(all) != n {
-		err = countError(len(all), n, "keys of MGET")
+		err = wire.Short(len(all), n, "keys of MGET")
 	}
 	return all, err
 }

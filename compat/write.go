@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
@@ -49,31 +50,30 @@ type written struct {
 func (c *Conn) Write(key string, m Write) (written, error) {
 	exec, pins := m.Exec || m.Draw, c.pins && m.Last
 	reads := m.Read || pins
-	n := arguments(m.Before) + arguments(m.Do) + arguments(m.After) + 3
-	w := c.compose(n)
-	w.all(m.Before)
+	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
+	wire.All(&w, m.Before)
 	if exec {
-		w.send(Cmd{"MULTI"})
+		w.Add("MULTI")
 	}
-	w.all(m.Do)
+	wire.All(&w, m.Do)
 	if m.Draw {
-		w.send(Cmd{"INCR", Aux(key, "fence")})
+		w.Add("INCR", Aux(key, "fence"))
 	}
 	if exec {
-		w.send(Cmd{"EXEC"})
+		w.Add("EXEC")
 	}
-	w.all(m.After)
+	wire.All(&w, m.After)
 	var k any
 	if reads {
 		k = c.boxed(key, m.Do)
 	}
 	if pins {
-		w.send(Cmd{"WATCH", k})
+		w.Add("WATCH", k)
 	}
 	if reads {
-		w.send(Cmd{"GET", k})
+		w.Add("GET", k)
 	}
-	replies, err := w.replies()
+	replies, err := w.Replies()
 	if err != nil {
 		return written{}, err
 	}
@@ -88,13 +88,13 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 	out.Before, replies = replies[:len(m.Before)], replies[len(m.Before):]
 	if !exec {
 		out.Done = replies[:len(m.Do)]
-		return out, first(out.Done, nil)
+		return out, answer.First(out.Done)
 	}
 	all := len(m.Do) + 2
 	if m.Draw {
 		all++
 	}
-	out.Done, err = c.executed(replies[:all])
+	out.Done, err = c.wire.Executed(replies[:all])
 	if err == nil && m.Draw && out.Done != nil {
 		last := len(out.Done) - 1
 		if out.Fence, err = redis.Int64(out.Done[last], nil); err == nil {
@@ -159,223 +159,18 @@ func (r reading) Refused(key string) error {
 // for one of them is a redis.Error in its place; the error returned is the connection's, and
 // then any of them may have run.
 func (c *Conn) Pipe(cmds ...Cmd) ([]any, error) {
-	w := c.compose(arguments(cmds))
-	w.all(cmds)
-	return w.replies()
+	w := c.wire.Compose(wire.Arguments(cmds))
+	wire.All(&w, cmds)
+	return w.Replies()
 }
-
-// A write is commands that are sent together. Their arguments are one piece of memory: what
-// a connection keeps of them is that, so that the Cmds need not outlive the call, and cost
-// nothing.
-type write struct {
-	c    *Conn
-	args []any
-	n    int
-	err  error
-
-	held string // the last command: if it stays the only one, its reply comes without a list
-	from int    // where its arguments begin
-}
-
-func (c *Conn) compose(arguments int) write {
-	// The Conn's room is free again when the replies are here; if they never came, the
-	// goroutine that was to send may still read it.
-	if arguments <= len(c.args) && c.Err() == nil {
-		return write{c: c, args: c.args[:0]}
-	}
-	return write{c: c, args: make([]any, 0, arguments)}
-}
-
-func arguments(cmds []Cmd) int {
-	n := 0
-	for _, m := range cmds {
-		n += len(m) - 1
-	}
-	return n
-}
-
-func (w *write) send(m Cmd) {
-	w.add(m[0].(string), append(w.args, m[1:]...))
-}
-
-// add sends a command whose arguments are what args has beyond those of the commands before.
-func (w *write) add(name string, args []any) {
-	w.pass()
-	w.held, w.from, w.args = name, len(w.args), args
-	w.n++
-}
-
-// pass hands the last command to the connection.
-func (w *write) pass() {
-	if w.held != "" && w.err == nil {
-		w.err = w.c.Send(w.held, w.args[w.from:len(w.args):len(w.args)]...)
-	}
-	w.held = ""
-}
-
-func (w *write) all(cmds []Cmd) {
-	for _, m := range cmds {
-		w.send(m)
-	}
-}
-
-// replies sends what is left, and returns the replies to all.
-func (w *write) replies() ([]any, error) {
-	if w.n == 1 {
-		reply, err := w.c.Do(w.held, w.args...)
-		if e, refused := err.(redis.Error); refused {
-			reply, err = e, nil
-		}
-		return w.c.alone(reply), err
-	}
-	if w.pass(); w.err != nil {
-		return nil, w.err
-	}
-	replies, err := redis.Values(w.c.Do(""))
-	if err == nil && len(replies) != w.n {
-		err = countError(len(replies), w.n, "commands")
-	}
-	return replies, err
-}
-
-// decided is replies for a write that removes the key if done says so: with it goes the
-// wake-up of a client that waits elsewhere.
-func (w *write) decided(done func(replies []any) bool) ([]any, error) {
-	k := w.c.wake
-	if k == nil {
-		return w.replies()
-	}
-	own := w.n
-	w.all(k.cmds[:])
-	replies, err := w.replies()
-	if err != nil {
-		k.err = err
-		return nil, err
-	}
-	k.woken = k.woken || replies[own] != nil
-	if e := first(replies[own:], nil); e != nil {
-		k.woken, k.err = false, e
-	}
-	if replies = replies[:own:own]; done(replies) {
-		w.c.wake = nil
-	}
-	return replies, nil
-}
-
-// aborts is how often an EXEC may be aborted before its change is given up.
-const aborts = 8
 
 // Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies, nil if EXEC did
-// nothing because a watched key was touched. It looks at every reply: before 2.6.5 a command
-// that could not be queued is left out and the rest runs (tx/half-queued), and errors inside
-// an EXEC are values, not errors.
-//
-// Redis 2.0–2.4 refuse EXEC itself when they are over maxmemory, and stay in MULTI; redigo
-// believes that MULTI ended when EXEC was sent, so its pool would hand out a connection that
-// answers QUEUED to everything. Hence the DISCARD.
+// nothing because a watched key was touched. The error is the first that the server answered with:
+// before 2.6.5 the other commands ran (tx/half-queued).
 func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
-	w := c.compose(arguments(cmds))
-	w.multi(cmds)
-	return w.exec()
-}
-
-// multi is MULTI; cmds…
-func (w *write) multi(cmds []Cmd) {
-	w.send(Cmd{"MULTI"})
-	w.all(cmds)
-}
-
-// exec ends a transaction that is all of the write, and returns what Exec does. The replies
-// that only say that a command was queued are not kept.
-func (w *write) exec() ([]any, error) {
-	c := w.c
-	if c.wake != nil {
-		w.send(Cmd{"EXEC"})
-		replies, err := w.decided(execRan)
-		if err != nil {
-			return nil, err
-		}
-		return c.executed(replies)
-	}
-	if w.pass(); w.err != nil {
-		return nil, w.err
-	}
-	reply, err := c.exec()
-	_, undone := reply.(redis.Error)
-	switch {
-	case err != nil && !answer.Refused(err):
-		return nil, err
-	case undone:
-		c.Do("DISCARD") //nolint:errcheck // as in transacted
-		return nil, err
-	case reply == nil && c.session.Aborted():
-		return nil, nil
-	}
-	done, _ := reply.([]any)
-	if err == nil && len(done) != w.n-1 {
-		err = countError(len(done), w.n-1, "commands of an EXEC")
-	}
-	if err == nil {
-		err = first(done, nil)
-	}
-	return done, err
-}
-
-// executed is what Exec makes of the replies to MULTI, commands and EXEC.
-func (c *Conn) executed(replies []any) ([]any, error) {
-	done, err := c.transacted(replies)
-	if err != nil {
-		return nil, err
-	}
-	return done, first(done, nil)
-}
-
-// transacted is executed for a caller that looks at the replies one by one: an error among
-// them is that of a command which could not be queued, or did not run. The error returned is
-// EXEC's own.
-func (c *Conn) transacted(replies []any) ([]any, error) {
-	queued, ran := replies[1:len(replies)-1], replies[len(replies)-1]
-	if e, refused := ran.(redis.Error); refused {
-		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
-		return nil, first(replies[:len(replies)-1], e)
-	}
-	if err := first(replies[:1], nil); err != nil {
-		return nil, err
-	}
-	if ran == nil && c.session.Aborted() {
-		return nil, nil
-	}
-	done, err := redis.Values(ran, nil)
-	for i, q := range queued {
-		if _, refused := q.(redis.Error); refused {
-			continue
-		}
-		if err != nil || len(done) == 0 {
-			return nil, countError(i, len(queued), "commands of an EXEC")
-		}
-		queued[i], done = done[0], done[1:]
-	}
-	if len(done) > 0 {
-		return nil, countError(len(queued)+len(done), len(queued), "commands of an EXEC")
-	}
-	return queued, nil
-}
-
-// execRan reports that the EXEC whose reply is the last one ran.
-func execRan(replies []any) bool {
-	last := replies[len(replies)-1]
-	_, refused := last.(redis.Error)
-	return !refused && last != nil
-}
-
-// first returns the first of replies that is an error, or e.
-func first(replies []any, e error) error {
-	for _, r := range replies {
-		if err, ok := r.(redis.Error); ok {
-			return err
-		}
-	}
-	return e
+	w := c.wire.Compose(wire.Arguments(cmds))
+	wire.Multi(&w, cmds)
+	return w.Exec()
 }
 
 // Watch starts to WATCH key and reads it, in one write. exists is false if there is no such
@@ -387,7 +182,7 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	if err := first(replies, nil); err != nil {
+	if err := answer.First(replies); err != nil {
 		c.Unwatch()
 		return "", false, foreign(key, err)
 	}
@@ -417,16 +212,6 @@ func (c *Conn) boxed(key string, cmds []Cmd) any {
 		c.key = key
 	}
 	return c.key
-}
-
-// alone is one reply as a list, in the Conn's room as long as there is any in this step.
-func (c *Conn) alone(reply any) []any {
-	if c.few == len(c.single) {
-		return []any{reply}
-	}
-	c.single[c.few] = reply
-	c.few++
-	return c.single[c.few-1 : c.few : c.few]
 }
 
 // named reports whether m is the command of that name.

@@ -3,18 +3,18 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that the command gets instead of us.
+// passedOn are the signals that the command gets instead of us; the first four end a wait.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
@@ -64,27 +64,12 @@ func (s *signals) suspend() {
 	<-continued
 }
 
-// endWaiting cancels a wait when a signal comes that asks for the end. The
-// function it returns hands the signals back.
-func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-done:
-				return
-			case sig := <-s.c:
-				switch sig {
-				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-					cancel(&failure{status: statusSignal + int(sig.(syscall.Signal))})
-				case syscall.SIGTSTP:
-					s.suspend()
-				}
-			}
-		}
-	}()
-	return func() { close(done); <-stopped }
+// asksForEnd reports that a signal asks a wait to end. Ctrl-Z stops it, for as long as the shell does.
+func (s *signals) asksForEnd(sig os.Signal) bool {
+	if sig == syscall.SIGTSTP {
+		s.suspend()
+	}
+	return slices.Contains(passedOn[:4], sig)
 }
 
 // A child is the command, in its own process group.
@@ -148,35 +133,26 @@ func (c *child) signal(s os.Signal) {
 	syscall.Kill(-c.group, s.(syscall.Signal)) //nolint:errcheck // gone is as good
 }
 
-// supervise passes signals on until the command has ended, and ends it when the
-// lock is lost. It returns the status as a shell would.
-func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, say func(string, ...any)) (status int, lost bool) {
-	defer c.term.close()
-	defer c.term.takeBack()
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		lost := false
-		select {
-		case <-lease.Context().Done():
-			lost = true
-		case <-look.C:
-			lost = lease.overslept()
-		case s := <-signals.c:
-			if lost = s == syscall.SIGCONT && lease.overslept(); !lost {
-				c.signal(s)
-			}
-		case ws := <-c.changes:
-			if !ws.Stopped() {
-				return shellStatus(ws), false
-			}
-			lost = c.stopped(ws.StopSignal(), signals, lease)
-		}
-		if lost {
-			say("the lock on %q is lost: the command gets SIGTERM, and SIGKILL after %v", lease.Key(), grace)
-			return c.end(signals, grace), true
-		}
+// howItEnds is what happens to the command when the lock is lost.
+const howItEnds = "SIGTERM, and SIGKILL after %v"
+
+// pass passes a signal on. It reports whether the lease ran out while we were stopped: then the
+// command must not continue.
+func (c *child) pass(s os.Signal, lease *lease) (lost bool) {
+	if s == syscall.SIGCONT && lease.overslept() {
+		return true
 	}
+	c.signal(s)
+	return false
+}
+
+// ended is told that the command has ended by itself: what it leaves running goes on.
+func (c *child) ended() {}
+
+// close takes the terminal back.
+func (c *child) close() {
+	c.term.takeBack()
+	c.term.close()
 }
 
 // stopped does what a shell expects when a job is stopped: all of it stops,
@@ -238,11 +214,4 @@ func (c *child) end(signals *signals, grace time.Duration) (status int) {
 			over = nil
 		}
 	}
-}
-
-func shellStatus(ws syscall.WaitStatus) int {
-	if ws.Signaled() {
-		return statusSignal + int(ws.Signal())
-	}
-	return ws.ExitStatus()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,29 +24,15 @@ func catch() *signals {
 	return s
 }
 
-// endWaiting cancels a wait when one of them comes. The function it returns hands them back.
-func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-done:
-				return
-			case sig := <-s.c:
-				cancel(&failure{status: statusSignal + int(sig.(syscall.Signal))})
-			}
-		}
-	}()
-	return func() { close(done); <-stopped }
-}
+// asksForEnd reports that a signal asks a wait to end: each does.
+func (*signals) asksForEnd(os.Signal) bool { return true }
 
 // A child is the command, in a job object with all that it starts. If we are killed the system
 // closes the job's handle, and that ends all of them.
 type child struct {
-	job   windows.Handle
-	group uint32   // its console process group, and its id
-	ended chan int // its exit status
+	job     windows.Handle
+	group   uint32                  // its console process group, and its id
+	changes chan syscall.WaitStatus // its end
 }
 
 // start starts the command. It is suspended until it is in the job, so that nothing that it
@@ -57,7 +42,7 @@ func start(path string, command, env []string, in, out, errs *os.File) (*child, 
 	if err != nil {
 		return nil, fmt.Errorf("no job object: %w", err)
 	}
-	c := &child{job: job, ended: make(chan int, 1)}
+	c := &child{job: job, changes: make(chan syscall.WaitStatus, 1)}
 	if err := c.endsWithUs(true); err != nil {
 		windows.CloseHandle(job) //nolint:errcheck // it is empty
 		return nil, fmt.Errorf("no job object: %w", err)
@@ -77,7 +62,7 @@ func start(path string, command, env []string, in, out, errs *os.File) (*child, 
 	}
 	go func() {
 		cmd.Wait() //nolint:errcheck // the status is asked for
-		c.ended <- cmd.ProcessState.ExitCode()
+		c.changes <- cmd.ProcessState.Sys().(syscall.WaitStatus)
 	}()
 	return c, nil
 }
@@ -135,43 +120,37 @@ func (c *child) interrupt() {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, c.group) //nolint:errcheck // without a console nobody hears it
 }
 
-// supervise passes signals on until the command has ended, and ends it when the lock is lost.
-func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, say func(string, ...any)) (status int, lost bool) {
-	defer windows.CloseHandle(c.job) //nolint:errcheck // nothing is lost by it
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		lost := false
-		select {
-		case <-lease.Context().Done():
-			lost = true
-		case <-look.C:
-			lost = lease.overslept()
-		case <-signals.c:
-			c.interrupt()
-		case status := <-c.ended:
-			c.endsWithUs(false) //nolint:errcheck // what it leaves running then ends with us
-			return status, false
-		}
-		if lost {
-			say("the lock on %q is lost: the command gets Ctrl-Break, and is terminated after %v", lease.Key(), grace)
-			return c.end(grace), true
-		}
-	}
+// howItEnds is what happens to the command when the lock is lost.
+const howItEnds = "Ctrl-Break, and is terminated after %v"
+
+// pass makes a Ctrl-Break of each signal.
+func (c *child) pass(os.Signal, *lease) (lost bool) {
+	c.interrupt()
+	return false
 }
+
+// stopped is not asked: nothing stops a process here.
+func (c *child) stopped(syscall.Signal, *signals, *lease) (lost bool) { return false }
+
+// ended is told that the command has ended by itself: what it leaves running then goes on.
+func (c *child) ended() { c.endsWithUs(false) } //nolint:errcheck // what it leaves running then ends with us
+
+// close closes the job, and ends with it what endsWithUs says.
+func (c *child) close() { windows.CloseHandle(c.job) } //nolint:errcheck // nothing is lost by it
 
 // end ends the command: Ctrl-Break, and after the grace period, or its own end, whatever is left
 // in the job.
-func (c *child) end(grace time.Duration) (status int) {
+func (c *child) end(_ *signals, grace time.Duration) (status int) {
 	c.interrupt()
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	select {
-	case status = <-c.ended:
+	case ws := <-c.changes:
+		status = shellStatus(ws)
 		windows.TerminateJobObject(c.job, 1) //nolint:errcheck // closing the job does the same
 	case <-over.C:
 		windows.TerminateJobObject(c.job, statusSignal+uint32(syscall.SIGKILL)) //nolint:errcheck // closing the job does the same
-		status = <-c.ended
+		status = shellStatus(<-c.changes)
 	}
 	return status
 }

@@ -80,6 +80,7 @@ type offset struct {
 type ability struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
+	Asked bool   `json:"asked"` // false: nothing is known of it
 	What  string `json:"what"`
 	Since string `json:"since"`
 }
@@ -217,7 +218,7 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 func abilities(r server.Report) []ability {
 	var list []ability
 	for _, can := range r.Abilities() {
-		list = append(list, ability{string(can), r.Can(can), can.What(), can.Since()})
+		list = append(list, ability{string(can), r.Can(can), !slices.Contains(r.NotAsked, can), can.What(), can.Since()})
 	}
 	return list
 }
@@ -264,7 +265,11 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 	fmt.Fprintln(&b)
 	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, c := range d.Can {
-		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", yes(c.OK), c.Name, c.What, c.Since)
+		can := yes(c.OK)
+		if !c.Asked {
+			can = "?"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", can, c.Name, c.What, c.Since)
 	}
 	w.Flush()
 	if verbose {

@@ -15,6 +15,7 @@ func (a *app) line(command string, args ...string) string {
 		a.flags.VisitAll(func(f *pflag.Flag) {
 			switch {
 			case !f.Changed || f.Name == "help" || f.Name == "verbose":
+			case f.Name == "prefix" && command == "doctor" && a.key != "":
 			case f.Name == "redis":
 				user := ""
 				for _, arg := range a.redis.list {
@@ -34,6 +35,9 @@ func (a *app) line(command string, args ...string) string {
 				words = append(words, "--"+f.Name, quoted(f.Value.String()))
 			}
 		})
+	}
+	if command == "doctor" && a.key != "" {
+		words = append(words, "--prefix", quoted(a.key)) // a user may be let have these keys alone
 	}
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {

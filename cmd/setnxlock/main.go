@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
 )
@@ -44,6 +45,8 @@ type app struct {
 	owner   owner           // of the locks that this command takes
 	caution *caution        // run's; nil: nobody is warned
 	meter   *workload.Meter // counts what all connections send; nil: nothing does
+
+	observer compat.Observer // of the locks; run's metrics
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.

@@ -113,9 +113,17 @@ func addone() {
 	}
 }
 
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata") }
+
+// The scripts that compute a page for each race.
+func TestLongScripts(t *testing.T) {
+	realredis.Long(t)
+	runScripts(t, "testdata/long")
+}
+
+func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Files:         scripts(t),
+		Files:         scripts(t, dir),
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
@@ -137,10 +145,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scripts are those of testdata that the machine can run.
-func scripts(t *testing.T) []string {
-	all, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(all) < 10 {
+// scripts are those of dir that the machine can run.
+func scripts(t *testing.T, dir string) []string {
+	all, err := filepath.Glob(dir + "/*.txtar")
+	if err != nil || len(all) < 2 {
 		t.Fatal(all, err)
 	}
 	if !realredis.Embedded() {

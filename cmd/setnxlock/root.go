@@ -42,6 +42,7 @@ type options struct {
 	verbose   bool
 	secrets
 	flags *pflag.FlagSet // these
+	key   string         // as it stands on the server: the first that the command was given
 }
 
 const defaultRedis = "127.0.0.1:6379"
@@ -165,14 +166,20 @@ func (a *app) onServer(key string) (string, error) {
 	if key == "" {
 		return "", &failure{statusUsage, errors.New("the key is empty"), ""}
 	}
+	if a.key == "" {
+		a.key = a.prefix + key
+	}
 	return a.prefix + key, nil
 }
 
 // lockOptions are the Locker's, as the flags have them. Keys have their prefix already.
 func (a *app) lockOptions() compat.Options {
-	o := compat.Options{Timeout: a.timeout}
+	o := compat.Options{Timeout: a.timeout, Observer: a.observer}
 	if a.verbose {
 		o.Observer = compat.Slog(a.log())
+		if a.observer != nil {
+			o.Observer = both(o.Observer, a.observer)
+		}
 	}
 	return o
 }

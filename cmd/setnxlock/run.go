@@ -94,6 +94,7 @@ type runFlags struct {
 	detach     bool
 	signal     bool
 	unsafe     bool
+	metrics    string // a file
 
 	keepPassword   bool
 	waitsForServer bool // --wait was given: not only for the lock
@@ -121,7 +122,7 @@ func (a *app) runCommand() *cobra.Command {
 				return usage(cmd, err)
 			}
 			dash := cmd.ArgsLenAtDash()
-			return a.run(args[:dash], args[dash:], f)
+			return a.measured(args[:dash], f, func() error { return a.run(args[:dash], args[dash:], f) })
 		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
@@ -133,6 +134,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
+	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add what happened to the metrics in `FILE`, for node_exporter's textfile collector")
 	a.owner.flag(cmd)
 	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
 	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so; allow an --algorithm that is kept for comparison only, although it is known how it breaks")

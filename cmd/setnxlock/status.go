@@ -94,7 +94,7 @@ func (a *app) explain(err error) *failure {
 		what := *denied
 		what.Remedy = ""
 		if errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM") {
-			hint += "; to see what is allowed: " + a.line("doctor")
+			hint += a.examine("; to see what is allowed: ")
 		}
 		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):
@@ -113,11 +113,19 @@ const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWOR
 
 // unsafeHint is for a lock that can't be had on a server.
 func (a *app) unsafeHint() string {
-	hint := "to see what the server can do: " + a.line("doctor")
+	hint := "to see what the server can do: "
 	if a.algorithm != "auto" {
 		hint = "--algorithm auto chooses one that is safe; " + hint
 	}
-	return hint
+	return a.examine(hint)
+}
+
+// examine is a hint that ends with a call of doctor; "" where it is doctor that fails.
+func (a *app) examine(hint string) string {
+	if a.key == "" {
+		return ""
+	}
+	return hint + a.line("doctor")
 }
 
 // hintFor is what can be done about a server's refusal.
@@ -127,7 +135,7 @@ func (a *app) hintFor(reply string) string {
 	case "NOAUTH", "WRONGPASS":
 		return passwordHint
 	case "NOPERM":
-		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs; to see what is allowed: " + a.line("doctor")
+		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + a.examine("; to see what is allowed: ")
 	case "OOM":
 		return "the server's memory is full (maxmemory): no lock can be taken before it has some, by CONFIG SET maxmemory or fewer keys"
 	case "READONLY":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // life is the TTL of scratch keys.
@@ -136,12 +137,7 @@ func (q *Asker) pipe(cmds ...compat.Cmd) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return replies, e
-		}
-	}
-	return replies, nil
+	return replies, answer.First(replies)
 }
 
 // atomic runs commands on the scratch keys as one, the last of which remove them: in a
@@ -285,16 +281,6 @@ func (q *Asker) setex() (string, error) {
 		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
 	}
 	return "", nil
-}
-
-// lists asks by the very commands that a lock sends.
-func (q *Asker) lists() (string, error) {
-	err := q.c.CheckListCAS(q.a, "")
-	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) {
-		return unsafe.Why, nil
-	}
-	return "", err
 }
 
 // setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
@@ -128,16 +129,7 @@ func (c *conn) do(ctx context.Context, exchange Exchange, name string, args ...a
 	if err != nil {
 		return nil, err
 	}
-	if name == "" {
-		return replies, nil
-	}
-	reply := replies[len(replies)-1]
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return reply, e
-		}
-	}
-	return reply, nil
+	return answer.Do(name, replies)
 }
 
 func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) ([]any, error) {
@@ -222,10 +214,7 @@ func (c *conn) Receive() (any, error) {
 	}
 	reply := c.replies[0]
 	c.replies = c.replies[1:]
-	if e, refused := reply.(redis.Error); refused {
-		return nil, e
-	}
-	return reply, nil
+	return answer.Receive(reply)
 }
 
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {

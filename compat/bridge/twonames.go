@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // TwoNames is the bridge between two fleets that call the same lock by different
@@ -216,7 +217,7 @@ func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.Sta
 		n := len(h.keys)
 		found, ttl := replies[:n], replies[n]
 		replies = replies[n+1:]
-		if e := refusal(found); e != nil {
+		if e := answer.First(found); e != nil {
 			return s, c.Foreign(key, e)
 		}
 		one, err := h.state(c, found, ttl, now)
@@ -325,22 +326,12 @@ func watch(c *compat.Conn, both [2]half) (found [2][]any, err error) {
 	if err != nil {
 		return found, err
 	}
-	if e := refusal(replies); e != nil {
+	if e := answer.First(replies); e != nil {
 		c.Unwatch()
 		return found, e
 	}
 	n := 1 + len(both[0].keys)
 	return [2][]any{replies[1:n], replies[n:]}, nil
-}
-
-// refusal is the first of replies that is an error.
-func refusal(replies []any) error {
-	for _, r := range replies {
-		if e, ok := r.(redis.Error); ok {
-			return e
-		}
-	}
-	return nil
 }
 
 // join makes one value of both: the length of the first stands before it.

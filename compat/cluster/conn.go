@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A conn is one connection to its user, and has one to each server that one of its
@@ -123,15 +124,7 @@ func (c *conn) do(v via, name string, args []any) (any, error) {
 	if len(replies) == 0 {
 		return nil, nil
 	}
-	if name == "" {
-		return replies, nil
-	}
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return replies[len(replies)-1], e
-		}
-	}
-	return replies[len(replies)-1], nil
+	return answer.Do(name, replies)
 }
 
 func (c *conn) receive(v via) (any, error) {
@@ -145,10 +138,7 @@ func (c *conn) receive(v via) (any, error) {
 	}
 	reply := c.in[0]
 	c.in = c.in[1:]
-	if e, refused := reply.(redis.Error); refused {
-		return nil, e
-	}
-	return reply, nil
+	return answer.Receive(reply)
 }
 
 // flush writes what was sent, and follows it until it has all replies. An error

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -242,12 +244,7 @@ func (pair) Traits() compat.Traits { return compat.Traits{} }
 
 func pairOf(c *compat.Conn, key string) error {
 	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"GET", "stays"})
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return e
-		}
-	}
-	return err
+	return cmp.Or(err, answer.First(replies))
 }
 
 // A step that only met a redirection in the middle of a write is done again by

@@ -136,6 +136,9 @@ type suite struct {
 	prefix  string
 	keys    sync.Map // names that were used
 	virtual bool     // its time is virtual
+
+	mu      sync.Mutex
+	clients []*compat.Locker // whose shared connections read until they are closed
 }
 
 func newSuite(l Lock) (*suite, error) {
@@ -154,13 +157,30 @@ func newSuite(l Lock) (*suite, error) {
 	if l.TTL == 0 {
 		l.TTL = time.Second
 	}
-	return &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}, nil
+	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
+	if l.shares {
+		for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
+			open := *client
+			*client = func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+				k := open(wrap, o)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.clients = append(c.clients, k)
+				return k
+			}
+		}
+	}
+	return c, nil
 }
 
 func plain(s compat.Source) compat.Source { return s }
 
 func (c *suite) options() compat.Options {
-	return compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
+	o := compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
+	if !c.virtual {
+		o.Timeout = 15 * time.Second // others keep the processors busy
+	}
+	return o
 }
 
 // client is a client of its own.
@@ -186,6 +206,9 @@ func (c *suite) key(name string) string {
 
 func (c *suite) clean(t testing.TB) {
 	ctx := within(t, 10*time.Second)
+	for _, k := range c.clients {
+		k.Close(ctx) //nolint:errcheck // what it held is removed
+	}
 	c.keys.Range(func(k, _ any) bool {
 		c.remove(t, ctx, k.(string))
 		return true
@@ -239,8 +262,9 @@ func (c *suite) refuses(t testing.TB) error {
 	return err
 }
 
+// within is a context that ends after d, or after a minute where the processors are busy.
 func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), max(d, time.Minute))
 	t.Cleanup(cancel)
 	return ctx
 }

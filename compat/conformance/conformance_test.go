@@ -1,11 +1,15 @@
 package conformance_test
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -13,8 +17,38 @@ import (
 
 func TestMain(m *testing.M) { conformance.Main(m) }
 
-// TestConformance runs the suite over every lock on one key of one server.
-func TestConformance(t *testing.T) { conformance.Everywhere(t, locks()...) }
+// TestConformance runs the suite over every lock on one key of one server. Of those that differ from
+// another only in how they write a time, make test has a part of the servers.
+func TestConformance(t *testing.T) { everywhere(t, false) }
+
+// The other dialects on the other servers.
+func TestLongConformance(t *testing.T) {
+	realredis.Long(t)
+	everywhere(t, true)
+}
+
+// A lock that writes a time as another does not.
+var dialects = regexp.MustCompile(`/(seconds|millis|nanos)`)
+
+// The embedded servers before and since WATCH and PEXPIRE. Servers that somebody names get all locks.
+var ends = []string{"oldredis-1.2", "oldredis-2.2", "oldredis-7.0", "real-redis-server"}
+
+func everywhere(t *testing.T, rest bool) {
+	for _, s := range conformance.Servers(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, a := range locks() {
+				later := dialects.MatchString(a.Name) && !slices.Contains(ends, s.Name) && !strings.HasPrefix(s.Name, "at-")
+				if later == rest {
+					t.Run(a.Name, func(t *testing.T) {
+						t.Parallel()
+						conformance.Run(t, a.On(s))
+					})
+				}
+			}
+		})
+	}
+}
 
 func locks() []conformance.Algorithm {
 	watch := func(since string) func(conformance.Server) bool {

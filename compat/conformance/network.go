@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A Fault is what a Network does to one command.
@@ -153,16 +154,7 @@ func (c *faultyConn) Do(name string, args ...any) (any, error) {
 		}
 		replies = append(replies, reply)
 	}
-	if name == "" {
-		return replies, nil
-	}
-	reply := replies[len(replies)-1]
-	for _, r := range replies {
-		if e, ok := r.(redis.Error); ok {
-			return reply, e
-		}
-	}
-	return reply, nil
+	return answer.Do(name, replies)
 }
 
 func (c *faultyConn) deliver(m compat.Cmd) (any, error) {

@@ -150,7 +150,7 @@ type Algorithm struct {
 // On is the algorithm's lock on s.
 func (a Algorithm) On(s Server) Lock {
 	l := a.on(s)
-	if s.anew != nil && a.Shared == 0 { // shared connections read until their Locker ends, which the checks leave to the pool
+	if s.anew != nil {
 		l.anew = func(t testing.TB) Lock { return a.on(s.anew(t)) }
 	}
 	return l

@@ -3,7 +3,6 @@ package multilock
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -32,25 +31,11 @@ func (g GetSetClassic) Acquire(c *compat.Conn, now time.Time, key string, ttl ti
 	if err != nil {
 		return l, err
 	}
-	for try := 0; try < 2; try++ {
-		won, err := msetnx(c, g.Fence, keys, &l)
-		if won || err != nil {
-			return l, err
-		}
-		all, err := read(c, keys)
-		if err != nil {
-			return l, err
-		}
-		exists, err := dead(g.Options, all, now)
-		switch {
-		case err != nil:
-			return l, err
-		case exists:
-			return g.takeover(c, now, keys, l)
-		}
-		// Released since the MSETNX: ask again, once (getset/vanished-key).
+	made, err := makeAll(c, g.Options, now, keys, &l, read, func(*compat.Conn) {})
+	if made || err != nil {
+		return l, err
 	}
-	return l, &compat.HeldError{Key: key}
+	return g.takeover(c, now, keys, l)
 }
 
 // takeover replaces dead values. From here on the keys have our time on them, won or lost, so
@@ -72,10 +57,10 @@ func (g GetSetClassic) takeover(c *compat.Conn, now time.Time, keys []string, l 
 		}
 	}
 	if held != nil {
-		if _, err := remove(c, won); err != nil {
-			return asked, err
+		if _, err = remove(c, won); err == nil {
+			err = held
 		}
-		return asked, held
+		return asked, err
 	}
 	l.How = compat.TakenOver
 	l.Fence, err = fence(c, keys, drawn)
@@ -88,18 +73,18 @@ func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration) 
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
 	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
 		all, err := read(c, keys)
+		if err == nil {
+			err = giveUp(c, all, l.Value)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if ours := holding(all, l.Value); len(ours) < len(keys) {
-			return nil, lost(c, ours)
 		}
 		old, drawn, err := getset(c, keys, next.Value, draws)
+		if err == nil {
+			err = giveUp(c, old, l.Value) // another came in between
+		}
 		if err != nil {
 			return nil, err
-		}
-		if ours := holding(old, l.Value); len(ours) < len(keys) {
-			return nil, lost(c, ours)
 		}
 		return fenced(c, keys, append([]any{"extended"}, drawn...), draws)
 	}}, err
@@ -132,55 +117,3 @@ func (g GetSetClassic) Inspect(c *compat.Conn, now time.Time, key string) (compa
 
 // Traits say that it checks the server.
 func (g GetSetClassic) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
-
-// check asks for MSETNX and MULTI.
-func (g GetSetClassic) check(c *compat.Conn, key string) error {
-	if _, err := c.Exec(compat.Cmd{"EXISTS", first(key)}); err != nil {
-		return c.Lacks(err, "it has no MULTI, so several keys can't be taken over at once", "multilock.New over getsetlock.Classic")
-	}
-	return checkMSETNX(c, first(key))
-}
-
-// read reads keys in one write.
-func read(c *compat.Conn, keys []string) ([]found, error) {
-	replies, err := c.Pipe(gets(keys)...)
-	if err != nil {
-		return nil, err
-	}
-	return values(c, keys, replies)
-}
-
-// getset writes value on all keys at once, and returns what they held and the numbers that were
-// drawn.
-func getset(c *compat.Conn, keys []string, value string, fenced bool) (old []found, drawn []any, err error) {
-	var cmds []compat.Cmd
-	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{"GETSET", k, value})
-	}
-	if fenced {
-		cmds = append(cmds, draw(keys)...)
-	}
-	replies, err := c.Exec(cmds...)
-	if err != nil {
-		return nil, nil, err
-	}
-	old, err = values(c, keys, replies[:len(keys)])
-	return old, replies[len(keys):], err
-}
-
-// remove deletes keys and returns how many there were.
-func remove(c *compat.Conn, keys []string) (int, error) {
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	cmd := del(keys)
-	return redis.Int(c.Do(cmd[0].(string), cmd[1:]...))
-}
-
-// lost releases what is left of a set of which a key is lost.
-func lost(c *compat.Conn, ours []string) error {
-	if _, err := remove(c, ours); err != nil {
-		return err
-	}
-	return compat.ErrLost
-}

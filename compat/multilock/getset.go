@@ -30,28 +30,11 @@ func (g GetSet) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 	if err != nil {
 		return l, err
 	}
-	for try := 0; try < 2; try++ {
-		won, err := msetnx(c, g.Fence, keys, &l)
-		if won || err != nil {
-			return l, err
-		}
-		all, err := watch(c, keys)
-		if err != nil {
-			return l, err
-		}
-		exists, err := dead(g.Options, all, now)
-		if err != nil || !exists {
-			c.Unwatch()
-		}
-		switch {
-		case err != nil:
-			return l, err
-		case exists:
-			return g.takeover(c, keys, l)
-		}
-		// Released since the MSETNX: ask again, once (getset/vanished-key).
+	made, err := makeAll(c, g.Options, now, keys, &l, watch, (*compat.Conn).Unwatch)
+	if made || err != nil {
+		return l, err
 	}
-	return l, &compat.HeldError{Key: key}
+	return g.takeover(c, keys, l)
 }
 
 // takeover writes over the dead values that were just read under WATCH.

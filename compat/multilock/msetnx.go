@@ -60,6 +60,32 @@ func msetnx(c *compat.Conn, fenced bool, keys []string, l *compat.Lease) (bool, 
 	return true, err
 }
 
+// makeAll makes all keys by MSETNX. It looks at those that are there already, and returns false if
+// all of them are dead: they are to be taken over, by what look has begun. forget ends that
+// otherwise.
+func makeAll(c *compat.Conn, o getsetlock.Options, now time.Time, keys []string, l *compat.Lease,
+	look func(*compat.Conn, []string) ([]found, error), forget func(*compat.Conn)) (made bool, err error) {
+	for range 2 {
+		made, err = msetnx(c, o.Fence, keys, l)
+		if made || err != nil {
+			return made, err
+		}
+		all, err := look(c, keys)
+		if err != nil {
+			return false, err
+		}
+		exists, err := dead(o, all, now)
+		if exists && err == nil {
+			return false, nil
+		}
+		if forget(c); err != nil {
+			return false, err
+		}
+		// Released since the MSETNX: ask again, once (getset/vanished-key).
+	}
+	return false, &compat.HeldError{Key: l.Key}
+}
+
 // dead reports whether any key is there; it is ErrHeld, by the one that ends last, if any of
 // them is not dead.
 func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err error) {

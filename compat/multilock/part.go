@@ -11,18 +11,12 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A part is the lease of one key of a set.
-type part struct {
-	compat.Lease
-	or []string // what the key may hold instead: an extension of it is open
-}
-
-// values are those that the key may hold as ours, the likeliest first.
-func (p part) values() []string { return append([]string{p.Value}, p.or...) }
+// either are the values that a key may hold as ours, the likeliest first.
+func either(part compat.Lease) []string { return append([]string{part.Value}, part.Or...) }
 
 // heldBy reports whether st shows one of them, and until when.
-func (p part) heldBy(st compat.State) (until time.Time, yes bool) {
-	for _, v := range p.values() {
+func heldBy(part compat.Lease, st compat.State) (until time.Time, yes bool) {
+	for _, v := range either(part) {
 		if v != "" && st.Holds(v) {
 			return end(st, v), true
 		}
@@ -37,23 +31,23 @@ var (
 
 // list makes one value of those of the keys of a set, in their order: "x,y", or "x,y|z" where
 // the second key may hold y or z.
-func list(parts []part) string {
+func list(parts []compat.Lease) string {
 	all := make([]string, len(parts))
 	for i, p := range parts {
-		values := p.values()
-		for n, v := range values {
-			values[n] = escapeValue.Replace(v)
+		of := either(p)
+		for n, v := range of {
+			of[n] = escapeValue.Replace(v)
 		}
-		all[i] = strings.Join(values, "|")
+		all[i] = strings.Join(of, "|")
 	}
 	return strings.Join(all, ",")
 }
 
 // joined makes one lease of those of the keys of a set. It ends with the first of them. What a
 // lease carries for the engine is the first key's: that is asked for before the others.
-func joined(key string, parts []part) compat.Lease {
-	l := parts[0].Lease
-	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Rotate = key, time.Time{}, 0, compat.Free, true, false
+func joined(key string, parts []compat.Lease) compat.Lease {
+	l := parts[0]
+	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, compat.Free, true, nil, false
 	for _, p := range parts {
 		l.Until = earliest(l.Until, p.Until)
 		if p.How != compat.Free && p.How != "" {
@@ -65,7 +59,7 @@ func joined(key string, parts []part) compat.Lease {
 }
 
 // split makes of a lease those of its keys. A value that is not one of as many keys is nobody's.
-func (b *inTurn) split(l compat.Lease) ([]part, error) {
+func (b *inTurn) split(l compat.Lease) ([]compat.Lease, error) {
 	keys, err := Split(l.Key)
 	if err != nil {
 		return nil, err
@@ -74,21 +68,21 @@ func (b *inTurn) split(l compat.Lease) ([]part, error) {
 	if len(all) != len(keys) {
 		return nil, compat.ErrLost
 	}
-	parts := make([]part, len(keys))
+	parts := make([]compat.Lease, len(keys))
 	for i, k := range keys {
-		values := strings.Split(all[i], "|")
-		for n, v := range values {
-			values[n] = unescapeValue.Replace(v)
+		of := strings.Split(all[i], "|")
+		for n, v := range of {
+			of[n] = unescapeValue.Replace(v)
 		}
-		parts[i] = part{l, values[1:]}
-		parts[i].Key, parts[i].Value, parts[i].Ambiguous = k, values[0], b.ambiguous.Load()
+		parts[i] = l
+		parts[i].Key, parts[i].Value, parts[i].Or, parts[i].Ambiguous = k, of[0], of[1:], b.ambiguous.Load()
 	}
 	return parts, nil
 }
 
 // fenced is the lease of parts with its fence, for which it raises the counters that are
 // behind. If one could not be raised there is none, and an extension draws again.
-func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []part, ttl time.Duration) (compat.Lease, error) {
+func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	l := joined(key, parts)
 	var high int64
 	for _, p := range parts {
@@ -102,7 +96,7 @@ func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, p
 			continue
 		}
 		p.Fence = high - p.Fence
-		if _, err := b.counters.Extend(ctx, now, p.Lease, ttl); err != nil {
+		if _, err := b.counters.Extend(ctx, now, p, ttl); err != nil {
 			return l, err
 		}
 	}

@@ -8,6 +8,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
+// Abilities are the algorithm's: a set of readers is shared as each of them is.
+func (b *inTurn) Abilities() compat.Abilities {
+	one := b.one.Abilities()
+	return compat.Abilities{Shared: one.Shared, Rotates: one.Rotates, Epoch: one.Epoch, Valid: func(key string, ttl time.Duration) error {
+		keys, err := Split(key)
+		if err == nil && one.Valid != nil {
+			err = one.Valid(keys[0], ttl)
+		}
+		return err
+	}}
+}
+
 // Inspect reads the keys in turn.
 func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
 	keys, err := Split(key)
@@ -15,17 +27,17 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	states := make([]compat.State, len(keys))
-	values := make([]part, len(keys))
+	ours := make([]compat.Lease, len(keys))
 	var until time.Time
 	for i, k := range keys {
 		if states[i], err = b.one.Inspect(ctx, now, k); err != nil {
 			return compat.State{Key: key, TTL: compat.NoTTL}, err
 		}
-		values[i].Value, until = states[i].Value, earliest(until, states[i].Until)
+		ours[i].Value, until = states[i].Value, earliest(until, states[i].Until)
 	}
 	st := together(key, states)
 	if st.Status != compat.StatusFree {
-		all := compat.Holder{Value: list(values), Until: until}
+		all := compat.Holder{Value: list(ours), Until: until}
 		st.Holders = append(append([]compat.Holder{all}, b.recognised(key, states)...), st.Holders...)
 		if !repairable(st) { // Repair needs the value of that very key
 			st.Value = all.Value
@@ -48,7 +60,7 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 		if err != nil {
 			return l, err
 		}
-		if until, yes := p.heldBy(st); yes {
+		if until, yes := heldBy(p, st); yes {
 			ours++
 			l.Until = earliest(l.Until, until)
 		}
@@ -88,25 +100,4 @@ func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.Sta
 		}
 	}
 	return compat.ErrHeld
-}
-
-// recognised are the values of extensions of unknown outcome that the keys show to be ours.
-func (b *inTurn) recognised(key string, states []compat.State) (all []compat.Holder) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range b.open {
-		if l.Key != key {
-			continue
-		}
-		h, ours := compat.Holder{Value: l.Value}, true
-		parts, err := b.split(l)
-		for i, p := range parts {
-			until, yes := p.heldBy(states[i])
-			h.Until, ours = earliest(h.Until, until), ours && yes
-		}
-		if err == nil && ours {
-			all = append(all, h)
-		}
-	}
-	return all
 }

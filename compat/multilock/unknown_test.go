@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -161,6 +163,46 @@ func TestReadersShareSets(t *testing.T) {
 	for _, l := range []*compat.Lock{one, two} {
 		if err := l.Release(ctx); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A set is handed off with a new value on every key, or not at all: the handle of the holder before,
+// late, would release the key that kept its own. Two keys of one set get the same whole second as
+// before when it begins between them.
+func TestHandoffOfEveryKey(t *testing.T) {
+	s := oldredis.MustNew("2.4", oldredis.Options{})
+	t.Cleanup(func() { s.Close() })
+	mock := clock.NewMock()
+	mock.Set(time.Unix(1_600_000_000, 999_500_000))
+	net := new(conformance.Network)
+	net.Ran = func(_ int, name string) {
+		if name == "SETNX" {
+			mock.Add(time.Millisecond) // into the next second behind the first key
+		}
+	}
+	source := net.Over(compat.Pooled(s))
+	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}), compat.Options{Clock: mock})
+	lock, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	net.Ran = nil
+	late := lock.Handle()
+	next, err := lock.Handoff(background, ttl)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		if err := lock.Release(background); err != nil {
+			t.Errorf("Release after a Handoff that was refused: %v", err)
+		}
+	case err != nil:
+		t.Errorf("Handoff: %v", err)
+	default:
+		if err := k.ReleaseHandle(background, late); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("ReleaseHandle with the handle from before: %v, want ErrLost", err)
+		}
+		if err := next.Release(background); err != nil {
+			t.Errorf("Release by the one it was handed to: %v", err)
 		}
 	}
 }

@@ -275,7 +275,7 @@ var table = []mutant{
 		old: "\tif answer.NoScript(err) {\n",
 		new: "\tif false {\n"},
 	{name: "a wake-up runs behind a NOSCRIPT", file: scripts, nets: nets(scripted, set),
-		old: "\tif c.wake != nil {\n\t\treturn c.evaluate(",
+		old: "\tif c.wire.Wake != nil {\n\t\treturn c.evaluate(",
 		new: "\tif false {\n\t\treturn c.evaluate("},
 	{name: "a batch of scripts stops at one that was forgotten", file: scripts, nets: nets(scripted, batches, promised, set),
 		old: "ok && answer.NoScript(e) {",
@@ -391,7 +391,7 @@ var table = []mutant{
 		new: "[]compat.Cmd{{\"DEL\", l.Key}}"},
 
 	// What travels together.
-	{name: "a server stays in the MULTI that it refused", file: "compat/write.go", nets: nets(execs, batches, promised),
+	{name: "a server stays in the MULTI that it refused", file: "compat/internal/wire/write.go", nets: nets(net{dir: "compat/internal/wire"}, execs, batches, promised),
 		old: "\t\tc.Do(\"DISCARD\") //nolint:errcheck // \"without MULTI\"",
 		new: "\t\t//nolint:errcheck // \"without MULTI\""},
 	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(execs, batches, promised),

@@ -50,8 +50,11 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 				}
 			})
 			for _, what := range []fate{replyLost, requestLost} {
-				stride := 1
-				if underRace {
+				stride := 2
+				switch {
+				case whole:
+					stride = 1
+				case underRace:
 					stride = 5
 				}
 				for n := 1; n <= commands; n += stride {

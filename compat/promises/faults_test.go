@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A fate is what becomes of one command on its way.
@@ -206,15 +207,7 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 	}
 	replies := c.replies
 	c.replies = nil
-	if name == "" {
-		return replies, nil
-	}
-	for _, r := range replies {
-		if e, ok := r.(redis.Error); ok {
-			return replies[len(replies)-1], e
-		}
-	}
-	return replies[len(replies)-1], nil
+	return answer.Do(name, replies)
 }
 
 func (c *conn) Flush() error { return c.flush(context.Background(), 0) }
@@ -225,10 +218,7 @@ func (c *conn) Receive() (any, error) {
 	}
 	r := c.replies[0]
 	c.replies = c.replies[1:]
-	if e, ok := r.(redis.Error); ok {
-		return nil, e
-	}
-	return r, nil
+	return answer.Receive(r)
 }
 
 func (c *conn) ReceiveWithTimeout(time.Duration) (any, error)   { return c.Receive() }

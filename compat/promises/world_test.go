@@ -281,15 +281,19 @@ func (n *network) strike(m misfortune, at int) {
 }
 
 // everyFault runs f in a world of its own for each misfortune at each command, until f
-// needs fewer commands than that. f strikes, and returns what is wrong, or "".
+// needs fewer commands than that; where not whole, at every second one, for another half
+// of the misfortunes in each test. f strikes, and returns what is wrong, or "".
 func everyFault(t *testing.T, k kind, f func(w *world, strike func(*network)) string) {
 	t.Helper()
-	wrong, ran, stride := 0, 0, 1
-	if underRace {
+	wrong, ran, stride := 0, 0, 2
+	switch {
+	case whole:
+		stride = 1
+	case underRace:
 		stride = 5
 	}
 	for i, m := range misfortunes {
-		for n, reached := 1+i%stride, true; reached && n < 100; n += stride {
+		for n, reached := 1+(i+len(t.Name()))%stride, true; reached && n < 100; n += stride {
 			inWorld(t, k, func(w *world) {
 				var struck *network
 				what := f(w, func(net *network) { net.strike(m, n); struck = net })

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Without the race detector, as TestGuaranteesAreNotStale.
+// Without the race detector, as TestLongGuaranteesAreNotStale.
 
 package race
 

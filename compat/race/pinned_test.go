@@ -7,7 +7,9 @@ import (
 
 // A lock on a pinned connection promises what the same lock promises without
 // one: under each fault the same invariants hold, and the same servers are refused.
-func TestPinnedPromisesTheSame(t *testing.T) {
+func TestPinnedPromisesTheSame(t *testing.T) { pinnedPromisesTheSame(t, false) }
+
+func pinnedPromisesTheSame(t *testing.T, rest bool) {
 	for _, name := range pinnable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -17,7 +19,7 @@ func TestPinnedPromisesTheSame(t *testing.T) {
 			}
 			for n, x := range FaultsOf(name) {
 				both := func(y Fault) bool { return y.Name == x.Name }
-				if underRace && n%4 != 0 || !slices.ContainsFunc(FaultsOf(name+"/pinned"), both) {
+				if (n%4 == 0) == rest || !slices.ContainsFunc(FaultsOf(name+"/pinned"), both) {
 					continue
 				}
 				var plain, pinned filler

@@ -57,12 +57,15 @@ func caught(f func()) (yes bool) {
 	return false
 }
 
-// small are the configurations on which the reductions are compared.
-func small() []Config {
-	if underRace {
-		return smallConfigs[6:7]
+// small are the configurations on which the reductions are compared: those of make test, or the
+// rest.
+func small(rest bool) (list []Config) {
+	for n, c := range smallConfigs {
+		if (n%4 == 2) != rest {
+			list = append(list, c)
+		}
 	}
-	return smallConfigs
+	return list
 }
 
 var smallConfigs = []Config{
@@ -92,8 +95,10 @@ var smallConfigs = []Config{
 
 // A weak fingerprint takes new states for seen ones, silently: the set of the
 // states themselves is as large.
-func TestFingerprints(t *testing.T) {
-	for _, c := range small() {
+func TestFingerprints(t *testing.T) { fingerprints(t, false) }
+
+func fingerprints(t *testing.T, rest bool) {
+	for _, c := range small(rest) {
 		prints := searched(t, c, nil)
 		exact := searched(t, c, func(x *search) { x.exact = map[state]bool{} })
 		if len(prints.links) != len(exact.links) || len(exact.exact) < len(exact.links) {
@@ -105,8 +110,10 @@ func TestFingerprints(t *testing.T) {
 // What is taken for one state because it will go on alike does: with clients
 // told apart, and with histories told apart, the same invariants break, and at
 // the same depth.
-func TestReductionsLoseNothing(t *testing.T) {
-	for _, c := range small() {
+func TestReductionsLoseNothing(t *testing.T) { reductionsLoseNothing(t, false) }
+
+func reductionsLoseNothing(t *testing.T, rest bool) {
+	for _, c := range small(rest) {
 		falls := func(x *search) string {
 			depth := func(l link) (n int) {
 				for ; l.choice != 0; l = x.links[l.parent] {
@@ -247,27 +254,24 @@ func TestDeafness(t *testing.T) {
 
 // What a cell takes over from another server's proof is what a search of its
 // own finds.
-func TestProofsCarryOver(t *testing.T) {
-	if underRace {
-		t.Skip("minutes, and nothing runs at the same time")
-	}
+func TestProofsCarryOver(t *testing.T) { proofsCarryOver(t, "unreaped") }
+
+func proofsCarryOver(t *testing.T, fault string) {
 	var f filler
-	for _, a := range []string{"unreaped", "failover"} {
-		for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
-			c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: a, Clients: 2}
-			if err := f.fill(context.Background(), &c); err != nil {
-				t.Fatal(err)
-			}
-			own := Cell{Algorithm: "tx:classic/published", Server: v, Fault: a, Clients: 2}
-			if err := new(filler).fill(context.Background(), &own); err != nil {
-				t.Fatal(err)
-			}
-			if c.States != own.States || fmt.Sprint(c.Breaks) != fmt.Sprint(own.Breaks) {
-				t.Errorf("%s on %s: %d states %v\nby itself: %d states %v", a, v, c.States, c.Breaks, own.States, own.Breaks)
-			}
+	for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
+		c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
+		if err := f.fill(context.Background(), &c); err != nil {
+			t.Fatal(err)
 		}
-		if n := len(f.proofs[a]); n < 2 || n > 5 {
-			t.Errorf("%s: %d proofs for six servers", a, n)
+		own := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
+		if err := new(filler).fill(context.Background(), &own); err != nil {
+			t.Fatal(err)
 		}
+		if c.States != own.States || fmt.Sprint(c.Breaks) != fmt.Sprint(own.Breaks) {
+			t.Errorf("%s on %s: %d states %v\nby itself: %d states %v", fault, v, c.States, c.Breaks, own.States, own.Breaks)
+		}
+	}
+	if n := len(f.proofs[fault]); n < 2 || n > 5 {
+		t.Errorf("%s: %d proofs for six servers", fault, n)
 	}
 }

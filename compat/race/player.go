@@ -3,6 +3,7 @@ package race
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,9 +21,11 @@ type player struct {
 	cut     bool           // the server has cut it
 	paused  bool
 	dead    bool
-	last    ending // of its last operation
-	ended   bool   // there was one
-	heard   uint64 // all that it heard in this attempt
+	last    ending    // of its last operation
+	ended   bool      // there was one
+	heard   uint64    // all that it heard in this attempt
+	spotted bool      // stack is wanted,
+	stack   []uintptr // where it asked last
 }
 
 // play is a client's coroutine.
@@ -35,6 +38,10 @@ func (p *player) play(yield func(request) bool) {
 		}
 	}()
 	p.ask = func(r request) answer {
+		if p.spotted {
+			p.stack = append(p.stack[:0], make([]uintptr, 64)...)
+			p.stack = p.stack[:runtime.Callers(1, p.stack)]
+		}
 		if !yield(r) {
 			p.leaving = true
 			panic(crashed{})

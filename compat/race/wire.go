@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	answers "github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -100,15 +101,7 @@ func (w *wire) Do(cmd string, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cmd == "" {
-		return replies, nil
-	}
-	for _, r := range replies {
-		if e, ok := r.(redis.Error); ok {
-			return replies[len(replies)-1], e
-		}
-	}
-	return replies[len(replies)-1], nil
+	return answers.Do(cmd, replies)
 }
 
 func (w *wire) deliver(write [][]string) ([]any, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -223,15 +224,7 @@ func (c *fakeConn) Do(name string, args ...any) (any, error) {
 			ran(name)
 		}
 	}
-	if name == "" {
-		return replies, nil
-	}
-	for _, r := range replies { // as redigo: the first error, whichever command it is of
-		if e, ok := r.(redis.Error); ok {
-			return replies[len(replies)-1], e
-		}
-	}
-	return replies[len(replies)-1], nil
+	return answer.Do(name, replies)
 }
 
 func (c *fakeConn) said(name string) any {

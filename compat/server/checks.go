@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -14,40 +15,34 @@ import (
 const life = 60
 
 // checks are all questions, in the order in which they are asked. Those that
-// write need a server that lets us write.
+// write need a server that lets us write. A question about an ability is the
+// ability's own, unless run says how else.
 var checks = []struct {
 	name   string
+	of     ability.Ability
 	writes bool
 	run    func(p *probe) bool
 }{
-	{"GET", false, (*probe).get},
-	{"PING", false, (*probe).ping},
-	{"INFO", false, (*probe).askInfo},
-	{"ROLE", false, (*probe).role},
-	{"CONFIG", false, (*probe).config},
-	{"TIME", false, has(ability.Time)},
-	{"a write", false, (*probe).write},
-	{"MULTI", true, (*probe).multi},
-	{"EVAL", true, (*probe).eval},
-	{"SETNX", true, has(ability.Setnx)},
-	{"SETNX and a TTL", true, has(ability.SetnxOnTTL)},
-	{"GETSET", true, has(ability.Getset)},
-	{"GETSET and a TTL", true, (*probe).getsetTTL},
-	{"EXPIRE twice", true, has(ability.ExpireAgain)},
-	{"SETEX", true, has(ability.Setex)},
-	{"RENAMENX", true, has(ability.Renamenx)},
-	{"WATCH", true, has(ability.Watch)},
-	{"lists", true, (*probe).lists},
-	{"milliseconds", true, has(ability.Milliseconds)},
-	{"SET NX PX", true, has(ability.SetNXPX)},
-}
-
-// has is the check for an ability, by its own question.
-func has(a ability.Ability) func(p *probe) bool {
-	return func(p *probe) bool {
-		ok, _ := p.finds(a)
-		return ok
-	}
+	{"GET", "", false, (*probe).get},
+	{"PING", "", false, (*probe).ping},
+	{"INFO", "", false, (*probe).askInfo},
+	{"ROLE", "", false, (*probe).role},
+	{"CONFIG", "", false, (*probe).config},
+	{"TIME", ability.Time, false, nil},
+	{"a write", "", false, (*probe).write},
+	{"MULTI", ability.Multi, true, (*probe).multi},
+	{"EVAL", ability.Scripts, true, (*probe).eval},
+	{"SETNX", ability.Setnx, true, nil},
+	{"SETNX and a TTL", ability.SetnxOnTTL, true, nil},
+	{"GETSET", ability.Getset, true, nil},
+	{"GETSET and a TTL", "", true, (*probe).getsetTTL},
+	{"EXPIRE twice", ability.ExpireAgain, true, nil},
+	{"SETEX", ability.Setex, true, nil},
+	{"RENAMENX", ability.Renamenx, true, nil},
+	{"WATCH", ability.Watch, true, nil},
+	{"lists", ability.Lists, true, (*probe).lists},
+	{"milliseconds", ability.Milliseconds, true, nil},
+	{"SET NX PX", ability.SetNXPX, true, nil},
 }
 
 // finds asks for an ability and notes the answer.
@@ -102,7 +97,7 @@ func (p *probe) get() bool {
 	case strings.HasPrefix(s, "noauth"), strings.HasPrefix(s, "wrongpass"), strings.Contains(s, "operation not permitted"):
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
 	case refused:
-		p.err = p.conn.denied(p.o.beside(), first)
+		p.err = p.denied(first)
 		var denied *compat.DeniedError
 		if errors.As(p.err, &denied) {
 			denied.Command = "GET"
@@ -130,12 +125,26 @@ func (p *probe) write() bool {
 	p.r.Writable = err == nil && p.err == nil
 	errors.As(err, &p.refusal)
 	if err != nil {
-		p.r.Refused = p.conn.denied(p.o.beside(), err)
+		p.r.Refused = p.denied(err)
 	}
 	if strings.HasPrefix(string(p.refusal), "READONLY") {
 		p.r.Role = "replica"
 	}
 	return p.r.Writable
+}
+
+// denied is what a refusal of the first questions means. What the user's ACL has to cover is not
+// our scratch keys alone, but what their prefix says: the locks.
+func (p *probe) denied(err error) error {
+	err = p.conn.denied(p.o.beside(), err)
+	var d *compat.DeniedError
+	if errors.As(err, &d) && d.Key != "" {
+		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
+		if p.o.Prefix != "" {
+			d.Remedy = "the user's ACL does not cover keys that begin with " + strconv.Quote(p.o.Prefix) + ": ACL SETUSER … ~" + p.o.Prefix + "*"
+		}
+	}
+	return err
 }
 
 // multi is what a fence needs: a transaction in which INCR counts.

@@ -95,7 +95,9 @@ type Report struct {
 	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
 	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do
 
-	NotAsked []ability.Ability // could not be asked for without leaving a key behind that nothing ends
+	// NotAsked are the abilities of which nothing is known: the server refuses writes, or they can't
+	// be asked for without the risk that a key stays behind which nothing ends.
+	NotAsked []ability.Ability
 	Warnings []Warning
 	Checks   []Check
 
@@ -179,7 +181,7 @@ func (r Report) Has(id string) bool {
 // (ErrDenied: an ACL, a server that is loading), is Redis
 // 1.0 (ErrUnsafeServer, an *compat.UnsafeServerError), or if ctx ends (its
 // error). A server that refuses writes is not an error: Writable is false, Refused says why, and
-// what needs a write stays unknown, that is false.
+// what needs a write stays unknown: it is in NotAsked.
 func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	p := newProbe(ctx, source, o)
 	p.run()
@@ -228,10 +230,18 @@ func (p *probe) run() {
 		}
 		if c.writes && !p.r.Writable {
 			p.r.Checks = append(p.r.Checks, Check{Name: c.name, Asked: "–", Answer: "not asked: writes are refused"})
+			if c.of != "" {
+				p.r.NotAsked = append(p.r.NotAsked, c.of)
+			}
 			continue
 		}
 		p.check, p.asked, p.answers = c.name, nil, nil
-		ok := c.run(p)
+		ok := false
+		if c.run != nil {
+			ok = c.run(p)
+		} else {
+			ok, _ = p.finds(c.of)
+		}
 		p.r.Checks = append(p.r.Checks, Check{c.name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
 	}
 }

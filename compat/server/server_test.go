@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -359,6 +360,17 @@ func TestProbeFullServer(t *testing.T) {
 		if err != nil || r.Writable || !r.Has(server.WarnMemoryFull) {
 			t.Errorf("%s: %v, writable %v, warnings %v", v, err, r.Writable, r.Warnings)
 		}
+		unknown(t, r)
+	}
+}
+
+// unknown holds that of a server which refuses writes nothing is claimed but what it showed.
+func unknown(t *testing.T, r server.Report) {
+	t.Helper()
+	for _, a := range r.Abilities() {
+		if asked := !slices.Contains(r.NotAsked, a); asked != (a == ability.Time) || r.Can(a) && !asked {
+			t.Errorf("%s: can %v, asked %v", a, r.Can(a), asked)
+		}
 	}
 }
 
@@ -425,6 +437,7 @@ func TestRealReplica(t *testing.T) {
 	if !r.Time || r.Setnx {
 		t.Errorf("found %s", abilities(r))
 	}
+	unknown(t, r)
 }
 
 func TestRealUnknownReplica(t *testing.T) {

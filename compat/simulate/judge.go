@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,10 +117,11 @@ func (j *judge) fault(id, format string, args ...any) {
 func (j *judge) broken(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.break_(format, args...)
+	j.breach(format, args...)
 }
 
-func (j *judge) break_(format string, args ...any) {
+// breach is broken; j.mu is held.
+func (j *judge) breach(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.r.Broken = append(j.r.Broken, fmt.Sprintf("at %s s: %s", j.w.at(time.Now()), text))
 	j.event("judge", "", "", text)
@@ -188,13 +190,13 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding 
 					j.r.Excused++
 					continue
 				}
-				j.break_("exclusion: %s and %s both hold %s, until %s and %s", o.x.name, x.name, key, j.w.at(o.lock.Until()), j.w.at(l.Until()))
+				j.breach("exclusion: %s and %s both hold %s, until %s and %s", o.x.name, x.name, key, j.w.at(o.lock.Until()), j.w.at(l.Until()))
 			}
 		}
 	}
 	if j.w.Kind.Fences && !c.shared {
 		if f := l.Fence(); f <= j.fence[key] && l.Context().Err() == nil {
-			j.break_("fences: %s got %d for %s, after %d", x.name, f, key, j.fence[key])
+			j.breach("fences: %s got %d for %s, after %d", x.name, f, key, j.fence[key])
 		} else {
 			j.fence[key] = max(f, j.fence[key])
 		}
@@ -283,9 +285,9 @@ func (j *judge) owns(h *holding) {
 	if j.excused(h) {
 		j.r.Excused++
 	} else if k.there {
-		j.break_("ownership: %s believes in %s until %s, and P%d has changed it", h.x.name, h.key, j.w.at(h.lock.Until()), who(k.by))
+		j.breach("ownership: %s believes in %s until %s, and P%d has changed it", h.x.name, h.key, j.w.at(h.lock.Until()), who(k.by))
 	} else {
-		j.break_("ownership: %s believes in %s until %s, and it is gone", h.x.name, h.key, j.w.at(h.lock.Until()))
+		j.breach("ownership: %s believes in %s until %s, and it is gone", h.x.name, h.key, j.w.at(h.lock.Until()))
 	}
 	delete(j.held, h)
 }
@@ -301,7 +303,7 @@ func (j *judge) lost(h *holding) {
 		return
 	}
 	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && j.keys[h.key].hands == h.hands {
-		j.break_("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
+		j.breach("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
 	}
 }
 
@@ -408,9 +410,10 @@ func (k *call) end(err error) {
 		j.look(nil)
 	}
 	bad := func(why string) {
-		j.break_("accuracy: %s: %s(%s, %v) says %q after %v: %s", k.x.name, k.name, k.key, k.ttl, fmt.Sprint(err), took, why)
+		j.breach("accuracy: %s: %s(%s, %v) says %q after %v: %s", k.x.name, k.name, k.key, k.ttl, fmt.Sprint(err), took, why)
 	}
 	key := j.keys[k.key]
+	step := cmp.Or(j.w.Options.Timeout, 5*time.Second)
 	owned := j.w.Kind.Owned && !j.amnesia.After(k.began) && (k.h == nil || !j.excused(k.h))
 	switch name := nameOf(err); name {
 	case "nil":
@@ -447,10 +450,7 @@ func (k *call) end(err error) {
 			bad("its time is not up, and nobody has touched the key")
 		}
 	case "ErrTimeout":
-		limit := j.w.Options.Timeout
-		if limit == 0 {
-			limit = 5 * time.Second
-		}
+		limit := step
 		if k.ttl > 0 {
 			limit = min(limit, k.ttl)
 		}
@@ -471,10 +471,7 @@ func (k *call) end(err error) {
 		}
 	}
 	// Steps are bounded each; what is done after the caller's context has ended is bounded by Cleanup.
-	limit, step := time.Duration(0), j.w.Options.Timeout
-	if step == 0 {
-		step = 5 * time.Second
-	}
+	limit := time.Duration(0)
 	if d, ok := k.ctx.Deadline(); ok {
 		limit = d.Sub(k.began) + 250*time.Millisecond
 	}
@@ -489,7 +486,7 @@ func (k *call) end(err error) {
 		limit = 250 * time.Millisecond
 	}
 	if slack := 3 * time.Second; took > limit+slack && k.ctx.Err() != nil {
-		j.break_("waits: %s: %s(%s, %v) took %v, its limits allow %v", k.x.name, k.name, k.key, k.ttl, took, limit)
+		j.breach("waits: %s: %s(%s, %v) took %v, its limits allow %v", k.x.name, k.name, k.key, k.ttl, took, limit)
 	}
 }
 
@@ -510,7 +507,7 @@ func (k *call) endAdopt(err error, g given) {
 	if j.w.Kind.Owned && errors.Is(err, compat.ErrLost) && !j.amnesia.After(k.began) {
 		left, _ := redis.Int(j.ask(0, "TTL", g.key))
 		if s := j.keys[g.key]; s.there && s.value == g.handle.Token && k.there && left >= 2 {
-			j.break_("accuracy: %s: Adopt of %s says %v, and its token is on it", k.x.name, g.key, err)
+			j.breach("accuracy: %s: Adopt of %s says %v, and its token is on it", k.x.name, g.key, err)
 		}
 	}
 }
@@ -531,9 +528,7 @@ func (j *judge) leftovers() {
 			if _, locked := j.keys[key]; locked && !j.w.Kind.AnyClock && ttl < 0 {
 				continue
 			}
-			{
-				j.broken("left on S%d: %s, TTL %d", i, key, ttl)
-			}
+			j.broken("left on S%d: %s, TTL %d", i, key, ttl)
 		}
 	}
 }

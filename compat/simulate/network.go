@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A fate is what becomes of a message.
@@ -287,16 +288,7 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 	}
 	replies := c.replies
 	c.replies = nil
-	if name == "" {
-		return replies, nil
-	}
-	last := replies[len(replies)-1]
-	for _, r := range replies {
-		if e, ok := r.(redis.Error); ok {
-			return last, e
-		}
-	}
-	return last, nil
+	return answer.Do(name, replies)
 }
 
 func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
@@ -321,10 +313,7 @@ func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 	}
 	r := c.replies[0]
 	c.replies = c.replies[1:]
-	if e, ok := r.(redis.Error); ok {
-		return nil, e
-	}
-	return r, nil
+	return answer.Receive(r)
 }
 
 // deliver brings what was sent to the server, and the replies back, or does to them what their

@@ -251,11 +251,15 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	}
 	w.judge.fault(id, "%s %s", who, name)
 	w.judge.count("misfortune: " + name)
-	for _, p := range w.all { // whoever is in the middle of something may see it
-		w.mu.Lock()
-		p.faults++
-		w.mu.Unlock()
+	seen := func() { // whoever is in the middle of something may see it
+		w.set(func() {
+			for _, p := range w.all {
+				p.faults++
+			}
+		})
 	}
+	seen()
+	defer seen()
 	d := time.Duration(r.Int64N(int64(2 * time.Second)))
 	switch what {
 	case 0:
@@ -289,11 +293,6 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		p.crash(d)
 	case 7:
 		p.stand(3 * d)
-	}
-	for _, p := range w.all {
-		w.mu.Lock()
-		p.faults++
-		w.mu.Unlock()
 	}
 }
 

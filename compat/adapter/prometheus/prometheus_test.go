@@ -1,11 +1,16 @@
 package prometheus_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +19,10 @@ import (
 
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter/prometheus"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
@@ -108,13 +117,89 @@ setnxlock_renewals_total{lock="job",outcome="ok"} 1
 	}
 }
 
+// The file of setnxlock run --metrics-file is what Prometheus reads, by its conventions, and what it
+// shares with the adapter is the same: name, type, help, labels and buckets.
+func TestMetricsFile(t *testing.T) {
+	dir := t.TempDir()
+	program, file := filepath.Join(dir, "setnxlock"), filepath.Join(dir, "jobs.prom")
+	build := exec.Command("go", "build", "-o", program, "./cmd/setnxlock")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	address := realredis.Start(t)
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command(program, append([]string{"run", "--metrics-file", file}, args...)...)
+		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address, "PATH="+dir+":"+os.Getenv("PATH"), "FILE="+file)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+	}
+	run("job", "--", "sh", "-c", `setnxlock run --metrics-file "$FILE" --try job -- true; :`)
+	run("--ttl", "3s", "job", "--", "sh", "-c", `until grep -q 'renewals_total{lock="job",outcome="ok"}' "$FILE"; do sleep 0.1; done`)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	if err != nil || len(problems) != 0 {
+		t.Errorf("against Prometheus' conventions: %v, %v", problems, err)
+	}
+	registered, err := held(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := 0
+	for _, want := range registered {
+		got := families[want.GetName()]
+		if got == nil {
+			t.Errorf("the file lacks %s:\n%s", want.GetName(), text)
+			continue
+		}
+		shared++
+		if got.GetType() != want.GetType() || got.GetHelp() != want.GetHelp() {
+			t.Errorf("%s: %v %q in the file, %v %q in the adapter", want.GetName(), got.GetType(), got.GetHelp(), want.GetType(), want.GetHelp())
+		}
+		if g, w := shape(got), shape(want); !slices.Equal(g, w) {
+			t.Errorf("%s: %q in the file, %q in the adapter", want.GetName(), g, w)
+		}
+	}
+	if shared != 8 || len(families) != shared+3 {
+		t.Errorf("%d metrics are shared, of %d in the file:\n%s", shared, len(families), text)
+	}
+}
+
+// shape is the names of a family's labels, and its buckets' bounds.
+func shape(f *dto.MetricFamily) (all []string) {
+	m := f.GetMetric()[0]
+	for _, l := range m.GetLabel() {
+		all = append(all, l.GetName())
+	}
+	slices.Sort(all)
+	for _, b := range m.GetHistogram().GetBucket() {
+		if !math.IsInf(b.GetUpperBound(), 1) {
+			all = append(all, fmt.Sprint(b.GetUpperBound()))
+		}
+	}
+	return all
+}
+
 // The dashboard, and the page with the alerts, name no metric that is not there.
 func TestNamesInUse(t *testing.T) {
 	families, err := held(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := map[string]bool{"setnxlock_repairs_total": true} // nothing was repaired
+	there := map[string]bool{
+		"setnxlock_repairs_total": true,                                                                                                       // nothing was repaired
+		"setnxlock_runs_total":    true, "setnxlock_run_ended_timestamp_seconds": true, "setnxlock_run_waiting_since_timestamp_seconds": true, // of the command's file
+	}
 	for _, f := range families {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			there[f.GetName()+suffix] = true

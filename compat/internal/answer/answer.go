@@ -1,6 +1,6 @@
-// Package answer reads the errors that servers answer with: what each of them proves. It
-// guarantees that an error that is no server's answer, a connection that broke or a limit
-// that ran out, proves nothing.
+// Package answer reads what servers answer with: what each error of theirs proves, and what a
+// connection returns of many replies. It guarantees that an error that is no server's answer, a
+// connection that broke or a limit that ran out, proves nothing.
 package answer
 
 import (
@@ -124,6 +124,36 @@ func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
 		remedy = "it has fewer replicas than min-replicas-to-write asks for"
 	}
 	return command, of, remedy
+}
+
+// First is the first error among replies; nil: there is none.
+func First(replies []any) error {
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			return e
+		}
+	}
+	return nil
+}
+
+// Do is what a redis.Conn's Do of name returns when replies have come in, to what was sent before
+// it and to itself: all of them if name is "", else the last, with the first error among all.
+func Do(name string, replies []any) (any, error) {
+	if name == "" {
+		return replies, nil
+	}
+	if len(replies) == 0 {
+		return nil, nil
+	}
+	return replies[len(replies)-1], First(replies)
+}
+
+// Receive is what a redis.Conn's Receive returns of one reply.
+func Receive(reply any) (any, error) {
+	if e, refused := reply.(redis.Error); refused {
+		return nil, e
+	}
+	return reply, nil
 }
 
 // Version is the redis_version of an INFO; "" if it does not say.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -60,5 +61,32 @@ func TestReapsBeforeDEL(t *testing.T) {
 		if ReapsBeforeDEL(Version("# Server\r\nredis_version:"+version+"\r\n")) != want {
 			t.Errorf("%q: want %v", version, want)
 		}
+	}
+}
+
+// What a connection returns of a pipeline: all replies, or the last with the first refusal.
+func TestDo(t *testing.T) {
+	first, second := redis.Error("ERR first"), redis.Error("ERR second")
+	for _, test := range []struct {
+		name    string
+		replies []any
+		reply   any
+		err     error
+	}{
+		{"GET", nil, nil, nil},
+		{"GET", []any{"OK", int64(1)}, int64(1), nil},
+		{"GET", []any{first, second, int64(1)}, int64(1), first},
+		{"EXEC", []any{"OK", second}, second, second},
+		{"", []any{"OK", first}, []any{"OK", first}, nil},
+	} {
+		if reply, err := Do(test.name, test.replies); !reflect.DeepEqual(reply, test.reply) || err != test.err {
+			t.Errorf("Do %q of %v: %v, %v, want %v, %v", test.name, test.replies, reply, err, test.reply, test.err)
+		}
+	}
+	if reply, err := Receive(first); reply != nil || err != first {
+		t.Errorf("Receive of %v: %v, %v", first, reply, err)
+	}
+	if reply, err := Receive("OK"); reply != "OK" || err != nil {
+		t.Errorf("Receive of OK: %v, %v", reply, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // The server of the model keeps one key. A message that was delayed reaches it at any later
@@ -391,13 +393,18 @@ func explore(v variant, length int, act func(*State, Event) Verdict) (seen int, 
 	return len(known), ""
 }
 
-func TestInvariants(t *testing.T) {
-	length := 5
-	if testing.Short() || underRace {
-		length = 4
-	}
+// Every sequence of four events; of five in make long.
+func TestInvariants(t *testing.T) { invariants(t, 4) }
+
+func TestLongInvariants(t *testing.T) {
+	realredis.Long(t)
+	invariants(t, 5)
+}
+
+func invariants(t *testing.T, length int) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
 			n, why := explore(v, length, (*State).On)
 			if why != "" {
 				t.Fatal(why)

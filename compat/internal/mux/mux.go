@@ -15,15 +15,16 @@ package mux
 import (
 	"context"
 	"errors"
+	"iter"
 	"net"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // ErrNotSent means that nothing was written.
@@ -57,8 +58,18 @@ func (m *Message) Add(name string, args ...any) {
 	m.ends = append(m.ends, len(m.flat))
 }
 
-// Len is how many commands it has.
-func (m *Message) Len() int { return len(m.names) }
+// commands are its commands, each with its arguments.
+func (m *Message) commands() iter.Seq2[string, []any] {
+	return func(yield func(name string, args []any) bool) {
+		from := 0
+		for i, name := range m.names {
+			if !yield(name, m.flat[from:m.ends[i]]) {
+				return
+			}
+			from = m.ends[i]
+		}
+	}
+}
 
 func (m *Message) free() {
 	clear(m.flat)
@@ -95,15 +106,12 @@ type Conn struct {
 // connection has none.
 func New(c redis.Conn) *Conn { return &Conn{c: c} }
 
-// Err says why the connection can't be used any more; nil if it can.
-func (c *Conn) Err() error {
+// Close ends the connection. Messages under way have an unknown outcome.
+func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	c.failed(net.ErrClosed)
 }
-
-// Close ends the connection. Messages under way have an unknown outcome.
-func (c *Conn) Close() { c.fail(net.ErrClosed) }
 
 // Retire lets no new messages in: the connection ends when nobody waits for a reply any more.
 func (c *Conn) Retire() {
@@ -120,8 +128,8 @@ func (c *Conn) last() {
 	}
 }
 
-// silence is for how long a connection may owe a reply before it gets no new messages: whoever
-// waited for it may have given up long before, and the next would wait in vain.
+// silence is for how long a connection may owe a reply before it gets no new messages: the caller
+// that waited for it may have given up long before, and the next would wait in vain.
 const silence = time.Second
 
 // load is how many callers wait for a reply; ok: it takes messages.
@@ -176,8 +184,8 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 	}
 }
 
-// send puts a message behind the others. Who finds nobody writing writes: its own message at once,
-// if it is alone.
+// send puts a message behind the others. A caller that finds nobody writing writes: its own message
+// at once, if it is alone.
 func (c *Conn) send(m *Message) error {
 	c.mu.Lock()
 	if c.err != nil || c.retired {
@@ -209,10 +217,8 @@ func (c *Conn) send(m *Message) error {
 // again, and the one that writes has to see to it.
 func (c *Conn) write() (more bool) {
 	for _, m := range c.pending {
-		from := 0
-		for i, name := range m.names {
-			c.out = append(c.out, command{name, m.flat[from:m.ends[i]]})
-			from = m.ends[i]
+		for name, args := range m.commands() {
+			c.out = append(c.out, command{name, args})
 		}
 	}
 	c.batch, c.pending = c.pending, c.batch[:0]
@@ -279,57 +285,59 @@ func (c *Conn) leave(m *Message, why error) error {
 
 // read hands each message its replies, as long as any are owed.
 func (c *Conn) read() {
-	for {
-		c.mu.Lock()
-		if len(c.sent) == 0 || c.err != nil {
-			c.reading = false
-			c.shut()
-			c.mu.Unlock()
-			return
-		}
-		m := c.sent[0]
-		c.mu.Unlock()
-		replies := make([]any, 0, len(m.names))
-		for range m.names {
-			reply, err := c.c.Receive()
-			if e, ok := err.(redis.Error); ok {
-				reply = e
-			} else if err != nil {
-				c.mu.Lock()
-				c.reading = false
-				c.failed(err)
-				c.shut()
-				c.mu.Unlock()
-				return
-			}
-			replies = append(replies, reply)
-		}
-		c.mu.Lock()
-		if c.err != nil {
-			c.reading = false
-			c.shut()
-			c.mu.Unlock()
-			return
-		}
-		c.sent[0] = nil
-		if c.sent = c.sent[1:]; len(c.sent) == 0 {
-			c.sent = nil
-		}
-		left := stuck(m.names, replies)
-		c.answer(m, replies, nil)
-		if left != nil {
-			c.failed(left)
-		}
-		c.last()
-		c.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil && len(c.sent) > 0 {
+		c.readOne(c.sent[0])
 	}
+	c.reading = false
+	c.shut()
+}
+
+// readOne hands m, the oldest, its replies. c.mu is held, but not while it reads.
+func (c *Conn) readOne(m *Message) {
+	c.mu.Unlock()
+	replies, err := c.replies(len(m.names))
+	c.mu.Lock()
+	if err != nil {
+		c.failed(err)
+	}
+	if c.err != nil {
+		return
+	}
+	c.sent[0] = nil
+	if c.sent = c.sent[1:]; len(c.sent) == 0 {
+		c.sent = nil
+	}
+	left := stuck(m.names, replies)
+	c.answer(m, replies, nil)
+	if left != nil {
+		c.failed(left)
+	}
+	c.last()
+}
+
+// replies are the next n.
+func (c *Conn) replies(n int) ([]any, error) {
+	replies := make([]any, n)
+	for i := range replies {
+		reply, err := c.c.Receive()
+		if answer.Refused(err) {
+			reply, err = err, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		replies[i] = reply
+	}
+	return replies, nil
 }
 
 // stuck is the refusal of an EXEC that may have left the connection in MULTI, where others' commands
 // would be queued: Redis 2.0 to 2.4 do that when their memory is full.
 func stuck(names []string, replies []any) error {
 	for i, name := range names {
-		if e, refused := replies[i].(redis.Error); refused && name == "EXEC" && !strings.HasPrefix(string(e), "EXECABORT") {
+		if e, refused := replies[i].(redis.Error); refused && name == "EXEC" && !answer.ExecAborted(e) {
 			return e
 		}
 	}
@@ -339,7 +347,7 @@ func stuck(names []string, replies []any) error {
 // answer ends m. c.mu is held.
 func (c *Conn) answer(m *Message, replies []any, err error) {
 	if m.left {
-		if err == nil { // else whoever reads or writes may have it in hand
+		if err == nil { // else the one that reads or writes may have it in hand
 			m.free()
 		}
 		return
@@ -347,12 +355,6 @@ func (c *Conn) answer(m *Message, replies []any, err error) {
 	m.replies, m.err = replies, err
 	m.done <- struct{}{}
 	c.waiting--
-}
-
-func (c *Conn) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed(err)
 }
 
 // failed ends the connection. c.mu is held.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -23,7 +24,7 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   []*Conn
 	dialing chan struct{} // closed when a connection has been made, or could not be; nil: none is being made
-	closed  bool
+	closed  atomic.Bool
 }
 
 // crowded is how many wait for replies on a connection when another one is worth making.
@@ -34,7 +35,7 @@ const crowded = 32
 func (p *Pool) Get(ctx context.Context, limit time.Duration) (*Conn, error) {
 	for {
 		p.mu.Lock()
-		if p.closed {
+		if p.closed.Load() {
 			p.mu.Unlock()
 			return nil, net.ErrClosed
 		}
@@ -69,7 +70,7 @@ func (p *Pool) Get(ctx context.Context, limit time.Duration) (*Conn, error) {
 		}
 		shared := New(c)
 		shared.epoch = epoch
-		if p.closed {
+		if p.closed.Load() {
 			p.mu.Unlock()
 			shared.Close()
 			return nil, net.ErrClosed
@@ -113,11 +114,11 @@ func (p *Pool) best() (best *Conn, load int) {
 	return best, load
 }
 
-// Close ends all connections. Steps have connections of their own from then on.
+// Close ends all connections. Each Step borrows one from then on.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
+	p.closed.Store(true)
 	for _, c := range p.conns {
 		c.Close()
 	}
@@ -132,12 +133,6 @@ func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration) ([]an
 		return nil, errors.Join(ErrNotSent, err)
 	}
 	return c.Do(ctx, patience, m)
-}
-
-func (p *Pool) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
 }
 
 func (p *Pool) message() *Message {

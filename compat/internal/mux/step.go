@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A Step is one caller's view of a Pool, as a redis.Conn: each write is a message. A write that
-// needs a connection of its own, for a WATCH or to block, gets one, and so does all that follows.
+// needs a connection which nobody shares, for a WATCH or to block, borrows one, and all that follows
+// goes over it.
 type Step struct {
 	pool *Pool
 	own  func(ctx context.Context) (redis.Conn, error)
 
-	conn    redis.Conn // of its own; nil: it needs none yet
+	conn    redis.Conn // borrowed; nil: it needs none yet
 	m       *Message
 	replies []any
 	err     error
@@ -27,7 +29,7 @@ var (
 	_ redis.ConnWithTimeout = (*Step)(nil)
 )
 
-// Step returns a Step; own makes a connection of its own for it.
+// Step returns a Step; own borrows a connection for it that nobody shares.
 func (p *Pool) Step(own func(ctx context.Context) (redis.Conn, error)) *Step {
 	return &Step{pool: p, own: own}
 }
@@ -42,7 +44,7 @@ func (s *Step) Err() error {
 	return s.err
 }
 
-// Close gives the connection of its own back.
+// Close returns the connection that it has borrowed.
 func (s *Step) Close() error {
 	if s.conn != nil {
 		return s.conn.Close()
@@ -85,7 +87,7 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 			return nil, s.err
 		case s.m == nil && (name == "DISCARD" || name == "UNWATCH"):
 			return "OK", nil // nothing of ours is open on a shared connection
-		case !s.alone(name) && !s.pool.isClosed():
+		case !s.alone(name) && !s.pool.closed.Load():
 			return s.together(ctx, limit, name, args)
 		}
 		if err := s.depart(ctx, limit); err != nil {
@@ -101,7 +103,7 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 	return s.conn.Do(name, args...)
 }
 
-// alone reports whether what was sent, with name behind it, needs a connection of its own.
+// alone reports whether what was sent, with name behind it, needs a connection which nobody shares.
 func (s *Step) alone(name string) bool {
 	open := false
 	see := func(name string) bool {
@@ -124,7 +126,7 @@ func (s *Step) alone(name string) bool {
 	return see(name) || open
 }
 
-// depart goes on with a connection of its own.
+// depart goes on over a borrowed connection.
 func (s *Step) depart(ctx context.Context, limit time.Duration) error {
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -140,12 +142,10 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) error {
 	if m := s.m; m != nil {
 		s.m = nil
 		defer m.free()
-		from := 0
-		for i, name := range m.names {
-			if err := conn.Send(name, slices.Clone(m.flat[from:m.ends[i]])...); err != nil {
+		for name, args := range m.commands() {
+			if err := conn.Send(name, slices.Clone(args)...); err != nil {
 				return err
 			}
-			from = m.ends[i]
 		}
 	}
 	s.wrote = true
@@ -161,7 +161,7 @@ func (s *Step) together(ctx context.Context, limit time.Duration, name string, a
 	if name != "" {
 		m.Add(name, args...)
 	}
-	if m.Len() == 0 {
+	if len(m.names) == 0 {
 		m.free()
 		return []any{}, nil
 	}
@@ -172,15 +172,7 @@ func (s *Step) together(ctx context.Context, limit time.Duration, name string, a
 		return nil, err
 	}
 	s.wrote = true
-	if name == "" {
-		return replies, nil
-	}
-	for _, r := range replies {
-		if e, refused := r.(redis.Error); refused {
-			return replies[len(replies)-1], e
-		}
-	}
-	return replies[len(replies)-1], nil
+	return answer.Do(name, replies)
 }
 
 // Receive is for commands that were sent before: each of them is a message.
@@ -211,8 +203,5 @@ func (s *Step) receive(ctx context.Context, limit time.Duration) (any, error) {
 	}
 	r := s.replies[0]
 	s.replies = s.replies[1:]
-	if e, refused := r.(redis.Error); refused {
-		return nil, e
-	}
-	return r, nil
+	return answer.Receive(r)
 }

@@ -3,7 +3,6 @@ package realredis
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -89,45 +88,6 @@ func (s *Server) Restart() {
 	s.Kill()
 	if err := s.start(); err != nil {
 		s.t.Fatalf("redis-server on %s, again: %v", s.Addr, err)
-	}
-}
-
-// Embedded reports that SETNXLOCK_TEST=embedded asks for the tests that need Go alone.
-func Embedded() bool { return os.Getenv("SETNXLOCK_TEST") == "embedded" }
-
-// Need is the path of a program that the test can't do without; Debian has it in that package. A
-// machine that lacks it fails the test, so that it is noticed: `make test` installs it. Where
-// Embedded the test ends as skipped, and Skipped notes it.
-func Need(t testing.TB, program, debian string) string {
-	t.Helper()
-	if Embedded() {
-		Skipped(t, program)
-		t.SkipNow()
-	}
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatalf("no %s on the PATH: this test needs it (make test installs it; by hand on Debian: apt-get install %s)", program, debian)
-	}
-	return path
-}
-
-// Skipped notes that a test, or a part of it, did not run for want of what, for the list at the
-// end of `make test`: the file in SETNXLOCK_TEST_SKIPPED.
-func Skipped(t testing.TB, what string) {
-	t.Helper()
-	t.Logf("not run, for SETNXLOCK_TEST=embedded: what needs %s", what)
-	name := os.Getenv("SETNXLOCK_TEST_SKIPPED")
-	if name == "" {
-		return
-	}
-	dir, _ := os.Getwd() //nolint:errcheck // then the test's name has to do
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintf(f, "%s %s: %s\n", dir, t.Name(), what)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		t.Error(err)
 	}
 }
 

@@ -4,139 +4,46 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/url"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
-	cdplog "github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 )
-
-var shots = flag.String("shots", "", "write screenshots of the pages into this folder, to be looked at")
-
-// The browser tests need Chromium. They fail where there is none: a page that nobody has opened is
-// not tested.
-func chromium(t *testing.T) string {
-	if !realredis.Embedded() {
-		for _, name := range []string{os.Getenv("CHROMIUM"), "chromium-browser", "google-chrome"} {
-			if path, err := osexec.LookPath(name); err == nil {
-				return path
-			}
-		}
-	}
-	return realredis.Need(t, "chromium", "chromium")
-}
-
-// startBrowser starts a fresh Chromium that ends with the test.
-func startBrowser(t *testing.T) context.Context {
-	t.Helper()
-	path := chromium(t)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, chromedp.DisableGPU)
-	for _, f := range []string{"disable-quic", "disable-component-update", "hide-scrollbars"} { // the other usual ones are chromedp's defaults
-		options = append(options, chromedp.Flag(f, true))
-	}
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { chromedp.Cancel(ctx) }) // waits for the process, which else writes into a folder being removed
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("%s does not start: %v", path, err)
-	}
-	return ctx
-}
-
-type action = chromedp.Action[chromedp.Void]
-
-// call is a command of the protocol as an action.
-func call[P, R any](c cdp.Command[P, R], params P) action {
-	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, c, params)
-		return err
-	})
-}
 
 // A tab is one page, open.
 type tab struct {
-	t        *testing.T
-	ctx      context.Context
-	mu       sync.Mutex
-	trouble  []string // what the console said
-	requests []string
+	t   *testing.T
+	ctx context.Context
 }
 
-// openPage opens a file in a new tab, which is closed and judged when t ends: there
-// must have been no error and no request for anything but files.
-func openPage(t *testing.T, browser context.Context, address string, before ...action) *tab {
+func openPage(t *testing.T, browser context.Context, address string, before ...chromium.Action) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(browser)
-	p := &tab{t: t, ctx: ctx}
-	t.Cleanup(func() {
-		cancel()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, s := range p.trouble {
-			t.Errorf("console: %s", s)
-		}
-		for _, r := range p.requests {
-			if !strings.HasPrefix(r, "file:") && !strings.HasPrefix(r, "data:") {
-				t.Errorf("the page asked for %s", r)
-			}
-		}
-	})
-	err := chromedp.Listen(ctx, func(ev any) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		switch ev := ev.(type) {
-		case *runtime.EventExceptionThrown:
-			p.trouble = append(p.trouble, exception(ev.ExceptionDetails))
-		case *runtime.EventConsoleAPICalled:
-			p.trouble = append(p.trouble, fmt.Sprint(ev.Type, ev.Args))
-		case *cdplog.EventEntryAdded:
-			p.trouble = append(p.trouble, ev.Entry.Text)
-		case *network.EventRequestWillBeSent:
-			p.requests = append(p.requests, ev.Request.URL)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.run(call(network.Enable, network.EnableParams{}), call(cdplog.Enable, cdp.Empty{}), chromedp.EmulateViewport(1280, 900))
-	p.run(before...)
-	p.run(chromedp.Navigate(address))
-	return p
+	return &tab{t, chromium.Open(t, browser, address, before...)}
 }
 
-func exception(d *runtime.ExceptionDetails) string {
-	if d.Exception != nil && d.Exception.Description != "" {
-		return d.Exception.Description
-	}
-	return d.Text
-}
-
-func (p *tab) run(actions ...action) {
+func (p *tab) run(actions ...chromium.Action) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	chromium.Do(p.t, p.ctx, actions...)
+}
+
+func (p *tab) shot(name string) {
+	p.t.Helper()
+	chromium.Shot(p.t, p.ctx, name)
+}
+
+func eval[T any](p *tab, js string) T {
+	p.t.Helper()
+	return chromium.Eval[T](p.t, p.ctx, js)
 }
 
 // press presses keys as a hand does. chromedp's KeyEvent would send the letter
@@ -150,23 +57,13 @@ func (p *tab) press(keys ...string) {
 			case kb.KeyChar:
 				down.Text, down.UnmodifiedText = ev.Text, ev.UnmodifiedText
 			case kb.KeyUp:
-				p.run(call(input.DispatchKeyEvent, *down), call(input.DispatchKeyEvent, *ev))
+				p.run(chromium.Call(input.DispatchKeyEvent, *down), chromium.Call(input.DispatchKeyEvent, *ev))
 			default:
 				down = ev
 				down.Type = input.DispatchKeyEventTypeKeyDown
 			}
 		}
 	}
-}
-
-// eval is the value of an expression, as T.
-func eval[T any](p *tab, js string) T {
-	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](js))
-	if err != nil {
-		p.t.Fatalf("%s: %v", js, err)
-	}
-	return v
 }
 
 func (p *tab) text(selector string) string {
@@ -229,7 +126,7 @@ func TestHTMLEscapes(t *testing.T) {
 	if s := b.String(); strings.Contains(s, "<img") || strings.Contains(s, `href="javascript`) {
 		t.Error("markup of a trace's is in the page")
 	}
-	p := openPage(t, startBrowser(t), file(t, tr))
+	p := openPage(t, chromium.Start(t), file(t, tr))
 	if n := eval[int](p, "document.images.length"); n != 0 {
 		t.Errorf("%d images", n)
 	}
@@ -265,7 +162,7 @@ func TestHTMLData(t *testing.T) {
 }
 
 func TestHTMLInBrowser(t *testing.T) {
-	all, b := renderTraces(t), startBrowser(t)
+	all, b := renderTraces(t), chromium.Start(t)
 
 	t.Run("words", func(t *testing.T) { // of every step and state are those of the timeline
 		for _, name := range []string{"double-takeover", "lost-reply", "paused-holder", "release-after-expiry"} {
@@ -445,7 +342,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	t.Run("wide and narrow, light and dark", func(t *testing.T) {
 		for name, tr := range all {
 			for _, scheme := range []string{"light", "dark"} {
-				p := openPage(t, b, file(t, tr), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				p := openPage(t, b, file(t, tr), chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
 				p.press("v")
 				for _, w := range []int64{1280, 768, 400, 360, 320} {
@@ -465,26 +362,26 @@ func TestHTMLInBrowser(t *testing.T) {
 
 	t.Run("print", func(t *testing.T) {
 		for name, tr := range all {
-			p := openPage(t, b, file(t, tr)+"#1", call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
+			p := openPage(t, b, file(t, tr)+"#1", chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
 			seen := `[...document.querySelectorAll(%q)].filter(e => { const s = getComputedStyle(e); return e.getClientRects().length && s.opacity === "1" }).length`
 			for selector, want := range map[string]int{".row .say": len(tr.Events) + 1 + len(tr.Clients), ".row .why": len(tr.Events), "#argument p": len(tr.Argument.Let) + len(tr.Argument.Then) + 2, "#state": 0, ".bar": 0, "#replay": 1} {
 				if got := eval[int](p, fmt.Sprintf(seen, selector)); got != want {
 					t.Errorf("%s: %d of %s are printed, want %d", name, got, selector, want)
 				}
 			}
-			if *shots != "" {
+			if chromium.Shots() {
 				pdf, err := chromedp.Run(p.ctx, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4)))
 				if err != nil {
 					t.Fatal(err)
 				}
-				keep(t, name+".pdf", pdf)
+				chromium.Keep(t, name+".pdf", pdf)
 			}
 		}
 	})
 
 	t.Run("without JavaScript", func(t *testing.T) {
 		tr := all["double-takeover"]
-		p := openPage(t, b, file(t, tr), call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+		p := openPage(t, b, file(t, tr), chromium.Call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 		p.expect("timeline", strings.TrimSpace(p.plain("noscript pre")), strings.TrimSpace(Timeline(tr, TimelineOptions{})))
 	})
 }
@@ -497,26 +394,6 @@ func (p *tab) plain(selector string) string {
 		p.t.Fatal(err)
 	}
 	return s
-}
-
-func (p *tab) shot(name string) {
-	p.t.Helper()
-	if *shots == "" {
-		return
-	}
-	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	keep(p.t, name+".png", png)
-}
-
-// keep writes a picture for somebody to look at.
-func keep(t *testing.T, name string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(*shots, name), b, 0o666); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func quoteJS(s string) string {

@@ -1,24 +1,18 @@
 package view
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"crypto/sha512"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/internal/npm"
 )
 
 func TestMermaid(t *testing.T) {
@@ -64,7 +58,7 @@ func TestMermaidIsValid(t *testing.T) {
 	if err := os.WriteFile(page, []byte(html), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	p := openPage(t, startBrowser(t), (&url.URL{Scheme: "file", Path: page}).String())
+	p := openPage(t, chromium.Start(t), (&url.URL{Scheme: "file", Path: page}).String())
 	p.run(chromedp.Evaluate[chromedp.Void](`mermaid.initialize({startOnLoad: false})`))
 	for name, tr := range all {
 		text, err := json.Marshal(Mermaid(tr))
@@ -108,54 +102,5 @@ func mermaidJS(t *testing.T) string {
 	if name := os.Getenv("MERMAID_JS"); name != "" {
 		return name
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	name := filepath.Join(cache, "setnxlock", "mermaid-"+mermaidVersion+".min.js")
-	if _, err := os.Stat(name); err == nil {
-		return name
-	}
-	dir := t.TempDir()
-	npm := osexec.Command(realredis.Need(t, "npm", "npm"), "pack", "--silent", "mermaid@"+mermaidVersion)
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		t.Fatalf("mermaid is not there and npm does not fetch it (or set $MERMAID_JS): %v\n%s", err, out)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "mermaid-"+mermaidVersion+".tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sum := sha512.Sum512(b); base64.StdEncoding.EncodeToString(sum[:]) != mermaidSum {
-		t.Fatalf("mermaid@%s is not what it was: sha512-%s", mermaidVersion, base64.StdEncoding.EncodeToString(sum[:]))
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err != nil {
-			t.Fatalf("no mermaid.min.js in the package: %v", err)
-		}
-		if h.Name != "package/dist/mermaid.min.js" {
-			continue
-		}
-		if b, err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
-		}
-		break
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	// Another test may be doing the same: nobody must see half a file.
-	half := filepath.Join(filepath.Dir(name), filepath.Base(dir)+fmt.Sprint(os.Getpid()))
-	if err := os.WriteFile(half, b, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(half, name); err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return npm.File(t, "mermaid", mermaidVersion, mermaidSum, "package/dist/mermaid.min.js")
 }

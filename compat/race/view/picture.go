@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 )
@@ -140,6 +141,14 @@ func (p *drawing) lanes() {
 		p.who[c.Name] = l
 		l.draw = func() { p.client(l, c, i) }
 	}
+	for _, e := range p.t.Events {
+		if e.Lost == "late" {
+			l := add("network")
+			p.who["network"] = l
+			l.draw = func() { p.network(l) }
+			break
+		}
+	}
 	servers := max(1, len(p.t.Start.Each))
 	for i := range servers {
 		name := serverName(p.t.Server)
@@ -245,7 +254,7 @@ func (p *drawing) of(n, i int) race.Server {
 }
 
 func (p *drawing) server(l *lane, i int) {
-	shown := ""
+	shown, edge, low := "", 0.0, false // edge: where the last label ends
 	for n := range p.x {
 		s := p.of(n, i)
 		if n > 0 {
@@ -270,8 +279,12 @@ func (p *drawing) server(l *lane, i int) {
 			p.end(n, to, l.y, until)
 		}
 		if text := clean(s.Value); text != shown {
-			p.add(n, `<text class="small" x="%.1f" y="%.1f">%s</text>`, from+2, l.y+barHigh/2+11, html.EscapeString(text))
-			shown = text
+			y := l.y + barHigh/2 + 11
+			if low = from < edge && !low; low { // not over the one before it
+				y += 11
+			}
+			p.add(n, `<text class="small" x="%.1f" y="%.1f">%s</text>`, from+2, y, html.EscapeString(text))
+			shown, edge = text, from+8+6.4*float64(utf8.RuneCountInString(text))
 		}
 	}
 }
@@ -286,6 +299,23 @@ func (p *drawing) event(l *lane, e race.Event, i int) {
 	}
 	p.add(e.N, `<path class="event" d="M%.1f %.1fv%.0f"/><text class="small event" x="%.1f" y="%.1f">↯ %s</text>`,
 		p.x[e.N], l.y-barHigh, 2*barHigh, p.x[e.N]+3, l.y-barHigh/2-4, html.EscapeString(clean(e.Note)))
+}
+
+// network draws the writes that are on their way after their connection was given up.
+func (p *drawing) network(l *lane) {
+	for n, e := range p.t.Events {
+		if e.Lost != "late" {
+			continue
+		}
+		to := p.wide - 8
+		for _, later := range p.t.Events[n+1:] {
+			if later.Who == e.Who && later.Note == "arrives late" || later.Who == "redis" && (strings.HasPrefix(later.Note, "restarts") || later.Note == "a replica takes over") {
+				to = p.x[later.N]
+				break
+			}
+		}
+		p.bar(e.N, l.y, p.x[e.N], to, "bar unknown "+p.color(e.Who), "on its way since step "+fmt.Sprint(e.N)+": "+e.Cmd)
+	}
 }
 
 func (p *drawing) storage(l *lane) {
@@ -319,11 +349,16 @@ func (p *drawing) messages() {
 			}
 		}
 		x, y1, y2 := p.x[e.N], from.y+barHigh/2, to.y-barHigh/2
+		if net := p.who["network"]; net != nil && e.Note == "arrives late" {
+			y1 = net.y + barHigh/2
+		}
 		says := html.EscapeString(clean(fmt.Sprintf("%d. %s: %s", e.N, e.Who, said(e))))
 		switch e.Lost {
 		case "":
 			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1fm-3 -5l3 5l3 -5"><title>%s</title></path>`, x, y1, y2, says)
-		case "request", "cut", "late":
+		case "late":
+			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1f"><title>%s</title></path>`, x, y1, p.who["network"].y-barHigh/2, says)
+		case "request", "cut":
 			half := y1 + (y2-y1)*.5
 			p.add(e.N, `<path class="msg lost" d="M%.1f %.1fV%.1f"><title>%s</title></path><text class="sign red" x="%.1f" y="%.1f">✗</text>`, x, y1, half, says, x-4, half+4)
 		default: // it ran, and its answer is lost on the way back

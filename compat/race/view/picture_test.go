@@ -81,3 +81,21 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
+
+// A write that arrives after its connection was given up is in the network's lane, from when it was
+// sent to when it arrives.
+func TestPictureOfALateWrite(t *testing.T) {
+	trace, err := race.ReplaySchedule("getset:classic 2.4 2x2 : C1.delay C2 C2 C2 C1.arrive C2", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &drawing{t: trace}
+	p.scale()
+	svg := Picture(trace)
+	if from, to := ends(t, svg, "bar unknown c0"); from-p.x[1] > .1 || to < p.x[5]-.1 || to > p.x[5]+.1 {
+		t.Errorf("drawn from %.1f to %.1f, want %.1f to %.1f", from, to, p.x[1], p.x[5])
+	}
+	if !strings.Contains(svg, ">network</text>") {
+		t.Error("no lane of the network")
+	}
+}

@@ -152,7 +152,8 @@ func (s *site) race(p Page, i int) error {
 func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
 	if s.workbench != "" && t.Schedule != "" {
-		c.Workbench = s.workbench + "#" + url.PathEscape(t.Schedule)
+		// A colon would be taken for the end of a scheme, by html/template, which drops the address then.
+		c.Workbench = s.workbench + "#" + strings.ReplaceAll(url.PathEscape(t.Schedule), ":", "%3A")
 	}
 	var page, data bytes.Buffer
 	if err := writePage(&page, t, c); err != nil {

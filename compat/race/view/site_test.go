@@ -1,6 +1,7 @@
 package view
 
 import (
+	"html"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 )
 
 func testSite(t *testing.T) (dir string) {
@@ -74,7 +76,7 @@ func TestSite(t *testing.T) {
 // table to what it says; every link leads to a page.
 func TestSiteInBrowser(t *testing.T) {
 	dir := testSite(t)
-	p := openPage(t, startBrowser(t), (&url.URL{Scheme: "file", Path: filepath.Join(dir, "index.html")}).String())
+	p := openPage(t, chromium.Start(t), (&url.URL{Scheme: "file", Path: filepath.Join(dir, "index.html")}).String())
 	p.shot("site-index")
 	titles := eval[[]string](p, `[...document.querySelectorAll(".races h3")].map(e => e.textContent)`)
 	all := renderTraces(t)
@@ -135,6 +137,29 @@ func TestSiteRefuses(t *testing.T) {
 	} {
 		if err := f(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+// A page leads to its state in the workbench: html/template lets no address pass that it takes for
+// a scheme of its own.
+func TestLinkToTheWorkbench(t *testing.T) {
+	dir := t.TempDir()
+	for name, tr := range renderTraces(t) {
+		if tr.Schedule == "" {
+			continue
+		}
+		if err := Site(dir, "workbench.html", []Page{{Trace: tr}}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, slug(tr.Scenario)+".html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(b), `<a href="workbench.html#`)
+		link, _, _ := strings.Cut(after, `"`)
+		if got, err := url.PathUnescape(html.UnescapeString(link)); err != nil || got != tr.Schedule {
+			t.Errorf("%s: the link leads to %q (%v), want %q", name, got, err, tr.Schedule)
 		}
 	}
 }

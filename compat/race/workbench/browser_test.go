@@ -1,32 +1,32 @@
 package workbench
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"flag"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	cdplog "github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-var shots = flag.String("shots", "", "write screenshots of the workbench into this folder, to be looked at")
+// engineSize is how large the engine may be as a web server sends it, gzipped, in bytes. The aim is 2 MB.
+const engineSize = 3_000_000
 
-// engineSize is how large the engine may be, packed, in bytes. The aim is 2 MB.
-const engineSize = 3_100_000
+// built is where the workbench was written.
+var built string
 
 // site is the workbench with one level, compiled once for all tests.
 var site = sync.OnceValues(func() (string, error) {
@@ -34,6 +34,7 @@ var site = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	s, _ := catalogue.Find("getset/double-takeover")
 	t, err := s.Trace()
 	if err != nil {
@@ -52,19 +53,10 @@ var site = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if dir, _ := site(); dir != "" {
-		os.RemoveAll(dir)
+	if built != "" {
+		os.RemoveAll(built)
 	}
 	os.Exit(code)
-}
-
-type action = chromedp.Action[chromedp.Void]
-
-func call[P, R any](c cdp.Command[P, R], params P) action {
-	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, c, params)
-		return err
-	})
 }
 
 // A tab is the workbench, open in a Chromium of its own.
@@ -73,84 +65,31 @@ type tab struct {
 	ctx context.Context
 }
 
-// open opens the workbench from the disk at a schedule, and waits until the engine is there. When t
-// ends, the console must have said nothing.
-func open(t *testing.T, schedule string, before ...action) *tab {
+// open opens the workbench from the disk at a schedule, and waits until the engine is there.
+func open(t *testing.T, schedule string, before ...chromium.Action) *tab {
 	t.Helper()
+	browser := chromium.Start(t)
 	dir, err := site()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := exec.LookPath("chromium")
-	if name := os.Getenv("CHROMIUM"); name != "" {
-		path, err = exec.LookPath(name)
-	}
-	if err != nil {
-		t.Fatalf("no chromium in PATH or $CHROMIUM; apt-get install chromium: %v", err)
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-component-update", true))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { chromedp.Cancel(ctx) })
-	p := &tab{t, ctx}
-	var mu sync.Mutex
-	var trouble []string
-	t.Cleanup(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, s := range trouble {
-			t.Errorf("console: %s", s)
-		}
-	})
-	p.run()
-	err = chromedp.Listen(ctx, func(ev any) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch ev := ev.(type) {
-		case *runtime.EventExceptionThrown:
-			trouble = append(trouble, ev.ExceptionDetails.Text+fmt.Sprint(ev.ExceptionDetails.Exception))
-		case *runtime.EventConsoleAPICalled:
-			said := string(ev.Type)
-			for _, a := range ev.Args {
-				said += fmt.Sprintf(" %s%s", a.Value, a.Description)
-			}
-			trouble = append(trouble, said)
-		case *cdplog.EventEntryAdded:
-			trouble = append(trouble, ev.Entry.Text)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.run(call(cdplog.Enable, cdp.Empty{}), chromedp.EmulateViewport(1280, 900))
-	p.run(before...)
 	address := "file://" + filepath.Join(dir, Page)
 	if schedule != "" {
 		address += "#" + url.PathEscape(schedule)
 	}
-	p.run(chromedp.Navigate(address))
+	p := &tab{t, chromium.Open(t, browser, address, before...)}
 	p.until(`!document.querySelector("#app").hidden`)
 	return p
 }
 
-func (p *tab) run(actions ...action) {
+func (p *tab) run(actions ...chromium.Action) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	chromium.Do(p.t, p.ctx, actions...)
 }
 
 func eval[T any](p *tab, js string) T {
 	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](js))
-	if err != nil {
-		p.t.Fatalf("%s: %v", js, err)
-	}
-	return v
+	return chromium.Eval[T](p.t, p.ctx, js)
 }
 
 func (p *tab) text(selector string) string {
@@ -177,19 +116,7 @@ func (p *tab) press(key string, steps int) {
 
 func (p *tab) shoot(name string) {
 	p.t.Helper()
-	if *shots == "" {
-		return
-	}
-	if err := os.MkdirAll(*shots, 0o777); err != nil {
-		p.t.Fatal(err)
-	}
-	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o666); err != nil {
-		p.t.Fatal(err)
-	}
+	chromium.Shot(p.t, p.ctx, name)
 }
 
 const level = `other/naive-del 2.4 2x1 given="SET {key} t=-2s" check=exclusion :`
@@ -231,7 +158,7 @@ func TestLevelByKeyboard(t *testing.T) {
 		t.Errorf("progress %q", got)
 	}
 	p.shoot("solved")
-	p.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}))
+	p.run(chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}))
 	p.shoot("solved-dark")
 	p.run(chromedp.EmulateViewport(390, 844))
 	if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > 390 {
@@ -300,11 +227,20 @@ func TestSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := os.Stat(filepath.Join(dir, Engine))
+	b, err := os.ReadFile(filepath.Join(dir, Engine))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if packed := i.Size() * 3 / 4; packed > engineSize { // Base64, which a web server's gzip takes back
-		t.Errorf("the engine has %d bytes packed, want %d at most", packed, engineSize)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", packed.Len())
+	if packed.Len() > engineSize {
+		t.Errorf("the engine has %d bytes packed, want %d at most", packed.Len(), engineSize)
 	}
 }

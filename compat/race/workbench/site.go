@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race/view"
@@ -108,7 +110,11 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	if err != nil {
 		return err
 	}
-	engine := "self.SETNXLOCK_EXEC = " + string(exec) + "\nself.SETNXLOCK_WASM = '" + base64.StdEncoding.EncodeToString(packed.Bytes()) + "'\n"
+	code, err := sources(ctx)
+	if err != nil {
+		return err
+	}
+	engine := "self.SETNXLOCK_CODE = " + string(code) + "\nself.SETNXLOCK_EXEC = " + string(exec) + "\nself.SETNXLOCK_WASM = '" + base64.StdEncoding.EncodeToString(packed.Bytes()) + "'\n"
 	if err := os.WriteFile(filepath.Join(dir, Engine), []byte(engine), 0o666); err != nil {
 		return err
 	}
@@ -157,8 +163,50 @@ func compile(ctx context.Context) (wasm []byte, goroot string, err error) {
 	if said, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("%w: %w: %s", ErrNoSource, err, cmp.Or(strings.TrimSpace(string(said)), "it said nothing"))
 	}
-	wasm, err = os.ReadFile(file)
+	if wasm, err = os.ReadFile(file); err != nil {
+		return nil, "", err
+	}
+	wasm, err = merged(wasm)
 	return wasm, goroot, err
+}
+
+// algorithms are the packages in which a client that asks for a lock can stand (race.Spots).
+var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "compat/race/catalogue/broken", "compat/race/mixing"}
+
+// engines are the files of package compat in which it can.
+var engines = []string{"compat/watch.go", "compat/unguarded.go", "compat/listcas.go", "compat/script.go"}
+
+// sources are the files of the algorithms, by name, in JSON.
+func sources(ctx context.Context) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", path.Dir(program)).Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSource, err)
+	}
+	root := strings.TrimSpace(string(out))
+	names := slices.Clone(engines)
+	for _, dir := range algorithms {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir), "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				names = append(names, dir+"/"+filepath.Base(f))
+			}
+		}
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		// Only what sends is shown: a file that has no connection has none of it.
+		if strings.Contains(string(b), "compat.Conn") || strings.Contains(string(b), "compat.Change") || strings.HasPrefix(string(b), "package compat\n") {
+			files[name] = string(b)
+		}
+	}
+	return json.Marshal(files)
 }
 
 // noTLS stands in for crypto/tls, which redigo and miniredis name and a browser's explorer never

@@ -22,13 +22,17 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy"
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair"
 	Schedule string `json:"schedule"` // as race replay takes it
 
-	// Of "explore": what may go wrong how often, and how much room there is.
+	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
+	// looked at; "": all, or those of the schedule.
 	Faults race.Faults `json:"faults"`
 	Ticks  int         `json:"ticks"`
 	States int         `json:"states"`
+	Check  string      `json:"check"`
+
+	Pair [2]string `json:"pair"` // of "pair": names of "parties"
 }
 
 // A Table is what there is to choose from.
@@ -50,13 +54,23 @@ type State struct {
 	Picture string     `json:"picture"` // SVG
 	Replay  string     `json:"replay"`  // the command that comes here
 	Steps   []Option   `json:"steps"`   // each client's next
+	Code    []Code     `json:"code"`    // where each client stands
+}
+
+// A Code is a race.Spot.
+type Code struct {
+	Doing  string    `json:"doing"`
+	Type   string    `json:"type"`
+	Lock   race.Line `json:"lock"`
+	Engine race.Line `json:"engine"`
 }
 
 // An Option is a choice that can be made now, and what it would do.
 type Option struct {
 	Word   string      `json:"word"` // of a schedule
 	Client string      `json:"client,omitempty"`
-	Says   string      `json:"says"` // what happens, in few words
+	Says   string      `json:"says"`            // what happens, in few words
+	Short  string      `json:"short,omitempty"` // the same of a client or its message, for a button
 	Cmd    string      `json:"cmd,omitempty"`
 	Reply  string      `json:"reply,omitempty"`
 	Key    race.Server `json:"key"` // after it
@@ -112,7 +126,7 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		if err != nil {
 			return nil, err
 		}
-		return State{p.Trace, view.Picture(p.Trace), p.Trace.ReplayLine(), p.steps()}, nil
+		return p.state()
 	case "choices":
 		p, err := q.position()
 		if err != nil {
@@ -126,8 +140,14 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		if err != nil {
 			return nil, err
 		}
-		r, err := race.Remedies(ctx, p.Trace, catalogue.Locks())
+		r, err := race.Remedies(ctx, p.Trace, p.Config.Locks)
 		return r.String(), err
+	case "survivors":
+		return q.survivors(progress)
+	case "parties":
+		return parties(), nil
+	case "pair":
+		return pair(ctx, q.Pair)
 	}
 	return nil, fmt.Errorf("race: no question %q", q.Do)
 }
@@ -149,7 +169,9 @@ func (q Question) position() (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	c.Locks = catalogue.Locks()
+	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+		return Position{}, err
+	}
 	return At(c, choices)
 }
 
@@ -159,7 +181,13 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Explore
 	if err != nil {
 		return Explored{}, err
 	}
-	c.Locks, c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = catalogue.Locks(), q.Faults, q.Ticks, q.States, 1<<30
+	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+		return Explored{}, err
+	}
+	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30
+	if q.Check != "" {
+		c.Invariants = []string{q.Check}
+	}
 	if progress != nil {
 		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
 	}
@@ -178,6 +206,18 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Explore
 // reason is what went wrong, without the names of packages.
 func reason(err error) string {
 	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "race: "), ": race: ", ": ")
+}
+
+func (p Position) state() (State, error) {
+	spots, err := race.Spots(p.Config, p.Choices)
+	if err != nil {
+		return State{}, err
+	}
+	s := State{Trace: p.Trace, Picture: view.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps()}
+	for _, at := range spots {
+		s.Code = append(s.Code, Code(at))
+	}
+	return s, nil
 }
 
 // steps are each client's next.
@@ -199,11 +239,16 @@ func (p Position) others() []Option {
 	list = append(list, p.options("one second passes", race.Choice{Verb: race.Pass, By: time.Second})...)
 	for i, c := range p.Trace.Clients {
 		for _, f := range clientFaults {
-			list = append(list, p.options(c.Name+f.says, race.Choice{Verb: f.verb, Client: i})...)
+			for _, o := range p.options(c.Name+f.says, race.Choice{Verb: f.verb, Client: i}) {
+				o.Short = f.short
+				list = append(list, o)
+			}
 		}
 	}
 	for _, f := range serverFaults {
-		list = append(list, p.options("the server "+f.says, race.Choice{Verb: f.verb})...)
+		if f.verb != race.Down { // of one server there is nothing left
+			list = append(list, p.options("the server "+f.says, race.Choice{Verb: f.verb})...)
+		}
 		for n := 1; n <= len(p.Trace.Start.Each); n++ {
 			list = append(list, p.options(fmt.Sprintf("server %d %s", n, f.says), race.Choice{Verb: f.verb, Server: n})...)
 		}
@@ -212,20 +257,22 @@ func (p Position) others() []Option {
 }
 
 type fault struct {
-	verb race.Verb
-	says string
+	verb  race.Verb
+	short string
+	says  string
 }
 
 var clientFaults = []fault{
-	{race.Drop, "'s reply is lost"}, {race.Sever, "'s request is lost"}, {race.Delay, "'s request is delayed, and its connection given up"},
-	{race.Arrive, "'s delayed request arrives"}, {race.Cut, "'s connection breaks within its write"}, {race.Refuse, "'s command is refused"},
-	{race.Stall, " goes on, and looks at its clock late"}, {race.Look, " looks at its clock, and sends later"},
-	{race.Pause, " pauses"}, {race.Resume, " resumes"}, {race.Crash, " crashes"},
+	{race.Sever, "lose it", "'s request is lost"}, {race.Drop, "lose the reply", "'s reply is lost"},
+	{race.Delay, "delay it", "'s request is delayed, and its connection given up"}, {race.Arrive, "the late one arrives", "'s delayed request arrives"},
+	{race.Cut, "cut", "'s connection breaks within its write"}, {race.Refuse, "refuse it", "'s command is refused"},
+	{race.Stall, "deliver, and go on late", " goes on, and looks at its clock late"}, {race.Look, "look at the clock, send later", " looks at its clock, and sends later"},
+	{race.Pause, "pause", " pauses"}, {race.Resume, "resume", " resumes"}, {race.Crash, "crash", " crashes"},
 }
 
 var serverFaults = []fault{
-	{race.Restart, "restarts empty"}, {race.Failover, "fails over, without its last write"}, {race.Evict, "drops the key"},
-	{race.Reap, "removes what has expired"}, {race.Down, "answers no more"},
+	{race.Restart, "", "restarts empty"}, {race.Failover, "", "fails over, without its last write"}, {race.Evict, "", "drops the key"},
+	{race.Reap, "", "removes what has expired"}, {race.Down, "", "answers no more"},
 }
 
 // options is the choice, if it can be made. What it breaks is not said.

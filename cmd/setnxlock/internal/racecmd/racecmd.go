@@ -370,8 +370,11 @@ func algorithmNames() []string {
 // html is the page of a trace, with the ways around it where they are few
 // enough to walk.
 func html(w io.Writer, t race.Trace) error {
-	t, err := race.WithFork(t, race.ForkStates, knownLocks())
+	locks, err := locksOf(t.Schedule)
 	if err != nil {
+		return err
+	}
+	if t, err = race.WithFork(t, race.ForkStates, locks); err != nil {
 		return err
 	}
 	return view.HTML(w, t)

@@ -95,6 +95,24 @@ func (a *app) replayCommand() *cobra.Command {
 	return cmd
 }
 
+// rerun runs a schedule, whose lock may be written out in it.
+func rerun(schedule string) (race.Trace, error) {
+	locks, err := locksOf(schedule)
+	if err != nil {
+		return race.Trace{}, err
+	}
+	return race.ReplaySchedule(schedule, locks)
+}
+
+// locksOf are knownLocks, and those that are written out in a schedule.
+func locksOf(schedule string) (race.Locks, error) {
+	c, _, err := race.ParseSchedule(schedule)
+	if err != nil {
+		return nil, err
+	}
+	return catalogue.With(knownLocks(), c.Algorithm)
+}
+
 // again runs what text is, or what the file of that name holds.
 func (a *app) again(text string) (race.Trace, error) {
 	name := ""
@@ -113,9 +131,9 @@ func (a *app) again(text string) (race.Trace, error) {
 		if err != nil {
 			return t, err
 		}
-		return race.ReplaySchedule(t.Schedule, knownLocks())
+		return rerun(t.Schedule)
 	case name == "" || !strings.Contains(text, "\n") && strings.Contains(text, " : "):
-		return race.ReplaySchedule(text, knownLocks())
+		return rerun(text)
 	}
 	s, err := catalogue.Parse(name, []byte(text))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -46,16 +47,8 @@ func (a *app) siteCommand() *cobra.Command {
 }
 
 func (a *app) site(dir, file string, without, bench bool) error {
-	var pages []view.Page
-	for i, s := range catalogue.All() {
-		p, err := page(s)
-		if err != nil {
-			return &Failure{statusSoftware, err, ""}
-		}
-		if s.Star == 0 {
-			p.Order = i
-		}
-		pages = append(pages, p)
+	if err := os.MkdirAll(dir, 0o777); err != nil { // before anything is computed
+		return &Failure{statusSoftware, err, ""}
 	}
 	var tables []view.SiteTable
 	if !without {
@@ -66,6 +59,17 @@ func (a *app) site(dir, file string, without, bench bool) error {
 		if tables, err = siteTables(m); err != nil {
 			return &Failure{statusSoftware, err, ""}
 		}
+	}
+	var pages []view.Page
+	for i, s := range catalogue.All() {
+		p, err := page(s)
+		if err != nil {
+			return &Failure{statusSoftware, err, ""}
+		}
+		if s.Star == 0 {
+			p.Order = i
+		}
+		pages = append(pages, p)
 	}
 	link := ""
 	if bench {

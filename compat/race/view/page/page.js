@@ -222,7 +222,7 @@ function go(n) {
     ? broken.map(e => `✗ VIOLATION ${e.violation.invariant}, at step ${e.n}: ${e.violation.text}`).join("; ")
     : "✓ all invariants hold so far";
 
-  const head = el("thead", "", el("tr", "", ...["", "its clock", "believes", "next"].map(s => el("th", "", s))));
+  const head = el("thead", "", el("tr", "", ...["", "its clock", "believes", "next"].map(s => el(s ? "th" : "td", "", s))));
   $("clients").replaceChildren(head, ...clients.map((c, i) => {
     const b = e.belief[c], w = was && was.belief[c];
     const tr = el("tr", "edge", el("th", "", c), cell(secs(b.now_ms)),

@@ -9,6 +9,7 @@ const element = (name, text, attributes = {}) => {
   for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v)
   return e
 }
+const upper = s => s[0].toUpperCase() + s.slice(1)
 const seconds = ms => ms / 1000 + 's'
 
 // A Worker's own script, after Go's: it compiles nothing, and answers one question at a time.
@@ -26,6 +27,7 @@ onmessage = async e => {
 }`
 
 let engine // {module, script}
+const CODE = {} // lines, by file
 
 // load gets the explorer: a script, for a page from the disk may read nothing else.
 async function load() {
@@ -37,6 +39,7 @@ async function load() {
   })
   const packed = Uint8Array.from(atob(self.SETNXLOCK_WASM), c => c.charCodeAt(0))
   self.SETNXLOCK_WASM = ''
+  for (const [file, text] of Object.entries(self.SETNXLOCK_CODE)) CODE[file] = text.split('\n')
   const wasm = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip')))
   engine = {
     module: await WebAssembly.compile(await wasm.arrayBuffer()),
@@ -77,6 +80,7 @@ let state = null    // of the schedule shown
 let others = []     // what else can be done there; null: not known yet
 let redone = []     // words that were undone, the last first
 let level = null
+let compared = ''   // the schedule that the survivors were asked for
 let turn = 0        // counts the states shown: an answer to an older one is dropped
 
 // A schedule is a head, a colon and words.
@@ -96,13 +100,17 @@ async function show(schedule, {keep = false, silent = false} = {}) {
     return false
   }
   if (mine !== turn) return false
+  at.code ??= []
   if (!keep) redone = []
   at.trace.events ??= [] // Go's empty lists are null
   at.steps ??= []
   state = at
   others = null
   level = LEVELS.find(l => l.head === head()) || null
+  const check = / check=(\w+)(?= |$)/.exec(head())
+  if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
   $('hinttext').textContent = ''
+  if (!at.trace.schedule.startsWith(compared)) $('compare').hidden = true
   const hash = '#' + encodeURIComponent(at.trace.schedule)
   if (!silent && hash !== location.hash) history.pushState(null, '', hash)
   draw()
@@ -123,6 +131,121 @@ async function lookAround() {
   looking = false
 }
 
+// drawLanes draws each client, its message on the way to the server, and what can become of it.
+function drawLanes() {
+  const t = state.trace, e = last()
+  $('steps').replaceChildren(...t.clients.map((c, i) => {
+    const lane = element('div', undefined, {class: 'lane', role: 'group', 'aria-label': c.name})
+    lane.style.setProperty('--hue', 'var(--c' + i + ')')
+    const o = state.steps.find(o => o.client === c.name), through = element('div', undefined, {class: 'through'})
+    if (o) {
+      const b = option(o)
+      b.className = 'msg'
+      b.prepend(element('kbd', i + 1))
+      through.append(b)
+    } else through.append(element('p', 'sends nothing: ' + believes(e && e.belief[c.name])))
+    lane.append(element('b', c.name), through, element('span', (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, {class: 'to'}),
+      element('div', '…', {class: 'fates', 'data-client': c.name}))
+    return lane
+  }))
+  $('others').replaceChildren()
+}
+
+// drawOthers adds what else can happen: to a message, to its client, to the server, with time.
+function drawOthers() {
+  for (const box of $('steps').querySelectorAll('.fates')) {
+    box.replaceChildren(...others.filter(o => o.client === box.dataset.client && o.short).map(o => {
+      const b = element('button', o.short, {'data-word': o.word, title: o.says + (o.cmd ? ': ' + o.cmd : '') + '; ' + then(o.key)})
+      b.setAttribute('aria-label', box.dataset.client + ': ' + o.short)
+      b.onclick = () => choose(o.word)
+      return b
+    }))
+  }
+  const list = others.filter(o => !o.short).map(option)
+  const t = list.find(b => b.dataset.word[0] === '+')
+  if (t) t.prepend(element('kbd', 't'))
+  $('others').replaceChildren(element('h2', 'Or: time, the server'), ...list)
+}
+
+// drawCode shows the function that each client is in, with the line that it is at.
+function drawCode() {
+  const shown = new Map() // a function's first line, by file: who is at which line of it
+  const idle = []
+  state.trace.clients.forEach((c, i) => {
+    const at = state.code[i], list = []
+    if (at.type === 'catalogue.formed') return // ownCode
+    if (at.lock.n) list.push(at.lock)
+    else if (at.doing) list.push(method(at), at.engine.n ? at.engine : null)
+    if (!list.some(Boolean)) return idle.push(c.name)
+    for (const l of list.filter(Boolean)) {
+      const [from, to] = body(l)
+      const key = l.file + ':' + from
+      if (!shown.has(key)) shown.set(key, {file: l.file, from, to, at: new Map()})
+      const lit = shown.get(key).at
+      lit.set(l.n, [...lit.get(l.n) || [], i])
+    }
+  })
+  const box = $('code')
+  box.replaceChildren(...ownCode())
+  for (const f of shown.values()) {
+    const pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': f.file})
+    for (let n = f.from; n <= f.to; n++) {
+      const who = f.at.get(n), line = element('span', undefined, {'data-who': who ? who.map(i => 'C' + (i + 1)).join(' ') : ''})
+      const [code, ...says] = CODE[f.file][n - 1].split('//')
+      line.append(code, ...(says.length ? [element('i', '//' + says.join('//'))] : []), '\n')
+      if (who) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[0] + ')') }
+      pre.append(line)
+    }
+    box.append(element('h3', f.file + (f.file.startsWith('compat/') && !f.file.slice(7).includes('/') ? ', which carries it out' : '')), pre)
+    const lit = pre.querySelector('.lit')
+    if (lit) pre.scrollTop = lit.offsetTop - pre.offsetTop - 60
+  }
+  const says = [...state.code.entries()].filter(([, at]) => at.doing).map(([i, at]) => 'C' + (i + 1) + ' is to ' + at.doing + (at.type === 'catalogue.formed' ? '' : ' (' + at.type + ')'))
+  if (says.length) box.append(element('p', says.join(', ') + (idle.length ? '; ' + idle.join(', ') + ' stands at no line of it' : '') + '.'))
+  else box.append(element('p', 'No client stands in the lock’s code: it is between two attempts, holds the lock, or is gone.'))
+}
+
+// ownCode shows the locks that are written out in a schedule, each with the line that a client is to send.
+function ownCode() {
+  return [...new Set(state.trace.algorithm.split('+'))].filter(name => name.startsWith('form/')).map(name => {
+    const lines = name.slice(5).split(';'), release = lines.indexOf('release'), pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': 'your lock'})
+    const who = lines.map(() => [])
+    state.trace.clients.forEach((c, i) => {
+      const at = state.code[i], next = state.steps.find(o => o.client === c.name)
+      if (!at.doing || !next || !next.cmd || (c.runs || state.trace.algorithm) !== name) return
+      const n = lines.findIndex((l, n) => l.split(',')[0] === next.cmd.split(/[ ;]/)[0] && (release < 0 || (n > release) === (at.doing === 'release')))
+      if (n >= 0) who[n].push(i)
+    })
+    lines.forEach((l, n) => {
+      const line = element('span', l.replaceAll(',', ' ').replace('=', ' = ') + '\n', {'data-who': who[n].map(i => 'C' + (i + 1)).join(' ')})
+      if (who[n].length) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[n][0] + ')') }
+      pre.append(line)
+    })
+    return pre
+  })
+}
+
+// body is the function around a line, without its comment.
+function body({file, n}) {
+  const lines = CODE[file] || []
+  let from = n, to = n
+  while (from > 1 && !/^(func|type|var) /.test(lines[from - 1])) from--
+  if (/^func .*}$/.test(lines[from - 1])) return [from, from]
+  while (to < lines.length && lines[to - 1] !== '}') to++
+  return [from, to]
+}
+
+// method finds what an algorithm names a change in, which the engine carries out.
+function method({type, doing}) {
+  const [dir, name] = type.split('.'), what = doing[0].toUpperCase() + doing.slice(1)
+  for (const [file, lines] of Object.entries(CODE)) {
+    if (file.split('/').at(-2) !== dir) continue
+    const n = lines.findIndex(l => new RegExp('^func \\(\\w* ?\\*?' + name + '\\) ' + what + '\\(').test(l))
+    if (n >= 0) return {file, n: n + 1}
+  }
+  return null
+}
+
 const last = () => state.trace.events[state.trace.events.length - 1]
 
 function keyText(s) {
@@ -131,6 +254,8 @@ function keyText(s) {
   if (s.dead) text += ', expired and still in memory'
   return text
 }
+
+const then = key => 'then the key ' + keyText(key).replace(/^= /, 'holds ')
 
 function believes(b) {
   if (!b) return 'idle'
@@ -148,7 +273,7 @@ function sentence(e) {
 
 function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
-  $('setting').textContent = t.algorithm + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
+  $('setting').textContent = t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
   $('count').textContent = 'step ' + t.events.length
   $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
   $('picture').innerHTML = state.picture // the engine escapes what stands in it
@@ -158,16 +283,9 @@ function draw() {
   enable('reset', t.events.length > 0)
   $('replay').textContent = state.replay
 
-  const buttons = state.steps.map(option)
-  t.clients.forEach((c, i) => {
-    const n = state.steps.findIndex(o => o.client === c.name)
-    if (n < 0) return
-    buttons[n].prepend(element('kbd', i + 1))
-    buttons[n].style.setProperty('--hue', 'var(--c' + i + ')')
-  })
-  $('steps').replaceChildren(...buttons)
-  if (!buttons.length) $('steps').append(element('p', 'No client can go on now.'))
-  $('others').replaceChildren(element('p', '…'))
+  drawLanes()
+  drawCode()
+  $('guide').hidden = !!level || t.events.length > 0 || t.algorithm !== 'getset:classic'
 
   const rows = [row('th', 'client', 'its clock', 'believes', 'sends next')]
   for (const c of t.clients) {
@@ -203,12 +321,10 @@ function row(cell, ...texts) {
 function option(o) {
   const b = element('button', undefined, {'data-word': o.word})
   const what = o.cmd && o.says ? o.says + ': ' + o.cmd : (o.client && !o.says.startsWith(o.client) ? o.client + ' ' : '') + (o.cmd || o.says)
-  b.append(' ' + what + (o.reply && !o.says.includes('lost') ? ' → ' + o.reply : ''), element('small', 'then the key ' + keyText(o.key)))
+  b.append(' ' + what + (o.reply && !o.says.includes('lost') ? ' → ' + o.reply : ''), element('small', then(o.key)))
   b.onclick = () => choose(o.word)
   return b
 }
-
-function drawOthers() { $('others').replaceChildren(...others.map(option)) }
 
 function drawViolation() {
   const v = state.trace.verdict, box = $('violation')
@@ -222,14 +338,67 @@ function drawViolation() {
   for (const [label, list] of [['Let', a.let], ['Then', a.then], ['So', a.so && [a.so]]]) {
     for (const text of list || []) box.append(element('p', label + ' ' + text))
   }
-  if (level) return drawSolved(v)
-  const help = element('button', 'What would help?')
+  const ask = element('button', '', {id: 'which'})
+  ask.append(element('kbd', 'w'), 'Which lock survives?')
+  ask.onclick = survivors
+  const help = element('button', 'What would help, in every order?')
   const answer = element('p', '', {role: 'status'})
   help.onclick = async () => {
     const schedule = state.trace.schedule
     try { answer.textContent = await search({do: 'remedy', schedule}) } catch (err) { answer.textContent = err.message }
   }
-  box.append(help, answer)
+  box.append(ask, ' ', help, answer)
+  if (level) drawSolved(v)
+}
+
+// survivors has the other locks follow this schedule.
+async function survivors() {
+  const broke = state.trace, box = $('compare')
+  if (!broke.verdict.violated) return
+  let list
+  try { list = await search({do: 'survivors', schedule: broke.schedule}) } catch (err) { $('progress').textContent = err.message; return }
+  $('progress').textContent = ''
+  const good = list.filter(f => f.holds), bad = list.filter(f => !f.holds)
+  box.hidden = false
+  compared = broke.schedule
+  box.replaceChildren(element('h2', good.length ? good.map(f => f.algorithm).join(', ') + (good.length === 1 ? ' survives' : ' survive') + ' this schedule' : 'No lock here survives this schedule'))
+  if (bad.length) box.append(element('p', 'It breaks ' + bad.map(f => f.algorithm).join(', ') + ' as well.'))
+  if (!good.length) return box.scrollIntoView({block: 'nearest'})
+  const pick = element('select')
+  pick.append(...good.map(f => element('option', f.algorithm)))
+  const label = element('label', 'Beside it: ')
+  label.append(pick)
+  const beside = element('div')
+  const show = async () => {
+    const f = good.find(f => f.algorithm === pick.value)
+    const {trace} = await explorer.ask({do: 'at', schedule: f.schedule})
+    drawBeside(beside, broke, trace, f)
+  }
+  pick.onchange = show
+  box.append(label, beside, element('p', 'This is one schedule. What holds in every order of the same faults, “What would help” finds out.'))
+  await show()
+  box.scrollIntoView({block: 'nearest'})
+}
+
+// drawBeside shows two runs step by step, with the step at which they part.
+function drawBeside(box, broke, is, f) {
+  const did = e => !e ? '' : (e.who === 'time' ? '' : e.who + ' ') + (e.cmd || e.note) + (e.lost ? ' ⇢ ' + e.lost + ' lost' : e.reply ? ' → ' + e.reply : '')
+  const table = element('table'), parts = f.parts - 1
+  const head = row('th', '#', broke.algorithm, f.algorithm)
+  table.append(head)
+  for (let n = 0; n < Math.max(broke.events.length, is.events.length); n++) {
+    const r = row('td', n + 1, did(broke.events[n]), did(is.events[n]))
+    if (n === parts) r.className = 'part'
+    if (broke.events[n] && broke.events[n].violation) { r.classList.add('broken'); r.children[1].append(element('b', ' ✗ ' + broke.events[n].violation.text)) }
+    table.append(r)
+  }
+  const scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'Both runs'})
+  scroll.append(table)
+  const says = element('p', 'They part at step ' + f.parts + '. ', {id: 'parts'})
+  if (is.events[parts]) says.append(f.algorithm + ': ' + did(is.events[parts]) + '. ' + is.events[parts].why)
+  const go = element('button', 'go on with ' + f.algorithm)
+  go.onclick = () => show(f.schedule)
+  box.replaceChildren(says, scroll, go)
 }
 
 // Levels.
@@ -239,7 +408,7 @@ const progress = () => { try { return JSON.parse(localStorage.getItem('setnxlock
 function drawLevels() {
   const done = progress()
   $('levellist').replaceChildren(...LEVELS.map(l => {
-    const li = element('li'), b = element('button', l.title)
+    const li = element('li'), b = element('button', upper(l.title))
     b.onclick = () => begin(l)
     li.append(b, done[l.name] ? ' ✓ in ' + done[l.name] + ' steps' : '')
     return li
@@ -248,14 +417,28 @@ function drawLevels() {
 
 async function begin(l) {
   $('levels').open = false
+  allow(l)
   await show(join(l.head, []))
   $('level').scrollIntoView({block: 'start'})
+}
+
+// allow sets what a search looks at to what the level's own steps have.
+function allow(l) {
+  const words = [...new Set(l.graph.states.flatMap(s => Object.keys(s.to)))], has = r => words.some(w => r.test(w))
+  $('ticks').value = has(/^\+/) ? 3 : 0
+  const wants = {LostReplies: /^C\d-$/, LostRequests: /sever$/, LateRequests: /delay$/, Cuts: /cut$/, Refusals: /refuse/, Restart: /restart$/, Failover: /failover$/, Evict: /evict$/, Crash: /crash$/, Unreaped: /~$|reap$/}
+  for (const i of document.querySelectorAll('[data-fault]')) {
+    const on = has(wants[i.dataset.fault])
+    if (i.type === 'checkbox') i.checked = on
+    else i.value = on ? 1 : 0
+  }
+  $('check').value = [...$('check').options].some(o => o.value === l.goal) ? l.goal : ''
 }
 
 function drawLevel() {
   $('level').hidden = !level
   if (!level) return
-  $('leveltitle').textContent = 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + level.title
+  $('leveltitle').textContent = 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + upper(level.title)
   $('objective').textContent = level.objective
   $('leveltext').textContent = level.text
 }
@@ -281,7 +464,7 @@ function drawSolved(v) {
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
   if (next) {
-    const b = element('button', 'Next: ' + next.title)
+    const b = element('button', 'Next: ' + upper(next.title))
     b.onclick = () => begin(next)
     box.append(' ', b)
   }
@@ -383,9 +566,9 @@ function stop() {
 }
 
 async function explore(leads) {
-  const schedule = join(head(), [])
+  const schedule = join(head().replace(/ check=\S+/, ''), [])
   let r
-  try { r = await search({do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000}) } catch (err) {
+  try { r = await search({do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}) } catch (err) {
     $('progress').textContent = err.message
     return
   }
@@ -417,6 +600,19 @@ function choices(table) {
   says()
 }
 
+function fleets(parties) {
+  for (const id of ['fleet1', 'fleet2']) {
+    const groups = [element('optgroup', undefined, {label: "this library's"}), element('optgroup', undefined, {label: 'in the field'})]
+    for (const p of parties) {
+      const o = element('option', p.name.split('/').slice(1).join('/'), {value: p.name, title: p.says})
+      groups[p.shipped ? 0 : 1].append(o)
+    }
+    $(id).replaceChildren(...groups)
+  }
+  $('fleet1').value = (parties.find(p => p.name === 'theirs/redis-py-2.9') || parties[0]).name
+  $('fleet2').value = parties[0].name
+}
+
 function bind() {
   $('free').onsubmit = e => {
     e.preventDefault()
@@ -424,6 +620,7 @@ function bind() {
     show([$('lock').value, $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
   }
   $('search').onsubmit = e => { e.preventDefault(); explore(true) }
+  $('find').onclick = () => explore(true)
   $('safe').onclick = () => explore(false)
   $('stop').onclick = stop
   $('undo').onclick = undo
@@ -432,6 +629,34 @@ function bind() {
   $('hint').onclick = hint
   $('keys').onclick = () => { $('help').hidden = !$('help').hidden; $('keys').setAttribute('aria-expanded', !$('help').hidden) }
   $('go').onclick = () => show($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
+  $('file').onchange = async () => {
+    const text = await $('file').files[0].text()
+    let schedule
+    try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
+    if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
+    show(schedule)
+  }
+  $('form').onsubmit = e => {
+    e.preventDefault()
+    const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
+    if (/[+;"]/.test(lines.join(''))) { $('said').textContent = 'A lock of your own has no + ; or " in it.'; return }
+    show(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+  }
+  $('two').onsubmit = async e => {
+    e.preventDefault()
+    const box = $('answer')
+    box.textContent = 'The explorer searches …'
+    let r
+    try { r = await search({do: 'pair', pair: [$('fleet1').value, $('fleet2').value]}) } catch (err) { box.textContent = err.message; return }
+    $('progress').textContent = ''
+    box.replaceChildren(element('p', (r.safe ? 'Yes, within the bounds of docs/mixing.md: no two clients hold it at once, and nobody is stuck.' : 'No.') + ' ' + r.states.toLocaleString('en') + ' states.'))
+    for (const s of r.says) {
+      const p = element('p', s.text + ' '), b = element('button', 'show it', {type: 'button'})
+      b.onclick = () => show(s.schedule)
+      p.append(b)
+      box.append(p)
+    }
+  }
   $('copy').onclick = () => navigator.clipboard?.writeText(state.replay).then(() => { $('copy').textContent = 'copied' }, () => getSelection().selectAllChildren($('replay')))
   $('svg').onclick = () => {
     const svg = $('picture').querySelector('svg').cloneNode(true)
@@ -443,7 +668,7 @@ function bind() {
     URL.revokeObjectURL(a.href)
   }
   const keys = {
-    u: undo, y: redo, 0: reset, h: hint, f: () => explore(true), s: () => explore(false), Escape: stop, '?': () => $('keys').click(),
+    u: undo, y: redo, 0: reset, h: hint, f: () => explore(true), s: () => explore(false), w: survivors, Escape: stop, '?': () => $('keys').click(),
     t: () => { const o = (others || []).find(o => o.word[0] === '+'); if (o) choose(o.word) },
   }
   document.addEventListener('keydown', e => {
@@ -463,6 +688,7 @@ async function main() {
     explorer = new Explorer()
     scout = new Explorer()
     choices(await explorer.ask({do: 'table'}))
+    fleets(await explorer.ask({do: 'parties'}))
   } catch (err) {
     $('loadingtext').textContent = 'The explorer does not start: ' + err.message
     $('bar').remove()
@@ -470,7 +696,7 @@ async function main() {
   }
   drawLevels()
   const wanted = clean(location.hash)
-  const first = 'getset:classic 2.4 2x3 :'
+  const first = 'getset:classic 2.4 2x3 check=exclusion :'
   if (!await show(wanted || first, {silent: !wanted})) {
     const why = $('said').textContent
     await show(first)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"syscall"
+	"time"
+)
+
+// endWaiting cancels a wait when a signal comes that asks for the end. The
+// function it returns hands the signals back.
+func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			case sig := <-s.c:
+				if s.asksForEnd(sig) {
+					cancel(&failure{status: statusSignal + int(sig.(syscall.Signal))})
+				}
+			}
+		}
+	}()
+	return func() { close(done); <-stopped }
+}
+
+// supervise passes signals on until the command has ended, and ends it when the
+// lock is lost. It returns the status as a shell would.
+func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, say func(string, ...any)) (status int, lost bool) {
+	defer c.close()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		lost := false
+		select {
+		case <-lease.Context().Done():
+			lost = true
+		case <-look.C:
+			lost = lease.overslept()
+		case s := <-signals.c:
+			lost = c.pass(s, lease)
+		case ws := <-c.changes:
+			if !ws.Stopped() {
+				c.ended()
+				return shellStatus(ws), false
+			}
+			lost = c.stopped(ws.StopSignal(), signals, lease)
+		}
+		if lost {
+			say("the lock on %q is lost: the command gets "+howItEnds, lease.Key(), grace)
+			return c.end(signals, grace), true
+		}
+	}
+}
+
+func shellStatus(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return statusSignal + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}

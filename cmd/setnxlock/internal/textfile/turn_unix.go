@@ -1,0 +1,13 @@
+//go:build unix
+
+package textfile
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const errLocked = unix.EWOULDBLOCK
+
+func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

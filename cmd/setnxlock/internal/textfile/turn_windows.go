@@ -1,0 +1,13 @@
+package textfile
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+const errLocked = windows.ERROR_LOCK_VIOLATION
+
+func tryLock(f *os.File) error {
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/textfile"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// measured does a run, whose metrics go to --metrics-file.
+func (a *app) measured(keys []string, f runFlags, run func() error) error {
+	if f.metrics == "" {
+		return run()
+	}
+	lock := f.handle.Key
+	if f.adopt == "" {
+		lock = a.prefix + strings.Join(keys, " "+a.prefix)
+	}
+	m, err := textfile.Open(f.metrics, lock)
+	if err != nil {
+		return &failure{statusUsage, fmt.Errorf("--metrics-file: %w", err), ""}
+	}
+	a.observer = m.Observe
+	err = run()
+	status := 0
+	if err != nil {
+		status = a.explain(err).status
+	}
+	if err := m.Close(status); err != nil {
+		a.say("the metrics of this run are not all in the file: %v", err)
+	}
+	return err
+}
+
+// both calls one after the other.
+func both(one, other compat.Observer) compat.Observer {
+	return func(e compat.Event) { one(e); other(e) }
+}

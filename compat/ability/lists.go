@@ -1,0 +1,97 @@
+package ability
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/listcas"
+)
+
+// lists asks by the very commands that a lock sends: each outcome is tried, and what it leaves.
+func (q *Asker) lists() (string, error) {
+	why, err := q.tryLists()
+	if why != "" || err != nil {
+		q.c.Do("DEL", q.a) //nolint:errcheck // the reason is reported
+	}
+	var e redis.Error
+	if answer.Lacks(err) || errors.As(err, &e) && strings.Contains(string(e), "denied") {
+		return "it does not run every command that ListCAS is made of (" + err.Error() + ")", nil
+	}
+	return why, err
+}
+
+func (q *Asker) tryLists() (why string, err error) {
+	if _, err := q.c.Exec(compat.Cmd{"GET", q.a}); err != nil {
+		return "", err // where MULTI is refused, what follows it would run one by one
+	}
+	for _, try := range []struct {
+		holds, next string // next "": it is removed
+		done        bool
+		left        string
+		wrong       string
+	}{
+		{"other", "", false, "other", "another's value is deleted"},
+		{"held", "", true, "", "an equal value is not deleted, as on 1.2, where an emptied list stays"},
+		{"other", "next", false, "other", "another's value is replaced"},
+		{"held", "next", true, "next", "an equal value is not replaced"},
+		{"", "next", false, "", "a value is put on a key that was not there"},
+	} {
+		done, left, err := q.tryOne(try.holds, try.next)
+		if err != nil {
+			return "", err
+		}
+		if done != try.done || left != try.left {
+			return "lists don't compare there: " + try.wrong, nil
+		}
+	}
+	return "", nil
+}
+
+// tryOne has "held" removed from the scratch key, or replaced by next, and reports whether the
+// replies say that it was done, and what the key held then. All is one transaction, which makes the
+// key and removes it: nobody ever sees it.
+func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
+	k := any(q.a)
+	begin := []any{"SET", k, holds}
+	if holds == "" {
+		begin = []any{"DEL", k}
+	}
+	all := slices.Insert(listcas.Commands(compat.Aux, q.a, "held", next, [][]any{{"GET", k}, {"DEL", k}}), 1, begin)
+	cmds := make([]compat.Cmd, len(all))
+	for i, m := range all {
+		cmds[i] = m
+	}
+	replies, err := q.c.Pipe(cmds...)
+	if err != nil {
+		return false, "", err
+	}
+	last := len(replies) - 1
+	_, refused := replies[last].(redis.Error)
+	if refused {
+		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
+	}
+	if err := answer.First(replies); err != nil {
+		return false, "", err
+	}
+	ran, err := redis.Values(replies[last], nil)
+	if err == nil && len(ran) != len(cmds)-2 {
+		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(ran), len(cmds)-2)
+	}
+	if err != nil {
+		return false, "", err
+	}
+	if err := answer.First(ran[:1]); err != nil {
+		return false, "", err
+	}
+	if got := ran[len(ran)-3]; got != nil {
+		left = fmt.Sprintf("%s", got) // an error, if it is a list
+	}
+	ran = ran[1:]
+	held, _, err := listcas.Read(ran)
+	return held && (next == "" || listcas.Set(ran) == int64(1)), left, err
+}

@@ -1,0 +1,166 @@
+// Package wire is what one step makes of a connection: what it sends goes within the step's limits,
+// and the commands of one write go together. It guarantees that no reply is waited for longer than
+// the step may take, that the end of a limit of ours is never told as the caller's own, and that a
+// connection which the server may still have in MULTI or under a WATCH is not returned as a healthy
+// one.
+package wire
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
+)
+
+// A Conn is a connection for the length of a step. The zero Conn has no limits; Begin sets them.
+type Conn struct {
+	redis.Conn
+	Session session.Session
+	Asked   bool    // something was sent in this step
+	Wake    *Wakeup // goes with the release; nil: nothing does, or it has gone
+
+	ctx    context.Context // nil: the step can't be cancelled
+	limit  time.Duration   // for the step, when ctx is nil; 0: the connection's own
+	until  time.Time       // when that ends; zero: nothing was sent yet
+	within time.Duration   // how long the step may take, by either; 0: not known
+
+	args   [16]any // room for the arguments of one write
+	single [4]any  // room for replies that come alone, in this step
+	few    int     // how many came
+}
+
+// Begin begins a step over c.
+func (c *Conn) Begin(ctx context.Context) {
+	c.Asked, c.Wake, c.few = false, nil, 0
+	c.within = limit.Of(ctx)
+	c.Anew()
+	if limit.Cancels(ctx) {
+		c.ctx, c.limit = ctx, 0
+	}
+	c.Session.Begin()
+}
+
+// Anew gives what follows as much time as the whole step had, whatever has become of its context.
+func (c *Conn) Anew() { c.ctx, c.limit, c.until = nil, c.within, time.Time{} }
+
+// Hurry leaves half of the step's time for another connection: one that was kept may have died
+// without a word.
+func (c *Conn) Hurry() {
+	c.limit /= 2
+	if c.ctx != nil && c.within > 0 {
+		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
+	}
+}
+
+// Send is redis.Conn's.
+func (c *Conn) Send(name string, args ...any) error {
+	c.Asked = true
+	c.Session.Sent(name)
+	return c.why(c.Conn.Send(name, args...)) // a limit may have closed it in the command before
+}
+
+// Do is redis.Conn's, within the step's limits.
+func (c *Conn) Do(name string, args ...any) (any, error) {
+	c.Asked = true
+	reply, err := c.exchange(name, args...)
+	c.Session.Done(name, reply, err)
+	return reply, err
+}
+
+// exec sends EXEC, with the transaction that was sent before. The error is the first that any of
+// the commands, or EXEC, was answered with; the reply is EXEC's own.
+func (c *Conn) exec() (any, error) {
+	c.Asked = true
+	reply, err := c.exchange("EXEC")
+	c.Session.Executed(reply, err)
+	return reply, err
+}
+
+// exchange sends one command, and what was sent before.
+func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
+	switch {
+	case c.ctx != nil:
+		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
+		if unsupported(err) {
+			reply, err = c.Conn.Do(name, args...)
+		}
+	case c.limit > 0:
+		left := c.limit
+		if c.until.IsZero() {
+			c.until = time.Now().Add(left)
+		} else { // a step of several round trips
+			left = max(time.Until(c.until), time.Millisecond)
+		}
+		reply, err = redis.DoWithTimeout(c.Conn, left, name, args...)
+		if unsupported(err) {
+			reply, err = c.Conn.Do(name, args...)
+		}
+	default:
+		reply, err = c.Conn.Do(name, args...)
+	}
+	return reply, c.why(err)
+}
+
+// why is err as the caller is told of it: that a limit of ours ended the step is not said as
+// the caller's own cancellation. An answer of the server stays what it is.
+func (c *Conn) why(err error) error {
+	switch {
+	case err == nil || answer.Refused(err):
+		return err
+	case c.ctx != nil && c.ctx.Err() != nil:
+		return limit.Cause(c.ctx)
+	}
+	return limit.Slow(err)
+}
+
+// Receive is redis.Conn's, within the step's context.
+func (c *Conn) Receive() (any, error) {
+	var reply any
+	var err error
+	if c.ctx != nil {
+		reply, err = redis.ReceiveContext(c.Conn, c.ctx)
+	}
+	if c.ctx == nil || unsupported(err) {
+		reply, err = c.Conn.Receive()
+	}
+	err = c.why(err)
+	c.Session.Received(reply, err)
+	return reply, err
+}
+
+// Return returns the connection to where it was borrowed, clean or dead. alive: it is clean, and
+// nothing that was to be sent may still be read.
+func (c *Conn) Return() (alive bool) {
+	left := &c.Session
+	if c.Err() == nil && left.Multi {
+		c.Do("DISCARD") //nolint:errcheck // its reply is looked at below
+	}
+	if c.Err() == nil && left.Watching {
+		c.Do("UNWATCH") //nolint:errcheck
+	}
+	if c.Err() == nil && (left.Multi || left.Watching) {
+		kill(c.Conn)
+	}
+	alive = c.Err() == nil
+	c.Close()
+	return alive
+}
+
+// kill makes a connection unusable, so that a pool drops it. A context that is done before
+// the call does that to a healthy redigo connection, which is the reason why a step asks
+// the context before it borrows one.
+func kill(c redis.Conn) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	redis.DoContext(c, done, "PING") //nolint:errcheck
+}
+
+// unsupported reports that a connection has no way to do what was asked: it is not redigo's
+// own. Nothing was sent then.
+func unsupported(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith")
+}

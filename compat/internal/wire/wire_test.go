@@ -1,0 +1,244 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+)
+
+func over(c redis.Conn) *Conn {
+	w := &Conn{Conn: c}
+	w.Begin(context.Background())
+	return w
+}
+
+func send(c *Conn, cmds ...[]any) ([]any, error) {
+	w := c.Compose(Arguments(cmds))
+	All(&w, cmds)
+	return w.Replies()
+}
+
+func transaction(c *Conn, cmds ...[]any) ([]any, error) {
+	w := c.Compose(Arguments(cmds))
+	Multi(&w, cmds)
+	return w.Exec()
+}
+
+// silent is a connection to a server that never answers.
+func silent(t *testing.T) redis.Conn {
+	here, there := net.Pipe()
+	t.Cleanup(func() { here.Close(); there.Close() })
+	go func() {
+		for b := make([]byte, 64); ; {
+			if _, err := there.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	return redis.NewConn(here, 0, 0)
+}
+
+// Whose end ended a step is told as it is.
+func TestLimits(t *testing.T) {
+	within := func(ctx context.Context) error {
+		c := &Conn{Conn: silent(t)}
+		c.Begin(ctx)
+		_, err := c.Do("GET", "k")
+		if err == nil || c.Return() {
+			t.Errorf("a reply that never came: %v", err)
+		}
+		return err
+	}
+	const least = 5 * time.Millisecond
+	cancelled, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(least, cancel)
+	defer timer.Stop()
+	bounded, done := limit.Within(context.Background(), clock.New(), least)
+	defer done()
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"the caller's cancellation":         {cancelled, context.Canceled},
+		"a limit of ours":                   {bounded, limit.ErrTimeout},
+		"a limit of ours, for each command": {limit.PerCommand(context.Background(), clock.New(), least), limit.ErrTimeout},
+	} {
+		err := within(test.ctx)
+		if !errors.Is(err, test.want) || errors.Is(err, os.ErrDeadlineExceeded) != (test.want == limit.ErrTimeout) || errors.Is(err, context.Canceled) != (test.want == context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A step of several round trips has one limit, and Anew gives what follows another.
+func TestOneLimit(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	c := &Conn{Conn: s.Dial()}
+	c.Begin(limit.PerCommand(context.Background(), clock.New(), time.Minute))
+	if _, err := c.Do("PING"); err != nil {
+		t.Fatal(err)
+	}
+	until := c.until
+	if _, err := c.Do("PING"); err != nil || c.until != until || until.IsZero() {
+		t.Errorf("the second command may take until %v, the first until %v: %v", c.until, until, err)
+	}
+	c.Hurry()
+	if c.limit != 30*time.Second {
+		t.Errorf("in a hurry it may take %v, want half a minute", c.limit)
+	}
+	if c.Anew(); c.limit != time.Minute || !c.until.IsZero() {
+		t.Errorf("anew it may take %v, until %v", c.limit, c.until)
+	}
+}
+
+// A connection goes back clean or dead, whatever the server made of what was sent.
+func TestReturn(t *testing.T) {
+	for name, test := range map[string]struct {
+		cmds   [][]any
+		refuse string
+		alive  bool
+	}{
+		"unused":                         {nil, "", true},
+		"under WATCH":                    {[][]any{{"WATCH", "k"}}, "", true},
+		"in MULTI":                       {[][]any{{"MULTI"}, {"SET", "k", "v"}}, "", true},
+		"under a WATCH that stays":       {[][]any{{"WATCH", "k"}}, "UNWATCH", false},
+		"in a MULTI that it can't leave": {[][]any{{"MULTI"}}, "DISCARD", false},
+	} {
+		var o oldredis.Options
+		if test.refuse != "" {
+			o.Refuse = []string{test.refuse}
+		}
+		s := oldredis.MustNew("2.6", o)
+		raw := s.Dial()
+		c := over(unclosed{raw.(*oldredis.Conn)})
+		if _, err := send(c, test.cmds...); err != nil && len(test.cmds) > 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if alive := c.Return(); alive != test.alive {
+			t.Errorf("%s: alive %v, want %v", name, alive, test.alive)
+		}
+		if test.alive {
+			if _, err := raw.Do("SET", "k", "by another"); err != nil {
+				t.Errorf("%s: the next user: %v", name, err)
+			}
+			raw.Send("MULTI")
+			raw.Send("GET", "k")
+			if replies, err := redis.Values(raw.Do("EXEC")); err != nil || len(replies) != 1 {
+				t.Errorf("%s: the next user's EXEC: %v, %v", name, replies, err)
+			}
+		}
+		raw.Close()
+		s.Close()
+	}
+}
+
+// unclosed is a connection that a pool keeps.
+type unclosed struct{ *oldredis.Conn }
+
+func (unclosed) Close() error { return nil }
+
+// Each reply in its place, an error too; alone or with others.
+func TestReplies(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	c := over(s.Dial())
+	defer c.Return()
+	if r, err := send(c, []any{"SET", "k", "v"}); err != nil || len(r) != 1 || r[0] != "OK" {
+		t.Errorf("alone: %v, %v", r, err)
+	}
+	if r, err := send(c, []any{"LPUSH", "k", "v"}); err != nil || len(r) != 1 {
+		t.Errorf("alone, refused: %v, %v", r, err)
+	} else if _, refused := r[0].(redis.Error); !refused {
+		t.Errorf("alone, refused: %v", r[0])
+	}
+	r, err := send(c, []any{"LPUSH", "k", "v"}, []any{"INCR", "n"})
+	if err != nil || len(r) != 2 || r[1] != int64(1) {
+		t.Fatalf("together: %v, %v", r, err)
+	}
+	if _, refused := r[0].(redis.Error); !refused {
+		t.Errorf("together, refused: %v", r[0])
+	}
+	for range 2 * len(c.single) { // more than there is room for
+		if r, err := send(c, []any{"GET", "k"}); err != nil || len(r) != 1 {
+			t.Errorf("alone again: %v, %v", r, err)
+		}
+	}
+	many := make([][]any, len(c.args)+1) // so too
+	for i := range many {
+		many[i] = []any{"INCR", "n"}
+	}
+	if r, err := send(c, many...); err != nil || len(r) != len(many) || r[len(many)-1] != int64(len(many)+1) {
+		t.Errorf("many: %v, %v", r, err)
+	}
+}
+
+// What became of a transaction.
+func TestExec(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	c, other := over(s.Dial()), s.Dial()
+	defer other.Close()
+	defer c.Return()
+	if r, err := transaction(c, []any{"SET", "k", "v"}, []any{"INCR", "n"}); err != nil || len(r) != 2 || r[1] != int64(1) {
+		t.Errorf("done: %v, %v", r, err)
+	}
+	if r, err := transaction(c, []any{"LPUSH", "k", "x"}, []any{"INCR", "n"}); err == nil || len(r) != 2 || r[1] != int64(2) {
+		t.Errorf("with an error inside: %v, %v", r, err)
+	}
+	c.Do("WATCH", "k")
+	other.Do("SET", "k", "another's")
+	if r, err := transaction(c, []any{"SET", "k", "v"}); r != nil || err != nil {
+		t.Errorf("touched: %v, %v", r, err)
+	}
+	s.SetMaxMemoryReached(true) // EXEC is refused, and the server stays in MULTI
+	if r, err := transaction(c, []any{"SET", "k", "v"}); r != nil || err == nil {
+		t.Errorf("refused: %v, %v", r, err)
+	}
+	s.SetMaxMemoryReached(false)
+	if got, err := redis.String(c.Do("GET", "k")); got != "another's" {
+		t.Errorf("the key holds %q afterwards: %v", got, err)
+	}
+}
+
+// A wake-up goes with what removes the key, and with nothing else.
+func TestWakeup(t *testing.T) {
+	for name, test := range map[string]struct {
+		waits       bool
+		held        string
+		woken, gone bool
+	}{
+		"somebody waits":    {true, "v", true, true},
+		"nobody does":       {false, "v", false, true},
+		"not removed":       {true, "another's", true, false},
+		"a list is refused": {false, "v", false, true},
+	} {
+		s := oldredis.MustNew("2.6", oldredis.Options{})
+		c := over(s.Dial())
+		c.Do("SET", "k", test.held)
+		if test.waits {
+			c.Do("LPUSH", "waiters", "id")
+		}
+		if name == "a list is refused" {
+			c.Do("SET", "waiters", "no list")
+		}
+		k := &Wakeup{Cmds: [2][]any{{"RPOPLPUSH", "waiters", "wake"}, {"EXPIRE", "wake", 60}}}
+		c.Wake = k
+		w := c.Compose(2 + 4)
+		w.Add("GETSET", "k", "gone")
+		r, err := w.Removing(func(replies []any) bool { return string(replies[0].([]byte)) == "v" })
+		if err != nil || len(r) != 1 {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+		if k.Woken != test.woken || (c.Wake == nil) != test.gone || (k.Err != nil) != (name == "a list is refused") {
+			t.Errorf("%s: woken %v, gone %v, %v", name, k.Woken, c.Wake == nil, k.Err)
+		}
+		c.Return()
+		s.Close()
+	}
+}

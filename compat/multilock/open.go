@@ -1,0 +1,40 @@
+package multilock
+
+import (
+	"maps"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// unknown is an extension that stopped on the way: l is what may stand, and ends with the first
+// of its keys, extended or not. It is remembered until then, for Inspect to recognise.
+func (b *inTurn) unknown(now func() time.Time, l compat.Lease, err error) (compat.Lease, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := now()
+	maps.DeleteFunc(b.open, func(_ [2]string, l compat.Lease) bool { return !t.Before(l.Until) })
+	b.open[[2]string{l.Key, l.Value}] = l
+	return l, &compat.UnknownError{Lease: l, Err: inPart{err}}
+}
+
+// recognised are the values of extensions of unknown outcome that the keys show to be ours.
+func (b *inTurn) recognised(key string, states []compat.State) (all []compat.Holder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.open {
+		if l.Key != key {
+			continue
+		}
+		h, ours := compat.Holder{Value: l.Value}, true
+		parts, err := b.split(l)
+		for i, p := range parts {
+			until, yes := heldBy(p, states[i])
+			h.Until, ours = earliest(h.Until, until), ours && yes
+		}
+		if err == nil && ours {
+			all = append(all, h)
+		}
+	}
+	return all
+}

@@ -1,0 +1,82 @@
+package catalogue
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+const setnxPage = Form + "SETNX,KEY,TIME;1=mine;GET,KEY;later=held;nil=held;GETSET,KEY,TIME;past=mine;nil=mine;else=held;release;DEL,KEY"
+
+// A lock that is written out runs as the same lock in Go does: the published one is broken, one with a
+// transaction is not.
+func TestForm(t *testing.T) {
+	for _, test := range []struct{ name, breaks string }{
+		{setnxPage, "exclusion"},
+		{Form + "SETNX,KEY,TOKEN;1=mine;else=held;release;DEL,KEY", ""}, // it lasts until it is released: progress is its trouble
+		{Form + "SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;GET,KEY;own=next;else=lost;DEL,KEY", "exclusion"},
+		{Form + "SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;WATCH,KEY;GET,KEY;own=next;else=lost;MULTI;DEL,KEY;EXEC;nil=lost", ""},
+	} {
+		locks, err := With(nil, test.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := race.Explore(context.Background(), race.Config{Algorithm: test.name, Locks: locks, Server: "2.8", Clients: 2, Attempts: 3, Ticks: 2, Invariants: []string{"exclusion"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if r.Trace != nil {
+			got = r.Trace.Verdict.Violated
+			again, err := race.ReplaySchedule(r.Trace.Schedule, locks)
+			if err != nil || again.Verdict != r.Trace.Verdict {
+				t.Errorf("%s: replayed %+v, %v", r.Trace.Schedule, again.Verdict, err)
+			}
+		}
+		if got != test.breaks {
+			t.Errorf("%s breaks %q, want %q", test.name, got, test.breaks)
+		}
+	}
+	// The steps are those of the clients that have it in code.
+	locks, err := With(Locks(), setnxPage+"+other/naive-del")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := race.ReplaySchedule(setnxPage+`+other/naive-del 2.4 2x1 given="SET {key} t=-2s" : C1 C1 C1 C2`, locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for _, e := range tr.Events {
+		sent = append(sent, e.Cmd+" → "+e.Reply)
+	}
+	if got := strings.Join(sent, ", "); !strings.HasPrefix(got, "SETNX t=10s → 0, GET → t=-2s, GETSET t=10s → t=-2s, SETNX") {
+		t.Error(got)
+	}
+}
+
+func TestFormIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "begins with the command that takes it",
+		"1=mine":                            "no command stands above it",
+		"SETNX,KEY,TIME;1=yes":              `line 2 of the lock, "1=yes": want a reply, = and one of mine, held, lost, done, next`,
+		"GET,KEY;release;GET,KEY;past=done": "a release is told no time",
+	} {
+		if _, err := With(Locks(), Form+text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	f.Add(strings.TrimPrefix(setnxPage, Form))
+	f.Add("SET,KEY,TOKEN;OK=mine;;=;release;release")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parseForm(text)
+		if err == nil && len(p.take) == 0 {
+			t.Error("nothing takes it")
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package race
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// A Spot is where in its code a client stands.
+type Spot struct {
+	Doing  string // "acquire", "extend", "release"; "" between two attempts and while it holds
+	Type   string // of its algorithm: "getsetlock.Guarded"
+	Lock   Line   // the algorithm's, that sends next; none while the engine carries out what it named
+	Engine Line   // the engine's, that sends next for the algorithm
+}
+
+// A Line is one of a file of this module, counted from 1; 0: none.
+type Line struct {
+	File string `json:"file"` // "getsetlock/guarded.go"
+	N    int    `json:"n"`
+}
+
+// Spots makes the choices and returns where each client stands then. One that is about to read its
+// clock stands where it will be when it has.
+func Spots(c Config, choices []Choice) ([]Spot, error) {
+	full, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWorld(full)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	for _, p := range w.players {
+		p.spotted = true
+	}
+	for n, choice := range choices {
+		if _, err := w.apply(choice); err != nil {
+			return nil, fmt.Errorf("word %d, %v: %w", n+1, choice, err)
+		}
+	}
+	spots := make([]Spot, len(w.players))
+	for i, p := range w.players {
+		if p.pending.kind == readsClock && !p.dead && !p.paused {
+			if _, err := w.apply(Choice{Verb: Look, Client: i}); err != nil && !errors.As(err, new(errDisabled)) {
+				return nil, err
+			}
+		}
+		s := &spots[i]
+		s.Type = strings.TrimPrefix(fmt.Sprintf("%T", full.algorithm(&p.agent)), "*")
+		if p.dead || p.pending.kind != sends {
+			continue
+		}
+		s.Doing = map[phase]string{acquiring: "acquire", extending: "extend", releasing: "release"}[p.phase]
+		s.Lock, s.Engine = lines(p.stack)
+	}
+	return spots, nil
+}
+
+const module = "github.com/setnxlock/setnxlock/"
+
+// engines are the files that carry out a change which an algorithm has named.
+var engines = map[string]bool{"watch.go": true, "unguarded.go": true, "listcas.go": true, "script.go": true}
+
+// lines finds the innermost line of an algorithm, and of the engine if it acts for one.
+func lines(stack []uintptr) (lock, engine Line) {
+	frames := runtime.CallersFrames(stack)
+	for more := len(stack) > 0; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name, ok := strings.CutPrefix(f.Function, module)
+		if !ok {
+			continue
+		}
+		dir, base := name[:strings.LastIndex(name, "/")+1], path.Base(strings.ReplaceAll(f.File, `\`, "/"))
+		pkg, _, _ := strings.Cut(name[len(dir):], ".")
+		dir += pkg
+		switch {
+		case dir == "compat/race" || strings.HasPrefix(dir, "compat/internal/"):
+		case dir != "compat":
+			return Line{dir + "/" + base, f.Line}, Line{}
+		case engine.N == 0 && engines[base]:
+			engine = Line{dir + "/" + base, f.Line}
+		}
+	}
+	return Line{}, engine
+}
+
+// Follow runs what it can of a schedule that was made for another lock: a choice that can't be
+// made is left out. Then each client that asks for something goes on until it has its answer, 12 steps
+// at most. A lock that refuses the server is an error.
+func Follow(c Config, choices []Choice) (Trace, error) {
+	full, err := c.complete()
+	if err != nil {
+		return Trace{}, err
+	}
+	switch why, err := refusal(full); {
+	case err != nil:
+		return Trace{}, err
+	case why != "":
+		return Trace{}, fmt.Errorf("race: %s refuses %s: %s", c.Algorithm, full.Server, why)
+	}
+	var made []Choice
+	w, err := newWorld(full)
+	if err != nil {
+		return Trace{}, err
+	}
+	defer func() { w.close() }()
+	try := func(c Choice) error {
+		_, err := w.apply(c)
+		if err == nil {
+			made = append(made, c)
+			return nil
+		}
+		if !errors.As(err, new(errDisabled)) {
+			return err
+		}
+		// A choice that is refused may have been begun: the clock is read first.
+		w.close()
+		if w, err = newWorld(full); err != nil {
+			return err
+		}
+		for _, c := range made {
+			if _, err := w.apply(c); err != nil {
+				return err
+			}
+		}
+		return errDisabled{}
+	}
+	for _, c := range choices {
+		if err := try(c); err != nil && !errors.As(err, new(errDisabled)) {
+			return Trace{}, err
+		}
+	}
+	for i := range w.players {
+		for range 12 {
+			p := w.players[i]
+			if p.phase == idle || p.phase == finished || p.phase == holding || p.dead || p.paused {
+				break
+			}
+			if err := try(Choice{Client: i}); errors.As(err, new(errDisabled)) {
+				break
+			} else if err != nil {
+				return Trace{}, err
+			}
+		}
+	}
+	return replay(full, made)
+}

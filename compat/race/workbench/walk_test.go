@@ -1,0 +1,249 @@
+package workbench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/internal/npm"
+)
+
+// loaded waits until all that can happen next is offered.
+const loaded = `others !== null && !document.querySelector("#steps").textContent.includes("…")`
+
+// Somebody who has never seen it breaks the published GETSET lock, sees why, and which lock survives:
+// the steps of docs/testing.md, "The workbench, as a new user".
+func TestNewUser(t *testing.T) {
+	p := open(t, "")
+	if got := p.text("#guide h2"); got != "Two holders of one lock, in five minutes" {
+		t.Errorf("guide %q", got)
+	}
+	if got := p.text("#setting"); !strings.HasPrefix(got, "getset:classic · Redis 2.4") {
+		t.Errorf("begins with %q", got)
+	}
+	// By hand, with the keys that the page names.
+	for n, key := range strings.Fields("1 1 t t 2 2 2 1 1") {
+		if got := p.text("#violation"); got != "" {
+			t.Fatalf("broken before step %d: %s", n+1, got)
+		}
+		p.until(loaded)
+		p.press(key, n+1)
+	}
+	if got := p.text("#violation"); !strings.Contains(got, "Broken: exclusion at step 9: C1 and C2 both hold the lock.") || !strings.Contains(got, "C1's DEL removed t=") {
+		t.Errorf("violation %q", got)
+	}
+	// The step before: the DEL that did it, and the line that it was at.
+	p.press("u", 8)
+	p.press("u", 7)
+	if got := eval[[]string](p, `[...document.querySelectorAll("#code .lit")].map(e => e.dataset.who + e.textContent)`); !slices.ContainsFunc(got, func(s string) bool {
+		return strings.HasPrefix(s, "C1") && strings.Contains(s, "w.Removing(")
+	}) {
+		t.Errorf("C1 is at %q, and about to DEL", got)
+	}
+	p.press("y", 8)
+	p.press("y", 9)
+	// Found: there is no shorter way.
+	p.press("0", 0)
+	p.run(chromedp.KeyEvent("f"))
+	p.until(`document.querySelector("#violation").textContent.includes("Broken")`)
+	if got := p.text("#progress"); !strings.Contains(got, "getset:classic on Redis 2.4 breaks exclusion in 9 steps at the least") {
+		t.Errorf("progress %q", got)
+	}
+	// The lock that survives, and where they part.
+	p.run(chromedp.KeyEvent("w"))
+	p.until(`document.querySelector("#parts")`)
+	if got := p.text("#compare h2"); !strings.HasPrefix(got, "getset:guarded, ") || !strings.HasSuffix(got, " survive this schedule") {
+		t.Errorf("survivors %q", got)
+	}
+	if got := p.text("#parts"); !strings.HasPrefix(got, "They part at step 2. getset:guarded: C1 WATCH") {
+		t.Errorf("parts %q", got)
+	}
+	p.until(loaded)
+	p.shoot("new-user")
+	p.run(chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}))
+	p.run(chromedp.EmulateViewport(390, 844))
+	if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("on 390 px the page is %d wide", wide)
+	}
+	p.shoot("new-user-narrow-dark")
+	eval[bool](p, `[...document.querySelectorAll("#compare button")].at(-1).click() || true`)
+	p.until(`document.querySelector("#setting").textContent.startsWith("getset:guarded")`)
+	if got := p.text("#violation"); got != "" {
+		t.Errorf("the survivor: %s", got)
+	}
+}
+
+// What each line of the survivors says is so: the schedules hold, and part where it is said.
+func TestSurvivors(t *testing.T) {
+	const broken = "getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1"
+	list, err := Question{Schedule: broken}.survivors(nil)
+	if err != nil || len(list) < 3 {
+		t.Fatal(list, err)
+	}
+	was, err := race.ReplaySchedule(broken, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		is, err := race.ReplaySchedule(f.Schedule, nil)
+		if err != nil {
+			t.Errorf("%s: %v", f.Schedule, err)
+			continue
+		}
+		if is.Verdict.Violated != f.Violated || f.Holds != (f.Violated == "") {
+			t.Errorf("%s: %+v, replayed %q", f.Algorithm, f, is.Verdict.Violated)
+		}
+		for n := range f.Parts - 1 {
+			if was.Events[n].Cmd != is.Events[n].Cmd {
+				t.Errorf("%s parts before step %d", f.Algorithm, f.Parts)
+			}
+		}
+		if a, b := was.Events[f.Parts-1], is.Events[f.Parts-1]; a.Cmd == b.Cmd && a.Reply == b.Reply {
+			t.Errorf("%s does not part at step %d", f.Algorithm, f.Parts)
+		}
+	}
+	if _, err := (Question{Schedule: "getset:classic 2.4 2x1 : C1"}).survivors(nil); err == nil {
+		t.Error("what breaks nothing is survived")
+	}
+}
+
+// A message is delayed, arrives, and another is lost, all by the keyboard.
+func TestMessageByKeyboard(t *testing.T) {
+	p := open(t, "getset:classic 2.4 2x2 :")
+	fate := func(word string, steps int) {
+		t.Helper()
+		p.until(loaded)
+		p.until(fmt.Sprintf(`document.querySelector('[data-word="%s"]')`, word))
+		eval[bool](p, fmt.Sprintf(`document.querySelector('[data-word="%s"]').focus() || true`, word))
+		p.press("\r", steps)
+	}
+	fate("C1.delay", 1)
+	if got := p.text("#said"); !strings.Contains(got, "it is still on its way") {
+		t.Errorf("said %q", got)
+	}
+	if !eval[bool](p, `[...document.querySelectorAll("#picture .name")].some(e => e.textContent === "network")`) {
+		t.Error("the picture has no lane of the network")
+	}
+	fate("C2", 2)
+	fate("C2-", 3)
+	fate("C1.arrive", 4)
+	if got := eval[string](p, `decodeURIComponent(location.hash.slice(1))`); got != "getset:classic 2.4 2x2 : C1.delay C2 C2- C1.arrive" {
+		t.Errorf("address %q", got)
+	}
+}
+
+// Two fleets are asked about, and the answer is shown.
+func TestTwoFleets(t *testing.T) {
+	p := open(t, "")
+	eval[bool](p, `(document.querySelector("#fleets").open = true, document.querySelector("#fleet1").value = "theirs/redis-py-2.9", document.querySelector("#fleet2").value = "ours/tx:guarded", document.querySelector("#two button").click(), true)`)
+	p.until(`document.querySelector("#answer").textContent.startsWith("No.")`)
+	if got := p.text("#answer"); !strings.Contains(got, "Two clients hold the lock late, with one client of each") {
+		t.Errorf("answer %q", got)
+	}
+	p.shoot("fleets")
+	eval[bool](p, `document.querySelector("#answer p button").click() || true`)
+	p.until(`document.querySelector("#violation").textContent.includes("Broken: exclusion")`)
+}
+
+// A trace that the command wrote is opened at its end.
+func TestImport(t *testing.T) {
+	tr, err := race.ReplaySchedule("tx:guarded 2.4 2x1 : C1 C2 C1-", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "trace.json")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.WriteJSON(f); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, "")
+	eval[bool](p, fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([%s], "trace.json")); const f = document.querySelector("#file"); f.files = d.files; f.dispatchEvent(new Event("change")); return true })()`, text))
+	p.until(`document.querySelector("#count").textContent === "step 3"`)
+	if got := eval[string](p, `decodeURIComponent(location.hash.slice(1))`); got != tr.Schedule {
+		t.Errorf("address %q, want %q", got, tr.Schedule)
+	}
+}
+
+// Nothing of the page is out of reach for some of its readers, as far as axe-core can tell.
+func TestAxe(t *testing.T) {
+	script, err := os.ReadFile(npm.Axe(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, "")
+	p.until(loaded)
+	p.run(chromedp.Evaluate[chromedp.Void](string(script) + ";0"))
+	look := func(what string) {
+		t.Helper()
+		found, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](npm.AxeFindings, chromedp.EvalAwaitPromise))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			t.Errorf("%s: %s", what, f)
+		}
+	}
+	scheme := func(s string) {
+		p.run(chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s}}}))
+	}
+	look("at first")
+	eval[bool](p, `(() => { for (const d of document.querySelectorAll("details")) { d.removeAttribute("name"); d.open = true } document.querySelector("#help").hidden = false; return true })()`)
+	look("with all opened")
+	p.run(chromedp.KeyEvent("f"))
+	p.until(`document.querySelector("#violation").textContent.includes("Broken")`)
+	p.run(chromedp.KeyEvent("w"))
+	p.until(`document.querySelector("#parts")`)
+	p.until(loaded)
+	for _, width := range []int64{1280, 390} {
+		p.run(chromedp.EmulateViewport(width, 844))
+		for _, s := range []string{"light", "dark"} {
+			scheme(s)
+			look(fmt.Sprint("broken, ", width, ", ", s))
+		}
+	}
+	eval[bool](p, `begin(LEVELS[0]) && true`)
+	p.until(`!document.querySelector("#level").hidden`)
+	look("a level")
+}
+
+// A lock of the reader's own is written down, broken by the explorer, and shared by its address.
+func TestOwnLock(t *testing.T) {
+	p := open(t, "")
+	eval[bool](p, `(document.querySelector("#own").open = true, document.querySelector("#form button").click(), true)`)
+	p.until(`document.querySelector("#setting").textContent.startsWith("a lock of your own")`)
+	p.until(loaded)
+	p.press("1", 1)
+	if got := eval[[]string](p, `[...document.querySelectorAll("#code .lit")].map(e => e.dataset.who + " " + e.textContent.trim())`); !slices.Equal(got, []string{"C2 SETNX KEY TOKEN", "C1 EXPIRE KEY TTL"}) {
+		t.Errorf("lit: %q", got)
+	}
+	p.shoot("own")
+	p.run(chromedp.KeyEvent("f"))
+	p.until(`document.querySelector("#violation").textContent.includes("Broken: exclusion")`)
+	schedule := eval[string](p, `decodeURIComponent(location.hash.slice(1))`)
+	again, err := Question{Schedule: schedule}.position()
+	if err != nil || again.Trace.Verdict.Violated != "exclusion" {
+		t.Errorf("%s: %v, %v", schedule, again.Trace.Verdict, err)
+	}
+	p.run(chromedp.KeyEvent("w"))
+	p.until(`document.querySelector("#parts")`)
+}

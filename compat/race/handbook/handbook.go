@@ -78,6 +78,7 @@ var parts = []part{
 		{"clients.html", "", "The locks over go-redis and rueidis.", ""},
 		{"architecture.html", "", "The structure, and a lock from TryLock to the server and back.", ""},
 		{"glossary.html", "", "The words.", ""},
+		{"platforms.html", "", "Systems and ways to install, each with what is tested.", ""},
 		{"versioning.html", "", "What is covered by v1.", ""},
 		{"contributing.html", "", "Set-up, tests, and how to add a lock.", ""},
 		{"changelog.html", "", "What changed.", ""},

@@ -8,6 +8,7 @@ GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
 FOR ?= 10m
+SECTIONS ?= 40
 SETNXLOCK_INTEROP ?= installed
 
 # What has a go.mod of its own: what measures, what makes the docs a site, and what speaks with other clients and watchers.
@@ -64,7 +65,7 @@ busy:
 	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
 	SETNXLOCK_TEST=embedded $(GO) test -count=$(RUNS) -timeout 0 $(BUSY)
 
-## mutants: a hundred mistakes, put into the code one after another: a fast test must fail for each
+## mutants: a hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
 	SETNXLOCK_TEST=embedded $(GO) test -count=1 -timeout 60m -v -run 'EveryMutant' ./compat/mutants -kill
 
@@ -85,9 +86,9 @@ interop:
 ## simulate: processes of Lockers through seeded faults on virtual time, for FOR on every core; SEED=n tells that run line by line
 simulate:
 	@$(GO) test -c -o $${TMPDIR:-/tmp}/setnxlock-simulate ./compat/simulate
-	@if [ -n "$(SEED)" ]; then cd compat/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -only; fi; \
-	cd compat/simulate; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
-	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -for $(FOR) & pids="$$pids $$!"; done; \
+	@if [ -n "$(SEED)" ]; then cd compat/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -sections $(SECTIONS) -only; fi; \
+	cd compat/simulate; export GOGC=400; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
+	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -sections $(SECTIONS) -for $(FOR) & pids="$$pids $$!"; done; \
 	for p in $$pids; do wait $$p || failed=1; done; exit $$failed
 
 ## fuzz: every parser of what comes from outside, FUZZTIME each

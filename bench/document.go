@@ -86,7 +86,10 @@ data centre. What both sides compute weighs less then.`, distance), d.distant)
 		`Where the kernel puts the server beside the client it answers within a few microseconds, without having to
 be woken up: much sooner than any network. What is measured then is how much the client computes.`, d.together)
 	d.each("64 goroutines, 64 keys", func(m *Measured) bool { return m.Throughput != nil },
-		`Nobody waits for a key: what counts is how much both sides compute for each lock. The client has one core.`, d.throughput)
+		`Nobody waits for a key: what counts is how much both sides compute for each lock. The client has one core. "Shared" is with Options.Shared: all
+goroutines' steps travel over four connections.`, func(m *Measured) { d.throughput(m, m.Throughput) })
+	d.each("512 goroutines, 512 keys", func(m *Measured) bool { return m.Crowd != nil },
+		`The same with eight times as many, for locks that can share connections.`, func(m *Measured) { d.throughput(m, m.Crowd) })
 	d.each("64 goroutines, one key", func(m *Measured) bool { return m.OneKey != nil },
 		`Everybody wants the same key, holds it for a millisecond (slept; how long it really was is measured), and
 begins anew. The ideal is a rate at which the key is never free. A hand-off is from the start of a release to the
@@ -251,14 +254,14 @@ func (d *document) pings(file string, m *Measured, list []workload.Result) {
 	}
 }
 
-func (d *document) throughput(m *Measured) {
+func (d *document) throughput(m *Measured, list []workload.Result) {
 	if m.NotApart != "" {
 		d.say("(The server did not have its own core here: %s.)\n", m.NotApart)
 	}
-	pings, _ := result(m.Throughput, twoPings)
-	theirs, has := result(m.Throughput, redsyncName)
+	pings, _ := result(list, twoPings)
+	theirs, has := result(list, redsyncName)
 	d.say("| | locks/s | × two PINGs | × redsync | client computes, µs | server computes, µs | p50, µs | p99, µs | connections |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-	for _, r := range m.Throughput {
+	for _, r := range list {
 		if r.Err != "" {
 			continue
 		}
@@ -379,7 +382,7 @@ func (d *document) absent() {
 	d.say("| | Redis | because |\n|---|---|---|")
 	for _, m := range d.Servers {
 		said := map[string]bool{}
-		all := slices.Concat(m.Latency, m.Throughput, m.Waiter)
+		all := slices.Concat(m.Latency, m.Throughput, m.Crowd, m.Waiter)
 		for _, c := range slices.Concat(m.OneKey, m.Sweep) {
 			all = append(all, c.Results...)
 		}

@@ -88,6 +88,9 @@ func run(ctx context.Context, args []string) error {
 	if err := b.measure(ctx, report, path, chosen, *only != ""); err != nil {
 		return err
 	}
+	if report, err = load(path); err != nil { // as it was kept: the document can be written from that again
+		return err
+	}
 	return b.document(report)
 }
 

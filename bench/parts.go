@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -30,6 +32,8 @@ var parts = []part{
 		func(m *Measured) bool { return m.Together != nil }, together, func(m *Measured) { m.Together = nil }},
 	{"throughput", "64 goroutines, 64 keys", 42 * time.Second,
 		func(m *Measured) bool { return m.Throughput != nil }, throughput, func(m *Measured) { m.Throughput = nil }},
+	{"crowd", "512 goroutines, 512 keys", 30 * time.Second,
+		func(m *Measured) bool { return m.Crowd != nil }, crowd, func(m *Measured) { m.Crowd = nil }},
 	{"one-key", "64 goroutines, one key", 80 * time.Second,
 		func(m *Measured) bool { return m.OneKey != nil }, oneKey, func(m *Measured) { m.OneKey = nil }},
 	{"sweep", "1 to 1000 goroutines, one key", 80 * time.Second,
@@ -82,12 +86,26 @@ func together(ctx context.Context, b *bench, s *server, m *Measured) (err error)
 
 // throughput is 64 goroutines that don't meet.
 func throughput(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
-	defer b.separate(s, m)()
-	subjects := append([]workload.Subject{workload.Pings(s.Address)}, single(s)...)
-	subjects = append(subjects, peers(s)...)
-	w := workload.Workload{Goroutines: 64, Duration: max(b.scale(1600*time.Millisecond), 160*time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Server: s.cpu(), Prefix: prefix}
-	m.Throughput, err = w.Run(ctx, subjects, b.progress)
+	m.Throughput, err = apart(ctx, b, s, m, 64, single(s))
 	return err
+}
+
+// crowd is 512 of them: what needs no connection of its own for each.
+func crowd(ctx context.Context, b *bench, s *server, m *Measured) (err error) {
+	ours := slices.DeleteFunc(single(s), func(o workload.Subject) bool { return !strings.HasSuffix(o.Name, shared) })
+	m.Crowd, err = apart(ctx, b, s, m, crowdSize, ours)
+	return err
+}
+
+const crowdSize = 512
+
+// apart is many goroutines, each with a key of its own.
+func apart(ctx context.Context, b *bench, s *server, m *Measured, goroutines int, ours []workload.Subject) ([]workload.Result, error) {
+	defer b.separate(s, m)()
+	subjects := append([]workload.Subject{workload.Pings(s.Address)}, ours...)
+	subjects = append(subjects, peers(s)...)
+	w := workload.Workload{Goroutines: goroutines, Duration: max(b.scale(1600*time.Millisecond), 160*time.Millisecond), Turns: b.turns(8), WarmUp: 25 * time.Millisecond, Server: s.cpu(), Prefix: prefix}
+	return w.Run(ctx, subjects, b.progress)
 }
 
 // separate gives the server its own core for a while, if that is possible.

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +53,7 @@ type Measured struct {
 	Distant    []workload.Result    `json:"distant,omitempty"`
 	Together   []workload.Result    `json:"together,omitempty"`
 	Throughput []workload.Result    `json:"throughput,omitempty"`
+	Crowd      []workload.Result    `json:"crowd,omitempty"`
 	OneKey     []Contest            `json:"one_key,omitempty"`
 	Sweep      []Contest            `json:"sweep,omitempty"`
 	Waiter     []workload.Result    `json:"waiter,omitempty"`
@@ -136,6 +139,20 @@ func (r *Report) server(s *server) *Measured {
 	return m
 }
 
+// number is a measured one in JSON: not in a text, and of more than four digits.
+var number = regexp.MustCompile(`":-?[0-9][0-9.]{4,}(e[-+][0-9]+)?[,}]`)
+
+// rounded is what number matched, with four digits that say something.
+func rounded(match []byte) []byte {
+	end := len(match) - 1
+	v, err := strconv.ParseFloat(string(match[2:end]), 64)
+	if err != nil {
+		return match
+	}
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	return append(strconv.AppendFloat([]byte(`":`), v, 'f', -1, 64), match[end])
+}
+
 // load reads a report; nil if there is none.
 func load(path string) (*Report, error) {
 	b, err := os.ReadFile(path)
@@ -153,12 +170,13 @@ func load(path string) (*Report, error) {
 }
 
 // save writes it whole or not at all: a run that is interrupted goes on from there.
-// Each result has a line.
+// Each result has a line, and of a number what could be the same again: four digits.
 func (r *Report) save(path string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	b = number.ReplaceAllFunc(b, rounded)
 	b = bytes.ReplaceAll(b, []byte(`{"name"`), []byte("\n"+`{"name"`))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // A Change is commands that run if, and only if, Key holds Value: an extension, a release, a
@@ -129,6 +130,19 @@ func (ch *Change) cmds() []Cmd {
 	}
 	return do
 }
+
+// add adds the commands of a change to w, with the one that draws.
+func (ch *Change) add(c *Conn, w *wire.Write) {
+	if wire.All(w, ch.Do); ch.Do == nil {
+		w.Add("DEL", c.boxed(ch.Key, nil))
+	}
+	if ch.Draw {
+		w.Add("INCR", Aux(ch.Key, "fence"))
+	}
+}
+
+// arguments is how many those have.
+func (ch *Change) arguments() int { return max(wire.Arguments(ch.Do), 1) + 1 }
 
 // drawn is the number that a change drew: its last reply.
 func drawn(replies []any) (int64, error) {

@@ -172,24 +172,24 @@ type Lease struct {
 	Fence int64     // grows with every acquisition of the key; 0 if not asked for
 	How   How       // how it was obtained
 
+	// Or are what Key may hold as ours instead of Value, in a part of a lock that is made of
+	// several: an extension of it is open. Settled extends and releases it by whichever it holds.
+	Or []string
+
 	// Ambiguous says that finding Value on the key does not prove the lease
 	// ours: another client can write the same bytes, or a losing attempt can
 	// leave ours behind. Such a lease is never resolved by reading, and a
 	// release of unknown outcome is not repeated.
 	Ambiguous bool
 
-	// Or are what Key may hold as ours instead of Value, in a part of a lock that is made of
-	// several: an extension of it is open. Settled extends and releases it by whichever it holds.
-	Or []string
-
 	// Rotate asks the next extension to put a new value on the key: somebody else knows
 	// this one, or a request that was sent with it may still arrive. An extension of a lock made of
 	// several returns it if one of them kept its value.
 	Rotate bool
 
-	epoch uint64 // the Source's, when the lease was asked for
 	final bool   // no extension that was sent before can take effect any more
 	drew  bool   // more than the value was to change with it: a number was drawn, or an After ran
+	epoch uint64 // the Source's, when the lease was asked for
 	pin   *pin   // the connection that has watched Key since it held Value; nil: none
 
 	_ struct{} // no positional literals

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -42,18 +43,20 @@ func TestCrashWhileHolding(t *testing.T) {
 // A waiter that knows when the lease ends does not sleep past it, however long
 // its pauses have become.
 func TestWaiterWakesWhenTheLeaseEnds(t *testing.T) {
-	w := newWorld(t, "2.6")
-	a := txlock.Renamed{Options: txlock.Options{Millis: true}}
-	dead, _ := w.client(a)
-	if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	next := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, MinPoll: 400 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return 0 }})
-	var err error
-	took := w.until(inBackground(func() { _, err = next.Lock(background, "k", ttl) }))
-	if err != nil || took < 1234*time.Millisecond || took > 1750*time.Millisecond {
-		t.Errorf("obtained after %v, %v; want just after 1.234 s", took, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.6")
+		a := txlock.Renamed{Options: txlock.Options{Millis: true}}
+		dead, _ := w.client(a)
+		if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		next := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, MinPoll: 400 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return 0 }})
+		var err error
+		took := w.until(inBackground(func() { _, err = next.Lock(background, "k", ttl) }))
+		if err != nil || took < 1234*time.Millisecond || took > 1750*time.Millisecond {
+			t.Errorf("obtained after %v, %v; want just after 1.234 s", took, err)
+		}
+	})
 }
 
 // Two clients find the same dead lease; the second comes in after each command
@@ -268,14 +271,16 @@ func TestServerGone(t *testing.T) {
 func TestCrashBeforeExpire(t *testing.T) {
 	for _, v := range []string{"2.2.5", "2.2", "2.4", "2.6", "2.8", "7.0"} {
 		t.Run(v, func(t *testing.T) {
-			w := newWorld(t, v)
-			w.do("SETNX", "k", "a token of the dead")
-			k, _ := w.client(txlock.Classic{})
-			var err error
-			took := w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
-			if err != nil || took < 2*ttl || took > 2*ttl+3*time.Second {
-				t.Errorf("obtained after %v, %v; want one ttl of looking on and one of waiting", took, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, v)
+				w.do("SETNX", "k", "a token of the dead")
+				k, _ := w.client(txlock.Classic{})
+				var err error
+				took := w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
+				if err != nil || took < 2*ttl || took > 2*ttl+3*time.Second {
+					t.Errorf("obtained after %v, %v; want one ttl of looking on and one of waiting", took, err)
+				}
+			})
 		})
 	}
 }
@@ -504,18 +509,20 @@ func TestUnreadableIsHeld(t *testing.T) {
 
 // A key that is not a string is not a lock: waiting does not help.
 func TestWrongType(t *testing.T) {
-	for _, v := range []string{"2.2", "7.0"} {
-		for name, a := range safe {
-			w := newWorld(t, from(name, v))
-			w.do("LPUSH", "k", "x")
-			k, _ := w.client(a)
-			var err error
-			w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
-			if !errors.Is(err, compat.ErrForeign) {
-				t.Errorf("%s on %s: Lock of a list: %v, want ErrForeign", name, v, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, v := range []string{"2.2", "7.0"} {
+			for name, a := range safe {
+				w := newWorld(t, from(name, v))
+				w.do("LPUSH", "k", "x")
+				k, _ := w.client(a)
+				var err error
+				w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
+				if !errors.Is(err, compat.ErrForeign) {
+					t.Errorf("%s on %s: Lock of a list: %v, want ErrForeign", name, v, err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // The fence comes from the transaction that takes the key; one whose reply was

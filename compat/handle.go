@@ -39,7 +39,7 @@ func (h *Handle) UnmarshalText(s []byte) error {
 // Handle names the lock to somebody who may release it (Locker.ReleaseHandle), or take it
 // over when its holder is gone (Locker.AdoptHandle). With getsetlock each extension makes a
 // new one. To give a lock away while it is held, use Detach.
-func (l *Lock) Handle() Handle { return Handle{Key: l.key, Token: l.Token()} }
+func (l *Lock) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token()} }
 
 // Detach gives the lock away without releasing it: nothing renews or releases it here any
 // more, and its context ends with cause ErrDetached. The handle can be adopted until Until.
@@ -58,7 +58,7 @@ func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 		case lease.OK:
 			l.k.unpin(le)
 			l.k.queues.Gone(&l.place)
-			return Handle{Key: l.key, Token: l.current().Value}, nil
+			return Handle{Key: l.lease.Key, Token: l.current().Value}, nil
 		case lease.Over:
 			return Handle{}, l.over()
 		}

@@ -20,7 +20,7 @@ import (
 // A Release does the same by itself if somebody waits for the lock in this process: see
 // Options.MaxHandoffs.
 func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
-	if err := l.k.validTTL(l.key, ttl); err != nil {
+	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err
 	}
 	if err := l.begin(ctx); err != nil { // no renewal comes in between
@@ -30,7 +30,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	start, old := l.k.now(), l.current()
 	renews := l.is((*lease.State).Renews)
 	if !l.k.abilities.Rotates && !l.is((*lease.State).Secret) {
-		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.key, errors.ErrUnsupported)
+		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.lease.Key, errors.ErrUnsupported)
 	}
 	next := old
 	fresh := l.is(func(s *lease.State) bool { return s.FreshFor(ttl, start) })
@@ -46,7 +46,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 		ttl = max(ttl, next.Until.Sub(start))
 	}
 	next.How, next.Rotate = HandedOff, false
-	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: old, Took: start.Sub(l.since)}, func() {
+	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: old, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})
@@ -60,7 +60,7 @@ func (l *Lock) ended() error {
 	if l.state.Cause() == lease.None && !l.state.Leaving() {
 		return nil
 	}
-	return overError(l.key, l.state.Cause())
+	return overError(l.lease.Key, l.state.Cause())
 }
 
 // is asks the state machine.

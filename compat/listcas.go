@@ -48,7 +48,7 @@ func (c *Conn) listCAS(ch *Change) ([]any, error) {
 
 // byLists is what ListCAS makes of a change: the value that is to be on the key, "" for none,
 // and the transaction.
-func (ch *Change) byLists() (next string, cmds []Cmd, err error) {
+func (ch *Change) byLists() (next string, cmds [][]any, err error) {
 	var more [][]any
 	if !ch.removes() {
 		var ok bool
@@ -65,27 +65,24 @@ func (ch *Change) byLists() (next string, cmds []Cmd, err error) {
 	if err := ListCAS.CanCompare(ch.Key, ch.Value); err != nil {
 		return "", nil, err
 	}
-	all := listcas.Commands(Aux, ch.Key, ch.Value, next, more)
-	cmds = make([]Cmd, len(all))
-	for i, m := range all {
-		cmds[i] = m
-	}
-	return next, cmds, nil
+	return next, listcas.Commands(Aux, ch.Key, ch.Value, next, more), nil
 }
 
 // allListCAS does it for many keys in one write: a transaction for each.
 func (c *Conn) allListCAS(changes []Change, replies [][]any, errs []error) {
 	next, n := make([]string, len(changes)), make([]int, len(changes))
-	var together []Cmd
+	var together [][]any
 	for i := range changes {
-		var cmds []Cmd
+		var cmds [][]any
 		next[i], cmds, errs[i] = changes[i].byLists()
 		n[i], together = len(cmds), append(together, cmds...)
 	}
 	if len(together) == 0 {
 		return
 	}
-	all, err := c.Pipe(together...)
+	w := c.wire.Compose(wire.Arguments(together))
+	wire.All(&w, together)
+	all, err := w.Replies()
 	for i := range changes {
 		switch {
 		case errs[i] != nil:

@@ -19,20 +19,19 @@ import (
 // can. It is safe for concurrent use.
 type Lock struct {
 	k     *Locker
-	key   string
 	since time.Time
 
 	parent context.Context // that of Do, or of the caller that took the lock
 	bound  bool            // the lock's context ends with parent
+	busy   bool            // a step is under way: one at a time; mu guards it
 
 	mu     sync.Mutex
 	state  lease.State // what is believed; on alone changes it
-	lease  Lease       // what a lease carries beside that
+	lease  Lease       // what a lease carries beside that; its Key never changes
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
 
-	busy  bool          // a step is under way: one at a time
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
 	item  schedule.Item[*Lock]
@@ -42,13 +41,13 @@ type Lock struct {
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
 // it is bound to it.
 func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
-	l := &Lock{k: k, key: le.Key, since: k.now(), parent: parent, bound: bound, lease: le}
+	l := &Lock{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
 	l.state = lease.New(claimOf(le, ttl), renew, l.since)
 	if le.How == Adopted {
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
-		k.queues.Took(l.key, &l.place, l.since)
+		k.queues.Took(l.lease.Key, &l.place, l.since)
 	}
 	l.item.Of = l
 	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
@@ -56,7 +55,7 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		return nil, ErrClosed
 	}
 	if k.o.Observer != nil {
-		k.see(Event{Kind: EventAcquired, Key: l.key, Lease: l.current(), Took: l.since.Sub(start), Tries: tries}, func() {
+		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current(), Took: l.since.Sub(start), Tries: tries}, func() {
 			l.Release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
@@ -69,7 +68,7 @@ func times(s *lease.State) schedule.Times {
 }
 
 // Key is the key as it stands on the server, prefix included.
-func (l *Lock) Key() string { return l.key }
+func (l *Lock) Key() string { return l.lease.Key }
 
 // Token is what the key holds: the proof that the lock is ours. With getsetlock it changes
 // with every extension, with the others after one of unknown outcome. "" if the lock was
@@ -177,12 +176,12 @@ func (l *Lock) wasLost(by lease.Kind) {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	l.k.unpin(le)
-	err := fmt.Errorf("%w: %q", ErrLost, l.key)
+	err := fmt.Errorf("%w: %q", ErrLost, l.lease.Key)
 	if by == lease.Tick || by == lease.Ask || by == lease.Detach {
-		err = fmt.Errorf("%w: %q: its time is running out", ErrLost, l.key)
+		err = fmt.Errorf("%w: %q: its time is running out", ErrLost, l.lease.Key)
 	}
 	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Kind: EventLost, Key: l.key, Lease: le, Took: l.k.elapsed(l.since), Err: err}, nil)
+		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le, Took: l.k.elapsed(l.since), Err: err}, nil)
 	}
 }
 
@@ -190,13 +189,13 @@ func (l *Lock) wasLost(by lease.Kind) {
 func (l *Lock) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return overError(l.key, l.state.Cause())
+	return overError(l.lease.Key, l.state.Cause())
 }
 
 func (l *Lock) lost(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lostToo(l.key, &l.state, err)
+	return lostToo(l.lease.Key, &l.state, err)
 }
 
 // begin waits for its turn to do a step, as long as ctx lets it. tryBegin does not wait.
@@ -216,7 +215,7 @@ func (l *Lock) begin(ctx context.Context) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.key, limit.Cause(ctx)))
+			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.lease.Key, limit.Cause(ctx)))
 		}
 	}
 }
@@ -245,7 +244,7 @@ func (l *Lock) end() {
 // it is not known to have been extended: the earlier of the two ends is then believed, and it
 // may be called again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if err := l.k.validTTL(l.key, ttl); err != nil {
+	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return err
 	}
 	if err := l.begin(ctx); err != nil {
@@ -261,7 +260,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	if _, err := l.k.extend(ctx, l, ttl, false, false, lease.Done); err != nil {
 		return err
 	}
-	l.k.see(Event{Kind: EventExtended, Key: l.key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
+	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
 	return nil
 }
 
@@ -302,7 +301,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			return l.over()
 		}
 		defer next.Grant(queue.Grant[passed]{Passed: p}) // that it is over here comes before it begins there
-		l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: le, Took: start.Sub(l.since)}, nil)
+		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
 	woken, err := l.k.release(ctx, l, signal)
@@ -313,7 +312,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			l.k.queues.Released(&l.place, woken, ttl)
 		}
 	}()
-	l.k.see(Event{Kind: EventReleased, Key: l.key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)
+	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -420,28 +421,30 @@ func TestPinnedLostMessages(t *testing.T) {
 // round trip.
 func TestPinnedIsRenewed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "2.4")
-	m := &meter{Pool: w.server.Pool()}
-	k := compat.New(m, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
-	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
-		held := w.value("k")
-		w.until(inBackground(func() {
-			for w.clock.Now().Before(time.Date(2012, 3, 4, 5, 7, 7, 0, time.UTC)) && ctx.Err() == nil {
-				time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		m := &meter{Pool: w.server.Pool()}
+		k := compat.New(m, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
+			held := w.value("k")
+			w.until(inBackground(func() {
+				for w.clock.Now().Before(time.Date(2012, 3, 4, 5, 7, 7, 0, time.UTC)) && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+			}))
+			if w.value("k") != held {
+				t.Errorf("after a minute the key holds %q, want %q", w.value("k"), held)
 			}
-		}))
-		if w.value("k") != held {
-			t.Errorf("after a minute the key holds %q, want %q", w.value("k"), held)
+			m.took()
+			return context.Cause(ctx)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		m.took()
-		return context.Cause(ctx)
+		if trips, cmds := m.took(); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
+			t.Errorf("released in %d round trips by %s", trips, cmds)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if trips, cmds := m.took(); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
-		t.Errorf("released in %d round trips by %s", trips, cmds)
-	}
 }
 
 // A pinned connection of a server that was replaced is not asked any more.
@@ -597,31 +600,33 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 // that are not the holders' take turns on that.
 func TestPinnedOfSmallPool(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "2.4")
-	p := w.server.Pool()
-	p.MaxActive, p.Wait = 3, true
-	k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 2})
-	a, b := try(t, k, "a"), try(t, k, "b")
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			l, err := k.Lock(background, "k", time.Minute)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if err := l.Release(background); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	w.until(inBackground(wg.Wait))
-	for _, l := range []*compat.Lock{a, b} {
-		if err := l.Release(background); err != nil && w.clock.Now().Before(l.Until()) {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		p := w.server.Pool()
+		p.MaxActive, p.Wait = 3, true
+		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 2})
+		a, b := try(t, k, "a"), try(t, k, "b")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				l, err := k.Lock(background, "k", time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Release(background); err != nil {
+					t.Error(err)
+				}
+			})
 		}
-	}
-	returned(t, p)
+		w.until(inBackground(wg.Wait))
+		for _, l := range []*compat.Lock{a, b} {
+			if err := l.Release(background); err != nil && w.clock.Now().Before(l.Until()) {
+				t.Error(err)
+			}
+		}
+		returned(t, p)
+	})
 }
 
 // A lock that is handed off in this process takes its connection along.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -49,9 +50,14 @@ func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
 // eventually waits for what others are about to do.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); runtime.Gosched() {
-		if time.Now().After(deadline) {
+	late := time.After(20 * time.Second)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !so() {
+		select {
+		case <-late:
 			t.Fatalf("it never came to be: %s", what)
+		case <-look.C:
 		}
 	}
 }
@@ -161,33 +167,35 @@ func releaseOf(t *testing.T, w *world, a compat.Algorithm) []string {
 // A lock is handed off so many times in a row and then released, for others; and
 // with a negative number never. After so many releases too the process pauses.
 func TestHandoffsAreBounded(t *testing.T) {
-	for _, c := range []struct {
-		most int
-		want string
-	}{
-		{0, "f" + strings.Repeat("h", 16) + "f" + strings.Repeat("h", 16) + "f"},
-		{3, "fhhhfhhhfhhhf"},
-		{1, "fhfhfhf"},
-		{-1, strings.Repeat("f", 40)},
-	} {
-		w := newWorld(t, "2.4")
-		h := w.hall(txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
-		l := try(t, h.k, "k")
-		h.enter(0, len(c.want)-1, nil)
-		release(t, l)
-		took := w.until(inBackground(h.wg.Wait))
-		h.inOrder(len(c.want) - 1)
-		got := ""
-		for _, how := range h.hows() {
-			got += string(how[:1])
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			most int
+			want string
+		}{
+			{0, "f" + strings.Repeat("h", 16) + "f" + strings.Repeat("h", 16) + "f"},
+			{3, "fhhhfhhhfhhhf"},
+			{1, "fhfhfhf"},
+			{-1, strings.Repeat("f", 40)},
+		} {
+			w := newWorld(t, "2.4")
+			h := w.hall(txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
+			l := try(t, h.k, "k")
+			h.enter(0, len(c.want)-1, nil)
+			release(t, l)
+			took := w.until(inBackground(h.wg.Wait))
+			h.inOrder(len(c.want) - 1)
+			got := ""
+			for _, how := range h.hows() {
+				got += string(how[:1])
+			}
+			if got != c.want {
+				t.Errorf("at most %d: %s, want %s", c.most, got, c.want)
+			}
+			if took > time.Second {
+				t.Errorf("at most %d: it took %v, although nobody else was there", c.most, took)
+			}
 		}
-		if got != c.want {
-			t.Errorf("at most %d: %s, want %s", c.most, got, c.want)
-		}
-		if took > time.Second {
-			t.Errorf("at most %d: it took %v, although nobody else was there", c.most, took)
-		}
-	}
+	})
 }
 
 // In each chain the fences grow, and each holder's is its own: it is drawn in
@@ -202,20 +210,22 @@ func TestHandoffDrawsAFence(t *testing.T) {
 		"set:watch":      setlock.Watched{Options: setlock.Options{Fence: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "2.6.12")
-			h := w.hall(a, compat.Options{MaxHandoffs: 4})
-			l := try(t, h.k, "k")
-			fences := []int64{l.Fence()}
-			h.enter(0, 9, func(_ int, l *compat.Lock) { fences = append(fences, l.Fence()) })
-			w.clock.Add(time.Second)
-			release(t, l)
-			w.until(inBackground(h.wg.Wait))
-			for i, f := range fences {
-				if f != int64(i+1) {
-					t.Fatalf("fences %v, want one more each time", fences)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "2.6.12")
+				h := w.hall(a, compat.Options{MaxHandoffs: 4})
+				l := try(t, h.k, "k")
+				fences := []int64{l.Fence()}
+				h.enter(0, 9, func(_ int, l *compat.Lock) { fences = append(fences, l.Fence()) })
+				w.clock.Add(time.Second)
+				release(t, l)
+				w.until(inBackground(h.wg.Wait))
+				for i, f := range fences {
+					if f != int64(i+1) {
+						t.Fatalf("fences %v, want one more each time", fences)
+					}
 				}
-			}
-			h.inOrder(9)
+				h.inOrder(9)
+			})
 		})
 	}
 }
@@ -261,27 +271,29 @@ func TestHandoffRenewsTheLease(t *testing.T) {
 // A chain of hand-offs does not last longer than half a lease, however few they
 // are; nor is a lock handed off of which less than a quarter is left.
 func TestHandoffEndsInTime(t *testing.T) {
-	w := newWorld(t, "2.4")
-	h := w.hall(txlock.Renamed{}, compat.Options{})
-	l := try(t, h.k, "k")
-	w.clock.Add(ttl - ttl/5) // a fifth is left
-	inside, out := make(chan struct{}), make(chan struct{})
-	h.enter(0, 8, func(int, *compat.Lock) { inside <- struct{}{}; <-out })
-	release(t, l)
-	for range 8 {
-		w.until(inBackground(func() { <-inside }))
-		w.clock.Add(ttl / 5)
-		out <- struct{}{}
-	}
-	h.wg.Wait()
-	h.inOrder(8)
-	got := ""
-	for _, how := range h.hows() {
-		got += string(how[:1])
-	}
-	if want := "fffhhfhhf"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		h := w.hall(txlock.Renamed{}, compat.Options{})
+		l := try(t, h.k, "k")
+		w.clock.Add(ttl - ttl/5) // a fifth is left
+		inside, out := make(chan struct{}), make(chan struct{})
+		h.enter(0, 8, func(int, *compat.Lock) { inside <- struct{}{}; <-out })
+		release(t, l)
+		for range 8 {
+			w.until(inBackground(func() { <-inside }))
+			w.clock.Add(ttl / 5)
+			out <- struct{}{}
+		}
+		h.wg.Wait()
+		h.inOrder(8)
+		got := ""
+		for _, how := range h.hows() {
+			got += string(how[:1])
+		}
+		if want := "fffhhfhhf"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
 }
 
 // What was lost is not handed off: the one who would have got it asks the server,
@@ -451,31 +463,33 @@ func TestCancelManyWaiters(t *testing.T) {
 // A thousand who wait for what another process holds use one connection, and
 // ask as one does.
 func TestManyWaitersAskAsOne(t *testing.T) {
-	w := newWorld(t, "2.4")
-	holder, _ := w.client(txlock.Renamed{})
-	l := try(t, holder, "k")
-	p := w.server.Pool()
-	k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
-	const all = 1000
-	inside := 0
-	var wg sync.WaitGroup
-	for range all {
-		wg.Go(func() {
-			if err := k.Do(background, "k", ttl, func(context.Context) error {
-				inside++
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	eventually(t, "all wait", func() bool { return k.Waiting("k") == all-1 })
-	w.clock.Add(time.Second)
-	release(t, l)
-	w.until(inBackground(wg.Wait))
-	if inside != all || p.ActiveCount() > 2 || k.Queues() != 0 {
-		t.Errorf("%d sections on %d connections, %d lines left", inside, p.ActiveCount(), k.Queues())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		holder, _ := w.client(txlock.Renamed{})
+		l := try(t, holder, "k")
+		p := w.server.Pool()
+		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
+		const all = 1000
+		inside := 0
+		var wg sync.WaitGroup
+		for range all {
+			wg.Go(func() {
+				if err := k.Do(background, "k", ttl, func(context.Context) error {
+					inside++
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		eventually(t, "all wait", func() bool { return k.Waiting("k") == all-1 })
+		w.clock.Add(time.Second)
+		release(t, l)
+		w.until(inBackground(wg.Wait))
+		if inside != all || p.ActiveCount() > 2 || k.Queues() != 0 {
+			t.Errorf("%d sections on %d connections, %d lines left", inside, p.ActiveCount(), k.Queues())
+		}
+	})
 }
 
 // Clients that give up at every moment, a turn or a lock on its way to them or
@@ -527,24 +541,26 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 // A lock whose lease can't be extended is handed off as it is, for as long as it
 // lasts, and then released.
 func TestUnextendableIsNotHandedOff(t *testing.T) {
-	w := newWorld(t, "2.4")
-	h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
-	l := try(t, h.k, "k")
-	h.enter(0, 4, func(i int, _ *compat.Lock) {
-		if i == 0 {
-			w.clock.Add(ttl / 3)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
+		l := try(t, h.k, "k")
+		h.enter(0, 4, func(i int, _ *compat.Lock) {
+			if i == 0 {
+				w.clock.Add(ttl / 3)
+			}
+		})
+		release(t, l)
+		w.until(inBackground(h.wg.Wait))
+		h.inOrder(4)
+		got := ""
+		for _, how := range h.hows() {
+			got += string(how[:1])
+		}
+		if got != "fhfff" {
+			t.Errorf("%s, want %s", got, "fhfff")
 		}
 	})
-	release(t, l)
-	w.until(inBackground(h.wg.Wait))
-	h.inOrder(4)
-	got := ""
-	for _, how := range h.hows() {
-		got += string(how[:1])
-	}
-	if got != "fhfff" {
-		t.Errorf("%s, want %s", got, "fhfff")
-	}
 }
 
 type fixed struct{ compat.Algorithm }
@@ -556,27 +572,29 @@ func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Leas
 // Those who wait for the same end do not all come at the same moment: each is late by
 // a part of MinPoll that is its own, and nobody by more.
 func TestWaitersSpreadAfterTheEnd(t *testing.T) {
-	for _, c := range []struct {
-		rand float64
-		late time.Duration
-	}{{0, 0}, {0.25, 25 * time.Millisecond}, {0.99, 99 * time.Millisecond}} {
-		w := newWorld(t, "2.6")
-		a := txlock.Renamed{Options: txlock.Options{Millis: true}}
-		dead, _ := w.client(a)
-		if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			rand float64
+			late time.Duration
+		}{{0, 0}, {0.25, 25 * time.Millisecond}, {0.99, 99 * time.Millisecond}} {
+			w := newWorld(t, "2.6")
+			a := txlock.Renamed{Options: txlock.Options{Millis: true}}
+			dead, _ := w.client(a)
+			if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			end := w.clock.Now().Add(1234 * time.Millisecond)
+			pauses := &paused{Mock: w.clock}
+			k := compat.NewOn(w.source(), a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
+			w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
+			pauses.mu.Lock()
+			i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
+			if i < 0 || (pauses.until[i].Sub(end)-c.late).Abs() > time.Millisecond {
+				t.Errorf("with %v it pauses until %v; the lease ends at %v, want %v later", c.rand, pauses.until, end, c.late)
+			}
+			pauses.mu.Unlock()
 		}
-		end := w.clock.Now().Add(1234 * time.Millisecond)
-		pauses := &paused{Mock: w.clock}
-		k := compat.NewOn(w.source(), a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
-		w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
-		pauses.mu.Lock()
-		i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
-		if i < 0 || (pauses.until[i].Sub(end)-c.late).Abs() > time.Millisecond {
-			t.Errorf("with %v it pauses until %v; the lease ends at %v, want %v later", c.rand, pauses.until, end, c.late)
-		}
-		pauses.mu.Unlock()
-	}
+	})
 }
 
 // paused is a clock that knows until when somebody has paused.
@@ -672,42 +690,44 @@ func (f sourceFunc) GetContext(ctx context.Context) (redis.Conn, error) { return
 
 // Readers do not wait for each other: the second comes in beside the first.
 func TestReadersPassEachOther(t *testing.T) {
-	w := newWorld(t, "2.4")
-	read := w.hall(rwlock.Read{}, compat.Options{})
-	one := try(t, read.k, "k")
-	two, err := read.k.Lock(background, "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := w.hall(rwlock.Write{}, compat.Options{})
-	var three *compat.Lock
-	waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
-	eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
-	release(t, one)
-	release(t, two)
-	w.until(waiting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var readers []<-chan struct{}
-	for range 5 {
-		readers = append(readers, inBackground(func() {
-			l, err := read.k.Lock(background, "k", ttl)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_ = l // and keep it
-		}))
-	}
-	eventually(t, "the readers wait", func() bool { return read.k.Waiting("k") == 4 })
-	release(t, three)
-	for _, r := range readers {
-		w.until(r)
-	}
-	for _, how := range read.hows() {
-		if how == compat.HandedOff {
-			t.Error("a reader's lock was handed off")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		read := w.hall(rwlock.Read{}, compat.Options{})
+		one := try(t, read.k, "k")
+		two, err := read.k.Lock(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		write := w.hall(rwlock.Write{}, compat.Options{})
+		var three *compat.Lock
+		waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
+		eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
+		release(t, one)
+		release(t, two)
+		w.until(waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers []<-chan struct{}
+		for range 5 {
+			readers = append(readers, inBackground(func() {
+				l, err := read.k.Lock(background, "k", ttl)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = l // and keep it
+			}))
+		}
+		eventually(t, "the readers wait", func() bool { return read.k.Waiting("k") == 4 })
+		release(t, three)
+		for _, r := range readers {
+			w.until(r)
+		}
+		for _, how := range read.hows() {
+			if how == compat.HandedOff {
+				t.Error("a reader's lock was handed off")
+			}
+		}
+	})
 }

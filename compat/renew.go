@@ -105,8 +105,8 @@ func (l *Lock) renew() {
 func (l *Lock) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
-		l.k.see(Event{Kind: EventExtended, Key: l.key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
+		l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
-		l.k.see(Event{Kind: EventFailed, Key: l.key, Lease: l.current(), Err: err}, nil)
+		l.k.see(Event{Kind: EventFailed, Key: l.lease.Key, Lease: l.current(), Err: err}, nil)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -236,25 +237,27 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 // One connection serves a holder and any number of waiters: none is kept while
 // sleeping.
 func TestOneConnectionForAll(t *testing.T) {
-	w := newWorld(t, "2.4")
-	p := onePool(w.server)
-	k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
-	var wg sync.WaitGroup
-	inside := 0
-	for range 8 {
-		wg.Go(func() {
-			if err := k.Do(background, "k", ttl, func(context.Context) error {
-				inside++ // the lock is what makes this safe: -race looks
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	w.until(inBackground(wg.Wait))
-	if inside != 8 || p.ActiveCount() != 1 {
-		t.Errorf("%d sections on %d connections, want 8 on 1", inside, p.ActiveCount())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		p := onePool(w.server)
+		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
+		var wg sync.WaitGroup
+		inside := 0
+		for range 8 {
+			wg.Go(func() {
+				if err := k.Do(background, "k", ttl, func(context.Context) error {
+					inside++ // the lock is what makes this safe: -race looks
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		w.until(inBackground(wg.Wait))
+		if inside != 8 || p.ActiveCount() != 1 {
+			t.Errorf("%d sections on %d connections, want 8 on 1", inside, p.ActiveCount())
+		}
+	})
 }
 
 // plainConn has neither context nor time limit, as somebody else's

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
-	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // The condition as the first locks kept it: they looked, and then acted. Any Redis, and any
@@ -18,23 +17,22 @@ import (
 // extended or deleted (getset/paused-release, set/compare-then-del). A GETSET at least tells
 // what it has written over. Use it where nothing else runs.
 func (c *Conn) unguarded(ch *Change) ([]any, error) {
-	held, err := redis.String(c.Do("GET", ch.Key))
+	held, err := redis.String(c.Do("GET", c.boxed(ch.Key, nil)))
 	if errors.Is(err, redis.ErrNil) || err == nil && held != ch.Value {
 		return nil, ErrLost
 	}
 	if err != nil {
 		return nil, foreign(ch.Key, err)
 	}
-	cmds := ch.cmds()
 	if ch.Draw {
-		replies, err := c.Exec(cmds...)
+		replies, err := c.Exec(ch.cmds()...)
 		if err != nil {
 			return nil, err
 		}
 		return overwrote(ch, replies)
 	}
-	w := c.wire.Compose(wire.Arguments(cmds))
-	wire.All(&w, cmds)
+	w := c.wire.Compose(ch.arguments())
+	ch.add(c, &w)
 	replies, err := w.Removing(func(replies []any) bool {
 		_, refused := replies[0].(redis.Error)
 		return !refused

@@ -2,9 +2,9 @@ package compat_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -64,7 +64,7 @@ func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 func (a ahead) Until(t time.Time) time.Duration { return t.Sub(a.Now()) }
 
 // until lets time pass in steps of 50 ms until done is closed, an hour at most,
-// and returns how much passed.
+// and returns how much passed. The test runs in a bubble of synctest.
 func (w *world) until(done <-chan struct{}) time.Duration {
 	w.t.Helper()
 	start := w.clock.Now()
@@ -74,9 +74,7 @@ func (w *world) until(done <-chan struct{}) time.Duration {
 			return w.clock.Since(start)
 		default:
 			w.clock.Add(50 * time.Millisecond)
-			for range 100 { // a client that was woken has its turn before time goes on
-				runtime.Gosched()
-			}
+			synctest.Wait() // a client that was woken has its turn before time goes on
 		}
 	}
 	w.t.Fatal("an hour has passed and nothing happened")
@@ -157,7 +155,7 @@ func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)
 		for _, v := range versions[slices.Index(versions, since(name)):] {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
-				f(t, newWorld(t, v), a)
+				synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, v), a) })
 			})
 		}
 	}

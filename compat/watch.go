@@ -21,7 +21,6 @@ const aborts = 8
 // 6.0.9 a watched key may expire without EXEC noticing (tx/extend-resurrects), and then
 // nobody else has had it since.
 func (c *Conn) ifHolds(ch *Change) ([]any, error) {
-	cmds := ch.cmds()
 	for range aborts {
 		value, exists, err := c.Watch(ch.Key)
 		if err != nil {
@@ -40,8 +39,9 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 			}
 			return nil, err
 		}
-		w := c.wire.Compose(wire.Arguments(cmds))
-		wire.Multi(&w, cmds)
+		w := c.wire.Compose(ch.arguments())
+		w.Add("MULTI")
+		ch.add(c, &w)
 		replies, err := w.Exec()
 		if err != nil || replies != nil {
 			return replies, err
@@ -68,11 +68,11 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 	if after == "" {
 		return c.pinnedRelease(ch)
 	}
-	cmds := ch.cmds()
 	for range aborts {
 		k := c.boxed(ch.Key, nil)
-		w := c.wire.Compose(wire.Arguments(cmds) + 2)
-		wire.Multi(&w, cmds)
+		w := c.wire.Compose(ch.arguments() + 2)
+		w.Add("MULTI")
+		ch.add(c, &w)
 		w.Add("EXEC")
 		w.Add("WATCH", k)
 		w.Add("GET", k)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -15,97 +16,105 @@ import (
 // before, and soon after.
 func TestPatientRecovers(t *testing.T) {
 	t.Parallel()
-	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
-		w := newWorld(t, "2.4")
-		a := getsetlock.Patient{Lease: ttl}
-		holder, _ := w.client(a)
-		dead := try(t, holder, "k")
-		k, _ := w.skewed(a, skew)
-		if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("skewed by %v: TryLock: %v, want ErrHeld", skew, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+			w := newWorld(t, "2.4")
+			a := getsetlock.Patient{Lease: ttl}
+			holder, _ := w.client(a)
+			dead := try(t, holder, "k")
+			k, _ := w.skewed(a, skew)
+			if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("skewed by %v: TryLock: %v, want ErrHeld", skew, err)
+			}
+			var err error
+			took := w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
+			drift := ttl - compat.Until(time.Time{}, ttl).Sub(time.Time{})
+			if err != nil || took < ttl+drift || took > ttl+drift+3*time.Second {
+				t.Errorf("skewed by %v: recovered after %v, %v; want a lease of %v and a little", skew, took, err, ttl)
+			}
+			if err := dead.Release(background); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("skewed by %v: the dead holder's Release: %v, want ErrLost", skew, err)
+			}
 		}
-		var err error
-		took := w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
-		drift := ttl - compat.Until(time.Time{}, ttl).Sub(time.Time{})
-		if err != nil || took < ttl+drift || took > ttl+drift+3*time.Second {
-			t.Errorf("skewed by %v: recovered after %v, %v; want a lease of %v and a little", skew, took, err, ttl)
-		}
-		if err := dead.Release(background); !errors.Is(err, compat.ErrLost) {
-			t.Errorf("skewed by %v: the dead holder's Release: %v, want ErrLost", skew, err)
-		}
-	}
+	})
 }
 
 // A holder that lives renews its lease, and so changes the value: clients whose
 // clocks are wrong by an hour look on.
 func TestPatientWaits(t *testing.T) {
 	t.Parallel()
-	for _, skew := range []time.Duration{time.Hour, -time.Hour} {
-		w := newWorld(t, "2.4")
-		a := getsetlock.Patient{Lease: ttl}
-		holder, _ := w.client(a)
-		k, _ := w.skewed(a, skew)
-		got := false
-		done := inBackground(func() {
-			err := holder.Do(background, "k", ttl, func(held context.Context) error {
-				ctx, cancel := context.WithCancel(held)
-				end := w.clock.AfterFunc(3*ttl, cancel)
-				defer end.Stop()
-				_, err := k.Lock(ctx, "k", ttl)
-				got = err == nil
-				return context.Cause(held)
+	synctest.Test(t, func(t *testing.T) {
+		for _, skew := range []time.Duration{time.Hour, -time.Hour} {
+			w := newWorld(t, "2.4")
+			a := getsetlock.Patient{Lease: ttl}
+			holder, _ := w.client(a)
+			k, _ := w.skewed(a, skew)
+			got := false
+			done := inBackground(func() {
+				err := holder.Do(background, "k", ttl, func(held context.Context) error {
+					ctx, cancel := context.WithCancel(held)
+					end := w.clock.AfterFunc(3*ttl, cancel)
+					defer end.Stop()
+					_, err := k.Lock(ctx, "k", ttl)
+					got = err == nil
+					return context.Cause(held)
+				})
+				if err != nil {
+					t.Errorf("skewed by %v: the holder: %v", skew, err)
+				}
 			})
-			if err != nil {
-				t.Errorf("skewed by %v: the holder: %v", skew, err)
+			w.until(done)
+			if got {
+				t.Errorf("skewed by %v: taken while its holder renewed it", skew)
 			}
-		})
-		w.until(done)
-		if got {
-			t.Errorf("skewed by %v: taken while its holder renewed it", skew)
 		}
-	}
+	})
 }
 
 // Every change of the value begins the watch anew: a lock that passes from hand
 // to hand is nobody's to remove, however long it is looked at.
 func TestPatientBeginsAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "2.4")
-	a := getsetlock.Patient{Lease: ttl}
-	k, _ := w.client(a)
-	w.do("SET", "k", "1330837567.000000000000000")
-	var err error
-	done := inBackground(func() { _, err = k.Lock(background, "k", ttl) })
-	for n := range 6 {
-		select {
-		case <-done:
-			t.Fatalf("taken after %d changes, %v", n, err)
-		default:
-			for range 16 { // eight seconds, less than a lease
-				w.clock.Add(500 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		a := getsetlock.Patient{Lease: ttl}
+		k, _ := w.client(a)
+		w.do("SET", "k", "1330837567.000000000000000")
+		var err error
+		done := inBackground(func() { _, err = k.Lock(background, "k", ttl) })
+		for n := range 6 {
+			select {
+			case <-done:
+				t.Fatalf("taken after %d changes, %v", n, err)
+			default:
+				for range 16 { // eight seconds, less than a lease
+					w.clock.Add(500 * time.Millisecond)
+				}
+				w.do("SET", "k", "1330837567.00000000000000"+string(rune('1'+n)))
 			}
-			w.do("SET", "k", "1330837567.00000000000000"+string(rune('1'+n)))
 		}
-	}
-	if took := w.until(done); err != nil || took < ttl {
-		t.Errorf("taken %v after the last change, %v; want a whole lease", took, err)
-	}
+		if took := w.until(done); err != nil || took < ttl {
+			t.Errorf("taken %v after the last change, %v; want a whole lease", took, err)
+		}
+	})
 }
 
 // What is no time of the dialect is never removed, however long it stands.
 func TestPatientLeavesStrangers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "2.4")
-	const token = "94213c24e0f911f0a9d30242ac120002"
-	w.do("SET", "k", token)
-	k, _ := w.client(getsetlock.Patient{Lease: ttl})
-	ctx, cancel := context.WithCancel(background)
-	w.clock.AfterFunc(3*ttl, cancel)
-	var err error
-	w.until(inBackground(func() { _, err = k.Lock(ctx, "k", ttl) }))
-	if !errors.Is(err, context.Canceled) || w.value("k") != token {
-		t.Errorf("%v, and the key holds %q", err, w.value("k"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		const token = "94213c24e0f911f0a9d30242ac120002"
+		w.do("SET", "k", token)
+		k, _ := w.client(getsetlock.Patient{Lease: ttl})
+		ctx, cancel := context.WithCancel(background)
+		w.clock.AfterFunc(3*ttl, cancel)
+		var err error
+		w.until(inBackground(func() { _, err = k.Lock(ctx, "k", ttl) }))
+		if !errors.Is(err, context.Canceled) || w.value("k") != token {
+			t.Errorf("%v, and the key holds %q", err, w.value("k"))
+		}
+	})
 }
 
 // Between the last look and the removal the holder renews: it keeps the lock.

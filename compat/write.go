@@ -177,7 +177,7 @@ func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 // key: on Redis 2.2.0–2.2.9 it is this read, not a SETNX, that makes the server notice an
 // expired key.
 func (c *Conn) Watch(key string) (value string, exists bool, err error) {
-	k := any(key)
+	k := c.boxed(key, nil)
 	replies, err := c.Pipe(Cmd{"WATCH", k}, Cmd{"GET", k})
 	if err != nil {
 		return "", false, err

@@ -62,7 +62,7 @@ func TestExitStatuses(t *testing.T) {
 		},
 		"75": {
 			"one try":  {"run", "--try", "held", "--", "true"},
-			"in time":  {"run", "--wait", "50ms", "held", "--", "true"},
+			"in time":  {"run", "--wait", "2s", "held", "--", "true"},
 			"inside":   script("", "exec setnxlock run --try job -- true"),
 			"a quorum": {"run", "--algorithm", "redlock", "--try", "held", "--", "true"},
 		},

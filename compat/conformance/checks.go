@@ -54,6 +54,9 @@ func (c *suite) turn() (done func()) {
 	return func() { <-busy }
 }
 
+// patient is a lease that no check waits for: it lasts though others keep the processors busy.
+const patient = 2 * time.Minute
+
 const nobodys = "0000000000.000" // a token that nobody has
 
 // exclusion: of 32 clients no two that exclude each other stand in the section
@@ -75,7 +78,7 @@ func (c *suite) exclusion(t testing.TB) {
 		}
 		wg.Go(func() {
 			for range rounds {
-				lock, err := k.Lock(ctx, c.key("exclusion"), 20*time.Second)
+				lock, err := k.Lock(ctx, c.key("exclusion"), patient)
 				if err != nil {
 					t.Error(err)
 					return
@@ -146,7 +149,7 @@ func (c *suite) crowd(t testing.TB) {
 		for range clients {
 			wg.Go(func() {
 				for range rounds {
-					lock, err := k.Lock(ctx, key, 20*time.Second)
+					lock, err := k.Lock(ctx, key, patient)
 					if err != nil {
 						t.Error(err)
 						return
@@ -195,7 +198,7 @@ func (c *suite) sharing(t testing.TB) {
 	key := c.key("sharing")
 	var held []*compat.Lock
 	for range 8 {
-		lock, err := c.client().TryLock(ctx, key, 20*time.Second)
+		lock, err := c.client().TryLock(ctx, key, patient)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,18 +211,18 @@ func (c *suite) sharing(t testing.TB) {
 		}
 	}
 	for _, lock := range held {
-		if _, err := c.rival().TryLock(ctx, key, 20*time.Second); !errors.Is(err, compat.ErrHeld) {
+		if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a rival's TryLock of a shared key: %v, want ErrHeld", err)
 		}
 		if err := lock.Release(ctx); err != nil {
 			t.Error(err)
 		}
 	}
-	lock, err := c.rival().Lock(ctx, key, 20*time.Second)
+	lock, err := c.rival().Lock(ctx, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.client().TryLock(ctx, key, 20*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.client().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("TryLock of a key that a rival holds: %v, want ErrHeld", err)
 	}
 	if err := lock.Release(ctx); err != nil {
@@ -232,11 +235,11 @@ func (c *suite) holderOnly(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("holder")
 	a, b := c.client(), c.client()
-	lock, err := a.TryLock(ctx, key, 10*time.Second)
+	lock, err := a.TryLock(ctx, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("TryLock of a held key: %v, want ErrHeld", err)
 	}
 	if err := b.ReleaseToken(ctx, key, nobodys); !errors.Is(err, compat.ErrLost) {
@@ -249,7 +252,7 @@ func (c *suite) holderOnly(t testing.TB) {
 	if err := lock.Release(ctx); err != nil {
 		t.Error(err)
 	}
-	second, err := c.take(ctx, b, key, 10*time.Second)
+	second, err := c.take(ctx, b, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +417,7 @@ func (c *suite) fences(t testing.TB) {
 	key := c.key("fences")
 	last := int64(0)
 	for range 5 {
-		lock, err := c.take(ctx, c.client(), key, 10*time.Second)
+		lock, err := c.take(ctx, c.client(), key, patient)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,10 +425,10 @@ func (c *suite) fences(t testing.TB) {
 			t.Errorf("fence %d after %d", lock.Fence(), last)
 		}
 		last = lock.Fence()
-		if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+		if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 			t.Error(err)
 		}
-		if err := lock.Extend(ctx, 10*time.Second); err != nil || lock.Fence() != last {
+		if err := lock.Extend(ctx, patient); err != nil || lock.Fence() != last {
 			t.Errorf("Extend: %v, fence %d, want %d", err, lock.Fence(), last)
 		}
 		if err := lock.Release(ctx); err != nil {
@@ -439,14 +442,14 @@ func (c *suite) adoption(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("adoption")
 	a, b := c.client(), c.client()
-	lock, err := a.TryLock(ctx, key, 10*time.Second)
+	lock, err := a.TryLock(ctx, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Adopt(ctx, key, nobodys, 10*time.Second); !errors.Is(err, compat.ErrLost) {
+	if _, err := b.Adopt(ctx, key, nobodys, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Adopt with a wrong token: %v, want ErrLost", err)
 	}
-	adopted, err := b.Adopt(ctx, key, lock.Token(), 20*time.Second)
+	adopted, err := b.Adopt(ctx, key, lock.Token(), patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +471,7 @@ func (c *suite) detachment(t testing.TB) {
 	key := c.key("detachment")
 	o := c.options()
 	o.Renew = true
-	lock, err := c.New(plain, o).TryLock(ctx, key, 10*time.Second)
+	lock, err := c.New(plain, o).TryLock(ctx, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,24 +485,24 @@ func (c *suite) detachment(t testing.TB) {
 	if err := lock.Release(ctx); !errors.Is(err, compat.ErrDetached) {
 		t.Errorf("Release of a lock that was detached: %v, want ErrDetached", err)
 	}
-	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("between the two holders: %v, want ErrHeld", err)
 	}
 	if err = handle.UnmarshalText([]byte(handle.String())); err != nil {
 		t.Fatal(err)
 	}
 	b := c.New(plain, o)
-	adopted, err := b.AdoptHandle(ctx, handle, 20*time.Second)
+	adopted, err := b.AdoptHandle(ctx, handle, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("after the adoption: %v, want ErrHeld", err)
 	}
 	if err := adopted.Release(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.AdoptHandle(ctx, handle, 20*time.Second); !errors.Is(err, compat.ErrLost) {
+	if _, err := b.AdoptHandle(ctx, handle, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("adopted after the release: %v, want ErrLost", err)
 	}
 }

@@ -267,12 +267,12 @@ func (c *suite) lostDetachment(t testing.TB) {
 func (c *suite) lateHandle(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("late-handle")
-	lock, err := c.take(ctx, c.client(), key, 20*time.Second)
+	lock, err := c.take(ctx, c.client(), key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
 	late := lock.Handle()
-	next, err := lock.Handoff(ctx, 20*time.Second)
+	next, err := lock.Handoff(ctx, patient)
 	if err != nil {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Handoff: %v", err)
@@ -291,7 +291,7 @@ func (c *suite) lateHandle(t testing.TB) {
 	if err := c.client().ReleaseHandle(ctx, late); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("ReleaseHandle with a handle from before the hand-off: %v, want ErrLost", err)
 	}
-	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a rival's TryLock after a late ReleaseHandle: %v, want ErrHeld", err)
 	}
 	if err := next.Release(ctx); err != nil {

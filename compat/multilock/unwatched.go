@@ -59,7 +59,7 @@ func giveUp(c *compat.Conn, all []found, value string) error {
 
 // check asks for MSETNX and MULTI.
 func (g GetSetClassic) check(c *compat.Conn, key string) error {
-	if _, err := c.Exec(compat.Cmd{"EXISTS", first(key)}); err != nil {
+	if _, err := c.Exec(compat.Cmd{"TTL", first(key)}); err != nil {
 		return c.Lacks(err, "it has no MULTI, so several keys can't be taken over at once", "multilock.New over getsetlock.Classic")
 	}
 	return checkMSETNX(c, first(key))

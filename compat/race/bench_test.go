@@ -7,7 +7,8 @@ import (
 
 // BenchmarkExplore is the measure: txlock classic, three clients of two attempts each, all
 // interleavings, one lost reply, four jumps of time, crashes. Alone and through
-// the Locker, which adds what it does about the lost reply.
+// the Locker, which adds what it does about the lost reply; there on one processor and on two, where
+// clients may also stop between their clock and what they do on it.
 func BenchmarkExplore(b *testing.B) {
 	for _, bm := range []struct {
 		name string
@@ -16,11 +17,15 @@ func BenchmarkExplore(b *testing.B) {
 		{"alone", Config{Bare: true, Faults: Faults{LostReplies: 1, Crash: true}}},
 		{"alone-without-symmetry", Config{Bare: true, NoSymmetry: true, Faults: Faults{Crash: true}}},
 		{"locker", Config{Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}},
+		{"late-on-1", Config{Faults: Faults{LostReplies: 1, Crash: true}, Workers: 1}},
+		{"late-on-2", Config{Faults: Faults{LostReplies: 1, Crash: true}, Workers: 2}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			c := bm.c
 			c.Algorithm, c.Clients, c.Attempts, c.Ticks = "tx:classic", 3, 2, 4
 			states, transitions := 0, 0
+			var last Stats
+			c.Progress = func(s Stats) { last = s }
 			for b.Loop() {
 				r, err := Explore(context.Background(), c)
 				if err != nil || r.Verdict != Safe {
@@ -31,6 +36,7 @@ func BenchmarkExplore(b *testing.B) {
 			b.ReportMetric(float64(states)/b.Elapsed().Seconds(), "states/s")
 			b.ReportMetric(float64(transitions)/b.Elapsed().Seconds(), "transitions/s")
 			b.ReportMetric(float64(states)/float64(b.N), "states")
+			b.ReportMetric(float64(last.Memory)/float64(last.States), "B/state")
 		})
 	}
 }

@@ -387,4 +387,5 @@ type Stats struct {
 	Transitions int
 	Depth       int // choices since the beginning
 	Elapsed     time.Duration
+	Memory      int64 // bytes that the search holds, about
 }

@@ -243,17 +243,20 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 			seen(count, len(m.Cells), *c)
 		}
 	}
+	lists := m.alike()
+	archives := newArchives(lists)
 	next := make(chan []*Cell)
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for list := range next {
-				if err := fill(ctx, list, seenOne); err != nil {
+				if err := fill(ctx, list, archives.of(list[0]), seenOne); err != nil {
 					cancel(err)
 				}
+				archives.done(list[0])
 			}
 		})
 	}
-	for _, list := range m.alike() {
+	for _, list := range lists {
 		next <- list
 	}
 	close(next)
@@ -263,26 +266,35 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 }
 
 // alike groups the cells whose clients run the same code: what it was found to
-// do on one server need not be found out again on the next. The longest come first.
+// do on one server need not be found out again on the next. Those of one family come together,
+// for they share an archive; of families and in each the longest come first.
 func (m *Matrix) alike() [][]*Cell {
-	groups := map[string][]*Cell{}
+	groups, size := map[string][]*Cell{}, map[string]int{}
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
 		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
 			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence, c.Faults.LateRequests)
 		groups[key] = append(groups[key], &m.Cells[i])
+		size[m.Cells[i].family()]++
 	}
 	list := slices.Collect(maps.Values(groups))
 	slices.SortFunc(list, func(a, b []*Cell) int {
-		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a[0].Clients, b[0].Clients), cmp.Compare(a[0].Algorithm, b[0].Algorithm),
+		f, g := a[0].family(), b[0].family()
+		return cmp.Or(cmp.Compare(size[g], size[f]), cmp.Compare(f, g), cmp.Compare(len(b), len(a)), cmp.Compare(a[0].Clients, b[0].Clients), cmp.Compare(a[0].Algorithm, b[0].Algorithm),
 			cmp.Compare(a[0].Fault, b[0].Fault))
 	})
 	return list
 }
 
+// family is what a lock's variants have in common.
+func (c *Cell) family() string {
+	name, _, _ := strings.Cut(c.Algorithm, "/")
+	return name
+}
+
 // fill computes cells whose clients run the same code.
-func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
-	var f filler
+func fill(ctx context.Context, list []*Cell, a *archive, seen func(*Cell)) error {
+	f := filler{archive: a}
 	for _, c := range list {
 		began := time.Now()
 		if err := f.fill(ctx, c); err != nil {
@@ -297,8 +309,9 @@ func fill(ctx context.Context, list []*Cell, seen func(*Cell)) error {
 // A filler remembers from cell to cell what the clients' code does, and what
 // was proved under each fault.
 type filler struct {
-	rs     *runs
-	proofs map[string][]*proof
+	rs      *runs
+	proofs  map[string][]*proof
+	archive *archive // nil: nothing is known from other cells
 }
 
 // Config is what a cell stands for.
@@ -371,12 +384,13 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 // proof finds one that holds for c, or searches.
 func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, error) {
 	for _, p := range f.proofs[fault] {
-		if ok, err := p.holdsOn(c); ok || err != nil {
+		if ok, err := p.holdsOn(c, f.archive); ok || err != nil {
 			return p, err
 		}
 	}
 	if f.rs == nil {
 		f.rs = newRuns(c)
+		f.rs.archive = f.archive
 	}
 	p, err := prove(ctx, c, f.rs)
 	if err != nil {

@@ -75,8 +75,8 @@ func prove(ctx context.Context, c *Config, rs *runs) (*proof, error) {
 
 // holdsOn reports whether c, which differs from what was searched in its server
 // only, gives the same answers.
-func (p *proof) holdsOn(c *Config) (bool, error) {
-	t, err := newTransitions(c, p.replies)
+func (p *proof) holdsOn(c *Config, a *archive) (bool, error) {
+	t, err := newTransitions(c, p.replies, a)
 	if err != nil {
 		return false, err
 	}
@@ -119,5 +119,5 @@ func (t *transitions) answers(q *asked, p *probe) bool {
 	case askConn:
 		return uint32(t.connNumber(q.st)) == q.got
 	}
-	return p.free(t.contents[q.content].snap.At(instant(int64(q.now)))) == (q.got == 1)
+	return t.free(p, q.content, q.now) == (q.got == 1)
 }

@@ -10,14 +10,13 @@ import (
 
 // replies numbers the answers of the server, from 1.
 type replies struct {
-	values  [][]any
-	byText  map[string]uint32
-	shapes  [maxClients]map[uint32]uint64
-	renamed map[[2]uint32]uint32
+	values [][]any
+	byText map[string]uint32
+	shapes [maxClients]map[uint32]uint64
 }
 
 func newReplies() *replies {
-	return &replies{values: [][]any{nil}, byText: map[string]uint32{}, renamed: map[[2]uint32]uint32{}}
+	return &replies{values: [][]any{nil}, byText: map[string]uint32{}}
 }
 
 func (r *replies) number(v []any) uint32 {
@@ -29,6 +28,11 @@ func (r *replies) number(v []any) uint32 {
 		r.byText[text] = n
 	}
 	return n
+}
+
+// rename is the number of the replies that in stands for, with their clients renamed.
+func (r *replies) rename(in uint32, by *rename) uint32 {
+	return r.number(mapText(r.values[in], by.text).([]any))
 }
 
 // replyKey is a string that two replies share exactly if they are equal.

@@ -28,6 +28,8 @@ type request struct {
 
 	// rest is what follows the first request in its write: if the write is late, all of it is.
 	rest [][][]string
+
+	said string // see says
 }
 
 type requestKind uint8
@@ -103,6 +105,14 @@ const (
 )
 
 func (l locality) is(multi bool) bool { return l == local || l == queued && multi }
+
+// says is what a server gets to see of the request, as a string that two share exactly if that is equal.
+func (r *request) says() string {
+	if r.said == "" {
+		r.said = fmt.Sprintf("%q", r.cmds)
+	}
+	return r.said
+}
 
 // text is the request as a string that two share exactly if they are equal.
 func (r *request) text() string {

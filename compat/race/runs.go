@@ -12,19 +12,20 @@ import (
 // The code is deterministic, so that this says all. What it received in earlier
 // attempts is forgotten.
 type node struct {
-	stance
 	kind    requestKind
-	req     uint32 // number of the request, if kind is sends
-	first   bool   // see request
+	first   bool // see request
 	last    bool
-	client  uint8
-	parent  uint32
-	input   uint32
-	shape   uint64 // equal for nodes that differ in who is called what
-	orphan  bool   // a root
-	local   locality
 	along   bool // see request
 	toLearn bool // it reads its clock to learn whether what it was given still lasts
+	local   locality
+	client  uint8
+	orphan  bool   // a root
+	req     uint32 // number of the request, if kind is sends
+	twin    uint32 // 1 + the node of the first client that is alike; 0: this client's own code was run
+	stance
+	shape  uint64 // equal for nodes that differ in who is called what
+	parent uint32
+	input  uint32
 }
 
 // An edge leads from a node by an input to the next.
@@ -33,6 +34,20 @@ type edge struct {
 	closed  bool     // a connection was closed on the way
 	results []result // and operations ended
 }
+
+// results are those of edges on which operations ended, by number; 0: on which none did.
+type results [][]result
+
+func (e *edge) packed(rs *results) hop {
+	h := hop{to: e.to, rest: uint32(truth(e.closed))}
+	if len(e.results) > 0 {
+		h.rest |= uint32(len(*rs)) << 1
+		*rs = append(*rs, e.results)
+	}
+	return h
+}
+
+func (h hop) closed() bool { return h.rest&1 != 0 }
 
 // Inputs are numbers: a reply's, or one of these.
 const (
@@ -52,13 +67,16 @@ func isClock(input uint32) bool { return input&clockInput != 0 && input != input
 type runs struct {
 	c        *Config
 	nodes    []node
-	edges    []edge
-	children table
+	children hops
+	ended    results
+	twins    map[[2]uint32]uint32 // client, node of its twin → node
+	swapped  []map[uint32]uint32  // of each client, input → what its twin receives
 	roots    [maxClients][]uint32 // by attempt; the last one is the end
 	requests []request
 	byText   map[string]uint32
 	replies  *replies
 	known    map[identity]uint32
+	archive  *archive      // nil: nothing is remembered beyond one search
 	timeless [opAgain]bool // operations that were found to ignore the time
 	ran      int
 	feed     []uint32
@@ -81,7 +99,8 @@ type identity struct {
 // newRuns has run nothing yet. Most looks ignore the time: all are taken to, until
 // one is found to read it.
 func newRuns(c *Config) *runs {
-	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}}
+	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
+		twins: map[[2]uint32]uint32{}, swapped: make([]map[uint32]uint32, c.Clients)}
 	if !c.keepHistory {
 		rs.timeless = [opAgain]bool{opInspect: true}
 	}
@@ -114,15 +133,20 @@ func (rs *runs) add(n node) uint32 {
 }
 
 // child is where the client at node n comes to by an input.
-func (rs *runs) child(n, input uint32) *edge {
-	if e, ok := rs.children.get(uint64(n)<<32|uint64(input), 0); ok {
-		return &rs.edges[e]
+func (rs *runs) child(n, input uint32) hop {
+	if h, ok := rs.children.get(n, input); ok {
+		return h
 	}
 	rs.frozen.check()
-	e := rs.run(n, input)
-	rs.children.put(uint64(n)<<32|uint64(input), 0, uint32(len(rs.edges)))
-	rs.edges = append(rs.edges, e)
-	return &rs.edges[len(rs.edges)-1]
+	var e edge
+	if i := rs.nodes[n].client; rs.c.NoSymmetry || rs.c.keepHistory || rs.sort(int(i)) == int(i) {
+		e = rs.run(n, input)
+	} else {
+		e = rs.mirror(n, input)
+	}
+	h := e.packed(&rs.ended)
+	rs.children.put(n, input, h)
+	return h
 }
 
 // history is what the client received from the attempt's beginning.
@@ -200,7 +224,9 @@ func truth(b bool) uint64 {
 
 // relearn begins anew and takes nothing to ignore the time.
 func (rs *runs) relearn() {
+	archive := rs.archive
 	*rs = *newRuns(rs.c)
+	rs.archive = archive
 	rs.timeless = [opAgain]bool{}
 }
 

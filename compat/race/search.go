@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"time"
+	"unsafe"
 )
 
 // A search is the fast engine: breadth first through the product of what the
@@ -73,7 +74,7 @@ func (m move) nth() int     { return int(m >> 19) }       // and which of its co
 func (m move) until() int32 { return int32(m >> 11) }
 
 func newSearch(c *Config, rs *runs) (*search, error) {
-	trans, err := newTransitions(c, rs.replies)
+	trans, err := newTransitions(c, rs.replies, rs.archive)
 	if err != nil {
 		return nil, err
 	}
@@ -170,14 +171,14 @@ func (x *search) expandAll(looked func() (bound, error)) (bound, error) {
 var togetherFrom = 2 * batchSize
 
 func (x *search) stats() Stats {
-	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began)}
+	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began), Memory: x.memory()}
 }
 
 // memory is about how many bytes the search holds.
 func (x *search) memory() int64 {
-	const stateSize, linkSize, nodeSize = 64, 8, 160
+	const stateSize, linkSize, nodeSize = int64(unsafe.Sizeof(state{})), int64(unsafe.Sizeof(link{})), int64(unsafe.Sizeof(node{}))
 	return int64(len(x.seen.slots))*8 + int64(cap(x.links))*linkSize + int64(cap(x.frontier)+cap(x.next))*stateSize +
-		int64(cap(x.runs.nodes))*nodeSize + int64(len(x.runs.children.slots)+len(x.trans.done.slots)+len(x.trans.acts.slots))*24 +
+		int64(cap(x.runs.nodes))*nodeSize + int64(len(x.runs.children.slots)*2/3+len(x.trans.done.slots)+len(x.trans.acts.slots))*24 +
 		int64(len(x.trans.contents))*600
 }
 
@@ -251,7 +252,7 @@ func (x *search) atRest(s *state) bool {
 func (x *search) free(content uint32, now int32) bool {
 	v, ok := x.freed.get(uint64(content), uint64(uint32(now)))
 	if !ok {
-		if x.probe.free(x.trans.contents[content].snap.At(instant(int64(now)))) {
+		if x.trans.free(x.probe, content, now) {
 			v = 1
 		}
 		x.freed.put(uint64(content), uint64(uint32(now)), v)

@@ -190,13 +190,16 @@ func (u *turn) readClock(i int) {
 // resume gives client i an input and lets it run to its next request.
 func (u *turn) resume(i int, input uint32) {
 	c := &u.t.cells[i]
-	e := u.x.runs.child(c.node, input)
-	c.node = e.to
-	if e.closed {
+	h := u.x.runs.child(c.node, input)
+	c.node = h.to
+	if h.closed() {
 		c.conn = noConn
 	}
-	u.st[i] = &u.x.runs.nodes[e.to].stance
-	for _, r := range e.results {
+	u.st[i] = &u.x.runs.nodes[h.to].stance
+	if h.rest < 2 {
+		return
+	}
+	for _, r := range u.x.runs.ended[h.rest>>1] {
 		stands := u.x.judge.form == members && r.op == opAcquire && u.x.trans.stands(u.t.content, u.st[i].value)
 		u.broke(u.x.judge.result(&u.t.ghost, u.st[i], i, int64(u.t.now), r, stands))
 		u.broke(u.x.judge.turn(&u.t.ghost, &u.st, i, r))

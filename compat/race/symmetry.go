@@ -270,7 +270,15 @@ func (y *symmetry) request(r *rename, n uint32) uint32 {
 	}
 	y.frozen.check()
 	rs := y.x.runs
-	of := rs.requests[n]
+	to := rs.request(r.request(rs.requests[n]))
+	r.requests = room(r.requests, int(n))
+	r.requests[n] = 1 + to
+	return to
+}
+
+// request returns of with its clients renamed.
+func (r *rename) request(of request) request {
+	of.said = ""
 	of.cmds = r.commands(of.cmds)
 	rest := make([][][]string, len(of.rest))
 	for i, cmds := range of.rest {
@@ -279,10 +287,7 @@ func (y *symmetry) request(r *rename, n uint32) uint32 {
 	if len(rest) > 0 {
 		of.rest = rest
 	}
-	to := rs.request(of)
-	r.requests = room(r.requests, int(n))
-	r.requests[n] = 1 + to
-	return to
+	return of
 }
 
 func (r *rename) commands(cmds [][]string) [][]string {
@@ -322,8 +327,7 @@ func (y *symmetry) input(r *rename, in uint32) uint32 {
 	if to, ok := called(r.inputs, in); ok {
 		return to
 	}
-	rp := y.x.runs.replies
-	to := rp.number(mapText(rp.values[in], r.text).([]any))
+	to := y.x.runs.replies.rename(in, r)
 	r.inputs = room(r.inputs, int(in))
 	r.inputs[in] = 1 + to
 	return to

@@ -50,6 +50,7 @@ type transitions struct {
 	leases   map[string]uint32
 	stood    table // content, lease → whether its value stands
 	replies  *replies
+	past     *reader // nil: nothing is known from before
 	ran      int
 	frozen   frozen
 
@@ -57,7 +58,7 @@ type transitions struct {
 	log  []asked // every question, in order, if logs
 }
 
-func newTransitions(c *Config, r *replies) (*transitions, error) {
+func newTransitions(c *Config, r *replies, a *archive) (*transitions, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
 	if err != nil {
 		return nil, err
@@ -66,6 +67,7 @@ func newTransitions(c *Config, r *replies) (*transitions, error) {
 	t.actor, t.watcher = s.Dial().(*oldredis.Conn), s.Dial().(*oldredis.Conn)
 	t.conns = make([]oldredis.ConnState, newConn+1)
 	t.connKeys[oldredis.ConnState{}.Key()] = newConn
+	t.past = newReader(t, a.shelf(c))
 	if err := given(c, s); err != nil {
 		s.Close()
 		return nil, err
@@ -84,6 +86,7 @@ func (t *transitions) number(snap oldredis.Snapshot) uint32 {
 		n = uint32(len(t.contents))
 		t.byKey[k] = n
 		t.contents = append(t.contents, t.describe(snap))
+		t.past.met(n, k, snap)
 	}
 	return n
 }
@@ -176,6 +179,14 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 
 func (t *transitions) run(n uint32, now int32, r *request, conn uint16, refused int) executed {
 	t.ran++
+	if t.past != nil {
+		return t.past.run(n, now, r, conn, refused)
+	}
+	return t.execute(n, now, r, conn, refused)
+}
+
+// execute asks the server.
+func (t *transitions) execute(n uint32, now int32, r *request, conn uint16, refused int) executed {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})
@@ -204,6 +215,14 @@ func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn u
 }
 
 func (t *transitions) watch(n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
+	if t.past != nil {
+		return t.past.watch(n, now, r, conn, refused, watcher)
+	}
+	return t.onlook(n, now, r, conn, refused, watcher)
+}
+
+// onlook asks the server.
+func (t *transitions) onlook(n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
 	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
 	t.actor.SetState(t.conns[conn])
 	t.watcher.SetState(t.conns[watcher])
@@ -232,6 +251,14 @@ func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
 }
 
 func (t *transitions) acted(at uint32, now int32, verb Verb, n int32) uint32 {
+	if t.past != nil {
+		return t.past.acted(at, now, verb, n)
+	}
+	return t.change(at, now, verb, n)
+}
+
+// change asks the server.
+func (t *transitions) change(at uint32, now int32, verb Verb, n int32) uint32 {
 	t.s.Restore(t.contents[at].snap.At(instant(int64(now))))
 	t.perform(verb, now, n)
 	return t.number(t.s.Snapshot())

@@ -42,6 +42,7 @@ func (f fate) String() string {
 type Faults struct {
 	Name    string
 	Message [fates]float64 // the probability of each fate but the first
+	Burst   float64        // the probability that another one befalls what a process sends within two seconds of one
 	Every   time.Duration  // between two misfortunes of a server or a process; 0: there are none
 	Forget  bool           // servers may lose their keys
 }
@@ -52,8 +53,28 @@ var profiles = []Faults{
 	{Name: "late", Message: [fates]float64{slow: .05, late: .03, lateSwallowed: .02}, Every: 30 * time.Second},
 	{Name: "swallows", Message: [fates]float64{slow: .02, swallowed: .02, replySwallowed: .02}, Every: 30 * time.Second},
 	{Name: "all", Message: [fates]float64{slow: .02, requestLost: .02, replyLost: .02, late: .02, torn: .01, swallowed: .01, replySwallowed: .01, lateSwallowed: .01}, Every: 5 * time.Second},
+	{Name: "bursts", Message: [fates]float64{slow: .002, requestLost: .004, replyLost: .01, late: .006, torn: .002, swallowed: .002, replySwallowed: .004, lateSwallowed: .002}, Burst: .5, Every: 20 * time.Second},
 	{Name: "mishaps", Every: 2 * time.Second},
 	{Name: "forgets", Message: [fates]float64{replyLost: .01, late: .01}, Every: 5 * time.Second, Forget: true},
+}
+
+// fate is the one that the number x, of less than 1, stands for. In a burst each comes as much more often as
+// makes them Burst together.
+func (fs Faults) fate(x float64, burst bool) fate {
+	more := 1.
+	if burst && fs.Burst > 0 {
+		sum := 0.
+		for _, p := range fs.Message {
+			sum += p
+		}
+		more = fs.Burst / sum
+	}
+	for f := slow; f < fates; f++ {
+		if x -= more * fs.Message[f]; x < 0 {
+			return f
+		}
+	}
+	return arrives
 }
 
 // draw is the fate of a process's next message to a server about a key. It depends on the seed,
@@ -68,13 +89,7 @@ func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.
 	h := fnv.New64a()
 	h.Write([]byte(line))
 	r := rand.New(rand.NewPCG(w.Seed*1000003+uint64(p.id), h.Sum64()+uint64(n)))
-	x, f := r.Float64(), arrives
-	for i := slow; i < fates; i++ {
-		if x -= w.Faults.Message[i]; x < 0 {
-			f = i
-			break
-		}
-	}
+	f := w.Faults.fate(r.Float64(), time.Since(p.bursts) < 2*time.Second)
 	switch {
 	case w.calm:
 		f = arrives
@@ -89,7 +104,8 @@ func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.
 	id := fmt.Sprintf("P%d-S%d %s#%d", p.id, server, what, n)
 	skip := w.Skip[id]
 	if !skip {
-		p.faults++
+		p.befall(0)
+		p.bursts = time.Now()
 	}
 	w.mu.Unlock() // the judge locks its own first
 	if skip {
@@ -356,6 +372,7 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
 			inner = c.leave(nil)
 		}
 		c.p.w.late(there+time.Duration(r.Int64N(int64(3*longest/2))), func() {
+			c.p.w.set(func() { c.p.befall(0) })
 			c.run(inner, cmds)
 			inner.Close()
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -18,12 +19,14 @@ import (
 type process struct {
 	w    *world
 	id   int
-	skew time.Duration
+	skew atomic.Int64 // nanoseconds
 
 	// Guarded by the world's mutex.
 	messages map[string]int // about each key, to each server
 	conns    map[*conn]bool
-	faults   int       // that have befallen it
+	faulted  time.Time // until when a fault of its messages or of a server may show; zero: there was none
+	bursts   time.Time // when a fault befell what it sent last
+	jumped   time.Time // when its clock did last
 	crashed  bool      // between a crash and its next start
 	stands   time.Time // until when it stands still
 	lives    int       // how often it was started
@@ -35,16 +38,16 @@ type process struct {
 func newProcess(w *world, id int) *process {
 	p := &process{w: w, id: id, conns: map[*conn]bool{}, messages: map[string]int{}}
 	if w.Skew > 0 {
-		p.skew = time.Duration(id) * w.Skew / time.Duration(w.Processes)
+		p.skew.Store(int64(id) * int64(w.Skew) / int64(w.Processes))
 	}
 	p.begin()
 	return p
 }
 
 // now is the process's clock.
-func (p *process) now() time.Time { return time.Now().Add(p.skew) }
+func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.skew.Load())) }
 
-// A skewed clock is wrong by a constant.
+// A skewed clock is wrong, and jumps ahead, as it does when its machine was suspended.
 type skewed struct {
 	clock.Clock
 	p *process
@@ -70,6 +73,9 @@ func (p *process) begin() {
 		sources[i] = compat.Pooled(pool)
 		sources[i].Get = func(ctx context.Context, key string) (redis.Conn, error) {
 			return pool.GetContext(context.WithValue(ctx, ofKey{}, key))
+		}
+		if w.Elects {
+			sources[i].Epoch = w.servers[i].epoch.Load
 		}
 	}
 	for i := range w.Lockers {
@@ -230,15 +236,18 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 }
 
 var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
-	"is full for a while", "forgets its scripts", "crashes", "stands still"}
+	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock jump"}
 
 // misfortune is one of them.
 func (w *world) misfortune(n int, r *rand.Rand) {
 	i, p := r.IntN(len(w.servers)), w.all[r.IntN(len(w.all))]
 	s := w.servers[i]
-	what := r.IntN(8)
-	if what == 3 && !w.Faults.Forget {
+	what := r.IntN(len(misfortuneNames))
+	switch {
+	case what == 3 && !w.Faults.Forget, what == 8 && !w.Elects:
 		what = 2
+	case what == 9 && !w.Kind.AnyClock: // others would take over what it holds, and rightly
+		what = 7
 	}
 	name := misfortuneNames[what]
 	id := "N" + strconv.Itoa(n)
@@ -246,20 +255,12 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		return
 	}
 	who := "S" + strconv.Itoa(i)
-	if what >= 6 {
+	if what == 6 || what == 7 || what == 9 {
 		who = "P" + strconv.Itoa(p.id)
 	}
 	w.judge.fault(id, "%s %s", who, name)
 	w.judge.count("misfortune: " + name)
-	seen := func() { // whoever is in the middle of something may see it
-		w.set(func() {
-			for _, p := range w.all {
-				p.faults++
-			}
-		})
-	}
-	seen()
-	defer seen()
+	w.everybody(0) // whoever is in the middle of something may see it
 	d := time.Duration(r.Int64N(int64(2 * time.Second)))
 	switch what {
 	case 0:
@@ -293,7 +294,43 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		p.crash(d)
 	case 7:
 		p.stand(3 * d)
+		w.everybody(3 * d)
+	case 8:
+		w.set(func() { s.down = true })
+		w.cut(i)
+		time.Sleep(d)
+		s.Restart(oldredis.Keeping)
+		if w.Faults.Forget {
+			w.judge.lags(i, r)
+		}
+		s.epoch.Add(1)
+		w.set(func() { s.down = false })
+	case 9:
+		w.set(func() { p.jumped = time.Now() })
+		p.skew.Add(int64(3 * d))
 	}
+	w.everybody(0)
+}
+
+// echo is for how long after a fault calls may still be told of it: a connection that broke while
+// it was idle, a request that was swallowed.
+const echo = 2 * patience
+
+// befall says that a fault may show in what p's calls return, for longer than an echo by d. The
+// world's mutex is held.
+func (p *process) befall(d time.Duration) {
+	if until := time.Now().Add(echo + d); until.After(p.faulted) {
+		p.faulted = until
+	}
+}
+
+// everybody says it of all processes.
+func (w *world) everybody(d time.Duration) {
+	w.set(func() {
+		for _, p := range w.all {
+			p.befall(d)
+		}
+	})
 }
 
 // cut ends every connection to a server.

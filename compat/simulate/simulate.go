@@ -14,6 +14,8 @@
 // waits until its patience ends. Servers cut their connections, restart with and without their
 // keys, and fill up. Processes crash, stand still, have clocks that disagree, pools of one
 // connection, Observers that block; callers give up at any moment.
+// A replica may take a server's place, with or without its last writes; a process's clock may jump ahead, as
+// it does when its machine was suspended.
 //
 // The judge looks after each write on each server and after each call (judge.go).
 package simulate
@@ -25,6 +27,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +49,7 @@ type Config struct {
 	Pool    int // connections a process may have to a server; 0: as many as it wants
 	Options compat.Options
 	Skew    time.Duration // by how much the clocks of two processes may disagree
+	Elects  bool          // a server may be replaced by its replica: the Sources have epochs
 	Faults  Faults
 
 	Skip  map[string]bool // faults that do not happen: those of Report.Faults
@@ -55,7 +59,7 @@ type Config struct {
 // Draw is the run of a seed.
 func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0x5e7))
-	c := Config{Seed: seed, Processes: 2 + r.IntN(3), Lockers: 1 + r.IntN(2), Workers: 1 + r.IntN(3), Keys: 1 + r.IntN(2), Sections: 12}
+	c := Config{Seed: seed, Processes: 2 + r.IntN(3), Lockers: 1 + r.IntN(2), Workers: 1 + r.IntN(3), Keys: []int{1, 1, 2, 2, 6}[r.IntN(5)], Sections: 12}
 	kinds := Kinds()
 	c.Kind = kinds[r.IntN(len(kinds))]
 	for range c.Kind.Servers {
@@ -88,13 +92,14 @@ func Draw(seed uint64) Config {
 		c.Skew = time.Duration(r.IntN(100)) * time.Second
 	}
 	c.Faults = profiles[r.IntN(len(profiles))]
+	c.Elects = r.IntN(3) == 0
 	return c
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, skew %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Skew)
+		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.
@@ -160,8 +165,9 @@ type world struct {
 // A server is a Redis, and what happens to it.
 type server struct {
 	*oldredis.Server
-	full bool
-	down bool
+	epoch atomic.Uint64
+	full  bool
+	down  bool
 }
 
 // Run runs c inside t.
@@ -186,8 +192,9 @@ func run(t *testing.T, c Config) Report {
 		w.all = append(w.all, newProcess(w, i))
 	}
 	stopped := make(chan struct{})
-	ended := make(chan struct{})
-	go func() { defer close(ended); w.misfortunes(stopped) }()
+	var beside sync.WaitGroup
+	beside.Go(func() { w.misfortunes(stopped) })
+	beside.Go(func() { w.judge.watch(stopped) })
 
 	working := make(chan struct{})
 	go func() {
@@ -213,7 +220,7 @@ func run(t *testing.T, c Config) Report {
 		return w.judge.report()
 	}
 	close(stopped)
-	<-ended
+	beside.Wait()
 	w.finale()
 	return w.judge.report()
 }
@@ -228,6 +235,7 @@ func (w *world) finale() {
 		}
 	})
 	w.under.Wait()
+	time.Sleep(patience) // what is slow is answered, what was swallowed is given up
 	for _, p := range w.all {
 		for i := range p.lockers {
 			for _, key := range w.keys() {

@@ -16,7 +16,9 @@ var (
 	forSo = flag.Duration("for", 0, "simulate for so long, not a fixed number of seeds")
 	seed  = flag.Uint64("seed", 1, "the first seed")
 	step  = flag.Uint64("step", 1, "the next ones are so far apart: several processes share the work")
+	first = flag.Bool("first", false, "end with the first seed that fails, and do not shrink it")
 	only  = flag.Bool("only", false, "that seed alone, told line by line")
+	many  = flag.Int("sections", 12, "that each goroutine of a run tries to have")
 	lock  = flag.String("lock", "", "this lock alone, as Kinds has it")
 )
 
@@ -42,14 +44,17 @@ func TestSimulation(t *testing.T) {
 				c.At = append(c.At, k.Versions[(int(n)+i)%len(k.Versions)])
 			}
 		}
-		c.Trace = *only
+		c.Trace, c.Sections = *only, *many
 		r := Run(t, c)
 		all.Add(r)
-		if len(r.Broken) > 0 {
-			tell(t, c, r)
-		}
 		for _, line := range r.Lines {
 			fmt.Println(line)
+		}
+		switch {
+		case len(r.Broken) > 0 && *first:
+			t.Fatalf("%v\n\t%s\nrun %d, section %d", c, r.Broken[0], all.Runs, all.Sections)
+		case len(r.Broken) > 0:
+			tell(t, c, r)
 		}
 	}
 	t.Logf("%v:\n%s", time.Since(began).Round(time.Second), all.Table())

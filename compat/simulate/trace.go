@@ -75,7 +75,7 @@ func (j *judge) trace() race.Trace {
 		Schedule: fmt.Sprintf("make simulate SEED=%d", j.w.Seed),
 	}
 	for _, p := range j.w.all {
-		t.Clients = append(t.Clients, race.Client{Name: p.name(), Skew: p.skew.Milliseconds()})
+		t.Clients = append(t.Clients, race.Client{Name: p.name(), Skew: p.skew.Load() / int64(time.Millisecond)})
 	}
 	for i := range t.Events {
 		t.Events[i].N = i + 1

@@ -89,7 +89,9 @@ func (x *worker) section() {
 		var in error
 		err := c.Do(ctx, key, ttl, func(ctx context.Context) error {
 			h := w.judge.holds(x, c, compat.FromContext(ctx), key)
+			began := time.Now()
 			x.rest(3 * time.Second)
+			call.works = time.Since(began)
 			in = context.Cause(ctx)
 			w.judge.over(h, true)
 			return ctx.Err()
@@ -106,9 +108,7 @@ func (x *worker) section() {
 		}
 		fallthrough
 	default:
-		call := w.judge.call(x, c, "Lock", key, ctx, ttl)
-		l, err = c.Lock(ctx, key, ttl)
-		call.end(err)
+		l, err = x.lockWaits(ctx, c, key, ttl)
 	}
 	if err != nil {
 		return
@@ -185,7 +185,7 @@ func (x *worker) inside(c client, l *compat.Lock, key string) {
 			if handle := l.Handle(); x.IntN(3) > 0 {
 				shown = append(shown, handle)
 			} else if other, ok := w.all[x.IntN(len(w.all))].client(0, c.shared); ok {
-				w.judge.over(h, true) // whoever gives its handle to be released relies on it no more
+				w.judge.gives(h) // whoever gives its handle to be released relies on it no more
 				call := w.judge.call(x, other, "ReleaseHandle", key, ctx, ttl)
 				call.end(other.ReleaseHandle(ctx, handle))
 			}

@@ -249,6 +249,15 @@ func explored(c race.Config, r race.Result) (jsonResult, error) {
 // returns has wiped the line away. Nobody knows how many states there are: the
 // bar says that it goes on, the numbers how.
 func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
+	return live(s, func(n int, took time.Duration) string {
+		at := last.Load()
+		return fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), rate(at.States, took),
+			at.Memory>>20, at.Depth, took.Seconds())
+	})
+}
+
+// live shows a line on a terminal, anew some times a second, until the function it returns has wiped it away.
+func live(s screen.Screen, line func(n int, took time.Duration) string) (wipe func()) {
 	if !s.Live {
 		return func() {}
 	}
@@ -259,10 +268,7 @@ func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) 
 		tick := time.NewTicker(80 * time.Millisecond)
 		defer tick.Stop()
 		for n := 0; ; n++ {
-			at := last.Load()
-			took := time.Since(began).Seconds()
-			fmt.Fprintf(s.W, "\r%s  %s states  %s/s  depth %d  %.1f s\x1b[K",
-				shuttle(n), view.Thousands(at.States), view.Thousands(int(float64(at.States)/max(took, 0.001))), at.Depth, took)
+			fmt.Fprintf(s.W, "\r%s\x1b[K", line(n, time.Since(began)))
 			select {
 			case <-tick.C:
 			case <-end:
@@ -272,6 +278,11 @@ func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) 
 		}
 	}()
 	return func() { close(end); <-ended }
+}
+
+// rate is how many of something there were in a second.
+func rate(n int, took time.Duration) string {
+	return view.Thousands(int(float64(n) / max(took.Seconds(), 0.001)))
 }
 
 // shuttle is a bar without an end: its mark goes to and fro.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -78,14 +80,20 @@ func (a *app) guaranteesCommand() *cobra.Command {
 	return cmd
 }
 
-// matrix computes the guarantees, with a bar that tells how far it is.
+// matrix computes the guarantees, and tells on a terminal how far it is.
 func (a *app) matrix() (race.Matrix, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var seen atomic.Int32
-	const parts = 1000
-	wipe := screen.New(a.errs).Progress("guarantees, per mille", func() int { return int(seen.Load()) }, parts)
-	m, err := race.Guarantees(ctx, func(done, of int, _ race.Cell) { seen.Store(int32(done * parts / of)) })
+	// Most of what is allocated is short-lived, and what lives is small beside a machine's memory.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	var at atomic.Pointer[standing]
+	at.Store(&standing{})
+	wipe := live(screen.New(a.errs), func(_ int, took time.Duration) string { return at.Load().line(took, heap()) })
+	states := 0
+	m, err := race.Guarantees(ctx, func(done, of int, c race.Cell) {
+		states += c.States
+		at.Store(&standing{done, of, states})
+	})
 	wipe()
 	switch {
 	case ctx.Err() != nil:
@@ -95,6 +103,30 @@ func (a *app) matrix() (race.Matrix, error) {
 		return m, &Failure{statusSoftware, err, ""}
 	}
 	return m, nil
+}
+
+// A standing is how far the guarantees are.
+type standing struct {
+	done, of int // cells
+	states   int
+}
+
+// line says it. The estimate takes the cells to come for as long as those that are done: the long ones come
+// first, so it rather falls than grows.
+func (s *standing) line(took time.Duration, memory uint64) string {
+	line := fmt.Sprintf("guarantees  %s of %s cells  %s states  %s/s  %d MB", view.Thousands(s.done), view.Thousands(s.of), view.Thousands(s.states),
+		rate(s.states, took), memory>>20)
+	if s.done > 0 && s.done < s.of {
+		line += fmt.Sprintf("  about %.0f s more", took.Seconds()*float64(s.of-s.done)/float64(s.done))
+	}
+	return line
+}
+
+// heap is how many bytes of objects there are.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // A jsonMatrix is the guarantees as machines get them.

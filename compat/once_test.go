@@ -1,0 +1,106 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// A sharing lock's changes are to be tried once: another client can write its value, too.
+type sharing struct {
+	compat.Algorithm
+	once bool
+}
+
+func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	next, ch, err := s.Algorithm.Extend(now, l, ttl)
+	ch.Once = s.once
+	return next, ch, err
+}
+
+// A meddled connection's EXECs are counted, and before the first of them somebody writes the key's value
+// once more.
+type meddled struct {
+	redis.Conn
+	before func()
+}
+
+func (m meddled) Do(name string, args ...any) (any, error) {
+	if name == "EXEC" {
+		m.before()
+	}
+	return m.Conn.Do(name, args...)
+}
+
+func (m meddled) Send(name string, args ...any) error {
+	if name == "EXEC" {
+		m.before()
+	}
+	return m.Conn.Send(name, args...)
+}
+
+// An EXEC that was aborted is tried again, for it may have been a renewal of our own that touched the key;
+// but not where another client writes the same values: that it holds ours proves nothing then.
+func TestAbortedAndAmbiguous(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		s := oldredis.Run(t, "2.4")
+		execs, meddles := 0, false
+		source := compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
+			return meddled{s.Dial(), func() {
+				if execs++; meddles && execs == 1 {
+					value, err := redis.String(s.Dial().Do("GET", "k"))
+					if err == nil {
+						_, err = s.Dial().Do("SETEX", "k", 60, value)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}}, nil
+		}}
+		b := compat.NewBackend(source, sharing{txlock.Renamed{}, once})
+		l, err := b.Acquire(t.Context(), time.Now, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		execs, meddles = 0, true
+		_, err = b.Extend(t.Context(), time.Now, l, time.Hour)
+		left, _ := redis.Int(s.Dial().Do("TTL", "k"))
+		if done := left > 60; once && (!errors.Is(err, compat.ErrAborted) || done || execs != 1) || !once && (err != nil || !done || execs != 2) {
+			t.Errorf("once %v: %v after %d EXECs, %d s are left", once, err, execs, left)
+		}
+	}
+}
+
+// A repair is for a key without an end: one that has got one since it was looked at, with the same value on
+// it, keeps that.
+func TestRepairOfWhatHasAnEnd(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		s := oldredis.Run(t, "2.4")
+		c := s.Dial()
+		b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }},
+			txlock.Classic{TTLRepair: txlock.RepairSeen})
+		if _, err := c.Do("SET", "k", compat.NewToken()); err != nil {
+			t.Fatal(err)
+		}
+		st, err := b.Inspect(t.Context(), time.Now, "k")
+		if err != nil || st.Status != compat.StatusPersistent {
+			t.Fatal(st, err)
+		}
+		if ends {
+			if _, err := c.Do("EXPIRE", "k", 60); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = b.Repair(t.Context(), time.Now, st, time.Hour)
+		if left, _ := redis.Int(c.Do("TTL", "k")); ends && (err == nil || left > 60) || !ends && (err != nil || left <= 60) {
+			t.Errorf("had an end %v: %v, %d s are left", ends, err, left)
+		}
+	}
+}

@@ -312,6 +312,39 @@ func anchors(page string) map[string]bool {
 	return all
 }
 
+// A command of any page, run here or not, has the words and flags that there are: it gets --help in
+// addition, which comes after these are read.
+func TestFlagsOfTheDocs(t *testing.T) {
+	pages := append(docs(t), "CONTRIBUTING.md")
+	line := regexp.MustCompile(`(?m)^ *\$ (?:[A-Z_]+=\S+ )*(setnxlock [^|;#<>\n]*)`)
+	commands := 0
+	for _, page := range pages {
+		b, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(b), -1) {
+			ours, _, _ := strings.Cut(m[1], " -- ")
+			if ours = strings.TrimSpace(ours); ours == "setnxlock" {
+				continue
+			}
+			commands++
+			out, err := exec.Command("sh", "-c", strings.TrimSuffix(ours, " --")+" --help").CombinedOutput()
+			words := strings.Fields(ours)
+			name := strings.Join(words[:2], " ")
+			if len(words) > 2 && (words[1] == "race" || words[1] == "migrate") {
+				name = strings.Join(words[:3], " ")
+			}
+			if err != nil || !strings.Contains(string(out), name) { // of a word that is none, the help is its parent's
+				t.Errorf("%s: %s: %v\n%.300s", page, ours, err, out)
+			}
+		}
+	}
+	if commands < 60 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
 // runBlock runs the commands of a block, in order.
 func runBlock(t *testing.T, b block, address string) (commands int) {
 	t.Helper()

@@ -78,6 +78,7 @@ var parts = []part{
 		{"clients.html", "", "The locks over go-redis and rueidis.", ""},
 		{"architecture.html", "", "The structure, and a lock from TryLock to the server and back.", ""},
 		{"glossary.html", "", "The words.", ""},
+		{"platforms.html", "", "Systems and ways to install, each with what is tested.", ""},
 		{"versioning.html", "", "What is covered by v1.", ""},
 		{"contributing.html", "", "Set-up, tests, and how to add a lock.", ""},
 		{"changelog.html", "", "What changed.", ""},
@@ -178,7 +179,7 @@ func (s *site) add(file string, source []byte, top bool) error {
 		switch n := n.(type) {
 		case *ast.Heading:
 			if n.Level == 1 && p.Title == "" {
-				p.Title = titled(plain(n, source))
+				p.Title = view.Titled(plain(n, source))
 			}
 		case *ast.Link:
 			to := target(string(n.Destination), top)
@@ -217,6 +218,8 @@ func (s *site) add(file string, source []byte, top bool) error {
 	}
 	body := strings.ReplaceAll(b.String(), "<table>", `<div class="table" tabindex="0"><table>`)
 	body = strings.ReplaceAll(body, "</table>", "</table></div>")
+	body = strings.ReplaceAll(body, "<pre>", `<pre tabindex="0">`)                        // what scrolls is reached by keyboard
+	body = regexp.MustCompile(`<th( [^>]*)?></th>`).ReplaceAllString(body, "<td$1></td>") // a head that says nothing is none
 	body = regexp.MustCompile(`(?s)<!--.*?-->\n?`).ReplaceAllString(body, "")
 	p.Body = template.HTML(body)
 	s.pages = append(s.pages, p)
@@ -330,25 +333,6 @@ func sections(doc ast.Node, source []byte, p page) []section {
 		all = append(all, section{Page: p.Title, Title: plain(h, source), File: p.File + "#" + string(name)})
 	}
 	return all
-}
-
-// small are the words that a title does not capitalise.
-var small = []string{"a", "an", "and", "as", "at", "but", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
-
-// titled is a title with its words capitalised as titles are: a name with a mark in it stays.
-func titled(title string) string {
-	words := strings.Fields(title)
-	for i, w := range words {
-		bare := strings.Trim(w, ",.:;!?")
-		first := i == 0 || strings.HasSuffix(words[i-1], ":")
-		if !first && slices.Contains(small, bare) || strings.ContainsAny(bare, "/:._`()") || bare == "txlock" || bare == "getsetlock" || bare == "setnxlock" {
-			continue
-		}
-		r := []rune(w)
-		r[0] = unicode.ToUpper(r[0])
-		words[i] = string(r)
-	}
-	return strings.Join(words, " ")
 }
 
 // onMap gives the map its titles. Every page must be on it.

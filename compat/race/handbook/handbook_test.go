@@ -97,6 +97,12 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s: there is no such place", name, m[2])
 			}
 		}
+		if bare := regexp.MustCompile(`<pre>|<th[^>]*></th>`).FindString(text); bare != "" {
+			t.Errorf("%s has a %s, which some readers can't reach", name, bare)
+		}
+		if n := strings.Count(text, "<h1"); n != 1 {
+			t.Errorf("%s has %d titles", name, n)
+		}
 		if !strings.Contains(text, `<nav id="menu"`) || !strings.Contains(text, `id="q"`) {
 			t.Errorf("%s has no menu, or no search", name)
 		}
@@ -126,21 +132,6 @@ func TestAgain(t *testing.T) {
 	after, err := os.ReadFile(filepath.Join(dir, "races", "any-lost-reply.html"))
 	if err != nil || string(before) != string(after) {
 		t.Errorf("%v: was\n%s\nis\n%s", err, before, after)
-	}
-}
-
-func TestTitled(t *testing.T) {
-	for in, want := range map[string]string{
-		"Choosing a lock":                "Choosing a Lock",
-		"Mixing: what may share a key":   "Mixing: What May Share a Key",
-		"The command":                    "The Command",
-		"txlock: a token and a TTL":      "txlock: A Token and a TTL",
-		"FAQ":                            "FAQ",
-		"Interop: with the real clients": "Interop: With the Real Clients",
-	} {
-		if got := titled(in); got != want {
-			t.Errorf("%q becomes %q, want %q", in, got, want)
-		}
 	}
 }
 

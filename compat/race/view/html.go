@@ -21,7 +21,9 @@ var pageFiles embed.FS
 
 // pages are the templates of the folder page. html/template escapes what comes
 // from a trace by where it stands.
-var pages = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(pageFiles, "page/*.html")) })
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{"titled": Titled}).ParseFS(pageFiles, "page/*.html"))
+})
 
 // HTML writes the trace as one page that needs nothing else: it is opened from
 // a disk, stepped with the keyboard and printed. A trace with a Fork can be
@@ -78,7 +80,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	}{
 		pageContext: c,
 		Trace:       t,
-		Title:       upperFirst(t.Title),
+		Title:       Titled(t.Title),
 		Setting:     setting(t),
 		Picture:     template.HTML(Picture(t)), // which escapes what comes from the trace
 		Text:        Timeline(t, TimelineOptions{}),

@@ -130,7 +130,7 @@ func TestHTMLEscapes(t *testing.T) {
 	if n := eval[int](p, "document.images.length"); n != 0 {
 		t.Errorf("%d images", n)
 	}
-	p.expect("title", p.text("h1"), evil)
+	p.expect("title", p.text("h1"), Titled(evil))
 	p.press("l")
 	p.expect("said", p.text("#did"), evil)
 }

@@ -229,7 +229,7 @@ func (s *site) index(tables []tableView) error {
 		Course, More []siteEntry
 		Tables       []tableView
 		Workbench    string
-	}{Title: "How locks break", Workbench: s.workbench, Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
+	}{Title: "How Locks Break", Workbench: s.workbench, Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
 	for _, e := range s.list {
 		if e.Starred {
 			view.Course = append(view.Course, e)
@@ -240,7 +240,7 @@ func (s *site) index(tables []tableView) error {
 	if err := s.render("index.html", view); err != nil || tables == nil {
 		return err
 	}
-	view.Title = "What each lock promises"
+	view.Title = "What Each Lock Promises"
 	return s.render("guarantees.html", view)
 }
 

@@ -80,7 +80,7 @@ func TestSiteInBrowser(t *testing.T) {
 	p.shot("site-index")
 	titles := eval[[]string](p, `[...document.querySelectorAll(".races h3")].map(e => e.textContent)`)
 	all := renderTraces(t)
-	if want := []string{all["double-takeover"].Title, all["release-after-expiry"].Title, all["lost-reply"].Title, all["paused-holder"].Title}; !slices.Equal(titles, want) {
+	if want := []string{Titled(all["double-takeover"].Title), Titled(all["release-after-expiry"].Title), Titled(all["lost-reply"].Title), Titled(all["paused-holder"].Title)}; !slices.Equal(titles, want) {
 		t.Errorf("teaching order: got %q, want %q", titles, want)
 	}
 	for i, title := range titles {

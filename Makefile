@@ -118,8 +118,8 @@ dist: third-party
 		exe=; case $$p in windows/*) exe=.exe ;; esac; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=true -ldflags "-s -w -buildid=" -o $(DIST)/setnxlock-$${p%/*}-$${p#*/}$$exe ./cmd/setnxlock; \
 	done
-	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
-	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@$(GO) run -trimpath ./cmd/setnxlock man >$(DIST)/setnxlock.1
+	@for shell in bash zsh fish powershell; do $(GO) run -trimpath ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
 	@rm -f $(DIST)/*.deb $(DIST)/*.rpm
 	@dist=$$(cd $(DIST) && pwd) && cd .ci/sbom && $(GO) run . $$dist/setnxlock-*-* >$$dist/setnxlock.spdx.json
 	@GO=$(GO) .ci/package $(DIST)

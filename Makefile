@@ -17,7 +17,7 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist packages third-party test check race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages apidiff third-party test check race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -128,6 +128,10 @@ dist: third-party
 ## packages: the .deb, the .rpm, the SBOM and the image of this machine's system: made twice the same, installed and used
 packages:
 	@GO=$(GO) .ci/packages
+
+## apidiff: what has changed in the API since the last tag
+apidiff:
+	@GO=$(GO) .ci/apidiff
 
 ## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
 third-party:

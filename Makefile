@@ -10,8 +10,8 @@ FUZZTIME ?= 30s
 FOR ?= 10m
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, and what speaks with other clients and watchers.
-MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+# What has a go.mod of its own: what measures, what speaks with other clients and watchers, and what a release needs.
+MODULES = bench compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \

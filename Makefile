@@ -11,14 +11,15 @@ FOR ?= 10m
 SECTIONS ?= 40
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, what makes the docs a site, and what speaks with other clients and watchers.
-MODULES = bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+# What has a go.mod of its own: what measures, what makes the docs a site, what speaks with other clients and watchers, and what a release
+# needs.
+MODULES = bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist packages third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -140,8 +141,8 @@ dist: third-party
 		exe=; case $$p in windows/*) exe=.exe ;; esac; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=true -ldflags "-s -w -buildid=" -o $(DIST)/setnxlock-$${p%/*}-$${p#*/}$$exe ./cmd/setnxlock; \
 	done
-	@$(GO) run ./cmd/setnxlock man >$(DIST)/setnxlock.1
-	@for shell in bash zsh fish powershell; do $(GO) run ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
+	@$(GO) run -trimpath ./cmd/setnxlock man >$(DIST)/setnxlock.1
+	@for shell in bash zsh fish powershell; do $(GO) run -trimpath ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
 	@rm -f $(DIST)/*.deb $(DIST)/*.rpm
 	@dist=$$(cd $(DIST) && pwd) && cd .ci/sbom && $(GO) run . $$dist/setnxlock-*-* >$$dist/setnxlock.spdx.json
 	@GO=$(GO) .ci/package $(DIST)
@@ -150,6 +151,10 @@ dist: third-party
 ## packages: the .deb, the .rpm, the SBOM and the image of this machine's system: made twice the same, installed and used
 packages:
 	@GO=$(GO) .ci/packages
+
+## apidiff: what has changed in the API since the last tag
+apidiff:
+	@GO=$(GO) .ci/apidiff
 
 ## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
 third-party:

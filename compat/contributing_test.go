@@ -1,0 +1,90 @@
+package compat_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The worked examples of CONTRIBUTING.md are what a newcomer types: a lock and its tests, and a
+// race, in a module of their own, and a dialect in its table.
+func TestContributing(t *testing.T) {
+	page, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string]string{}
+	for _, b := range regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		blocks[b[1]] = b[2]
+	}
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	run := func(in string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Dir = in
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, name := range []string{"mylock.go", "mylock_test.go", "race_test.go"} {
+		if blocks[name] == "" {
+			t.Fatalf("the page has no %s", name)
+		}
+		write(name, blocks[name])
+	}
+	if out, err := exec.Command("gofmt", "-l", dir).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("gofmt: %v: %s", err, out)
+	}
+	sums, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("go.sum", string(sums))
+	ours := strings.TrimSuffix(module, "/")
+	write("go.mod", "module example.com/mylock\n\ngo 1.25.0\n\nrequire "+ours+" v0.0.0\n\nreplace "+ours+" => "+tree+"\n")
+	run(dir, "mod", "tidy")
+	out := run(dir, "test", "-count=1", "-v", ".")
+	for _, want := range []string{"--- PASS: TestConformance", "--- PASS: TestRaces", "--- PASS: TestCarelessRelease", "exclusion"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+
+	const table = "compat/dialect/clients.go"
+	text, err := os.ReadFile(filepath.Join(tree, table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "var formats = []Format{\n"
+	if blocks[table] == "" || !strings.Contains(string(text), head) {
+		t.Fatalf("no row on the page, or no table in %s", table)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(tree, table): write("clients.txt", strings.Replace(string(text), head, head+blocks[table], 1)),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := run(tree, "test", "-count=1", "-v", "-run", "^TestFormats$", "-overlay", write("overlay.json", string(overlay)), "./compat/dialect"); !strings.Contains(out, "--- PASS: TestFormats") {
+		t.Error(out)
+	}
+}

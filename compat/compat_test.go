@@ -220,14 +220,18 @@ func TestFailedRenewalIsTriedSooner(t *testing.T) {
 	expect := func(after time.Duration, want compat.Kind) {
 		t.Helper()
 		w.clock.Add(after)
-		select {
-		case got := <-seen:
-			if got != want {
-				t.Errorf("%v later: %s, want %s", after, got, want)
+		for range 10 {
+			select {
+			case got := <-seen:
+				if got != want {
+					t.Errorf("%v later: %s, want %s", after, got, want)
+				}
+				return
+			case <-time.After(time.Second):
+				w.clock.Add(ttl / 20) // it came due while the one before was ending, and was put off by that
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%v later: nothing happened", after)
 		}
+		t.Fatalf("%v later: nothing happened", after)
 	}
 	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 		for range 3 {

@@ -49,9 +49,14 @@ const (
 // states. Time jumps to the moments at which something changes for a client.
 // A client does not stop between two readings of its clock with nothing sent in
 // between.
+//
+// A lock that refuses the server is an error: nothing would be shown of it.
 func Explore(ctx context.Context, c Config) (Result, error) {
 	full, err := c.complete()
 	if err != nil {
+		return Result{}, err
+	}
+	if err := refuses(full); err != nil {
 		return Result{}, err
 	}
 	return explore(ctx, full, newRuns(full))

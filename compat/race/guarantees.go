@@ -416,3 +416,12 @@ func refusal(c *Config) (string, error) {
 	}
 	return "", nil
 }
+
+// refuses is an error if the lock refuses the server.
+func refuses(c *Config) error {
+	why, err := refusal(c)
+	if err == nil && why != "" {
+		err = fmt.Errorf("race: %s refuses Redis %s: %s", c.Algorithm, c.Server, strings.TrimPrefix(why, "setnxlock: "))
+	}
+	return err
+}

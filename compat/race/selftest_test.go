@@ -342,3 +342,13 @@ func ExampleExplore() {
 	// exclusion is violated in 9 steps
 	// getset:classic 2.4 2x2 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1
 }
+
+// Of a lock that refuses the server nothing is claimed.
+func TestRefusedServerIsNoProof(t *testing.T) {
+	for server, want := range map[string]string{"2.4": "set:published refuses Redis 2.4", "7.0": ""} {
+		_, err := Explore(t.Context(), Config{Algorithm: "set:published", Server: server, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}})
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v", server, err)
+		}
+	}
+}

@@ -97,11 +97,8 @@ func Follow(c Config, choices []Choice) (Trace, error) {
 	if err != nil {
 		return Trace{}, err
 	}
-	switch why, err := refusal(full); {
-	case err != nil:
+	if err := refuses(full); err != nil {
 		return Trace{}, err
-	case why != "":
-		return Trace{}, fmt.Errorf("race: %s refuses %s: %s", c.Algorithm, full.Server, why)
 	}
 	var made []Choice
 	w, err := newWorld(full)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,8 +20,12 @@ const ttl = 30 * time.Second
 func locker(name, address string, a compat.Algorithm, o compat.Options) workload.Subject {
 	return workload.Subject{Name: name, Open: func(m *workload.Meter) (*workload.Client, error) {
 		pool := workload.Pool(m, address)
-		c := workload.Locks(compat.New(pool, a, o), compat.Pooled(pool), ttl)
-		c.Close = pool.Close
+		beside := pool
+		if o.Shared > 0 { // PINGs have a connection for each goroutine, which are not the lock's
+			beside = workload.Pool(m.Beside(), address)
+		}
+		c := workload.Locks(compat.New(pool, a, o), compat.Pooled(beside), ttl)
+		c.Close = func() error { return errors.Join(pool.Close(), beside.Close()) }
 		return c, nil
 	}}
 }

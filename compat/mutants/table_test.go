@@ -24,7 +24,8 @@ var (
 	set    = net{dir: "compat/setlock"}
 	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
 
-	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first"}} // its fixed seeds, up to one that fails
+	batching = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-lock", "getset:guarded"}} // whose values change with each renewal
+	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first"}}                            // its fixed seeds, up to one that fails
 )
 
 func tested(dir, run string) net { return net{dir: dir, run: run} }
@@ -53,9 +54,9 @@ var table = []mutant{
 	{name: "a hand-off that failed takes the lock off the schedule", found: "A3", file: handoff, nets: nets(simulate),
 		old: "ttl, true, true, lease.Handoff); err != nil {\n",
 		new: "ttl, true, true, lease.Handoff); err != nil {\n\t\t\tl.k.scheduler.Remove(&l.item)\n"},
-	{name: "a batch forgets an extension of unknown outcome", found: "A4", file: "compat/renew.go", nets: nets(simulate),
+	{name: "a batch forgets an extension of unknown outcome", found: "A4", file: "compat/renew.go", nets: nets(batching),
 		old: "\t\tagain, err := k.answer(l,",
-		new: "\t\tif OutcomeOf(errs[i]) == Unknown {\n\t\t\terrs[i] = NotSent.Mark(errs[i])\n\t\t}\n\t\tagain, err := k.answer(l,"},
+		new: "\t\tif OutcomeOf(errs[i]) == Unknown {\n\t\t\terrs[i] = NotSent.Mark(ErrTimeout)\n\t\t}\n\t\tagain, err := k.answer(l,"},
 	{name: "an extension that was resolved by reading has no fence", found: "A5", file: lease, nets: nets(simulate),
 		old: "\t\t\t\td.Fence = s.held.Fence // the number it drew was lost with its reply\n",
 		new: ""},

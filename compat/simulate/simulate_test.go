@@ -40,6 +40,9 @@ func TestSimulation(t *testing.T) {
 				t.Fatalf("no lock %q", *lock)
 			}
 			c.Kind, c.At = k, nil
+			if !k.AnyClock {
+				c.Skew = 0
+			}
 			for i := range k.Servers {
 				c.At = append(c.At, k.Versions[(int(n)+i)%len(k.Versions)])
 			}

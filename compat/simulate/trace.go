@@ -70,9 +70,8 @@ func said(cmds []compat.Cmd, replies []any) (cmd, reply string) {
 // replay` shows.
 func (j *judge) trace() race.Trace {
 	t := race.Trace{
-		Format: race.TraceFormat, Title: "a simulated run", Algorithm: j.w.Kind.Name, Server: strings.Join(j.w.At, "+"),
+		Format: race.TraceFormat, Title: fmt.Sprintf("the end of a simulated run: make simulate SEED=%d", j.w.Seed), Algorithm: j.w.Kind.Name, Server: strings.Join(j.w.At, "+"),
 		Key: j.shown, TTL: longest.Milliseconds(), Start: race.Server{TTL: -1}, Events: j.events,
-		Schedule: fmt.Sprintf("make simulate SEED=%d", j.w.Seed),
 	}
 	for _, p := range j.w.all {
 		t.Clients = append(t.Clients, race.Client{Name: p.name(), Skew: p.skew.Load() / int64(time.Millisecond)})

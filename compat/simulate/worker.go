@@ -134,6 +134,9 @@ func (x *worker) inside(c client, l *compat.Lock, key string) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	var shown []compat.Handle // to be released by somebody, when the lock is over
+	if w.Options.Renew && w.Keys > 2 && x.IntN(2) == 0 {
+		x.rest(longest) // there are enough for everybody: several of a Locker are renewed together
+	}
 	for range x.IntN(4) {
 		x.rest(800 * time.Millisecond)
 		ctx, cancel := x.patience()

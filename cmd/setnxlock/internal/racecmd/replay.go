@@ -132,10 +132,7 @@ func (a *app) again(text string) (race.Trace, error) {
 	switch {
 	case strings.HasPrefix(text, "{"):
 		t, err := race.ReadTrace(strings.NewReader(text))
-		if err == nil && t.Schedule == "" {
-			err = errors.New("the trace has no schedule: it can be shown and not run")
-		}
-		if err != nil {
+		if err != nil || t.Schedule == "" { // a simulated run has none, but a seed: it is shown as it was
 			return t, err
 		}
 		return rerun(t.Schedule)

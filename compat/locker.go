@@ -258,6 +258,9 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		return nil, err
 	}
 	next, err := k.extend(ctx, h, ttl, false, true, lease.Done)
+	if errors.Is(err, errRanOut) { // nobody has lost what nobody had believed in yet, and the key may hold it
+		err = errRanOut
+	}
 	if OutcomeOf(err) == Unknown {
 		return nil, &UnknownError{Lease: next, Err: err}
 	}
@@ -481,7 +484,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
 		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
-		err = k.undo(ctx, h, fmt.Errorf("%w: the reply came after the lease had run out", ErrLost))
+		err = k.undo(ctx, h, fmt.Errorf("%w: %w", ErrLost, errRanOut))
 	}
 	return h.current(), err
 }

@@ -75,6 +75,9 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
 }
 
+// errRanOut is why a lock is lost that nobody else was seen to hold.
+var errRanOut = errors.New("its time had run out before an answer came")
+
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
 // then is the event for the holder's machine when it was done.
 func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
@@ -89,7 +92,11 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 		}
 		switch v {
 		case lease.Over:
-			return l, h.over()
+			err := h.over()
+			if try > 1 && errors.Is(err, ErrLost) {
+				err = fmt.Errorf("%w: %w", err, errRanOut)
+			}
+			return l, err
 		case lease.Doubt:
 			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
 			return l, &UnknownError{Lease: l, Err: errDoubts}
@@ -158,7 +165,7 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 			if err := h.over(); !errors.Is(err, ErrLost) {
 				return false, err
 			}
-			return false, fmt.Errorf("%w: %q: the reply came after the lease had run out", ErrLost, l.Key)
+			return false, fmt.Errorf("%w: %q: %w", ErrLost, l.Key, errRanOut)
 		}
 		return false, nil
 	case NotSent:

@@ -316,7 +316,7 @@ func anchors(page string) map[string]bool {
 // addition, which comes after these are read.
 func TestFlagsOfTheDocs(t *testing.T) {
 	pages := append(docs(t), "CONTRIBUTING.md")
-	line := regexp.MustCompile(`(?m)^ *\$ (?:[A-Z_]+=\S+ )*(setnxlock [^|;#<>\n]*)`)
+	line := regexp.MustCompile(`(?m)^ *\$ (?:[A-Z_]+=\S+ )*(setnxlock (?:'[^'\n]*'|[^|;#<>'\n])*)`)
 	commands := 0
 	for _, page := range pages {
 		b, err := os.ReadFile(filepath.Join(root, page))

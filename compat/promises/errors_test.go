@@ -321,6 +321,41 @@ func TestNeverALeaseThatHasRunOut(t *testing.T) {
 	}
 }
 
+// An adoption says that the lock is lost only if it can't be adopted a moment later: that its own time had
+// run out before the server answered proves nothing about the key.
+func TestAdoptionLostMeansLost(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for _, late := range []bool{false, true} {
+			for n, reached := 1, true; reached && n < 60; n++ {
+				inWorld(t, k, func(w *world) {
+					holder, _ := w.client(compat.Options{Timeout: time.Hour})
+					l := w.try(holder, long)
+					adopter, net := w.client(compat.Options{Timeout: time.Hour})
+					net.delay(func(i int, _ string) (before, after time.Duration) {
+						switch {
+						case i != n:
+							return 0, 0
+						case late:
+							return 0, medium + time.Second
+						}
+						return medium + time.Second, 0
+					})
+					_, err := adopter.Adopt(background, l.Key(), l.Token(), medium)
+					synctest.Wait()
+					reached = net.commands() >= n
+					if !errors.Is(err, compat.ErrLost) {
+						return
+					}
+					net.clear()
+					if _, again := adopter.Adopt(background, l.Key(), l.Token(), medium); again == nil {
+						t.Errorf("command %d, late %v: %v, and then it was adopted", n, late, err)
+					}
+				})
+			}
+		}
+	})
+}
+
 // An extension whose reply was lost, and which was found by reading, leaves a lock
 // that is released like any other, also where the server can be replaced: it was not.
 func TestReleaseAfterAResolvedExtension(t *testing.T) {

@@ -127,7 +127,7 @@ func TestRaceOnTerminal(t *testing.T) {
 // The bar tells how far a search is, and leaves nothing behind.
 func TestRaceExploreBar(t *testing.T) {
 	shown := onTerminal(t, 80, []string{"NO_COLOR=1"}, "race", "explore", "--algorithm", "tx:classic", "--faults", "lost=1")
-	bar := regexp.MustCompile(`\r\[[.#]{20}\]  [0-9,]+ states  [0-9,]+/s  depth [0-9]+  [0-9.]+ s\x1b\[K`)
+	bar := regexp.MustCompile(`\r\[[.#]{20}\]  [0-9,]+ states  [0-9,]+/s  [0-9]+ MB  depth [0-9]+  [0-9.]+ s\x1b\[K`)
 	if !bar.MatchString(shown) {
 		t.Errorf("no bar in %q", shown)
 	}

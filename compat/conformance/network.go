@@ -176,8 +176,12 @@ func (c *faultyConn) deliver(m compat.Cmd) (any, error) {
 	return reply, err
 }
 
+// die breaks the connection. What is behind it may be a pool's, which must not hand it out again.
 func (c *faultyConn) die() error {
 	c.dead = io.ErrUnexpectedEOF
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	redis.DoContext(c.Conn, done, "PING") //nolint:errcheck // a context that has ended kills it
 	c.Conn.Close()
 	return c.dead
 }

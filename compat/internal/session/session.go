@@ -137,11 +137,9 @@ func (s *Session) track(name string, reply any, err error) {
 		s.Multi = s.Multi && !ok
 		s.Watching = s.Watching && !ok
 	case "DISCARD":
-		// "DISCARD without MULTI" is as good an answer as OK.
-		if ok || strings.Contains(err.Error(), "without MULTI") {
-			s.Multi = false
-			s.Watching = s.Watching && !ok
-		}
+		// "DISCARD without MULTI" is as good an answer as OK. It ends a WATCH, but on 2.2 not what
+		// the WATCH has seen.
+		s.Multi = s.Multi && !ok && !strings.Contains(err.Error(), "without MULTI")
 	}
 }
 

@@ -251,24 +251,29 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	return k.adopt(ctx, key, token, ttl, start)
 }
 
-// adopt is Adopt of a key with its prefix.
+// adopt is Adopt of a key with its prefix. That its time ran out before the server's answer tells
+// nothing of a key that nobody here had believed in yet: it is asked again, once.
 func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*Lock, error) {
-	h, err := k.find(ctx, key, token, ttl)
-	if err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		h, err := k.find(ctx, key, token, ttl)
+		if err != nil {
+			return nil, err
+		}
+		next, err := k.extend(ctx, h, ttl, false, true, lease.Done)
+		late := errors.Is(err, errNoAnswer) || errors.Is(err, errLateAnswer)
+		switch {
+		case err == nil:
+			h.lease.How = Adopted
+			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
+		case late && !again && ctx.Err() == nil:
+		case errors.Is(err, errNoAnswer):
+			return nil, &UnknownError{Lease: next, Err: errNoAnswer}
+		case OutcomeOf(err) == Unknown:
+			return nil, &UnknownError{Lease: next, Err: err}
+		default:
+			return nil, err
+		}
 	}
-	next, err := k.extend(ctx, h, ttl, false, true, lease.Done)
-	if errors.Is(err, errRanOut) { // nobody has lost what nobody had believed in yet, and the key may hold it
-		err = errRanOut
-	}
-	if OutcomeOf(err) == Unknown {
-		return nil, &UnknownError{Lease: next, Err: err}
-	}
-	if err != nil {
-		return nil, err
-	}
-	h.lease.How = Adopted
-	return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
 }
 
 // ReleaseToken releases a lock by its token alone, without a handle: it removes the key if,
@@ -484,7 +489,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
 		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
-		err = k.undo(ctx, h, fmt.Errorf("%w: %w", ErrLost, errRanOut))
+		err = k.undo(ctx, h, fmt.Errorf("%w: %w", ErrLost, errLateAnswer))
 	}
 	return h.current(), err
 }

@@ -75,8 +75,11 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
 }
 
-// errRanOut is why a lock is lost that nobody else was seen to hold.
-var errRanOut = errors.New("its time had run out before an answer came")
+// Why a lock is lost that nobody else was seen to hold.
+var (
+	errNoAnswer   = errors.New("its time ran out before an answer came")
+	errLateAnswer = errors.New("the answer came after its time had run out")
+)
 
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
 // then is the event for the holder's machine when it was done.
@@ -94,7 +97,7 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 		case lease.Over:
 			err := h.over()
 			if try > 1 && errors.Is(err, ErrLost) {
-				err = fmt.Errorf("%w: %w", err, errRanOut)
+				err = fmt.Errorf("%w: %w", err, errNoAnswer)
 			}
 			return l, err
 		case lease.Doubt:
@@ -165,7 +168,7 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 			if err := h.over(); !errors.Is(err, ErrLost) {
 				return false, err
 			}
-			return false, fmt.Errorf("%w: %q: %w", ErrLost, l.Key, errRanOut)
+			return false, fmt.Errorf("%w: %q: %w", ErrLost, l.Key, errLateAnswer)
 		}
 		return false, nil
 	case NotSent:

@@ -201,7 +201,7 @@ var table = []mutant{
 		old: "\treturn &UnknownError{Lease: l, Err: errors.Join(why, err)}\n",
 		new: "\t_ = l\n\treturn why\n"},
 	{name: "Extend returns nil after the lock was lost", file: settle, nets: nets(settling, batches, promised),
-		old: "\t\t\treturn false, fmt.Errorf(\"%w: %q: %w\", ErrLost, l.Key, errRanOut)\n",
+		old: "\t\t\treturn false, fmt.Errorf(\"%w: %q: %w\", ErrLost, l.Key, errLateAnswer)\n",
 		new: "\t\t\treturn false, nil\n"},
 	{name: "a release that came late was in time", file: settle, nets: nets(settling, batches, promised),
 		old: "\tinTime := !lease.Past(s.now(), l.Until)\n",

@@ -176,12 +176,12 @@ func (c *faultyConn) deliver(m compat.Cmd) (any, error) {
 	return reply, err
 }
 
-// die breaks the connection. What is behind it may be a pool's, which must not hand it out again.
+// die breaks the connection. What is behind it may be a pool's, which hands it out again: on 2.2 with
+// what a WATCH has seen, if the pool ends a MULTI.
 func (c *faultyConn) die() error {
 	c.dead = io.ErrUnexpectedEOF
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	redis.DoContext(c.Conn, done, "PING") //nolint:errcheck // a context that has ended kills it
+	c.Conn.Do("DISCARD") //nolint:errcheck // it may be in none
+	c.Conn.Do("UNWATCH") //nolint:errcheck // nor is there WATCH everywhere
 	c.Conn.Close()
 	return c.dead
 }

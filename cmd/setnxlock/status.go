@@ -87,14 +87,13 @@ func (a *app) explain(err error) *failure {
 	case errors.Is(err, compat.ErrInvalid):
 		return &failure{statusUsage, err, ""}
 	case errors.As(err, &denied):
-		hint := a.hintFor(string(denied.Reply))
-		if hint == "" || strings.HasPrefix(string(denied.Reply), "NOPERM") {
-			hint = denied.Remedy
-		}
-		what := *denied
+		what, hint := *denied, a.hintFor(string(denied.Reply))
 		what.Remedy = ""
-		if errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM") {
-			hint += a.examine("; to see what is allowed: ")
+		switch {
+		case strings.HasPrefix(string(denied.Reply), "NOPERM"):
+			hint = denied.Remedy + a.examine("; to see what is allowed: ")
+		case hint == "":
+			hint = denied.Remedy
 		}
 		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):

@@ -23,7 +23,7 @@ func (s *Server) Record() *Transcript {
 	s.SetTrace(func(_ int, cmd []string, reply any) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		fmt.Fprintf(&t.lines, "%s → %s\n", strings.Join(cmd, " "), readable(reply))
+		fmt.Fprintf(&t.lines, "%s → %s\n", strings.Join(cmd, " "), Readable(reply))
 	})
 	return t
 }
@@ -35,7 +35,8 @@ func (t *Transcript) String() string {
 	return t.lines.String()
 }
 
-func readable(reply any) string {
+// Readable is a reply on one line, as a transcript has it.
+func Readable(reply any) string {
 	switch r := reply.(type) {
 	case nil:
 		return "nil"
@@ -44,7 +45,7 @@ func readable(reply any) string {
 	case []any:
 		all := make([]string, len(r))
 		for i := range r {
-			all[i] = readable(r[i])
+			all[i] = Readable(r[i])
 		}
 		return "[" + strings.Join(all, " ") + "]"
 	}

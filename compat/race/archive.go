@@ -58,7 +58,7 @@ type shelf struct {
 	replies  catalog[[]any]
 	requests catalog[struct{}]
 	probes   catalog[struct{}] // who asks whether it can acquire
-	told     map[inquiry]told
+	answers  map[inquiry]answered
 }
 
 // An inquiry is a question with everything that the answer depends on, in the shelf's numbers.
@@ -72,8 +72,8 @@ type inquiry struct {
 	now, until    int32
 }
 
-// A told is an answer, in the shelf's numbers.
-type told struct {
+// answered is what a server answered, in the shelf's numbers.
+type answered struct {
 	content, reply, conn uint32
 	cut                  bool // the server closed the connection instead of answering
 	yes                  bool // of a run: a WATCH of the key would have noticed
@@ -107,7 +107,7 @@ func (a *archive) shelf(c *Config) *shelf {
 	name := c.Server + " " + c.Key
 	s := a.shelves[name]
 	if s == nil {
-		s = &shelf{told: map[inquiry]told{}}
+		s = &shelf{answers: map[inquiry]answered{}}
 		a.shelves[name] = s
 	}
 	return s
@@ -156,7 +156,7 @@ func (r *reader) conn(n uint16) uint32 {
 }
 
 // ask looks an answer up. It completes the question with what the search calls by other numbers.
-func (r *reader) ask(q *inquiry, n uint32, conn, watcher uint16, req *request) (told, bool) {
+func (r *reader) ask(q *inquiry, n uint32, conn, watcher uint16, req *request) (answered, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	q.content = r.contents[n]
@@ -169,14 +169,14 @@ func (r *reader) ask(q *inquiry, n uint32, conn, watcher uint16, req *request) (
 	if req != nil {
 		q.request = r.s.requests.number(req.says(), struct{}{})
 	}
-	a, ok := r.s.told[*q]
+	a, ok := r.s.answers[*q]
 	return a, ok
 }
 
-func (r *reader) keep(q *inquiry, a told) {
+func (r *reader) keep(q *inquiry, a answered) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.s.told[*q] = a
+	r.s.answers[*q] = a
 }
 
 // content is the search's number of one of the shelf's.
@@ -196,14 +196,14 @@ func (r *reader) run(n uint32, now int32, req *request, conn uint16, refused int
 	a, ok := r.ask(&q, n, conn, noConn, req)
 	if !ok {
 		x := r.t.execute(n, now, req, conn, refused)
-		a = told{content: r.contents[x.content], cut: x.reply == inputLost, yes: x.touched}
+		a = answered{content: r.contents[x.content], cut: x.reply == inputLost, yes: x.touched}
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
 		if !a.cut {
 			replies := r.t.replies.values[x.reply]
 			a.reply, a.conn = r.s.replies.number(replyKey(replies), replies), r.conn(x.conn)
 		}
-		r.s.told[q] = a
+		r.s.answers[q] = a
 		return x
 	}
 	x := executed{touched: a.yes}
@@ -225,7 +225,7 @@ func (r *reader) watch(n uint32, now int32, req *request, conn uint16, refused i
 		after := r.t.onlook(n, now, req, conn, refused, watcher)
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
-		r.s.told[q] = told{conn: r.conn(after)}
+		r.s.answers[q] = answered{conn: r.conn(after)}
 		return after
 	}
 	r.s.mu.Lock()
@@ -240,7 +240,7 @@ func (r *reader) acted(at uint32, now int32, verb Verb, n int32) uint32 {
 	a, ok := r.ask(&q, at, noConn, noConn, nil)
 	if !ok {
 		to := r.t.change(at, now, verb, n)
-		r.keep(&q, told{content: r.contents[to]})
+		r.keep(&q, answered{content: r.contents[to]})
 		return to
 	}
 	return r.content(a.content)

@@ -304,7 +304,7 @@ func proofsCarryOver(t *testing.T, fault string) {
 			t.Errorf("%s on %s: %d states %v\nby itself: %d states %v", fault, v, c.States, c.Breaks, own.States, own.Breaks)
 		}
 	}
-	if s := f.archive.shelves["2.4 "+defaultKey]; s == nil || len(s.told) == 0 {
+	if s := f.archive.shelves["2.4 "+defaultKey]; s == nil || len(s.answers) == 0 {
 		t.Error("nothing was kept of what 2.4 did")
 	}
 	if n := len(f.proofs[fault]); n < 2 || n > 5 {

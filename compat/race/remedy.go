@@ -187,12 +187,12 @@ func (r *Remedy) survivors(ctx context.Context, c Config) error {
 		if refused, err := refusal(full); refused != "" || err != nil {
 			return err
 		}
-		switch how, err := verdictOf(ctx, other); {
+		switch found, err := explore(ctx, full, newRuns(full)); {
 		case err != nil:
 			return err
-		case how == Safe:
+		case found.Verdict == Safe:
 			r.Survives = append(r.Survives, says)
-		case how == Violated:
+		case found.Verdict == Violated:
 			r.Falls = append(r.Falls, says)
 		default:
 			r.Open = append(r.Open, says)

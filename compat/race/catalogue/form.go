@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -164,7 +165,7 @@ func (f formed) run(c *compat.Conn, steps []formStep, now time.Time, l compat.Le
 		if err != nil && !errors.Is(err, redis.ErrNil) {
 			return "", err
 		}
-		text := replyWord(reply)
+		text := oldredis.Readable(reply)
 		for _, m := range s.means {
 			if !m.fits(text, l.Value, now) {
 				continue
@@ -192,21 +193,4 @@ func (m meaning) fits(reply, own string, now time.Time) bool {
 		return true
 	}
 	return reply == m.reply
-}
-
-// replyWord is a reply as a form has it.
-func replyWord(reply any) string {
-	switch r := reply.(type) {
-	case nil:
-		return "nil"
-	case []byte:
-		return string(r)
-	case []any:
-		list := make([]string, len(r))
-		for i, e := range r {
-			list[i] = replyWord(e)
-		}
-		return "[" + strings.Join(list, " ") + "]"
-	}
-	return fmt.Sprint(reply)
 }

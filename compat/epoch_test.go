@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -88,6 +90,27 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 				t.Error("nothing was lost")
 			}
 		})
+	}
+}
+
+// One of a lock that was found, and whose time is up, has proved nothing by finding the key gone:
+// somebody else may have had it since.
+func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 2 * time.Minute} {
+		mock := clock.NewMock()
+		s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6")}, lose: "MULTI"}
+		k := compat.NewOn(s.source(), getsetlock.Guarded{}, compat.Options{Clock: mock})
+		lock, err := k.TryLock(t.Context(), "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := lock.Token()
+		mock.Add(after)
+		s.instead = func() error { s.servers[0].Dial().Do("DEL", "k"); return net.ErrClosed } //nolint:errcheck
+		err = k.ReleaseToken(t.Context(), "k", token)
+		if lost := after > time.Minute; errors.Is(err, compat.ErrLost) != lost || s.instead != nil {
+			t.Errorf("released %v after it was taken: %v", after, err)
+		}
 	}
 }
 

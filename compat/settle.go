@@ -176,7 +176,7 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 		h.on(e, next)
 		return false, err
 	case Refused:
-		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrForeign) {
+		if !notOurs(err) {
 			e.Kind = lease.Refused
 			h.on(e, next)
 			return false, err
@@ -196,6 +196,9 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 	}
 	return true, err
 }
+
+// notOurs reports that a server answered that the key does not hold what it was asked about.
+func notOurs(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrForeign) }
 
 var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked for", ErrAborted)
 
@@ -265,7 +268,7 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
 			return woken, h.lost(nil)
 		}
-		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrForeign) {
+		if !notOurs(err) {
 			unknown = err
 		}
 	}
@@ -292,21 +295,23 @@ func (s *settler) settled(h holder, err error) error {
 
 // releaseOne releases l. If the outcome is unknown it looks, and releases once more if the key
 // still holds l's value: it compares, so a second one never removes another client's lock
-// (any/lost-reply-to-release). A key that is not ours any more, in time, was released; unless
-// nothing was sent, or a server answers that may never have had it (any/failover).
+// (any/lost-reply-to-release).
 func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, sent bool, err error) {
 	inTime := !lease.Past(s.now(), l.Until)
 	for try := 1; ; try++ {
-		cleaning := ctx.Err() != nil
+		cleaning, open := ctx.Err() != nil, sent
 		step, done := s.orCleanup(ctx)
 		woken, err = s.removing(step, l, signal && try == 1)
 		o := OutcomeOf(err)
 		sent = sent || o != NotSent
-		if o == Done || o == Refused {
+		switch {
+		case o == Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
+			done()
+			return woken, sent, s.gone(l, sent, inTime, err)
+		case o == Done || o == Refused:
 			done()
 			return woken, sent, err
-		}
-		if l.Ambiguous && sent || try == 2 {
+		case l.Ambiguous && sent || try == 2:
 			done()
 			return woken, sent, &UnknownError{Lease: l, Err: err}
 		}
@@ -316,19 +321,26 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 		}
 		st, readErr := s.backend.Inspect(step, s.now, l.Key)
 		done()
-		switch {
-		case readErr != nil:
+		if readErr != nil {
 			return woken, sent, &UnknownError{Lease: l, Err: err}
-		case st.Holds(l.Value):
-			// it did not get through: once more
-		case !inTime:
-			return woken, sent, fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
-		case !sent || epochOf(s.backend) != l.epoch:
-			return woken, sent, fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
-		default:
-			return woken, sent, nil // it got through
+		}
+		if !st.Holds(l.Value) {
+			return woken, sent, s.gone(l, sent, inTime, err)
 		}
 	}
+}
+
+// gone is what it means that the key of l, whose release failed by err, is not ours any more: in
+// time it was released; unless nothing was sent, or a server answers that may never have had it
+// (any/failover).
+func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
+	switch {
+	case !inTime:
+		return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+	case !sent || epochOf(s.backend) != l.epoch:
+		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
+	}
+	return nil
 }
 
 // removing is one release on the server.

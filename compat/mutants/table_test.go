@@ -6,7 +6,7 @@ var (
 	queue   = net{dir: "compat/internal/queue"}
 
 	handing  = tested("compat", "Handoff|HandedOff|LostIsNot|Detach|Unextendable")
-	settling = tested("compat", "ReleaseThatIsNotKnown|Unknown|Cancelled|ResolvedAcquire|LostMessages|AfterExpiry|AcrossAPause|BeforeExpire|ServerGone")
+	settling = tested("compat", "ReleaseThatIsNotKnown|AfterItsTime|Unknown|Cancelled|ResolvedAcquire|LostMessages|AfterExpiry|AcrossAPause|BeforeExpire|ServerGone")
 	watching = tested("compat", "Pinned|AbortedAndAmbiguous|RepairOf|RenewedTogether|LossAmongMany|ComeBackClean|TTLRepair|CrashWhileHolding")
 	lists    = tested("compat", "ListCAS")
 	scripted = tested("compat", "Script|SignalRides")
@@ -207,11 +207,14 @@ var table = []mutant{
 		old: "\tinTime := !lease.Past(s.now(), l.Until)\n",
 		new: "\tinTime := true\n"},
 	{name: "a server that never had the key says it was released", file: settle, nets: nets(settling, batches, promised),
-		old: "\t\tcase !sent || epochOf(s.backend) != l.epoch:\n",
-		new: "\t\tcase false:\n"},
+		old: "\tcase !sent || epochOf(s.backend) != l.epoch:\n",
+		new: "\tcase false:\n"},
 	{name: "a release that did not get through is not repeated", file: settle, nets: nets(settling, batches, promised),
-		old: "\t\t\t// it did not get through: once more\n",
-		new: "\t\t\treturn woken, sent, nil\n"},
+		old: "\t\tif !st.Holds(l.Value) {\n",
+		new: "\t\tif _ = st; true {\n"},
+	{name: "a release whose first try arrived late is a loss", file: settle, nets: nets(tested("compat/promises", "LateRequest"), simulate),
+		old: "o == Refused && open && notOurs(err):",
+		new: "false && open:"},
 	{name: "a release hides the loss", file: settle, nets: nets(settling, batches, promised),
 		old: "\tif s.Cause() != lease.Lost || errors.Is(err, ErrLost) {\n",
 		new: "\tif true {\n"},

@@ -19,6 +19,7 @@ func TestLongPromises(t *testing.T) {
 		"FailedStepsLeaveTheLockScheduled": TestFailedStepsLeaveTheLockScheduled,
 		"BeliefNeverOutlivesTheGrant":      TestBeliefNeverOutlivesTheGrant,
 		"FencesNeverFall":                  TestFencesNeverFall,
+		"ALateRequestIsNoLoss":             TestALateRequestIsNoLoss,
 		"ReleaseAgainIsNoLoss":             TestReleaseAgainIsNoLoss,
 		"ReleaseAfterAResolvedExtension":   TestReleaseAfterAResolvedExtension,
 		"HostileServer":                    TestHostileServer,

@@ -69,9 +69,10 @@ type holding struct {
 type keyState struct {
 	value   string
 	there   bool
-	by      *process  // who changed its value last
-	hands   int       // how often it went from one process to another, or was gone
-	existed time.Time // when it was seen last
+	by      *process   // who changed its value last
+	hands   int        // how often it went from one process to another, or was gone
+	removed []*process // by which that was, where it was gone; nil: by time
+	existed time.Time  // when it was seen last
 }
 
 func newJudge(w *world) *judge {
@@ -314,6 +315,10 @@ func (j *judge) look(p *process) {
 		if there != k.there || value != k.value {
 			if !there || p != k.by {
 				k.hands++
+				k.removed = append(k.removed, nil)
+				if !there {
+					k.removed[k.hands-1] = p
+				}
 			}
 			k.there, k.value, k.by = there, value, p
 		}
@@ -501,8 +506,11 @@ func (k *call) end(err error) {
 	case "ErrLost":
 		switch {
 		case k.h == nil: // ReleaseHandle, Adopt: see endAdopt
-		case owned && k.alive && key.there && key.by == p && j.w.Lockers*j.w.Workers == 1 && p.now().Add(running).Before(k.h.lock.Until()) && !jumped:
+		case !owned || !k.alive || k.h.given || jumped || !p.now().Add(running).Before(k.h.lock.Until()):
+		case key.hands == k.h.hands:
 			bad("its time is not up, and nobody has touched the key")
+		case key.removed[k.h.hands] == p:
+			bad("its time is not up, and it was this process that removed the key")
 		}
 	case "ErrTimeout":
 		limit := step

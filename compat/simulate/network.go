@@ -96,6 +96,10 @@ func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.
 	case p.crashed:
 		w.mu.Unlock()
 		return requestLost, r
+	case time.Now().Before(p.cutOff):
+		p.befall(0)
+		w.mu.Unlock()
+		return requestLost, r
 	}
 	if f == arrives {
 		w.mu.Unlock()
@@ -106,6 +110,9 @@ func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.
 	if !skip {
 		p.befall(0)
 		p.bursts = time.Now()
+		if r.IntN(8) == 0 { // that was the last before its link broke
+			p.cutOff = p.bursts.Add(time.Duration(r.Int64N(int64(longest / 2))))
+		}
 	}
 	w.mu.Unlock() // the judge locks its own first
 	if skip {
@@ -147,6 +154,16 @@ func latency(r *rand.Rand) time.Duration {
 		d *= 50
 	}
 	return d
+}
+
+// lateness is how much later what was sent arrives: between two steps of whoever has given it up, or
+// at any time, up to after the lease.
+func lateness(r *rand.Rand) time.Duration {
+	most := 3 * longest / 2
+	if r.IntN(3) == 0 {
+		most = 5 * time.Millisecond
+	}
+	return time.Duration(r.Int64N(int64(most)))
 }
 
 // A conn is a connection of a process to a server, through the network.
@@ -371,7 +388,7 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
 		} else {
 			inner = c.leave(nil)
 		}
-		c.p.w.late(there+time.Duration(r.Int64N(int64(3*longest/2))), func() {
+		c.p.w.late(there+lateness(r), func() {
 			c.p.w.set(func() { c.p.befall(0) })
 			c.run(inner, cmds)
 			inner.Close()

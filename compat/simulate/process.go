@@ -26,6 +26,7 @@ type process struct {
 	conns    map[*conn]bool
 	faulted  time.Time // until when a fault of its messages or of a server may show; zero: there was none
 	bursts   time.Time // when a fault befell what it sent last
+	cutOff   time.Time // until when nothing of it arrives
 	jumped   time.Time // when its clock did last
 	crashed  bool      // between a crash and its next start
 	stands   time.Time // until when it stands still

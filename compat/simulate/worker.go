@@ -113,7 +113,7 @@ func (x *worker) section() {
 	if err != nil {
 		return
 	}
-	x.inside(c, l, key)
+	x.inside(c, l, key, ttl)
 }
 
 // take takes what was detached last.
@@ -128,14 +128,15 @@ func (w *world) take() (g given, ok bool) {
 }
 
 // inside is what is done with a lock that is held.
-func (x *worker) inside(c client, l *compat.Lock, key string) {
+func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration) {
 	w := x.p.w
 	h := w.judge.holds(x, c, l, key)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	var shown []compat.Handle // to be released by somebody, when the lock is over
 	if w.Options.Renew && w.Keys > 2 && x.IntN(2) == 0 {
-		x.rest(longest) // there are enough for everybody: several of a Locker are renewed together
+		// There are enough for everybody.
+		x.several(c, key, ttl)
 	}
 	for range x.IntN(4) {
 		x.rest(800 * time.Millisecond)
@@ -146,7 +147,10 @@ func (x *worker) inside(c client, l *compat.Lock, key string) {
 		case 0, 1, 2:
 			extend := func() {
 				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
-				call.end(l.Extend(ctx, ttl))
+				err := l.Extend(ctx, ttl)
+				if call.end(err); errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrTimeout) {
+					x.rest(longest) // and works on, under what it may believe
+				}
 			}
 			if x.IntN(3) == 0 {
 				beside.Go(extend)
@@ -206,19 +210,44 @@ func (x *worker) inside(c client, l *compat.Lock, key string) {
 		}
 	}
 	x.rest(300 * time.Millisecond)
+	x.release(c, l, h)
+	w.show(shown, key)
+}
+
+// several holds others beside a key for a while: they are renewed together.
+func (x *worker) several(c client, but string, ttl time.Duration) {
+	w := x.p.w
+	for _, key := range w.keys() {
+		if key == but || x.IntN(2) == 0 {
+			continue
+		}
+		ctx, cancel := x.patience()
+		call := w.judge.call(x, c, "TryLock", key, ctx, ttl)
+		l, err := c.TryLock(ctx, key, ttl)
+		call.end(err)
+		cancel()
+		if err == nil {
+			h := w.judge.holds(x, c, l, key)
+			defer x.release(c, l, h)
+		}
+	}
+	x.rest(2 * longest)
+}
+
+// release gives a lock up, again where that is of use, or for no reason.
+func (x *worker) release(c client, l *compat.Lock, h *holding) {
 	ctx, cancel := x.patience()
 	defer cancel()
 	for range 3 {
-		w.judge.over(h, true)
-		call := w.judge.on(x, c, "Release", h, ctx, 0)
+		x.p.w.judge.over(h, true)
+		call := x.p.w.judge.on(x, c, "Release", h, ctx, 0)
 		err := l.Release(ctx)
 		call.end(err)
 		if again := errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrAborted) || x.IntN(4) == 0; !again {
-			break
+			return
 		}
 		x.rest(time.Second)
 	}
-	w.show(shown, key)
 }
 
 // show keeps handles of locks that are over: whoever has them may release by them, at any time.

@@ -329,6 +329,14 @@ func steps(v variant) map[string]func(w *world) {
 				if secret && slices.Contains(w.known, c.Value) {
 					w.fail("a successor's value was known before it")
 				}
+				if w.value != c.Value {
+					w.fail(fmt.Sprintf("%q was passed on, and the key holds %q", c.Value, w.value))
+				}
+				for _, m := range w.late {
+					if m.if_ == c.Value && (m.touched < 0 || m.touched == w.touches) {
+						w.fail("a late message may still change what was passed on")
+					}
+				}
 				w.s, w.was = State{cause: Released}, Released
 				w.s.held.Fence = w.floor
 			}

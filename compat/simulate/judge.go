@@ -60,7 +60,8 @@ type holding struct {
 	given bool // … who has given its handle to be released, and can't take that back
 	dead  bool // its process has crashed
 	began time.Time
-	hands int // of the key, when it was taken
+	hands int    // of the key, when it was taken
+	epoch uint64 // of the server, then
 	fence int64
 	calls []context.Context // of the calls on it: one that ended in between leaves its outcome open
 }
@@ -246,7 +247,7 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding 
 		if k := j.keys[key]; k.there {
 			k.by = x.p // adopted: its value is what it was
 		}
-		h.hands = j.keys[key].hands
+		h.hands, h.epoch = j.keys[key].hands, j.w.servers[0].epoch.Load()
 	}
 	j.held[h] = true
 	j.owns(h)
@@ -509,7 +510,7 @@ func (k *call) end(err error) {
 		case !owned || !k.alive || k.h.given || jumped || !p.now().Add(running).Before(k.h.lock.Until()):
 		case key.hands == k.h.hands:
 			bad("its time is not up, and nobody has touched the key")
-		case key.removed[k.h.hands] == p:
+		case key.removed[k.h.hands] == p && k.h.epoch == j.w.servers[0].epoch.Load(): // else who answers may never have had it
 			bad("its time is not up, and it was this process that removed the key")
 		}
 	case "ErrTimeout":
@@ -517,7 +518,8 @@ func (k *call) end(err error) {
 		if k.ttl > 0 {
 			limit = min(limit, k.ttl)
 		}
-		if !wrong && took < min(limit, 250*time.Millisecond) {
+		shared := k.name == "Lock" && j.w.Workers > 1 // one attempt is made for all that wait in a Locker
+		if !wrong && !shared && took < min(limit, 250*time.Millisecond) {
 			bad("no limit has run out")
 		}
 	case "ErrUnsupported":
@@ -589,6 +591,9 @@ func (j *judge) leftovers() {
 			}
 			ttl, _ := redis.Int(j.ask(i, "TTL", key))
 			if _, locked := j.keys[key]; locked && !j.w.Kind.AnyClock && ttl < 0 {
+				continue
+			}
+			if j.w.At[i] < "2.2" && strings.Contains(key, ":waiters:") { // there it can't have a TTL; each release takes a name off it
 				continue
 			}
 			j.broken("left on S%d: %s, TTL %d", i, key, ttl)

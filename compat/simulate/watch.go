@@ -80,7 +80,7 @@ func (j *judge) outlived() {
 	defer j.mu.Unlock()
 	for h := range j.held {
 		j.w.mu.Lock()
-		jumped := h.c.p.jumped.After(h.began)
+		jumped := h.c.p.jumped.After(h.began.Add(-longest)) // also while it was being taken
 		j.w.mu.Unlock()
 		if until := h.lock.Until(); !jumped && !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.now().After(until.Add(overdue)) {
 			j.breach("belief: %s holds %s until %s, and its context goes on", h.x.name, h.key, j.w.at(until))

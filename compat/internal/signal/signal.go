@@ -14,7 +14,8 @@
 // writes outlasts a minute unused.
 //
 // Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes it: there
-// the waiters' list has none.
+// the waiters' list has none, and the name of a client that was cut off stands until a release
+// takes it off.
 package signal
 
 import (

@@ -71,25 +71,26 @@ func (l *Lock) is(f func(s *lease.State) bool) bool {
 }
 
 // A passed is a lock on its way from a release to the next holder: nobody's yet.
-type passed struct {
-	loose
-	was lease.State // the holder's before
-}
+type passed struct{ loose }
 
 // take is the lock that l's release passes on, if l still holds it.
 func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 	l.mu.Lock()
-	le, was := believed(l.lease, &l.state), l.state
+	le, secret := believed(l.lease, &l.state), l.state.Secret()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
 	if passes {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
 	l.mu.Unlock()
-	if passes {
-		p.loose, p.was = *newLoose(le, ttl, now), was
+	if !passes {
+		return false
 	}
-	return passes
+	p.loose = *newLoose(le, ttl, now)
+	if !secret {
+		p.on(lease.Event{Kind: lease.Disclose}, le)
+	}
+	return true
 }
 
 // inherit takes a lock that a release passed on: extended, with a value and a fence of its
@@ -101,12 +102,12 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[passed], p *passed,
 	if !now.Before(h.state.End()) {
 		return k.undo(ctx, h, fmt.Errorf("%w: %q: its time is running out", ErrLost, h.lease.Key))
 	}
-	if p.was.FreshFor(ttl, now) {
+	if h.state.FreshFor(ttl, now) {
 		return nil
 	}
-	was := p.was.Claim()
-	next, err := k.extend(ctx, h, ttl, !p.was.Secret(), true, lease.Done)
-	if err == nil && !p.was.Secret() && (next.Rotate || h.state.Claim().Value == was.Value) {
+	was, known := h.state.Claim(), !h.state.Secret()
+	next, err := k.extend(ctx, h, ttl, known, true, lease.Done)
+	if err == nil && known && (next.Rotate || h.state.Claim().Value == was.Value) {
 		err = fmt.Errorf("setnxlock: %q: somebody knows the token, and it could not be changed: %w", h.lease.Key, errors.ErrUnsupported)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -189,7 +189,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Serve
 			break
 		}
 		if err != nil {
-			return err
+			return compat.NewConn(c).Denied(pattern, err)
 		}
 		server.Millis, server.Part = true, true
 		var keys []string
@@ -206,7 +206,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Serve
 	a.say("this server has no SCAN (it came with 2.8): KEYS blocks it while it lists all keys")
 	reply, err := c.Do("KEYS", pattern)
 	if err != nil {
-		return err
+		return compat.NewConn(c).Denied(pattern, err)
 	}
 	keys, err := redis.Strings(reply, nil)
 	if line, ok := reply.([]byte); ok { // before 1.3: one line, blanks between

@@ -73,7 +73,7 @@ func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content,
 	}
 	for i := range all {
 		if err := s.more(c, now, &all[i]); err != nil {
-			return nil, err
+			return nil, c.Denied(all[i].Key, err)
 		}
 	}
 	return all, nil
@@ -89,14 +89,14 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 	case err != nil && errors.Is(c.Foreign(one.Key, err), compat.ErrForeign):
 		other = true
 	case err != nil:
-		return false, err
+		return false, c.Denied(one.Key, err)
 	}
 	unit := time.Second
 	if s.Millis {
 		unit = time.Millisecond
 	}
 	one.TTL, err = c.ReadTTL(ttl, unit)
-	return other, err
+	return other, c.Denied(one.Key, err)
 }
 
 // types asks what those keys are that hold no string, and what is in small hashes.
@@ -116,7 +116,7 @@ func (s *Server) types(c *compat.Conn, now time.Time, all []Content, others []in
 	var hashes []int
 	for n, i := range others {
 		if all[i].Type, err = redis.String(replies[n], nil); err != nil {
-			return err
+			return c.Denied(all[i].Key, err)
 		}
 		if all[i].Type == "hash" {
 			hashes = append(hashes, i)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -18,6 +19,7 @@ import (
 type Conn struct {
 	redis.Conn
 	wire wire.Conn // over it
+	step mux.Step  // what it is if the step shares a connection
 
 	pins    bool    // the last write is to end with WATCH
 	seen    reading // what that WATCH saw

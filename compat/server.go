@@ -85,7 +85,8 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	pins := c.pins
 	var together *mux.Step
 	if s.shared != nil {
-		together = s.shared.Step(func(ctx context.Context) (redis.Conn, error) { return s.borrow(ctx, key) })
+		c.step = s.shared.Step(key)
+		together = &c.step
 		c.lend(together)
 	} else {
 		borrowed, err := s.borrow(ctx, key)
@@ -119,7 +120,7 @@ func noConnection(ctx context.Context, err error) error {
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
 func (s *server) share(most int) {
 	if most > 0 && !s.source.Slots {
-		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Dial: func(ctx context.Context) (redis.Conn, error) { return s.borrow(ctx, "") }}
+		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Borrow: s.borrow}
 	}
 }
 

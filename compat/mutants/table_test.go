@@ -25,7 +25,7 @@ var (
 	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
 
 	batching = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-lock", "getset:guarded"}} // whose values change with each renewal
-	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first"}}                            // its fixed seeds, up to one that fails
+	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-runs", "1000"}}           // up to one that fails
 )
 
 func tested(dir, run string) net { return net{dir: dir, run: run} }

@@ -18,6 +18,7 @@ var (
 	step  = flag.Uint64("step", 1, "the next ones are so far apart: several processes share the work")
 	first = flag.Bool("first", false, "end with the first seed that fails, and do not shrink it")
 	only  = flag.Bool("only", false, "that seed alone, told line by line")
+	runs  = flag.Uint64("runs", fixed, "how many seeds to try, without -for")
 	many  = flag.Int("sections", 12, "that each goroutine of a run tries to have")
 	lock  = flag.String("lock", "", "this lock alone, as Kinds has it")
 )
@@ -30,7 +31,7 @@ func TestSimulation(t *testing.T) {
 	var all Report
 	began := time.Now()
 	for n := uint64(0); ; n++ {
-		if *forSo > 0 && time.Since(began) > *forSo || *forSo == 0 && n == fixed || *only && n == 1 || all.Runs > 0 && len(all.Broken) > 20 {
+		if *forSo > 0 && time.Since(began) > *forSo || *forSo == 0 && n == *runs || *only && n == 1 || all.Runs > 0 && len(all.Broken) > 20 {
 			break
 		}
 		c := Draw(*seed + n**step)

@@ -145,11 +145,12 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 		ttl := x.ttl()
 		switch x.IntN(9) {
 		case 0, 1, 2:
+			on := time.Duration(x.Int64N(int64(longest)))
 			extend := func() {
 				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
 				err := l.Extend(ctx, ttl)
 				if call.end(err); errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrTimeout) {
-					x.rest(longest) // and works on, under what it may believe
+					time.Sleep(on) // and works on, under what it may believe
 				}
 			}
 			if x.IntN(3) == 0 {

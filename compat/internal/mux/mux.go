@@ -41,11 +41,12 @@ type Message struct {
 	flat  []any // a copy: its caller may be gone, and use them again, before they are written
 
 	replies []any
+	one     [1]any // room for a reply that comes alone
 	err     error
 	at      time.Time     // when it was put behind the others
+	until   time.Time     // when its caller gives up; zero: never
 	left    bool          // its caller is gone
 	done    chan struct{} // receives once
-	timer   *time.Timer   // stopped; nil: none was needed yet
 	home    *sync.Pool    // where it is kept to be used again; nil: nowhere
 }
 
@@ -73,7 +74,7 @@ func (m *Message) commands() iter.Seq2[string, []any] {
 
 func (m *Message) free() {
 	clear(m.flat)
-	m.names, m.ends, m.flat, m.replies, m.err, m.left = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, false
+	m.names, m.ends, m.flat, m.replies, m.one[0], m.err, m.left = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, nil, false
 	if m.home != nil {
 		m.home.Put(m)
 	}
@@ -100,6 +101,9 @@ type Conn struct {
 	retired  bool // it gets no new messages
 	shutting bool
 	err      error // it is over
+
+	alarm *time.Timer // nil: none was needed yet
+	rings time.Time   // when it does; zero: it is not set
 }
 
 // New shares c, which nobody else may use any more. A goroutine reads while replies are owed; an idle
@@ -128,72 +132,56 @@ func (c *Conn) last() {
 	}
 }
 
-// silence is for how long a connection may owe a reply before it gets no new messages: the caller
-// that waited for it may have given up long before, and the next would wait in vain.
-const silence = time.Second
-
 // load is how many callers wait for a reply; ok: it takes messages.
 func (c *Conn) load() (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sent) > 0 && time.Since(c.sent[0].at) > silence {
-		c.retired = true
-		c.last()
-	}
 	return c.waiting, c.err == nil && !c.retired
 }
 
 // Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends. A
-// redis.Error among the replies stands in its place. The message is gone afterwards.
+// redis.Error among the replies stands in its place. They are the message's, which is gone after an
+// error.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		m.free()
 		return nil, errors.Join(ErrNotSent, err)
 	}
-	if err := c.send(m); err != nil {
+	if err := c.send(m, patience); err != nil {
 		m.free()
 		return nil, err
 	}
-	var over <-chan time.Time
-	if patience > 0 {
-		if m.timer == nil {
-			m.timer = time.NewTimer(patience)
-		} else {
-			m.timer.Reset(patience)
-		}
-		over = m.timer.C
+	if ctx.Done() == nil {
+		<-m.done
+		return m.replies, m.err
 	}
 	select {
 	case <-m.done:
-		if over != nil {
-			m.timer.Stop()
-		}
-		replies, err := m.replies, m.err
-		if err == nil { // else somebody may still be about to write it
-			m.free()
-		}
-		return replies, err
+		return m.replies, m.err // after an error somebody may still be about to write it: it is not used again
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) { // a limit of ours, not the caller's own
 			c.Retire()
 		}
 		return nil, c.leave(m, ctx.Err())
-	case <-over:
-		c.Retire()
-		return nil, c.leave(m, ErrSlow)
 	}
 }
 
 // send puts a message behind the others. A caller that finds nobody writing writes: its own message
 // at once, if it is alone.
-func (c *Conn) send(m *Message) error {
+func (c *Conn) send(m *Message, patience time.Duration) error {
+	m.at, m.until = time.Now(), time.Time{}
+	due := m.at.Add(silence)
+	if patience > 0 {
+		m.until = m.at.Add(patience)
+		due = sooner(due, m.until)
+	}
 	c.mu.Lock()
 	if c.err != nil || c.retired {
 		defer c.mu.Unlock()
 		return errors.Join(ErrNotSent, c.err)
 	}
 	c.waiting++
-	m.at = time.Now()
+	c.set(due)
 	c.pending = append(c.pending, m)
 	if c.writing {
 		c.mu.Unlock()
@@ -260,6 +248,78 @@ func (c *Conn) writeRest() {
 	}
 }
 
+// silence is for how long a connection may owe a reply before it gets no new messages: the caller
+// that waited for it may have given up long before, and the next would wait in vain.
+const silence = time.Second
+
+// set has the alarm ring at a moment, or sooner: one for all that wait, where a timer for each would
+// cost as much as what it is for. c.mu is held.
+func (c *Conn) set(at time.Time) {
+	switch {
+	case !c.rings.IsZero() && !at.Before(c.rings):
+		return
+	case c.alarm == nil:
+		c.alarm = time.AfterFunc(time.Until(at), c.ring)
+	default:
+		c.alarm.Reset(time.Until(at))
+	}
+	c.rings = at
+}
+
+// ring gives up for the callers whose patience is at its end, and looks whether the connection is
+// silent.
+func (c *Conn) ring() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rings = (time.Time{}); c.err != nil || c.waiting == 0 {
+		return
+	}
+	now := time.Now()
+	next := now.Add(silence)
+	overdue := func(m *Message) bool {
+		if m.left || m.until.IsZero() || now.Before(m.until) {
+			if !m.left && !m.until.IsZero() {
+				next = sooner(next, m.until)
+			}
+			return false
+		}
+		c.retired = true
+		return true
+	}
+	for _, list := range [...][]*Message{c.sent, c.batch} {
+		for i, m := range list {
+			if overdue(m) {
+				list[i] = &Message{names: m.names, at: m.at, left: true} // its replies are thrown away
+				c.answer(m, nil, ErrSlow)
+			}
+		}
+	}
+	c.pending = slices.DeleteFunc(c.pending, func(m *Message) bool {
+		late := overdue(m)
+		if late {
+			c.answer(m, nil, errors.Join(ErrNotSent, ErrSlow))
+		}
+		return late
+	})
+	if len(c.sent) > 0 {
+		if due := c.sent[0].at.Add(silence); now.Before(due) {
+			next = sooner(next, due)
+		} else {
+			c.retired = true
+		}
+	}
+	if c.last(); c.err == nil && c.waiting > 0 {
+		c.set(next)
+	}
+}
+
+func sooner(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // leave is the end of the wait for m.
 func (c *Conn) leave(m *Message, why error) error {
 	c.mu.Lock()
@@ -297,7 +357,7 @@ func (c *Conn) read() {
 // readOne hands m, the oldest, its replies. c.mu is held, but not while it reads.
 func (c *Conn) readOne(m *Message) {
 	c.mu.Unlock()
-	replies, err := c.replies(len(m.names))
+	replies, err := c.replies(m)
 	c.mu.Lock()
 	if err != nil {
 		c.failed(err)
@@ -317,9 +377,12 @@ func (c *Conn) readOne(m *Message) {
 	c.last()
 }
 
-// replies are the next n.
-func (c *Conn) replies(n int) ([]any, error) {
-	replies := make([]any, n)
+// replies are m's.
+func (c *Conn) replies(m *Message) ([]any, error) {
+	replies := m.one[:]
+	if n := len(m.names); n != 1 {
+		replies = make([]any, n)
+	}
 	for i := range replies {
 		reply, err := c.c.Receive()
 		if answer.Refused(err) {
@@ -363,6 +426,9 @@ func (c *Conn) failed(err error) {
 		return
 	}
 	c.err = err
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
 	for _, m := range slices.Concat(c.sent, c.batch) {
 		c.answer(m, nil, err)
 	}

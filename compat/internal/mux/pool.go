@@ -15,9 +15,9 @@ import (
 // A Pool is a few shared connections to one server. A connection that broke, is slow or leads to a
 // server of an earlier epoch is replaced; another one is made when those there are have much to do.
 type Pool struct {
-	Dial  func(ctx context.Context) (redis.Conn, error)
-	Epoch func() uint64 // of the server; nil: there is but one
-	Most  int
+	Borrow func(ctx context.Context, key string) (redis.Conn, error) // to be shared, for the key "", or by a Step that shares none
+	Epoch  func() uint64                                             // of the server; nil: there is but one
+	Most   int
 
 	messages sync.Pool // not for all Pools together: one may live in a test's own time
 
@@ -87,7 +87,7 @@ func (p *Pool) dial(ctx context.Context, limit time.Duration) (redis.Conn, error
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	return p.Dial(ctx)
+	return p.Borrow(ctx, "")
 }
 
 func (p *Pool) epoch() uint64 {

@@ -15,7 +15,7 @@ import (
 // goes over it.
 type Step struct {
 	pool *Pool
-	own  func(ctx context.Context) (redis.Conn, error)
+	key  string // that it is about
 
 	conn    redis.Conn // borrowed; nil: it needs none yet
 	m       *Message
@@ -29,10 +29,8 @@ var (
 	_ redis.ConnWithTimeout = (*Step)(nil)
 )
 
-// Step returns a Step; own borrows a connection for it that nobody shares.
-func (p *Pool) Step(own func(ctx context.Context) (redis.Conn, error)) *Step {
-	return &Step{pool: p, own: own}
-}
+// Step is a Step that is about key.
+func (p *Pool) Step(key string) Step { return Step{pool: p, key: key} }
 
 // Unsent reports that nothing of it was written.
 func (s *Step) Unsent() bool { return !s.wrote }
@@ -133,7 +131,7 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) error {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	conn, err := s.own(ctx)
+	conn, err := s.pool.Borrow(ctx, s.key)
 	if err != nil {
 		s.err = errors.Join(ErrNotSent, err)
 		return s.err
@@ -172,7 +170,12 @@ func (s *Step) together(ctx context.Context, limit time.Duration, name string, a
 		return nil, err
 	}
 	s.wrote = true
-	return answer.Do(name, replies)
+	if name == "" && len(replies) == 1 { // in the message's own room, and wanted longer
+		replies = []any{replies[0]}
+	}
+	reply, err := answer.Do(name, replies)
+	m.free()
+	return reply, err
 }
 
 // Receive is for commands that were sent before: each of them is a message.

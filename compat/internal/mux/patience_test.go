@@ -1,0 +1,136 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A silent server answers when it is told to.
+type silent struct {
+	answers chan any
+	closed  chan struct{}
+}
+
+func newSilent() *silent { return &silent{make(chan any, 9), make(chan struct{}, 1)} }
+
+func (s *silent) Close() error { s.end(); return nil }
+func (s *silent) Err() error   { return nil }
+
+func (s *silent) Do(string, ...any) (any, error) { s.end(); return nil, net.ErrClosed } // as redigo, when it is killed
+
+func (s *silent) Send(string, ...any) error { return nil }
+func (s *silent) Flush() error              { return nil }
+
+func (s *silent) Receive() (any, error) {
+	select {
+	case a := <-s.answers:
+		return a, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *silent) end() {
+	select {
+	case s.closed <- struct{}{}:
+	default:
+	}
+}
+
+// Each caller waits as long as it wants to, and no longer; a reply that comes later is nobody else's.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilent()
+		c := New(s)
+		began := time.Now()
+		type outcome struct {
+			took time.Duration
+			got  any
+			err  error
+		}
+		ask := func(patience time.Duration) <-chan outcome {
+			done := make(chan outcome, 1)
+			go func() {
+				replies, err := c.Do(context.Background(), patience, say("GET", "k"))
+				o := outcome{took: time.Since(began), err: err}
+				if err == nil {
+					o.got = replies[0]
+				}
+				done <- o
+			}()
+			synctest.Wait()
+			return done
+		}
+		long, short, never := ask(900*time.Millisecond), ask(300*time.Millisecond), ask(0)
+		if o := <-short; !errors.Is(o.err, ErrSlow) || errors.Is(o.err, ErrNotSent) || o.took != 300*time.Millisecond {
+			t.Errorf("patience of 300 ms: %v after %v", o.err, o.took)
+		}
+		if _, ok := c.load(); ok {
+			t.Error("a connection on which somebody waited in vain takes new messages")
+		}
+		s.answers <- "the first's"
+		if o := <-long; o.err != nil || o.got != "the first's" {
+			t.Errorf("patience of 900 ms: %v, %v", o.got, o.err)
+		}
+		s.answers <- "the second's, who is gone"
+		s.answers <- "the third's"
+		if o := <-never; o.err != nil || o.got != "the third's" {
+			t.Errorf("no limit: %v, %v", o.got, o.err)
+		}
+		synctest.Wait()
+		if c.err == nil || len(s.closed) == 0 && !c.shutting {
+			t.Error("the connection is not at its end when nobody waits for it any more")
+		}
+	})
+}
+
+// A connection that owes a reply for a second takes no new messages, however patient who waits is.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilent()
+		c := New(s)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Do(context.Background(), time.Hour, say("GET", "k"))
+			done <- err
+		}()
+		time.Sleep(silence - time.Millisecond)
+		if _, ok := c.load(); !ok {
+			t.Error("retired too soon")
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if _, ok := c.load(); ok {
+			t.Error("a silent connection takes new messages")
+		}
+		s.answers <- "late"
+		if err := <-done; err != nil {
+			t.Errorf("its reply: %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// The alarm of an idle connection does not ring again and again.
+func TestIdleIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilent()
+		c := New(s)
+		s.answers <- "v"
+		if _, err := c.Do(context.Background(), time.Minute, say("GET", "k")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * silence)
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.rings.IsZero() {
+			t.Errorf("it rings in %v, and nobody waits", time.Until(c.rings))
+		}
+		c.failed(net.ErrClosed)
+	})
+}

@@ -69,7 +69,7 @@ type Options struct {
 	// a holder of its own, with a new fence if the algorithm draws them, and a lease that was
 	// extended if less than three quarters were left. Nor does it go on for longer than half a
 	// lease, or with less than a quarter left. Then the lock is released, and clients
-	// elsewhere get a chance. A holder that lost the lock without knowing does not learn it from a
+	// elsewhere get a chance; with Signal, if none of them waits, after four times as many. A holder that lost the lock without knowing does not learn it from a
 	// Release that hands it off; the next one learns it. Negative: never. Default: 16. A lock
 	// whose waiters take turns (rwlock) is not handed off by a release: it would pass those by
 	// who wait elsewhere.
@@ -145,7 +145,7 @@ func NewLocker(b Backend, o Options) *Locker {
 	k.queues.Undo = func(ctx context.Context, p *passed) { k.undo(ctx, &p.loose, nil) } //nolint:errcheck // what stays ends with its lease
 	if o.Signal && k.abilities.server != nil {
 		k.settler.server = k.abilities.server
-		k.queues.Signals = &queue.Signals{Listen: k.listen, Wake: k.wakeAnother}
+		k.queues.Signals = &queue.Signals{Listen: k.listen, Anyone: k.anyone, Wake: k.wakeAnother}
 	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }

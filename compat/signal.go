@@ -40,6 +40,21 @@ func (k *Locker) listen(ctx context.Context, key string, registered func()) (wok
 	return true, nil
 }
 
+// anyone is queue.Signals.Anyone. What can't be asked may be so.
+func (k *Locker) anyone(key string) bool {
+	s, l, waits := k.settler.server, lists(key), true
+	ctx, done := k.step(context.Background(), k.o.Timeout)
+	defer done()
+	s.do(ctx, key, func(c *Conn) (err error) { //nolint:errcheck // somebody may wait
+		if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
+			waits, err = signal.Anyone(c, l)
+			waits = waits || err != nil
+		}
+		return err
+	})
+	return waits
+}
+
 // wakeAnother is queue.Signals.Wake.
 func (k *Locker) wakeAnother(key string) {
 	ctx, done := k.cleanup(context.Background())

@@ -12,6 +12,9 @@ type Signals struct {
 	// may have been meant for it goes on to others.
 	Listen func(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool))
 
+	// Anyone reports whether a client waits elsewhere, so far as it is known.
+	Anyone func(key string) bool
+
 	// Wake wakes a client elsewhere, in place of one here that waits no more.
 	Wake func(key string)
 }

@@ -71,6 +71,7 @@ type Grant[P any] struct {
 // contention is what a queue knows once somebody has had to wait.
 type contention struct {
 	turns         int           // how often in a row the key stayed in this process
+	more          int           // … beyond what it may otherwise, because nobody waits elsewhere
 	began         time.Time     // the first of them
 	cannotHandOff bool          // a lease that was handed off could not be extended: no more of it
 	gap           time.Duration // between two pauses for others; unseen: nobody else was seen yet
@@ -92,6 +93,10 @@ type contention struct {
 
 // fairly is how many turns in a row a process takes that must not hand locks off.
 const fairly = 32
+
+// alone is how many times as many turns it takes while nobody is seen to wait elsewhere: not for ever,
+// there may be clients that can't say that they wait.
+const alone = 4
 
 // Where no client can say that it waits, a queue that has had its turns pauses. As long as
 // nobody is seen to use that it pauses less often, down to this part of the time.
@@ -328,7 +333,8 @@ func (qs *Queues[P]) Elsewhere(q *Queue[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if c := q.contention; c != nil && q.here == nil {
-		c.turns, c.gap, c.wakeupPending = 0, 0, false
+		c.rest()
+		c.gap, c.wakeupPending = 0, false
 	}
 }
 
@@ -354,12 +360,38 @@ func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
 // spent reports whether the process has had its turns: most of them in a row, or as many as
 // half of ttl had room for.
 func (qs *Queues[P]) spent(c *contention, ttl time.Duration, now time.Time) bool {
-	most := qs.Handoffs
-	if most < 0 {
-		most = fairly
-	}
-	return c.turns >= most || c.turns > 0 && now.Sub(c.began) >= ttl/2
+	return c.turns >= qs.most()+c.more || c.turns > 0 && now.Sub(c.began) >= ttl/2
 }
+
+func (qs *Queues[P]) most() int {
+	if qs.Handoffs < 0 {
+		return fairly
+	}
+	return qs.Handoffs
+}
+
+// turn counts one that begins. Before the last it asks, while the holder works, whether anybody waits
+// elsewhere. qs.mu is held.
+func (qs *Queues[P]) turn(q *Queue[P]) {
+	c, most := q.contention, qs.most()
+	if c.turns++; qs.Signals == nil || c.turns != most+c.more-1 || c.more >= (alone-1)*most {
+		return
+	}
+	turns, key := c.turns, q.key
+	qs.Run(func() {
+		if qs.Signals.Anyone(key) {
+			return
+		}
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		if c.turns == turns || c.turns == turns+1 { // these turns, not later ones
+			c.more += most
+		}
+	})
+}
+
+// rest ends its turns.
+func (c *contention) rest() { c.turns, c.more = 0, 0 }
 
 // Successor returns the first entry, at the head from now on, if h's lock is to be handed off
 // to it. Otherwise signal says whether the release is to wake a client elsewhere: not while
@@ -376,7 +408,7 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 	if !able || q.headed || c.cannotHandOff || qs.Handoffs < 0 {
 		return nil, false
 	}
-	c.turns++
+	qs.turn(q)
 	q.here, q.headed, c.try = nil, true, false
 	return q.pop(), false
 }
@@ -403,18 +435,18 @@ func (qs *Queues[P]) Released(h *Holder[P], woken bool, ttl time.Duration) {
 	if q := h.queue; q == nil || q.contention == nil || q.first == nil {
 		qs.left(h, Grant[P]{})
 	} else if q.here == h {
-		qs.left(h, qs.afterTurn(q.contention, woken, ttl))
+		qs.left(h, qs.afterTurn(q, woken, ttl))
 	}
 }
 
 // afterTurn is how the next entry is granted the head after a turn.
-func (qs *Queues[P]) afterTurn(c *contention, woken bool, ttl time.Duration) Grant[P] {
-	now := qs.Now()
+func (qs *Queues[P]) afterTurn(q *Queue[P], woken bool, ttl time.Duration) Grant[P] {
+	c, now := q.contention, qs.Now()
 	if !qs.spent(c, ttl, now) {
-		c.turns++
+		qs.turn(q)
 		return Grant[P]{}
 	}
-	c.turns = 0
+	c.rest()
 	gap := c.gap
 	if gap == unseen {
 		gap = seldom * qs.Pause

@@ -126,6 +126,50 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// With signals it takes more turns while nobody waits elsewhere: not for ever, and not when it can't be
+// asked in time.
+func TestTurnsOfOneThatIsAlone(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		takes time.Duration // to ask
+		waits bool          // somebody elsewhere
+		want  int           // how many times as many turns
+	}{{"alone", 0, false, alone}, {"somebody waits", 0, true, 1}, {"an answer that comes too late", time.Hour, false, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
+				qs.Signals = &Signals{Anyone: func(string) bool { time.Sleep(test.takes); return test.waits }}
+				q := head(t, qs, "k")
+				h := new(Holder[lock])
+				qs.Took("k", h, time.Now())
+				qs.Leave(q)
+				turns := 0
+				for ; ; turns++ {
+					w := wait(t, qs, "k")
+					e, _ := qs.Successor(h, true, time.Minute, time.Now())
+					if e == nil {
+						qs.Released(h, false, time.Minute)
+						synctest.Wait()
+						qs.Leave(q)
+						break
+					}
+					e.Grant(Grant[lock]{Passed: &lock{"it"}})
+					synctest.Wait()
+					if w.grant.Passed == nil {
+						t.Fatalf("turn %d: %+v", turns, w)
+					}
+					h = new(Holder[lock])
+					qs.Took("k", h, time.Now())
+					qs.Leave(q)
+				}
+				if turns != test.want*qs.Handoffs {
+					t.Errorf("%d turns, want %d", turns, test.want*qs.Handoffs)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
+
 // A lock that is passed on to one that has given up goes to the next, and from the last back.
 func TestPassedTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], undone *[]string) {

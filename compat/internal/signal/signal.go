@@ -66,11 +66,7 @@ func (w *Waiter) Listen(c redis.Conn, l Lists, now time.Time, registered func())
 
 func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
 	if !first {
-		still := []any{"EXISTS", l.Waiters}
-		if l.Volatile {
-			still = []any{"EXPIRE", l.Waiters, keep}
-		}
-		if n, err := redis.Int(c.Do(still[0].(string), still[1:]...)); n > 0 || err != nil {
+		if still, err := Anyone(c, l); still || err != nil {
 			return err
 		}
 	}
@@ -88,6 +84,16 @@ func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
 		_, err = c.Do("LTRIM", l.Waiters, 0, most-1)
 	}
 	return err
+}
+
+// Anyone reports whether there is a waiters' list, and keeps it.
+func Anyone(c redis.Conn, l Lists) (bool, error) {
+	ask := []any{"EXISTS", l.Waiters}
+	if l.Volatile {
+		ask = []any{"EXPIRE", l.Waiters, keep}
+	}
+	n, err := redis.Int(c.Do(ask[0].(string), ask[1:]...))
+	return n > 0, err
 }
 
 // Leave takes the waiter off the list. If it is not on it, a wake-up was meant for it: with pass

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,16 @@ func TestQuick(t *testing.T) {
 		for _, f := range m.Held {
 			if f.Err != "" || f.Renewals == 0 || f.Lost != 0 || f.Commands <= 0 || f.Writes <= 0 {
 				t.Errorf("%+v", f)
+			}
+		}
+		if c := m.Command; c != nil && c.Err == "" {
+			for _, name := range []string{redisCLI, runVersion, runNamed, runAuto} {
+				if over, ok := c.over(name); !ok || over <= 0 {
+					t.Errorf("%s: %+v", name, c)
+				}
+			}
+			if c.Size == 0 || runtime.GOOS == "linux" && c.Resident == 0 {
+				t.Errorf("%+v", c)
 			}
 		}
 		for _, a := range m.Allocs {

@@ -104,6 +104,9 @@ the waiter's, its own acquisition and release among them.`, d.waiter)
 	d.each("Many held locks", func(m *Measured) bool { return m.Held != nil },
 		`Locks that are held and renewed every third of their ttl, by one process. Memory is heap and stacks, less
 what there was before the first lock; for one lock it is the connections and whatever else is made only once.`, d.held)
+	d.each("The command", func(m *Measured) bool { return m.Command != nil },
+		`Whole processes, from start to end, in turns with `+"`"+redisCLI+"`"+`, which connects, asks once and ends. `+"`run`"+` takes a lock, starts
+`+"`true`"+`, waits for it and releases the lock; with auto the server is one that the cache knows.`, d.command)
 	d.absent()
 	return d.b.String(), d.err
 }
@@ -373,6 +376,23 @@ func (d *document) held(m *Measured) {
 		}
 		d.say("| %s | %.0f | %.0f | %d | %d | %.2f | %.0f | %.2f | %.3f | %.1f | %d |", count(f.Locks), float64(f.Heap+f.Stack)/1e3, f.PerLock(),
 			f.Goroutines, f.Connections, f.Taking.Seconds(), f.Rate(), f.Commands, f.Writes, micros(f.CPU), f.Lost)
+	}
+}
+
+func (d *document) command(m *Measured) {
+	c := m.Command
+	if c.Err != "" {
+		d.say("(Not measured here: %s.)", c.Err)
+		return
+	}
+	d.say("| | p50, ms | × %s | processor time, ms |\n|---|--:|--:|--:|", redisCLI)
+	for _, p := range c.Runs {
+		over, _ := c.over(p.Name)
+		d.say("| %s | %.1f | %.2f | %.1f |", p.Name, micros(p.Wall)/1e3, over, micros(p.CPU)/1e3)
+	}
+	d.say("\nThe file has %.1f MB as make dist builds it.", float64(c.Size)/1e6)
+	if c.Resident > 0 {
+		d.say("While it waits for a lock at most %.1f MB are resident.", float64(c.Resident)/(1<<10))
 	}
 }
 

@@ -44,6 +44,8 @@ var parts = []part{
 		func(m *Measured) bool { return m.Held != nil }, held, func(m *Measured) { m.Held = nil }},
 	{"allocs", "what is allocated", 5 * time.Second,
 		func(m *Measured) bool { return m.Allocs != nil }, allocations, func(m *Measured) { m.Allocs = nil }},
+	{"command", "the command beside redis-cli", 12 * time.Second,
+		func(m *Measured) bool { return m.Command != nil }, command, func(m *Measured) { m.Command = nil }},
 }
 
 // prefix begins all keys.

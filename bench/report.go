@@ -59,6 +59,7 @@ type Measured struct {
 	Waiter     []workload.Result    `json:"waiter,omitempty"`
 	Held       []workload.Footprint `json:"held,omitempty"`
 	Allocs     []Allocs             `json:"allocs,omitempty"`
+	Command    *Command             `json:"process,omitempty"`
 }
 
 // A Contest is many goroutines at one key.

@@ -34,7 +34,7 @@ func verdicts(r *Report) []verdict {
 	var all []verdict
 	for _, m := range r.Servers {
 		j := &judge{m: m}
-		for i, judge := range []func(){j.trips, j.times, j.allocs, func() { j.many(r) }, j.memory, j.oneKey, j.lone, j.waiters} {
+		for i, judge := range []func(){j.trips, j.times, j.allocs, func() { j.many(r) }, j.memory, j.oneKey, j.lone, j.waiters, j.command} {
 			j.group = i
 			judge()
 		}
@@ -292,4 +292,24 @@ func (j *judge) waiters() {
 			}
 		}
 	}
+}
+
+// command judges the command beside redis-cli, as whole processes.
+func (j *judge) command() {
+	c := j.m.Command
+	if c == nil || c.Err != "" {
+		return
+	}
+	for _, most := range []struct {
+		name string
+		over float64
+	}{{runVersion, 1.3}, {runNamed, 2}, {runAuto, 2.3}} {
+		if over, ok := c.over(most.name); ok {
+			j.says(over <= most.over, fmt.Sprintf("the command, %s: at most %.1f × %s, from start to end, p50", most.name, most.over, redisCLI), "%.2f ×", over)
+		}
+	}
+	if c.Resident > 0 {
+		j.says(c.Resident <= 16<<10, "the command: at most 16 MB resident while it waits for a lock", "%.1f MB", float64(c.Resident)/(1<<10))
+	}
+	j.says(c.Size <= 15e6, "the command: a file of at most 15 MB", "%.1f MB", float64(c.Size)/1e6)
 }

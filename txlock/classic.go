@@ -2,6 +2,7 @@ package txlock
 
 import (
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -112,9 +113,11 @@ func (r TTLRepair) repair(o Options, s compat.State, ttl time.Duration) (compat.
 // lock that is held.
 func isTime(value string) bool {
 	_, _, binary := dialect.Stamp{Unit: time.Second, Binary: true}.Parse(value)
-	return binary || timestamp.MatchString(value)
+	return binary || timestamp().MatchString(value)
 }
 
 // timestamp matches seconds, milliseconds or nanoseconds, alone or with an owner
 // before or behind, in more forms than are known to be written.
-var timestamp = regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)
+var timestamp = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)
+})

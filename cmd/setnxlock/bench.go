@@ -353,11 +353,7 @@ func (a *app) announce(b *benchmark, f benchFlags, algorithms int) {
 // tell prints what was found, and says by the status whether all is well.
 func (b *benchmark) tell(a *app, f benchFlags) error {
 	if f.html != "" {
-		page, err := b.page()
-		if err == nil {
-			err = os.WriteFile(f.html, page, 0o644)
-		}
-		if err != nil {
+		if err := os.WriteFile(f.html, b.page(), 0o644); err != nil {
 			return err
 		}
 	}

@@ -1,27 +1,32 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
-	"html/template"
-	"sync"
+	"fmt"
+	"html"
+	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/setnxlock/setnxlock/compat/workload/bars"
 )
 
 //go:embed bench.html
-var benchTemplate string
-
-var benchPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("bench").Parse(benchTemplate)) })
+var benchPage string
 
 // page is all of it as a page that needs nothing else.
-func (b *benchmark) page() ([]byte, error) {
+func (b *benchmark) page() []byte {
+	list := func(format string, texts []string) string {
+		var all strings.Builder
+		for _, text := range texts {
+			fmt.Fprintf(&all, format, html.EscapeString(text))
+		}
+		return all.String()
+	}
 	var heads []string
 	for _, c := range b.columns() {
 		heads = append(heads, c.head)
 	}
-	var rows [][]string
+	var rows, plots strings.Builder
 	for _, r := range b.Results {
 		if r.Err != "" {
 			continue
@@ -30,18 +35,29 @@ func (b *benchmark) page() ([]byte, error) {
 		for _, c := range b.columns() {
 			row = append(row, c.cell(r))
 		}
-		rows = append(rows, row)
+		fmt.Fprintf(&rows, "\n<tr>%s</tr>", list("<td>%s</td>", row))
 	}
-	var page bytes.Buffer
-	err := benchPage().Execute(&page, map[string]any{
-		"Title": b.title(), "What": b.what(), "Heads": heads, "Rows": rows, "Notes": b.notes(), "Plots": b.plots(),
-		"Embedded": b.Embedded, "Version": version(),
-	})
-	return page.Bytes(), err
+	for _, svg := range b.plots() {
+		fmt.Fprintf(&plots, "<figure>%s</figure>\n", svg)
+	}
+	embedded := ""
+	if b.Embedded {
+		embedded = "<p>The server was an embedded one, in the same process: what was sent is real, how long it took is not a server's.</p>\n"
+	}
+	return []byte(strings.NewReplacer(
+		"{{title}}", html.EscapeString(b.title()),
+		"{{heads}}", list(`<th scope="col">%s</th>`, heads),
+		"{{rows}}", rows.String(),
+		"{{what}}", html.EscapeString(b.what()),
+		"{{embedded}}", embedded,
+		"{{notes}}", list("<p class=\"note\">%s</p>\n", b.notes()),
+		"{{plots}}", plots.String(),
+		"{{version}}", html.EscapeString(version()),
+	).Replace(benchPage))
 }
 
-// plots are the pictures that say something about the workload.
-func (b *benchmark) plots() []template.HTML {
+// plots are the pictures, in SVG, that say something about the workload.
+func (b *benchmark) plots() [][]byte {
 	chart := func(title, axis string, mark float64, value func(workload.Result) float64) bars.Chart {
 		c := bars.Chart{Title: title, X: axis, Mark: mark}
 		for _, r := range b.Results {
@@ -67,12 +83,12 @@ func (b *benchmark) plots() []template.HTML {
 			chart("Locks a second", "locks/s", 0, func(r workload.Result) float64 { return r.Rate }))
 	}
 	list = append(list, chart("Commands for each lock", "commands", 0, func(r workload.Result) float64 { return r.Commands }))
-	var plots []template.HTML
+	var plots [][]byte
 	for _, c := range list {
 		if len(c.Bars) == 0 {
 			continue
 		}
-		plots = append(plots, template.HTML(c.SVG()))
+		plots = append(plots, c.SVG())
 	}
 	return plots
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -47,52 +48,33 @@ type options struct {
 
 const defaultRedis = "127.0.0.1:6379"
 
-// helpTemplate has the parts of a manual page, in its order.
-const helpTemplate = `{{trimTrailingWhitespaces (or .Long .Short)}}
-
-USAGE
-{{if .HasAvailableSubCommands}}  {{.CommandPath}} COMMAND
-{{else}}  {{.UseLine}}
-{{end}}{{if .HasAvailableSubCommands}}
-COMMANDS
-{{range .Commands}}{{if .IsAvailableCommand}}  {{rpad .Name .NamePadding}} {{.Short}}
-{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
-FLAGS
-{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
-{{end}}{{if and .HasAvailableInheritedFlags (not (index .Annotations "alone"))}}
-FLAGS OF ALL COMMANDS
-{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
-{{end}}{{with index .Annotations "status"}}
-EXIT STATUS
-{{.}}
-{{end}}{{with .Example}}
-EXAMPLES
-{{.}}
-{{end}}`
-
 // alone is the annotations of a command that speaks to no server.
 func alone(status string) map[string]string {
 	return map[string]string{"status": status, "alone": "yes"}
 }
 
 func (a *app) rootCommand() *cobra.Command {
+	asked := false // --version was given
 	root := &cobra.Command{
 		Use:           "setnxlock",
 		Short:         "Run a command under a Redis lock, on any Redis since 1.2",
 		Long:          rootHelp,
 		Example:       rootExamples,
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked {
+				_, err := fmt.Fprintln(a.out, "setnxlock", version())
+				return err
+			}
 			cmd.SetOut(a.errs)
 			cmd.Help() //nolint:errcheck
 			return exit(statusUsage)
 		},
 	}
-	root.SetHelpTemplate(helpTemplate)
-	root.SetVersionTemplate("setnxlock {{.Version}}\n")
+	root.SetHelpFunc(help)
+	root.Flags().BoolVar(&asked, "version", false, "version for setnxlock")
 	root.SetFlagErrorFunc(usage)
 
 	f := root.PersistentFlags()

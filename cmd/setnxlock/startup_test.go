@@ -3,12 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // A command that is run from a loop in a shell must not prepare what it does not
@@ -24,23 +30,96 @@ func TestStartsWithWhatItNeeds(t *testing.T) {
 	if n := testing.AllocsPerRun(3, func() { execute([]string{"version"}, null, null, null) }); n > commandLine {
 		t.Errorf("version allocates %.0f times, %d at most", n, commandLine)
 	}
+}
 
-	cmd := exec.Command("setnxlock", "version")
+// The command as it is installed: this test's own binary has more in it.
+func TestBinary(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "setnxlock")
+	goRun(t, ".", "build", "-ldflags", "-s -w", "-o", file, ".")
+	t.Run("size", func(t *testing.T) {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := "text/template.(*state).walk"; bytes.Contains(code, []byte(name)) {
+			t.Errorf("%s is in it: for a template the linker keeps every method there is", name)
+		}
+		const most = 15e6 // half of what it was
+		if len(code) > most && runtime.GOARCH == "amd64" {
+			t.Errorf("%d bytes, %.0f at most", len(code), most)
+		}
+	})
+	t.Run("init", func(t *testing.T) { beforeMain(t, file) })
+	if runtime.GOOS == "linux" {
+		t.Run("memory", func(t *testing.T) { whileItWaits(t, file) })
+	}
+}
+
+// beforeMain counts what our packages allocate before main.
+func beforeMain(t *testing.T, file string) {
+	cmd := exec.Command(file, "version")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	seen := 0
+	all := 0
 	for _, m := range regexp.MustCompile(`init (\S+) @.* (\d+) allocs`).FindAllStringSubmatch(string(out), -1) {
-		if n, _ := strconv.Atoi(m[2]); strings.HasPrefix(m[1], "github.com/setnxlock/") {
-			const table = 200 // a map of commands, an error or two
-			if seen++; n > table {
-				t.Errorf("package %s allocates %d times before main, %d at most", m[1], n, table)
-			}
+		n, _ := strconv.Atoi(m[2])
+		if m[1] != "main" && !strings.HasPrefix(m[1], "github.com/setnxlock/") {
+			continue
+		}
+		const most = 40 // errors and a small map; a regular expression alone makes 50 and more
+		if all += n; n > most {
+			t.Errorf("package %s allocates %d times before main, %d at most", m[1], n, most)
 		}
 	}
-	if seen == 0 {
+	const most = 200
+	if all > most {
+		t.Errorf("our packages allocate %d times before main, %d at most", all, most)
+	}
+	if all == 0 {
 		t.Errorf("no package of ours in %s", out)
+	}
+}
+
+// whileItWaits looks at the memory of a run that waits for a lock in vain.
+func whileItWaits(t *testing.T, file string) {
+	address := startOld(t, "2.6.12")
+	c, err := redis.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("SET", "job", "another's", "EX", 600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(file, "run", "--redis", address, "--wait", "500ms", "job", "--", "true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	resident := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB`)
+	most := 0 // kB
+	for {
+		select {
+		case <-look.C:
+			status, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status") // gone: it says nothing
+			if m := resident.FindSubmatch(status); m != nil {
+				n, _ := strconv.Atoi(string(m[1]))
+				most = max(most, n)
+			}
+		case <-ended:
+			if got := cmd.ProcessState.ExitCode(); got != statusBusy {
+				t.Errorf("it ends with %d, want %d", got, statusBusy)
+			}
+			if most == 0 || most > 16<<10 {
+				t.Errorf("%d kB are resident, %d at most", most, 16<<10)
+			}
+			return
+		}
 	}
 }

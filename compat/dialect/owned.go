@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // OwnedToken makes tokens that name their holder to whoever looks at the key:
@@ -39,11 +40,13 @@ func plain(c byte) bool {
 
 // owned is what OwnedToken writes, as it stands on a key: rwlock puts a letter before it, and perhaps
 // its client's name.
-var owned = regexp.MustCompile(`^(?:[rw]:(?:[^:]*:)?)?setnxlock:(.+):[0-9a-f]{32}$`)
+var owned = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[rw]:(?:[^:]*:)?)?setnxlock:(.+):[0-9a-f]{32}$`)
+})
 
 // OwnerOf returns the owner that a token of OwnedToken names.
 func OwnerOf(token string) (owner string, ok bool) {
-	m := owned.FindStringSubmatch(token)
+	m := owned().FindStringSubmatch(token)
 	if m == nil {
 		return "", false
 	}

@@ -346,7 +346,19 @@ func parseKeySpec(s string) keySpec {
 
 // columns maps each version to its commands by name, in lower and in upper case: nearly all clients
 // write one of the two.
-var columns = sync.OnceValue(func() map[string]map[string]*command {
+func columns() map[string]map[string]*command {
+	table.once.Do(func() { table.columns = readColumns() })
+	return table.columns
+}
+
+// table is what columns returns. It is no sync.OnceValue, because the handlers use columns.
+var table struct {
+	once    sync.Once
+	columns map[string]map[string]*command
+}
+
+func readColumns() map[string]map[string]*command {
+	handlers, passed, quirks := handlers(), wordSet(passed), quirksOf()
 	lines := strings.Split(strings.TrimSpace(commandTable), "\n")
 	versions := strings.Fields(lines[0])[3:]
 	all := make(map[string]map[string]*command, len(versions))
@@ -365,7 +377,7 @@ var columns = sync.OnceValue(func() map[string]map[string]*command {
 				arity:  arity,
 				keys:   parseKeySpec(f[2]),
 				writes: strings.Contains(f[1], "w"),
-				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirksOf[v].oldMemoryRules,
+				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirks[v].oldMemoryRules,
 				run:    handlers[f[0]],
 				passes: passed[f[0]],
 			}
@@ -374,4 +386,4 @@ var columns = sync.OnceValue(func() map[string]map[string]*command {
 		}
 	}
 	return all
-})
+}

@@ -2,25 +2,8 @@ package oldredis
 
 // handlers run the commands that differ between versions, or that concern deadlines, watches or
 // connections, which this package manages. miniredis runs the rest.
-var handlers map[string]handler
-
-// passed are the commands that miniredis runs.
-var passed = wordSet(`
-	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
-	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
-	hstrlen hvals
-	lindex linsert llen lmove lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx
-	sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove spop
-	srandmember srem sscan sunion sunionstore
-	zadd zcard zcount zincrby zinter zinterstore zlexcount zmscore zpopmax zpopmin zrandmember zrange
-	zrangebylex zrangebyscore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange
-	zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore
-	geoadd geodist geopos geosearch pfadd pfcount pfmerge
-	xadd xdel xlen xrange xrevrange xtrim object touch
-`)
-
-func init() {
-	handlers = map[string]handler{
+func handlers() map[string]handler {
+	return map[string]handler{
 		"get": get, "set": set, "setnx": setnx, "setex": setex, "psetex": psetex, "getset": getset,
 		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo, "substr": substr,
 		"incr": incr, "decr": decr, "incrby": incrby, "decrby": decrby,
@@ -43,3 +26,18 @@ func init() {
 		"lastsave": lastsave, "auth": auth,
 	}
 }
+
+// passed are the commands that miniredis runs.
+const passed = `
+	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
+	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
+	hstrlen hvals
+	lindex linsert llen lmove lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx
+	sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove spop
+	srandmember srem sscan sunion sunionstore
+	zadd zcard zcount zincrby zinter zinterstore zlexcount zmscore zpopmax zpopmin zrandmember zrange
+	zrangebylex zrangebyscore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange
+	zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore
+	geoadd geodist geopos geosearch pfadd pfcount pfmerge
+	xadd xdel xlen xrange xrevrange xtrim object touch
+`

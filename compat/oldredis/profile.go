@@ -1,6 +1,9 @@
 package oldredis
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // A profile is a server that is not a Redis of one version.
 type profile struct {
@@ -10,12 +13,14 @@ type profile struct {
 	serves map[string]bool
 }
 
-var profileOf = map[string]*profile{
-	"twemproxy": {version: "2.8", serves: wordSet(twemproxyServes)},
-	"noscript": {version: "7.0", refuse: []string{
-		"eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function",
-	}},
-}
+var profileOf = sync.OnceValue(func() map[string]*profile {
+	return map[string]*profile{
+		"twemproxy": {version: "2.8", serves: wordSet(twemproxyServes)},
+		"noscript": {version: "7.0", refuse: []string{
+			"eval", "evalsha", "eval_ro", "evalsha_ro", "script", "fcall", "fcall_ro", "function",
+		}},
+	}
+})
 
 // twemproxyServes are the commands of twemproxy 0.2.4. It closes the connection on any other
 // command, and on a wrong number of arguments.

@@ -1,6 +1,9 @@
 package oldredis
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // quirks says how one version of Redis differs from the newest one. The zero value is the newest
 // version, so each entry lists only differences. commandTable says which commands a version has,
@@ -206,112 +209,114 @@ const tick = 100 * time.Millisecond
 
 // quirksOf lists the quirks of each version. The tests check it against recordings of the releases
 // named here.
-var quirksOf = map[string]*quirks{
-	"1.2": {
-		redis: "1.2.6", texts: texts2_0, cron: time.Second,
+var quirksOf = sync.OnceValue(func() map[string]*quirks {
+	return map[string]*quirks{
+		"1.2": {
+			redis: "1.2.6", texts: texts2_0, cron: time.Second,
 
-		wholeSeconds: true, expireOnce: true, expireZeroLives: true, writeDeletesVolatile: true,
-		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
-		multiNests: true, execRunsRest: true, expiryUnseen: true,
-		numbers: numbersLoose, looseIndex: true, incrReplaces: true, emptyStays: true,
-		missingRangeNil: true, substrNil: true, sameKeyRefused: true,
-		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-		quitSilently: true, infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true, sortNoHash: true,
-	},
-	"2.0": {
-		redis: "2.0.5", texts: texts2_0, cron: tick,
+			wholeSeconds: true, expireOnce: true, expireZeroLives: true, writeDeletesVolatile: true,
+			expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
+			multiNests: true, execRunsRest: true, expiryUnseen: true,
+			numbers: numbersLoose, looseIndex: true, incrReplaces: true, emptyStays: true,
+			missingRangeNil: true, substrNil: true, sameKeyRefused: true,
+			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+			quitSilently: true, infoFlat: true, infoBrief: true,
+			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true, sortNoHash: true,
+		},
+		"2.0": {
+			redis: "2.0.5", texts: texts2_0, cron: tick,
 
-		wholeSeconds: true, expireOnce: true, writeDeletesVolatile: true,
-		expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
-		multiNests: true, execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-		numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
-		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-		quitSilently: true, infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-	},
-	"2.2.5": {
-		redis: "2.2.5", texts: texts2_2, cron: tick,
+			wholeSeconds: true, expireOnce: true, writeDeletesVolatile: true,
+			expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
+			multiNests: true, execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+			numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
+			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+			quitSilently: true, infoFlat: true, infoBrief: true,
+			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
+		},
+		"2.2.5": {
+			redis: "2.2.5", texts: texts2_2, cron: tick,
 
-		wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
-		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
-		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-		infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-	},
-	"2.2": {
-		redis: "2.2.15", texts: texts2_2, cron: tick,
+			wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
+			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+			moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
+			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+			numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
+			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+			infoFlat: true, infoBrief: true,
+			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
+		},
+		"2.2": {
+			redis: "2.2.15", texts: texts2_2, cron: tick,
 
-		wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
-		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-		numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
-		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-		infoFlat: true, infoBrief: true,
-		sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-	},
-	"2.4": {
-		redis: "2.4.18", texts: texts2_2, cron: tick,
+			wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
+			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+			moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
+			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+			numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
+			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+			infoFlat: true, infoBrief: true,
+			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
+		},
+		"2.4": {
+			redis: "2.4.18", texts: texts2_2, cron: tick,
 
-		wholeSeconds:       true,
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		moveDropsTTL: true, persistSilently: true,
-		execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-		numbers: numbersSpaced, sameKeyRefused: true,
-		plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-		infoFlat: true, infoBrief: true,
-		sortStoreKeeps: true, sortLoose: true, sortNosortIgnoresDesc: true,
-	},
-	"2.6": {
-		redis: "2.6.11", texts: texts2_6, cron: tick,
+			wholeSeconds:       true,
+			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+			moveDropsTTL: true, persistSilently: true,
+			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
+			numbers: numbersSpaced, sameKeyRefused: true,
+			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
+			infoFlat: true, infoBrief: true,
+			sortStoreKeeps: true, sortLoose: true, sortNosortIgnoresDesc: true,
+		},
+		"2.6": {
+			redis: "2.6.11", texts: texts2_6, cron: tick,
 
-		expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
-		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		sortStoresSorted: true, sortNosortIgnoresDesc: true,
-	},
-	"2.6.12": {
-		redis: "2.6.12", texts: texts2_6, cron: tick,
+			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+			moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
+			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+			sortStoresSorted: true, sortNosortIgnoresDesc: true,
+		},
+		"2.6.12": {
+			redis: "2.6.12", texts: texts2_6, cron: tick,
 
-		persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-		moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
-		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		sortStoresSorted: true, sortNosortIgnoresDesc: true,
-	},
-	"2.8": {
-		redis: "2.8.24", texts: texts2_8, cron: tick,
+			persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
+			moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
+			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+			sortStoresSorted: true, sortNosortIgnoresDesc: true,
+		},
+		"2.8": {
+			redis: "2.8.24", texts: texts2_8, cron: tick,
 
-		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-		plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-		sortNosortIgnoresDesc: true,
-	},
-	"3.0": {
-		redis: "3.0.7", texts: texts2_8, cron: tick,
+			persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
+			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
+			sortNosortIgnoresDesc: true,
+		},
+		"3.0": {
+			redis: "3.0.7", texts: texts2_8, cron: tick,
 
-		persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-		numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-		plainSet: true, bothExpiries: true, infoBrief: true,
-		sortNosortIgnoresDesc: true,
-	},
-	"5.0": {
-		redis: "5.0.14", texts: texts5_0, cron: tick,
+			persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
+			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
+			plainSet: true, bothExpiries: true, infoBrief: true,
+			sortNosortIgnoresDesc: true,
+		},
+		"5.0": {
+			redis: "5.0.14", texts: texts5_0, cron: tick,
 
-		persistSilently: true, expiryUnseen: true, scriptErrorWrapped: true, plainSet: true,
-		queueNeedsMemory: true, discardNeedsMemory: true,
-	},
-	"7.0": {
-		redis: "7.0.15", texts: texts7_0, cron: tick,
+			persistSilently: true, expiryUnseen: true, scriptErrorWrapped: true, plainSet: true,
+			queueNeedsMemory: true, discardNeedsMemory: true,
+		},
+		"7.0": {
+			redis: "7.0.15", texts: texts7_0, cron: tick,
 
-		queueNeedsMemory: true, execChecksMemory: true,
-	},
-}
+			queueNeedsMemory: true, execChecksMemory: true,
+		},
+	}
+})
 
 // versions are the names that New accepts, oldest first.
 var versions = []string{"1.2", "2.0", "2.2.5", "2.2", "2.4", "2.6", "2.6.12", "2.8", "3.0", "5.0", "7.0"}

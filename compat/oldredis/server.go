@@ -97,12 +97,12 @@ var start = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
 // New starts a server that behaves like version, one of Versions or Profiles.
 func New(version string, opts Options) (*Server, error) {
-	p := profileOf[version]
+	p := profileOf()[version]
 	column := version
 	if p != nil {
 		column = p.version
 	}
-	m := quirksOf[column]
+	m := quirksOf()[column]
 	if m == nil {
 		return nil, fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
 			strings.Join(append(Versions(), Profiles()...), ", "))

@@ -34,7 +34,7 @@ type Locks map[string]Lock
 
 // entry is what the explorer knows of an algorithm, this module's or one of locks.
 func (locks Locks) entry(name string) (entry, bool) {
-	if e, ok := registry[name]; ok {
+	if e, ok := registry()[name]; ok {
 		return e, true
 	}
 	l, ok := locks[name]
@@ -45,7 +45,7 @@ func (locks Locks) entry(name string) (entry, bool) {
 // module's, and those of locks.
 func Algorithms(locks Locks) []string {
 	return slices.Sorted(func(yield func(string) bool) {
-		for name := range registry {
+		for name := range registry() {
 			if !yield(name) {
 				return
 			}

@@ -3,6 +3,7 @@ package race
 import (
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // note is an event that is no command, in few words.
@@ -204,9 +205,9 @@ func (s *narrator) reason(d *deed) string {
 		inExec = name(1)
 	}
 	aborted := len(d.replies) > 0 && inExec != "" && d.replies[len(d.replies)-1] == nil
-	text := commandReasons[reasonKey{d.phase, first, inExec}]
+	text := commandReasons()[reasonKey{d.phase, first, inExec}]
 	if text == "" {
-		text = commandReasons[reasonKey{anyPhase, first, inExec}]
+		text = commandReasons()[reasonKey{anyPhase, first, inExec}]
 	}
 	if text == "" {
 		text = "it asks the server"
@@ -224,45 +225,47 @@ type reasonKey struct {
 
 const anyPhase = phase(255)
 
-var commandReasons = map[reasonKey]string{
-	{acquiring, "SETNX", ""}:         "it tries to create the key: only one client can",
-	{acquiring, "MULTI", "SETNX"}:    "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
-	{acquiring, "EXPIRE", ""}:        "it gives the key a TTL",
-	{acquiring, "PEXPIRE", ""}:       "it gives the key a TTL",
-	{acquiring, "GET", ""}:           "it reads the key",
-	{acquiring, "TTL", ""}:           "it asks whether the key has a TTL",
-	{acquiring, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
-	{acquiring, "GETSET", ""}:        "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
-	{acquiring, "MULTI", "GETSET"}:   "it has read an expired timestamp: it takes the lock over",
-	{acquiring, "MULTI", "SETEX"}:    "it saw no key: it creates it with a TTL",
-	{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it creates it with a TTL",
-	{acquiring, "SETEX", ""}:         "it creates another key, with a TTL",
-	{acquiring, "PSETEX", ""}:        "it creates another key, with a TTL",
-	{acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
-	{acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
-	{acquiring, "DEL", ""}:           "it removes a key",
-	{acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
-	{acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
-	{extending, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
-	{extending, "GET", ""}:           "it checks that the key is still its own",
-	{extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
-	{extending, "GETSET", ""}:        "it writes a later timestamp",
-	{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later timestamp",
-	{releasing, "WATCH", ""}:         "it is done; from here on, a change of the key aborts its transaction",
-	{releasing, "GET", ""}:           "it checks that the key is still its own",
-	{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
-	{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
-	{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
-	{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
-	{extending, "EVAL", ""}:          "the server runs the script: it sets a new TTL if the key is its own",
-	{extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
-	{acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
-	{acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
-	{acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
-	{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
-	{extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
-	{anyPhase, "UNWATCH", ""}:        "it stops watching",
-	{anyPhase, "MULTI", ""}:          "it begins a transaction",
-	{anyPhase, "WATCH", ""}:          "from here on, a change of the key aborts its transaction",
-	{anyPhase, "GET", ""}:            "it reads the key",
-}
+var commandReasons = sync.OnceValue(func() map[reasonKey]string {
+	return map[reasonKey]string{
+		{acquiring, "SETNX", ""}:         "it tries to create the key: only one client can",
+		{acquiring, "MULTI", "SETNX"}:    "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
+		{acquiring, "EXPIRE", ""}:        "it gives the key a TTL",
+		{acquiring, "PEXPIRE", ""}:       "it gives the key a TTL",
+		{acquiring, "GET", ""}:           "it reads the key",
+		{acquiring, "TTL", ""}:           "it asks whether the key has a TTL",
+		{acquiring, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+		{acquiring, "GETSET", ""}:        "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
+		{acquiring, "MULTI", "GETSET"}:   "it has read an expired timestamp: it takes the lock over",
+		{acquiring, "MULTI", "SETEX"}:    "it saw no key: it creates it with a TTL",
+		{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it creates it with a TTL",
+		{acquiring, "SETEX", ""}:         "it creates another key, with a TTL",
+		{acquiring, "PSETEX", ""}:        "it creates another key, with a TTL",
+		{acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
+		{acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
+		{acquiring, "DEL", ""}:           "it removes a key",
+		{acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
+		{acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
+		{extending, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
+		{extending, "GET", ""}:           "it checks that the key is still its own",
+		{extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
+		{extending, "GETSET", ""}:        "it writes a later timestamp",
+		{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later timestamp",
+		{releasing, "WATCH", ""}:         "it is done; from here on, a change of the key aborts its transaction",
+		{releasing, "GET", ""}:           "it checks that the key is still its own",
+		{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
+		{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
+		{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
+		{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
+		{extending, "EVAL", ""}:          "the server runs the script: it sets a new TTL if the key is its own",
+		{extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
+		{acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
+		{acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
+		{acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
+		{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
+		{extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
+		{anyPhase, "UNWATCH", ""}:        "it stops watching",
+		{anyPhase, "MULTI", ""}:          "it begins a transaction",
+		{anyPhase, "WATCH", ""}:          "from here on, a change of the key aborts its transaction",
+		{anyPhase, "GET", ""}:            "it reads the key",
+	}
+})

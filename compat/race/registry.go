@@ -2,6 +2,7 @@ package race
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -43,7 +44,7 @@ const (
 
 // registry has this module's locks, from their table, and the variants that are explored beside
 // them.
-var registry = func() map[string]entry {
+var registry = sync.OnceValue(func() map[string]entry {
 	all := map[string]entry{}
 	for _, l := range locks.All() {
 		if l.New == nil || l.Instead != "" {
@@ -57,7 +58,7 @@ var registry = func() map[string]entry {
 		}
 		all[l.Name] = e
 	}
-	maps.Copy(all, variants)
+	maps.Copy(all, variants())
 	for _, name := range pinnable {
 		e := all[name]
 		e.pinned = 1
@@ -65,57 +66,59 @@ var registry = func() map[string]entry {
 		all[name+"/pinned"] = e
 	}
 	return all
-}()
+})
 
-var variants = map[string]entry{
-	"getset:classic/seconds": {says: "getset:classic with whole seconds, as on the SETNX page",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			o := stamps(c, token)
-			o.Dialect = getsetlock.Seconds
-			return getsetlock.Classic{Options: o}
-		}},
-	"getset:classic/margin": {says: "getset:classic that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			o := stamps(c, token)
-			o.Dialect.Margin = 5 * time.Second
-			return getsetlock.Classic{Options: o}
-		}},
-	"getset:guarded/margin": {says: "getset:guarded that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			o := stamps(c, token)
-			o.Dialect.Margin = 5 * time.Second
-			return getsetlock.Guarded{Options: o}
-		}},
-	"tx:classic/never": {says: "tx:classic without any TTL repair",
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return txlock.Classic{Options: txlock.Options{Fence: c.Fence, Token: token}, TTLRepair: txlock.RepairNever}
-		}},
-	"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
-		form: quorum, apart: true, nofence: true},
-	"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
-		}},
-	"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
-		}},
-	"rw:read/readers-first": {says: "a reader that goes before every writer that waits", form: members, shared: true, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
-		}},
-	"rw:write/readers-first": {says: "a writer that waits for every reader", form: members, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
-		}},
-	"rw:read/writers-first": {says: "a reader that gives way to every writer that waits", form: members, shared: true, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
-		}},
-	"rw:write/writers-first": {says: "a writer that goes before every reader that waits", form: members, turns: true,
-		make: func(c *Config, token func() string) compat.Algorithm {
-			return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
-		}},
+func variants() map[string]entry {
+	return map[string]entry{
+		"getset:classic/seconds": {says: "getset:classic with whole seconds, as on the SETNX page",
+			make: func(c *Config, token func() string) compat.Algorithm {
+				o := stamps(c, token)
+				o.Dialect = getsetlock.Seconds
+				return getsetlock.Classic{Options: o}
+			}},
+		"getset:classic/margin": {says: "getset:classic that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				o := stamps(c, token)
+				o.Dialect.Margin = 5 * time.Second
+				return getsetlock.Classic{Options: o}
+			}},
+		"getset:guarded/margin": {says: "getset:guarded that leaves others' leases alone for 5 s more", margin: 5 * time.Second,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				o := stamps(c, token)
+				o.Dialect.Margin = 5 * time.Second
+				return getsetlock.Guarded{Options: o}
+			}},
+		"tx:classic/never": {says: "tx:classic without any TTL repair",
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return txlock.Classic{Options: txlock.Options{Fence: c.Fence, Token: token}, TTLRepair: txlock.RepairNever}
+			}},
+		"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
+			form: quorum, apart: true, nofence: true},
+		"rw:read/server-clock": {says: "a reader whose lease is counted by the server's TIME", form: members, shared: true, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
+			}},
+		"rw:write/server-clock": {says: "a writer who tells the readers' time by the server's TIME", form: members, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, ServerClock: true}}
+			}},
+		"rw:read/readers-first": {says: "a reader that goes before every writer that waits", form: members, shared: true, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
+			}},
+		"rw:write/readers-first": {says: "a writer that waits for every reader", form: members, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.ReadersFirst}}
+			}},
+		"rw:read/writers-first": {says: "a reader that gives way to every writer that waits", form: members, shared: true, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Read{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
+			}},
+		"rw:write/writers-first": {says: "a writer that goes before every reader that waits", form: members, turns: true,
+			make: func(c *Config, token func() string) compat.Algorithm {
+				return rwlock.Write{Options: rwlock.Options{Fence: c.Fence, Token: token, Prefer: rwlock.WritersFirst}}
+			}},
+	}
 }
 
 // pinnable are the algorithms that can go on watching their key.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -100,13 +101,13 @@ func (p *parser) line(line string, n int) error {
 	p.begun = true
 	word, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
-	if parse, ok := texts[word]; ok {
+	if parse, ok := texts()[word]; ok {
 		return parse(p, rest)
 	}
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = strings.TrimSpace(rest[:i])
 	}
-	if parse, ok := settings[word]; ok {
+	if parse, ok := settings()[word]; ok {
 		return parse(p, rest)
 	}
 	if !isWord(word) {
@@ -154,175 +155,179 @@ func (p *parser) comment(text string, n int) error {
 }
 
 // settings are the lines that a comment may follow.
-var settings = map[string]func(p *parser, rest string) error{
-	"algorithm": func(p *parser, rest string) error {
-		p.run.Config.Algorithm = strings.ReplaceAll(rest, " ", "")
-		return nil
-	},
-	"survives": func(p *parser, rest string) error {
-		if p.surviving {
-			return fmt.Errorf("a second survivor")
-		}
-		p.surviving, p.s.Survives = true, p.s.Run
-		p.run = &p.s.Survives
-		p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
-		p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
-		return nil
-	},
-	"server": func(p *parser, rest string) error {
-		p.run.Config.Server = rest
-		return known(rest)
-	},
-	"servers": func(p *parser, rest string) error {
-		p.s.Servers = strings.Fields(rest)
-		return known(p.s.Servers...)
-	},
-	"clients":  func(p *parser, rest string) error { return number(rest, &p.run.Config.Clients) },
-	"attempts": func(p *parser, rest string) error { return number(rest, &p.run.Config.Attempts) },
-	"ttl":      func(p *parser, rest string) error { return duration(rest, &p.run.Config.TTL) },
-	"within":   func(p *parser, rest string) error { return duration(rest, &p.run.Config.Within) },
-	"key": func(p *parser, rest string) error {
-		name, value, ok := strings.Cut(rest, " = ")
-		p.run.Config.Key = strings.TrimSpace(name)
-		if ok {
-			p.run.Config.Given = append(p.run.Config.Given, "SET {key} "+strings.TrimSpace(value))
-		}
-		return nil
-	},
-	"given": func(p *parser, rest string) error {
-		p.run.Config.Given = append(p.run.Config.Given, rest)
-		return nil
-	},
-	"nothing": func(p *parser, rest string) error {
-		if rest != "given" {
-			return fmt.Errorf(`want "nothing given"`)
-		}
-		p.run.Config.Given = nil
-		return nil
-	},
-	"clock": func(p *parser, rest string) error {
-		who, by, _ := strings.Cut(rest, " ")
-		i, err := client(who)
-		if err != nil {
-			return err
-		}
-		for len(p.run.Config.Skew) <= i {
-			p.run.Config.Skew = append(p.run.Config.Skew, 0)
-		}
-		return duration(strings.TrimPrefix(by, "+"), &p.run.Config.Skew[i])
-	},
-	"holders": func(p *parser, rest string) error {
-		for _, what := range strings.Fields(rest) {
-			switch what {
-			case "extend":
-				p.run.Config.Extend = true
-			case "write":
-				p.run.Config.Write = true
-			case "poll":
-				p.run.Config.Poll = true
-			case "wait":
-				p.run.Config.Wait = true
-			default:
-				return fmt.Errorf("holders %s, want extend, write, poll or wait", what)
-			}
-		}
-		return nil
-	},
-	"extend": func(p *parser, rest string) error {
-		p.run.Config.ExtendTo = make([]time.Duration, 1)
-		return duration(rest, &p.run.Config.ExtendTo[0])
-	},
-	"fence": func(p *parser, rest string) error { p.run.Config.Fence = true; return nil },
-	"bare":  func(p *parser, rest string) error { p.run.Config.Bare = true; return nil },
-	"only": func(p *parser, rest string) error {
-		p.run.Config.Invariants = strings.Fields(rest)
-		for _, v := range p.run.Config.Invariants {
-			if !slices.Contains(race.Invariants(), v) {
-				return fmt.Errorf("no invariant %q", v)
-			}
-		}
-		return nil
-	},
-	"expect": func(p *parser, rest string) error {
-		f := strings.Fields(rest)
-		switch {
-		case rest == "no violation":
-			p.s.Expect = race.Verdict{}
+var settings = sync.OnceValue(func() map[string]func(p *parser, rest string) error {
+	return map[string]func(p *parser, rest string) error{
+		"algorithm": func(p *parser, rest string) error {
+			p.run.Config.Algorithm = strings.ReplaceAll(rest, " ", "")
 			return nil
-		case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
-			return fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
-		}
-		p.s.Expect.Violated = f[1]
-		return number(f[3], &p.s.Expect.Step)
-	},
-	"also": func(p *parser, rest string) error {
-		f := strings.Fields(rest)
-		if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
-			return fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
-		}
-		v := race.Verdict{Violated: f[0]}
-		err := number(f[2], &v.Step)
-		p.s.Also = append(p.s.Also, v)
-		return err
-	},
-	"star":   func(p *parser, rest string) error { return number(rest, &p.s.Star) },
-	"answer": func(p *parser, rest string) error { return p.exercise(func(e *Exercise) { e.Answer = rest }) },
-}
+		},
+		"survives": func(p *parser, rest string) error {
+			if p.surviving {
+				return fmt.Errorf("a second survivor")
+			}
+			p.surviving, p.s.Survives = true, p.s.Run
+			p.run = &p.s.Survives
+			p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
+			p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
+			return nil
+		},
+		"server": func(p *parser, rest string) error {
+			p.run.Config.Server = rest
+			return known(rest)
+		},
+		"servers": func(p *parser, rest string) error {
+			p.s.Servers = strings.Fields(rest)
+			return known(p.s.Servers...)
+		},
+		"clients":  func(p *parser, rest string) error { return number(rest, &p.run.Config.Clients) },
+		"attempts": func(p *parser, rest string) error { return number(rest, &p.run.Config.Attempts) },
+		"ttl":      func(p *parser, rest string) error { return duration(rest, &p.run.Config.TTL) },
+		"within":   func(p *parser, rest string) error { return duration(rest, &p.run.Config.Within) },
+		"key": func(p *parser, rest string) error {
+			name, value, ok := strings.Cut(rest, " = ")
+			p.run.Config.Key = strings.TrimSpace(name)
+			if ok {
+				p.run.Config.Given = append(p.run.Config.Given, "SET {key} "+strings.TrimSpace(value))
+			}
+			return nil
+		},
+		"given": func(p *parser, rest string) error {
+			p.run.Config.Given = append(p.run.Config.Given, rest)
+			return nil
+		},
+		"nothing": func(p *parser, rest string) error {
+			if rest != "given" {
+				return fmt.Errorf(`want "nothing given"`)
+			}
+			p.run.Config.Given = nil
+			return nil
+		},
+		"clock": func(p *parser, rest string) error {
+			who, by, _ := strings.Cut(rest, " ")
+			i, err := client(who)
+			if err != nil {
+				return err
+			}
+			for len(p.run.Config.Skew) <= i {
+				p.run.Config.Skew = append(p.run.Config.Skew, 0)
+			}
+			return duration(strings.TrimPrefix(by, "+"), &p.run.Config.Skew[i])
+		},
+		"holders": func(p *parser, rest string) error {
+			for _, what := range strings.Fields(rest) {
+				switch what {
+				case "extend":
+					p.run.Config.Extend = true
+				case "write":
+					p.run.Config.Write = true
+				case "poll":
+					p.run.Config.Poll = true
+				case "wait":
+					p.run.Config.Wait = true
+				default:
+					return fmt.Errorf("holders %s, want extend, write, poll or wait", what)
+				}
+			}
+			return nil
+		},
+		"extend": func(p *parser, rest string) error {
+			p.run.Config.ExtendTo = make([]time.Duration, 1)
+			return duration(rest, &p.run.Config.ExtendTo[0])
+		},
+		"fence": func(p *parser, rest string) error { p.run.Config.Fence = true; return nil },
+		"bare":  func(p *parser, rest string) error { p.run.Config.Bare = true; return nil },
+		"only": func(p *parser, rest string) error {
+			p.run.Config.Invariants = strings.Fields(rest)
+			for _, v := range p.run.Config.Invariants {
+				if !slices.Contains(race.Invariants(), v) {
+					return fmt.Errorf("no invariant %q", v)
+				}
+			}
+			return nil
+		},
+		"expect": func(p *parser, rest string) error {
+			f := strings.Fields(rest)
+			switch {
+			case rest == "no violation":
+				p.s.Expect = race.Verdict{}
+				return nil
+			case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
+				return fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
+			}
+			p.s.Expect.Violated = f[1]
+			return number(f[3], &p.s.Expect.Step)
+		},
+		"also": func(p *parser, rest string) error {
+			f := strings.Fields(rest)
+			if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
+				return fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
+			}
+			v := race.Verdict{Violated: f[0]}
+			err := number(f[2], &v.Step)
+			p.s.Also = append(p.s.Also, v)
+			return err
+		},
+		"star":   func(p *parser, rest string) error { return number(rest, &p.s.Star) },
+		"answer": func(p *parser, rest string) error { return p.exercise(func(e *Exercise) { e.Answer = rest }) },
+	}
+})
 
 // texts are the lines that are sentences to their end.
-var texts = map[string]func(p *parser, rest string) error{
-	"let":     func(p *parser, rest string) error { p.s.Let = append(p.s.Let, rest); return nil },
-	"then":    func(p *parser, rest string) error { p.s.Then = append(p.s.Then, rest); return nil },
-	"so":      func(p *parser, rest string) error { return once(&p.s.So, rest) },
-	"fix":     func(p *parser, rest string) error { return once(&p.s.Fix, rest) },
-	"instead": func(p *parser, rest string) error { return once(&p.s.Instead, rest) },
-	"note": func(p *parser, rest string) error {
-		who, text, _ := strings.Cut(rest, " ")
-		i, err := client(who)
-		if err != nil {
-			return err
-		}
-		for len(p.run.Notes) <= i {
-			p.run.Notes = append(p.run.Notes, "")
-		}
-		p.run.Notes[i] = text
-		return nil
-	},
-	"why": func(p *parser, rest string) error {
-		step, text, _ := strings.Cut(rest, " ")
-		n := 0
-		if err := number(step, &n); err != nil {
-			return err
-		}
-		if p.s.Whys[n] != "" {
-			return fmt.Errorf("a second reason for step %d", n)
-		}
-		p.s.Whys[n] = text
-		return nil
-	},
-	"source": func(p *parser, rest string) error {
-		s := race.Source{Name: rest}
-		if i := strings.LastIndex(rest, " http"); i > 0 {
-			s = race.Source{Name: rest[:i], URL: rest[i+1:]}
-		}
-		p.s.Sources = append(p.s.Sources, s)
-		return nil
-	},
-	"exercise": func(p *parser, rest string) error {
-		what, text, ok := strings.Cut(rest, ": ")
-		e := Exercise{Text: text}
-		f := strings.Fields(what)
-		switch {
-		case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
-			e.Breaks = f[1]
-		case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
-		default:
-			return fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
-		}
-		p.s.Exercise = &e
-		return number(f[len(f)-1], &e.Steps)
-	},
-}
+var texts = sync.OnceValue(func() map[string]func(p *parser, rest string) error {
+	return map[string]func(p *parser, rest string) error{
+		"let":     func(p *parser, rest string) error { p.s.Let = append(p.s.Let, rest); return nil },
+		"then":    func(p *parser, rest string) error { p.s.Then = append(p.s.Then, rest); return nil },
+		"so":      func(p *parser, rest string) error { return once(&p.s.So, rest) },
+		"fix":     func(p *parser, rest string) error { return once(&p.s.Fix, rest) },
+		"instead": func(p *parser, rest string) error { return once(&p.s.Instead, rest) },
+		"note": func(p *parser, rest string) error {
+			who, text, _ := strings.Cut(rest, " ")
+			i, err := client(who)
+			if err != nil {
+				return err
+			}
+			for len(p.run.Notes) <= i {
+				p.run.Notes = append(p.run.Notes, "")
+			}
+			p.run.Notes[i] = text
+			return nil
+		},
+		"why": func(p *parser, rest string) error {
+			step, text, _ := strings.Cut(rest, " ")
+			n := 0
+			if err := number(step, &n); err != nil {
+				return err
+			}
+			if p.s.Whys[n] != "" {
+				return fmt.Errorf("a second reason for step %d", n)
+			}
+			p.s.Whys[n] = text
+			return nil
+		},
+		"source": func(p *parser, rest string) error {
+			s := race.Source{Name: rest}
+			if i := strings.LastIndex(rest, " http"); i > 0 {
+				s = race.Source{Name: rest[:i], URL: rest[i+1:]}
+			}
+			p.s.Sources = append(p.s.Sources, s)
+			return nil
+		},
+		"exercise": func(p *parser, rest string) error {
+			what, text, ok := strings.Cut(rest, ": ")
+			e := Exercise{Text: text}
+			f := strings.Fields(what)
+			switch {
+			case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
+				e.Breaks = f[1]
+			case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
+			default:
+				return fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
+			}
+			p.s.Exercise = &e
+			return number(f[len(f)-1], &e.Steps)
+		},
+	}
+})
 
 func (p *parser) exercise(set func(*Exercise)) error {
 	if p.s.Exercise == nil {

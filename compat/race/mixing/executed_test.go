@@ -131,7 +131,7 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 
 // model returns the client of a format, with the first client's tokens.
 func model(f dialect.Format) compat.Algorithm {
-	k := client{f, quirksOf[f.Name], func() string { return "000000710117" }}
+	k := client{f, quirksOf()[f.Name], func() string { return "000000710117" }}
 	if f.Kind.Timed() {
 		return timed{k}
 	}

@@ -121,7 +121,7 @@ func theirs() []Party {
 			continue
 		}
 		p := Party{Name: "theirs/" + f.Name, Says: f.About, Kind: f.Kind}
-		m := quirksOf[f.Name]
+		m := quirksOf()[f.Name]
 		if f.Kind.Timed() {
 			p.margins = m.margins(f)
 			p.make = func(token func() string) compat.Algorithm { return timed{client{f, m, token}} }

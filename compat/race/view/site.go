@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"html/template"
 	"net/url"
 	"os"
 	"path"
@@ -168,88 +167,123 @@ func (s *site) trace(file string, t race.Trace, c pageContext) error {
 }
 
 // Fragment is a schedule as the address of the workbench has it after its #. A colon, which
-// html/template would take for the end of a scheme, is escaped, and the quote of a shell.
+// could be taken for the end of a scheme, is escaped, and the quote of a shell.
 func Fragment(schedule string) string {
 	return strings.NewReplacer(":", "%3A", "'", "%27").Replace(url.PathEscape(schedule))
 }
 
-// tableView is a SiteTable whose cells know their files.
-type tableView struct {
-	SiteTable
-	Rows []rowView
-}
-
-type rowView struct {
-	Name  string
-	Cells []cellView
-}
-
-type cellView struct {
-	SiteCell
-	File string
-}
-
-func (s *site) tables(tables []SiteTable) ([]tableView, error) {
-	var views []tableView
+// tables is what the locks promise, each table folded.
+func (s *site) tables(tables []SiteTable) (markup, error) {
+	var w writer
 	n := 0
 	for _, t := range tables {
-		v := tableView{SiteTable: t}
+		w.put("<details class=\"lock\"><summary>%s</summary>\n", t.Title)
+		w.with("<p>%s</p>\n", t.Note)
+		w.put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"%s\"><table>\n<thead><tr><td></td>", t.Title)
+		w.each(`<th scope="col">%s</th>`, t.Columns)
+		w.put("</tr></thead>\n<tbody>\n")
 		for _, r := range t.Rows {
 			if len(r.Cells) != len(t.Columns) {
-				return nil, fmt.Errorf("race: table %q, row %q: %d cells for %d columns", t.Title, r.Name, len(r.Cells), len(t.Columns))
+				return "", fmt.Errorf("race: table %q, row %q: %d cells for %d columns", t.Title, r.Name, len(r.Cells), len(t.Columns))
 			}
-			row := rowView{Name: r.Name}
+			w.put(`<tr><th scope="row">%s</th>`, r.Name)
 			for i, c := range r.Cells {
-				cell := cellView{SiteCell: c, File: s.files[c.Race]}
+				file := s.files[c.Race]
 				switch {
-				case c.Race != "" && cell.File == "":
-					return nil, fmt.Errorf("race: table %q links to %q, which is no page", t.Title, c.Race)
+				case c.Race != "" && file == "":
+					return "", fmt.Errorf("race: table %q links to %q, which is no page", t.Title, c.Race)
 				case c.Trace != nil && c.Race == "":
 					n++
-					cell.File = fmt.Sprintf("counterexample-%d-%s.html", n, slug(r.Name+" "+t.Columns[i]))
-					if err := s.trace(cell.File, *c.Trace, pageContext{Nav: &pageNav{Prev: &pageLink{"guarantees.html", "guarantees"}}}); err != nil {
-						return nil, err
+					file = fmt.Sprintf("counterexample-%d-%s.html", n, slug(r.Name+" "+t.Columns[i]))
+					if err := s.trace(file, *c.Trace, pageContext{Nav: &pageNav{Prev: &pageLink{"guarantees.html", "guarantees"}}}); err != nil {
+						return "", err
 					}
-				case c.Class != "" && cell.File == "" && c.Bounds == "":
-					return nil, fmt.Errorf("race: table %q, row %q: %q has neither a race nor bounds", t.Title, r.Name, c.Text)
+				case c.Class != "" && file == "" && c.Bounds == "":
+					return "", fmt.Errorf("race: table %q, row %q: %q has neither a race nor bounds", t.Title, r.Name, c.Text)
 				}
-				row.Cells = append(row.Cells, cell)
+				w.put(`<td class="%s"><b>%s</b>`, c.Class, link(file, c.Text))
+				w.with("<small>%s</small>", c.Bounds)
+				w.put("</td>")
 			}
-			v.Rows = append(v.Rows, row)
+			w.put("</tr>\n")
 		}
-		views = append(views, v)
+		w.put("</tbody>\n</table></div>\n</details>\n")
 	}
-	return views, nil
+	return w.markup(), nil
 }
 
-func (s *site) index(tables []tableView) error {
-	view := struct {
-		Title        string
-		Style        template.CSS
-		Course, More []siteEntry
-		Tables       []tableView
-		Workbench    string
-	}{Title: "How Locks Break", Workbench: s.workbench, Style: template.CSS(asset("page.css") + asset("site.css")), Tables: tables}
+// link leads to a file; "": there is none.
+func link(file, text string) markup {
+	var w writer
+	if file == "" {
+		w.put("%s", text)
+	} else {
+		w.put(`<a href="%s">%s</a>`, address(file), text)
+	}
+	return w.markup()
+}
+
+// index writes the list of the races and, if there are tables, their page.
+func (s *site) index(tables markup) error {
+	var w writer
+	w.put(`<header>
+<h1>How Locks Break</h1>
+<p class="objective">Races of Redis locks, each found by running the shipping code through every interleaving of its commands. Try to reach the objective before you look at the steps.</p>
+`)
+	w.with("<p><a href=\"%s\">The workbench: break any lock by hand, or have the explorer do it</a></p>\n", s.workbench)
+	if tables != "" {
+		w.put("<p><a href=\"guarantees.html\">What each lock promises, on which server, within which bounds</a></p>\n")
+	}
+	w.put("</header>\n<main>\n")
+	s.races(&w, "The course", true)
+	s.races(&w, "More races", false)
+	w.put("</main>\n")
+	if err := s.render("index.html", "How Locks Break", w.markup()); err != nil || tables == "" {
+		return err
+	}
+	w = writer{}
+	w.put(`<nav class="site"><span></span><a href="index.html">all races</a><span></span></nav>
+<header>
+<h1>What Each Lock Promises</h1>
+<p class="objective">Where a cell breaks, it links to a run that shows it. Where it holds, it says within which bounds every run was tried; beyond them nothing is said.</p>
+</header>
+<main>
+%s</main>
+`, tables)
+	return s.render("guarantees.html", "What Each Lock Promises", w.markup())
+}
+
+// races lists those of the course, or the others.
+func (s *site) races(w *writer, title string, starred bool) {
+	listed := false
 	for _, e := range s.list {
-		if e.Starred {
-			view.Course = append(view.Course, e)
-		} else {
-			view.More = append(view.More, e)
+		if e.Starred != starred {
+			continue
 		}
+		if !listed {
+			listed = true
+			w.put("<h2>%s</h2>\n<ol class=\"races\">\n", title)
+		}
+		w.put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, Titled(e.Trace.Title)))
+		w.with(`<p class="name">%s</p>`, e.Trace.Scenario)
+		w.with(`<p><i>%s</i></p>`, e.Trace.Objective)
+		w.put(`</div><p class="verdict">`)
+		if v := e.Trace.Verdict; v.Violated != "" {
+			w.put("<b>✗ breaks %s</b> at step %d", v.Violated, v.Step)
+		} else {
+			w.put("✓ holds")
+		}
+		w.put("<br>%s", e.On)
+		w.with(`<br><a href="%s">✓ survived by another lock</a>`, e.Survives)
+		w.put("</p></li>\n")
 	}
-	if err := s.render("index.html", view); err != nil || tables == nil {
-		return err
+	if listed {
+		w.put("</ol>\n")
 	}
-	view.Title = "What Each Lock Promises"
-	return s.render("guarantees.html", view)
 }
 
-func (s *site) render(name string, view any) error {
-	var b bytes.Buffer
-	if err := pages().ExecuteTemplate(&b, name, view); err != nil {
-		return err
-	}
-	return s.write(name, b.Bytes())
+func (s *site) render(name, title string, body markup) error {
+	return s.write(name, fill("site.html", map[string]markup{"title": markup(title), "style": markup(Style() + asset("site.css")), "body": body}))
 }
 
 func (s *site) write(name string, b []byte) error {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -238,7 +239,7 @@ func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
 
 // weigh says how sure it is that the value is a lock of f's clients, and why.
 func (v *Verdict) weigh(c Content, f dialect.Finding) {
-	if ownStamp.MatchString(c.Value) {
+	if ownStamp().MatchString(c.Value) {
 		v.Sure, v.Clients = Likely, []string{"setnxlock getset"}
 		if c.TTL != compat.NoTTL {
 			v.Clients = []string{"setnxlock bridge"}
@@ -254,7 +255,7 @@ func (v *Verdict) weigh(c Content, f dialect.Finding) {
 	switch {
 	case best.Confidence == dialect.Likely:
 		v.Sure = Likely
-	case saysLock.MatchString(c.Key):
+	case saysLock().MatchString(c.Key):
 		v.Sure = Likely
 		v.Why = append(v.Why, "the key's name says that it is a lock")
 	case f.What == string(dialect.TokenText):
@@ -265,8 +266,12 @@ func (v *Verdict) weigh(c Content, f dialect.Finding) {
 }
 
 var (
-	saysLock = regexp.MustCompile(`(?i)(^|[^a-z])(un)?(lock|locks|locked|mutex|semaphore)([^a-z]|$)`)
-	ownStamp = regexp.MustCompile(`^[0-9]{10}\.[0-9]{15}$`)
+	saysLock = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(^|[^a-z])(un)?(lock|locks|locked|mutex|semaphore)([^a-z]|$)`)
+	})
+	ownStamp = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[0-9]{10}\.[0-9]{15}$`)
+	})
 )
 
 // IsLock reports whether a survey lists the key. anyText says that a text or a flag counts which

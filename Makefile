@@ -11,9 +11,9 @@ FOR ?= 10m
 SECTIONS ?= 40
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, what makes the docs a site, what speaks with other clients and watchers, and what a release
-# needs.
-MODULES = bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
+# What has a go.mod of its own: what measures, what makes the docs a site, what opens pages in a browser, what speaks with other clients and
+# watchers, and what a release needs.
+MODULES = bench compat/race/handbook compat/race/browser compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
@@ -78,6 +78,7 @@ chaos:
 race:
 	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:
@@ -129,11 +130,11 @@ platforms:
 	@set -e; for p in $(PLATFORMS); do \
 		echo $$p; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./...; \
-		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
+		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... && (cd compat/race/browser && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./...) ;; esac; \
 	done
 	@echo js/wasm
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
-	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
 ## dist: reproducible static binaries for PLATFORMS, the .deb and .rpm of Linux's, the manual page, completions, an SPDX SBOM and the licences of what is in them, with checksums, in DIST
 dist: third-party

@@ -1,5 +1,3 @@
-//go:build !js
-
 // Package chromium opens pages for tests, and judges what they say and ask for.
 package chromium
 

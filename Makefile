@@ -6,6 +6,7 @@
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 FOR ?= 10m
 SECTIONS ?= 40
@@ -19,7 +20,7 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -124,6 +125,11 @@ lint:
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+
+## golangci: the linters of .golangci.yml, which make lint has no time for
+golangci:
+	$(GO) run $(GOLANGCI) run ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...); done
 
 ## platforms: everything builds for PLATFORMS, and with its tests passes vet on one of each system; the explorer and the embedded Redis for a browser too
 platforms:

@@ -75,11 +75,11 @@ mutants:
 chaos:
 	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
 
-## race: under the race detector, one package at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part
+## race: under the race detector, one package at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
 race:
 	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
-	@set -e; for m in $(MODULES); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
+	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:

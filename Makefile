@@ -6,20 +6,21 @@
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 FOR ?= 10m
 SECTIONS ?= 40
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, what makes the docs a site, what speaks with other clients and watchers, and what a release
-# needs.
-MODULES = bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
+# What has a go.mod of its own: what measures, what makes the docs a site, what opens pages in a browser, what speaks with other clients and
+# watchers, and what a release needs.
+MODULES = bench compat/race/handbook compat/race/browser compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
-.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint install
+.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -74,10 +75,11 @@ mutants:
 chaos:
 	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
 
-## race: under the race detector, one package at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part
+## race: under the race detector, one package at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
 race:
 	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
+	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:
@@ -124,16 +126,21 @@ lint:
 	$(GO) run $(STATICCHECK) ./...
 	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
 
+## golangci: the linters of .golangci.yml, which make lint has no time for
+golangci:
+	$(GO) run $(GOLANGCI) run ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...); done
+
 ## platforms: everything builds for PLATFORMS, and with its tests passes vet on one of each system; the explorer and the embedded Redis for a browser too
 platforms:
 	@set -e; for p in $(PLATFORMS); do \
 		echo $$p; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./...; \
-		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
+		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... && (cd compat/race/browser && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./...) ;; esac; \
 	done
 	@echo js/wasm
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
-	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: its tests drive chromium
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
 ## dist: reproducible static binaries for PLATFORMS, the .deb and .rpm of Linux's, the manual page, completions, an SPDX SBOM and the licences of what is in them, with checksums, in DIST
 dist: third-party

@@ -85,12 +85,15 @@ import _ "github.com/setnxlock/setnxlock/compat/oldredis"
 		"go.uber.org/goleak": "conformance", "github.com/davecgh/go-spew": "testify", "github.com/pmezard/go-difflib": "testify", "github.com/stretchr/testify": "redigo", "gopkg.in/yaml.v3": "testify",
 		"github.com/rogpeppe/go-internal": "tests of the command", "golang.org/x/tools": "go-internal",
 		"github.com/spf13/cobra": "the command", "github.com/spf13/pflag": "the command", "github.com/inconshreveable/mousetrap": "cobra", "golang.org/x/sys": "the command", "golang.org/x/term": "the command",
-		"github.com/HdrHistogram/hdrhistogram-go": "the command's bench",
-		"github.com/chromedp/cdproto":             "tests of the explorer's pages", "github.com/chromedp/chromedp": "tests of the explorer's pages", "github.com/go-json-experiment/json": "chromedp",
 	}
 	for _, m := range graph {
 		if _, ok := known[m]; !ok {
 			t.Errorf("%s is new in the graph of a program that imports the locks", m)
+		}
+	}
+	for m, why := range known {
+		if !slices.Contains(graph, m) {
+			t.Errorf("%s (%s) is no longer in the graph of a program that imports the locks", m, why)
 		}
 	}
 	t.Logf("a program compiles %d packages of ours and %d of others; %d modules are in its graph", len(compiled)-len(foreign), len(foreign), len(graph))

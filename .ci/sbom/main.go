@@ -26,18 +26,17 @@ import (
 
 // licences are those whose texts were read. A module that is not here is an error.
 var licences = map[string]string{
-	"github.com/setnxlock/setnxlock":          "MIT",
-	"github.com/HdrHistogram/hdrhistogram-go": "MIT",
-	"github.com/alicebob/miniredis/v2":        "MIT",
-	"github.com/benbjohnson/clock":            "MIT",
-	"github.com/gomodule/redigo":              "Apache-2.0",
-	"github.com/inconshreveable/mousetrap":    "Apache-2.0",
-	"github.com/spf13/cobra":                  "Apache-2.0",
-	"github.com/spf13/pflag":                  "BSD-3-Clause",
-	"github.com/yuin/gopher-lua":              "MIT",
-	"golang.org/x/sys":                        "BSD-3-Clause",
-	"golang.org/x/term":                       "BSD-3-Clause",
-	"stdlib":                                  "BSD-3-Clause",
+	"github.com/setnxlock/setnxlock":       "MIT",
+	"github.com/alicebob/miniredis/v2":     "MIT",
+	"github.com/benbjohnson/clock":         "MIT",
+	"github.com/gomodule/redigo":           "Apache-2.0",
+	"github.com/inconshreveable/mousetrap": "Apache-2.0",
+	"github.com/spf13/cobra":               "Apache-2.0",
+	"github.com/spf13/pflag":               "BSD-3-Clause",
+	"github.com/yuin/gopher-lua":           "MIT",
+	"golang.org/x/sys":                     "BSD-3-Clause",
+	"golang.org/x/term":                    "BSD-3-Clause",
+	"stdlib":                               "BSD-3-Clause",
 }
 
 func main() {

@@ -91,7 +91,7 @@ func (c *Conn) DoContext(ctx context.Context, cmd string, args ...any) (any, err
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, c.fatal(err)
 	case err != nil:
-		c.do(ctx, 0, cmd, args)
+		c.do(ctx, 0, cmd, args) //nolint:errcheck // it ran, and nobody waited for the reply
 		return nil, c.fatal(err)
 	}
 	return c.do(ctx, 0, cmd, args)

@@ -67,7 +67,7 @@ func (s *Server) putString(db *space, key, value string) {
 	delete(db.empty, key)
 	if db.data.Set(key, value) != nil {
 		db.data.Del(key)
-		db.data.Set(key, value)
+		db.data.Set(key, value) //nolint:errcheck // nothing of another type is there any more
 	}
 }
 

@@ -188,15 +188,15 @@ func (s *Server) restoreValue(db *space, e *entry) {
 	}
 	switch e.kind {
 	case "list":
-		db.data.Push(e.key, e.elements...)
+		db.data.Push(e.key, e.elements...) //nolint:errcheck // the key is not there
 	case "set":
-		db.data.SetAdd(e.key, e.elements...)
+		db.data.SetAdd(e.key, e.elements...) //nolint:errcheck // likewise
 	case "hash":
 		db.data.HSet(e.key, e.elements...)
 	case "zset":
 		for i := 0; i < len(e.elements); i += 2 {
 			score, _ := strconv.ParseFloat(e.elements[i+1], 64)
-			db.data.ZAdd(e.key, score, e.elements[i])
+			db.data.ZAdd(e.key, score, e.elements[i]) //nolint:errcheck // likewise
 		}
 	}
 }

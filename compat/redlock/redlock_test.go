@@ -85,7 +85,7 @@ func TestHeldUntil(t *testing.T) {
 	start := w.clock.Now()
 	for i, d := range []time.Duration{50, 20, 40} { // one holder each
 		one := compat.NewBackend(compat.Pooled(w.servers[i]), getsetlock.Guarded{})
-		if _, err := one.Acquire(background, w.clock.Now, "job", d*time.Second); err != nil {
+		if _, err := one.Acquire(background, w.clock.Now, "job", d*time.Second); err != nil { //nolint:durationcheck // d is a number
 			t.Fatal(err)
 		}
 	}

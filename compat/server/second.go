@@ -41,7 +41,7 @@ func (m *comparison) byTTL() error {
 		from, step := m.in, m.in.width()/splits
 		next := m.secondAfter(from.high - step)
 		for k := time.Duration(1); k < splits; k++ {
-			if err := m.sleepUntil(next.Add(k*step - from.high)); err != nil {
+			if err := m.sleepUntil(next.Add(k*step - from.high)); err != nil { //nolint:durationcheck // k is a number
 				return err
 			}
 			s, err := m.second()

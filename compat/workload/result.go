@@ -1,10 +1,6 @@
 package workload
 
-import (
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-)
+import "time"
 
 // A Result is the measurement of one lock under a workload.
 type Result struct {
@@ -71,21 +67,4 @@ type Spread struct {
 	P90  time.Duration `json:"p90_ns"`
 	P99  time.Duration `json:"p99_ns"`
 	Max  time.Duration `json:"max_ns"`
-}
-
-// longest is the longest duration of a histogram; longer ones are recorded as this.
-const longest = int64(10 * time.Minute)
-
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }
-
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	h.RecordValue(min(max(int64(d), 1), longest)) //nolint:errcheck // it is in the range
-}
-
-func spread(h *hdrhistogram.Histogram) Spread {
-	if h.TotalCount() == 0 {
-		return Spread{}
-	}
-	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
-	return Spread{h.TotalCount(), time.Duration(h.Mean()), at(50), at(90), at(99), time.Duration(h.Max())}
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // A trial is one subject under one workload.
@@ -34,7 +32,7 @@ type trial struct {
 	failure        error
 	served         []int64 // by each goroutine
 	self, selfProc int64   // sections that followed one of the same goroutine, or process
-	hist           [kinds]*hdrhistogram.Histogram
+	hist           [kinds]histogram
 }
 
 // The measurements.
@@ -66,9 +64,6 @@ const firstLockLimit = 10 * time.Second
 // open makes the clients and tries each once.
 func (w Workload) open(ctx context.Context, s Subject, number int) *trial {
 	t := &trial{Workload: w, name: s.Name, number: number, meter: NewMeter(w.Dial), spots: make([]spot, w.Keys), served: make([]int64, w.all())}
-	for i := range t.hist {
-		t.hist[i] = newHistogram()
-	}
 	for range w.Processes {
 		c, err := s.Open(t.meter)
 		if err != nil {
@@ -284,14 +279,14 @@ func (t *trial) add(samples []sample, who int, served, self, selfProc int64) {
 	t.self += self
 	t.selfProc += selfProc
 	for _, s := range samples {
-		record(t.hist[acquire], s.acquire)
-		record(t.hist[release], s.release)
-		record(t.hist[pair], s.acquire+s.release)
-		record(t.hist[section], s.section)
+		t.hist[acquire].record(s.acquire)
+		t.hist[release].record(s.release)
+		t.hist[pair].record(s.acquire + s.release)
+		t.hist[section].record(s.section)
 		if s.handOff > 0 {
-			record(t.hist[handOff], s.handOff)
+			t.hist[handOff].record(s.handOff)
 			if s.other {
-				record(t.hist[other], s.handOff)
+				t.hist[other].record(s.handOff)
 			}
 		}
 	}
@@ -360,7 +355,7 @@ func (t *trial) addPings(took []time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range took {
-		record(t.hist[pings], d)
+		t.hist[pings].record(d)
 	}
 }
 
@@ -374,7 +369,7 @@ func (t *trial) result() Result {
 		r.Failure = words(t.failure)
 	}
 	for i, s := range []*Spread{&r.Acquire, &r.Release, &r.Pair, &r.Section, &r.HandOff, &r.Other, &r.Pings} {
-		*s = spread(t.hist[i])
+		*s = t.hist[i].spread()
 	}
 	n := float64(r.Sections)
 	r.Rate = ratio(n, t.measured.Seconds())

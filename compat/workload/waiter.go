@@ -126,7 +126,7 @@ func (w LoneWaiter) measureOnce(ctx context.Context, holder, waiter *trial) erro
 	waiter.sections.Add(1)
 	waiter.measured += o.at.Sub(asked)
 	waiter.served[0]++
-	record(waiter.hist[handOff], o.at.Sub(leaving))
-	record(waiter.hist[acquire], o.at.Sub(asked))
+	waiter.hist[handOff].record(o.at.Sub(leaving))
+	waiter.hist[acquire].record(o.at.Sub(asked))
 	return nil
 }

@@ -1,4 +1,4 @@
-package workbench
+package workbench_test
 
 import (
 	"bytes"
@@ -17,9 +17,10 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
 // engineSize is how large the engine may be as a web server sends it, gzipped, in bytes. The aim is 2 MB.
@@ -47,7 +48,7 @@ var site = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return dir, err
 	}
-	return dir, Site(context.Background(), dir, []*Level{LevelOf(view.Page{Trace: t, Survives: &survives})})
+	return dir, workbench.Site(context.Background(), dir, []*workbench.Level{workbench.LevelOf(view.Page{Trace: t, Survives: &survives})})
 })
 
 func TestMain(m *testing.M) {
@@ -73,7 +74,7 @@ func open(t *testing.T, schedule string, before ...chromium.Action) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := "file://" + filepath.Join(dir, Page)
+	address := "file://" + filepath.Join(dir, workbench.Page)
 	if schedule != "" {
 		address += "#" + url.PathEscape(schedule)
 	}
@@ -227,7 +228,7 @@ func TestSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, Engine))
+	b, err := os.ReadFile(filepath.Join(dir, workbench.Engine))
 	if err != nil {
 		t.Fatal(err)
 	}

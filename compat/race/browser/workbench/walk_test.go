@@ -1,6 +1,7 @@
-package workbench
+package workbench_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,8 +13,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
-	"github.com/setnxlock/setnxlock/compat/race/internal/npm"
+	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/browser/internal/npm"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
 // loaded waits until all that can happen next is offered.
@@ -77,40 +79,6 @@ func TestNewUser(t *testing.T) {
 	p.until(`document.querySelector("#setting").textContent.startsWith("getset:guarded")`)
 	if got := p.text("#violation"); got != "" {
 		t.Errorf("the survivor: %s", got)
-	}
-}
-
-// What each line of the survivors says is so: the schedules hold, and part where it is said.
-func TestSurvivors(t *testing.T) {
-	const broken = "getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1"
-	list, err := Question{Schedule: broken}.survivors(nil)
-	if err != nil || len(list) < 3 {
-		t.Fatal(list, err)
-	}
-	was, err := race.ReplaySchedule(broken, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range list {
-		is, err := race.ReplaySchedule(f.Schedule, nil)
-		if err != nil {
-			t.Errorf("%s: %v", f.Schedule, err)
-			continue
-		}
-		if is.Verdict.Violated != f.Violated || f.Holds != (f.Violated == "") {
-			t.Errorf("%s: %+v, replayed %q", f.Algorithm, f, is.Verdict.Violated)
-		}
-		for n := range f.Parts - 1 {
-			if was.Events[n].Cmd != is.Events[n].Cmd {
-				t.Errorf("%s parts before step %d", f.Algorithm, f.Parts)
-			}
-		}
-		if a, b := was.Events[f.Parts-1], is.Events[f.Parts-1]; a.Cmd == b.Cmd && a.Reply == b.Reply {
-			t.Errorf("%s does not part at step %d", f.Algorithm, f.Parts)
-		}
-	}
-	if _, err := (Question{Schedule: "getset:classic 2.4 2x1 : C1"}).survivors(nil); err == nil {
-		t.Error("what breaks nothing is survived")
 	}
 }
 
@@ -239,9 +207,16 @@ func TestOwnLock(t *testing.T) {
 	p.run(chromedp.KeyEvent("f"))
 	p.until(`document.querySelector("#violation").textContent.includes("Broken: exclusion")`)
 	schedule := eval[string](p, `decodeURIComponent(location.hash.slice(1))`)
-	again, err := Question{Schedule: schedule}.position()
-	if err != nil || again.Trace.Verdict.Violated != "exclusion" {
-		t.Errorf("%s: %v, %v", schedule, again.Trace.Verdict, err)
+	question, err := json.Marshal(workbench.Question{Do: "at", Schedule: schedule})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again struct {
+		Error  string
+		Answer workbench.State
+	}
+	if err := json.Unmarshal(workbench.Answer(context.Background(), question, nil), &again); err != nil || again.Answer.Trace.Verdict.Violated != "exclusion" {
+		t.Errorf("%s: %v, %s, %v", schedule, again.Answer.Trace.Verdict, again.Error, err)
 	}
 	p.run(chromedp.KeyEvent("w"))
 	p.until(`document.querySelector("#parts")`)

@@ -1,5 +1,3 @@
-//go:build !js
-
 // Package chromium opens pages for tests, and judges what they say and ask for.
 package chromium
 
@@ -61,7 +59,7 @@ func Start(t testing.TB) context.Context {
 	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(cancel)
 	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { chromedp.Cancel(ctx) }) // waits for the process, which else writes into a folder being removed
+	t.Cleanup(func() { chromedp.Cancel(ctx) }) //nolint:errcheck // it waits for the process, which else writes into a folder being removed
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("%s does not start: %v", path, err)
 	}

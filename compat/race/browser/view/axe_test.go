@@ -1,4 +1,4 @@
-package view
+package view_test
 
 import (
 	"net/url"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/setnxlock/setnxlock/compat/race/internal/chromium"
-	"github.com/setnxlock/setnxlock/compat/race/internal/npm"
+	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/browser/internal/npm"
 )
 
 // No page of a site is out of reach for some of its readers, as far as axe-core can tell.

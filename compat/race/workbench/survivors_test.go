@@ -1,0 +1,41 @@
+package workbench
+
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// What each line of the survivors says is so: the schedules hold, and part where it is said.
+func TestSurvivors(t *testing.T) {
+	const broken = "getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1"
+	list, err := Question{Schedule: broken}.survivors(nil)
+	if err != nil || len(list) < 3 {
+		t.Fatal(list, err)
+	}
+	was, err := race.ReplaySchedule(broken, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		is, err := race.ReplaySchedule(f.Schedule, nil)
+		if err != nil {
+			t.Errorf("%s: %v", f.Schedule, err)
+			continue
+		}
+		if is.Verdict.Violated != f.Violated || f.Holds != (f.Violated == "") {
+			t.Errorf("%s: %+v, replayed %q", f.Algorithm, f, is.Verdict.Violated)
+		}
+		for n := range f.Parts - 1 {
+			if was.Events[n].Cmd != is.Events[n].Cmd {
+				t.Errorf("%s parts before step %d", f.Algorithm, f.Parts)
+			}
+		}
+		if a, b := was.Events[f.Parts-1], is.Events[f.Parts-1]; a.Cmd == b.Cmd && a.Reply == b.Reply {
+			t.Errorf("%s does not part at step %d", f.Algorithm, f.Parts)
+		}
+	}
+	if _, err := (Question{Schedule: "getset:classic 2.4 2x1 : C1"}).survivors(nil); err == nil {
+		t.Error("what breaks nothing is survived")
+	}
+}

@@ -28,8 +28,8 @@ type order struct {
 	Addrs      []string          // of its servers, or of its Sentinels
 	Ways       map[string]string // from each address to that of our proxy
 	Locks      []string          // on each server
+	Millis     []bool            // on each
 	Variant    string
-	Millis     bool
 	Goroutines int
 	Keys       []string
 	Seed       uint64
@@ -100,7 +100,7 @@ func (o order) locker(options compat.Options) (k *compat.Locker, connections fun
 	}
 	algorithm := func(i int) compat.Algorithm {
 		l, _ := locks.Get(o.Locks[i])
-		return l.New(locks.Options{Fence: o.Kind != five, Millis: o.Millis})
+		return l.New(locks.Options{Fence: o.Kind != five, Millis: o.Millis[i]})
 	}
 	connections, hangUp = func() int { return 0 }, func() {}
 	switch o.Kind {
@@ -187,8 +187,9 @@ func (w *worker) section(ctx context.Context) {
 	for range w.IntN(3) {
 		w.rest(8 * time.Millisecond)
 		if w.IntN(3) == 0 {
-			began := time.Now()
-			err := l.Extend(ctx, w.ttl())
+			began, ttl := time.Now(), w.ttl()
+			w.d.write(line{Op: "until", ID: id, Key: key, Until: min(l.Until().UnixNano(), began.Add(ttl).UnixNano())}) // it may be shorter, should we be killed now
+			err := l.Extend(ctx, ttl)
 			w.d.write(line{Op: "until", ID: id, Key: key, Until: l.Until().UnixNano()})
 			if err != nil {
 				w.judge("Extend", err, ctx, began)
@@ -203,6 +204,7 @@ func (w *worker) section(ctx context.Context) {
 		end.How = "lost"
 		end.Asked = min(end.Asked, <-lost)
 	}
+	w.d.write(line{Op: "until", ID: id, Key: key, Until: min(end.Asked, end.Until)}) // should we be killed now
 	began := time.Now()
 	err = l.Release(context.WithoutCancel(ctx))
 	end.At = time.Now().UnixNano()

@@ -122,9 +122,9 @@ func (v *verdict) judge(r run, clients []*process, losses []span) error {
 	for _, h := range holds {
 		if h.end == math.MaxInt64 { // killed
 			h.how, h.end = "crashed", h.until
-			for _, at := range clients[h.client].crashes {
-				if at >= h.got {
-					h.end = min(h.end, at)
+			for _, c := range clients[h.client].crashes {
+				if c.to >= h.got {
+					h.end = min(h.end, max(h.got, c.from))
 				}
 			}
 		}

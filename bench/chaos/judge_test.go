@@ -80,6 +80,7 @@ func TestJudge(t *testing.T) {
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},
 		{name: "taken from one that was killed, in time", a: crashed, b: section("b", 0, 3100, 3200, 2)},
+		{name: "taken from one that was killed while it gave it up", a: append(crashed[:2:2], line{Op: "until", ID: "a", Key: "k", Until: at(100)}), b: section("b", 0, 101, 200, 2)},
 		{name: "what a client says", a: []line{{Op: "wrong", Err: "nobody gave it up"}}, broken: "nobody gave it up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,8 +26,8 @@ type process struct {
 	mu  sync.Mutex
 	cmd *exec.Cmd
 
-	crashes []int64
-	aways   []span // when it could not compete
+	crashes []span // it was killed in each
+	aways   []span // it could not compete
 }
 
 func (p *process) run() error {
@@ -75,7 +75,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	}()
 	for i := range r.Clients {
 		p := &process{}
-		o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant, Millis: !older(r.Version, "2.6") && i%2 == 0,
+		o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant,
 			Goroutines: r.Goroutines, Keys: keys, Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
 		for n, s := range append(g.guards, g.servers...) {
 			way, err := newProxy(s.addr, r.Seed+uint64(i*100+n)*17, seen)
@@ -87,6 +87,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		}
 		for _, s := range g.servers {
 			o.Locks = append(o.Locks, r.lockFor(s.version))
+			o.Millis = append(o.Millis, i%2 == 0 && !older(s.version, "2.6"))
 		}
 		p.diary = o.Diary
 		p.start = func() (*exec.Cmd, error) {
@@ -119,9 +120,10 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 			last.Go(func() { time.Sleep(2 * d); p.signal(syscall.SIGCONT) })
 		case 2:
 			seen.add("client killed")
+			from := now()
 			p.signal(syscall.SIGKILL)
 			p.cmd.Wait() //nolint:errcheck // killed
-			p.crashes = append(p.crashes, now())
+			p.crashes = append(p.crashes, span{from, now()})
 			if err := p.run(); err != nil {
 				return v, err
 			}

@@ -39,7 +39,7 @@ func (v *verdict) apart(what string) {
 const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
 
 // heading stands above the rows.
-var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "worst wait (fair share; turns passed over) of each key")
+var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "each key: worst wait (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
 
 func (v verdict) row(r run) string {
 	faults := 0

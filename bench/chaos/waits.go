@@ -15,12 +15,13 @@ type wait struct {
 type waits struct {
 	worst time.Duration
 	fair  time.Duration // what each would have waited, had all clients been served in turn
+	stays float64       // the part of turns that went to the process that had had the one before
 	over  int           // how many were served, at most, while one call waited that could have been
 	own   int           // of those, in the same process
 }
 
 func (w waits) String() string {
-	return fmt.Sprintf("%v (%v; %d, %d by its own process)", w.worst.Round(time.Millisecond), w.fair.Round(time.Millisecond), w.over, w.own)
+	return fmt.Sprintf("%v (%v; %d, %d; %.0f%%)", w.worst.Round(time.Millisecond), w.fair.Round(time.Millisecond), w.over, w.own, 100*w.stays)
 }
 
 // starved looks for a call that was passed over: how long it waited tells little, as servers stand
@@ -30,6 +31,11 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients 
 	contenders := r.Clients * r.Goroutines
 	most := patience * contenders
 	w := waits{fair: time.Duration(float64(r.For) / float64(max(len(all), 1)) * float64(contenders))}
+	for i, h := range all[min(1, len(all)):] {
+		if h.client == all[i].client {
+			w.stays += 1 / float64(len(all)-1)
+		}
+	}
 	for _, c := range calls {
 		w.worst = max(w.worst, time.Duration(c.to-c.from))
 		over, own := 0, 0
@@ -54,8 +60,8 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients 
 
 // patience is how many times each other contender may be served while one waits. Processes do not
 // queue for each other, chance decides, and it prefers those who have just come: half of all calls
-// are passed over once at most, one in a hundred 150 times. Beyond that the numbers fall by a factor
-// of e every 50: 960 is not to be had by chance.
+// are passed over once at most, one in a hundred 150 times, one in two thousand 270 times. Beyond that
+// the numbers fall by a factor of e every 50 turns: 960 are not to be had by chance.
 const patience = 40
 
 func (p *process) awayAt(at int64) bool {

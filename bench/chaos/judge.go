@@ -177,10 +177,10 @@ func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
 		}
 	}
 	for i, h := range all {
-		if strings.Contains(h.err, "lease lost") && time.Duration(h.until-h.end) > 500*time.Millisecond && h.how != "lost" {
+		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
 			taken := i+1 < len(all) && all[i+1].asked < h.gone
 			if !taken {
-				found(h.asked, h.gone, "leases lost", "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, time.Duration(h.until-h.end), h.err)
+				found(h.asked, h.gone, "leases lost", "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
 			}
 		}
 	}

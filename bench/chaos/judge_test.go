@@ -50,6 +50,8 @@ func judged(t *testing.T, kind string, losses []span, diaries ...[]line) verdict
 func TestJudge(t *testing.T) {
 	lost := section("b", 150, 151, 160, 2)
 	lost[2].Err = "setnxlock: lease lost"
+	tooLate := append([]line(nil), lost...)
+	tooLate[2].At = at(3200) // its release took that long
 	crashed := section("a", 0, 1, 100, 1)[:2]
 	killed := func(ms ...int) (all []span) {
 		for _, at0 := range ms {
@@ -76,6 +78,7 @@ func TestJudge(t *testing.T) {
 		{name: "no fence in a quorum", kind: five, a: section("a", 0, 1, 100, 0), b: section("b", 0, 101, 200, 0)},
 		{name: "two at once in a quorum", kind: five, a: section("a", 0, 1, 100, 0), b: section("b", 0, 50, 200, 0), broken: "before the end of a"},
 		{name: "lost, and nobody took it", a: section("a", 0, 1, 100, 1), b: lost, broken: "was told that it had lost it"},
+		{name: "lost when its time was over", a: section("a", 0, 1, 100, 1), b: tooLate},
 		{name: "lost by a loss", a: section("a", 0, 1, 100, 1), b: lost, losses: killed(155), apart: "leases lost"},
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},

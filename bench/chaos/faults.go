@@ -91,18 +91,18 @@ func (g *group) faults() []fault {
 				return s.start()
 			}})
 		}
-		all = append(all,
-			fault{"server saved", func(s *server, _ time.Duration) error {
-				s.do("SAVE") //nolint:errcheck // then there is more to lose
-				return nil
-			}},
-			fault{"server killed, unsaved", func(s *server, d time.Duration) error {
-				from := now()
-				s.kill()
-				g.forgot(span{from, now()})
-				time.Sleep(d / 4)
-				return s.start()
-			}})
+		saves := fault{"server saved", func(s *server, _ time.Duration) error {
+			s.do("SAVE") //nolint:errcheck // then there is more to lose
+			return nil
+		}}
+		forgets := fault{"server killed, unsaved", func(s *server, d time.Duration) error {
+			from := now()
+			s.kill()
+			g.forgot(span{from, now()})
+			time.Sleep(d / 4)
+			return s.start()
+		}}
+		all = append(all, saves, forgets, saves, forgets, forgets) // what it is there for comes more often
 	case five:
 		all = append(all, killed, killed)
 	}

@@ -102,7 +102,7 @@ func (o order) locker(options compat.Options) (k *compat.Locker, connections fun
 		l, _ := locks.Get(o.Locks[i])
 		return l.New(locks.Options{Fence: o.Kind != five, Millis: o.Millis[i]})
 	}
-	connections, hangUp = func() int { return 0 }, func() {}
+	connections = func() int { return 0 }
 	switch o.Kind {
 	case sentinels, replicated:
 		s := sentinel.New("chaos", o.Addrs, sentinel.Options{Dial: dial, DialSentinel: dial})

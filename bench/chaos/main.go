@@ -2,12 +2,15 @@
 // servers, the clients and everything between them, and has the history of what the clients
 // believed judged: by a checker that is not ours (porcupine), and by invariants of our own.
 //
-//	go run ./chaos -for 2m                       every lock on redis-server
+//	go run ./chaos -for 2m                       every lock on redis-server, and one on each kind of group
 //	go run ./chaos -for 10m -lock tx:renamed     one of them
+//	go run ./chaos -kind cluster -seed 7         on one kind; the same runs, the same chances
 //	SETNXLOCK_TEST_BINARIES=/opt/2.4/redis-server:… go run ./chaos
 //
-// It writes one line a lock and server, and, if something is broken, the history and porcupine's
-// picture of it into -out. Status: 0, or 1 if anything is broken.
+// It writes one line a lock and group of servers, and, if something is broken, the history and
+// porcupine's picture of it into -out. What a server or a failover may lose by its nature stands below
+// that line, apart. Status: 0, or 1 if anything is broken. The seed decides what is done and when; what
+// comes of it is the scheduler's as well.
 package main
 
 import (
@@ -27,7 +30,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
-// A run is one lock on one server.
+// A run is one lock on one group of servers.
 type run struct {
 	Lock    string
 	Variant string // "", "pinned", "signal"

@@ -45,6 +45,7 @@ type run struct {
 	Goroutines int
 	Keys       int
 	Seed       uint64
+	Calm       bool // nothing is broken
 	Dir        string
 }
 
@@ -63,6 +64,7 @@ func main() {
 	kind := flag.String("kind", "", "these kinds of servers alone, separated by commas: "+strings.Join(kinds, ", "))
 	all := flag.Bool("all", false, "every lock on every server, not one server for each lock in turn")
 	atOnce := flag.Int("at-once", 3, "so many runs")
+	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -88,6 +90,7 @@ func main() {
 			break
 		}
 		r.For, r.Clients, r.Goroutines, r.Keys, r.Seed = each, *clients, *goroutines, *keys, *seed+uint64(i)
+		r.Calm = *calm
 		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
 		wg.Go(func() {
 			defer func() { <-free }()

@@ -82,6 +82,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 			if err != nil {
 				return v, err
 			}
+			way.calm.Store(r.Calm)
 			p.ways = append(p.ways, way)
 			o.Ways[s.addr] = way.addr()
 		}
@@ -111,6 +112,9 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 			break
 		}
 		time.Sleep(wait)
+		if r.Calm {
+			continue
+		}
 		p, d := clients[random.IntN(len(clients))], time.Duration(random.Int64N(int64(2*time.Second)))
 		switch random.IntN(10) {
 		case 0, 1:

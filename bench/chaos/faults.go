@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,7 +51,7 @@ func (g *group) ordinary() []fault {
 	if g.kind != clustered {
 		all = append(all, fault{"slow KEYS", slowKeys})
 	}
-	if !older(g.servers[0].version, "2.2") { // 2.0 makes room by the keys that have a TTL, whatever it is told
+	if !slices.ContainsFunc(g.servers, func(s *server) bool { return older(s.version, "2.2") }) { // 2.0 makes room by the keys that have a TTL, whatever it is told
 		all = append(all, fault{"memory full", func(s *server, d time.Duration) error {
 			if _, err := s.do("CONFIG", "SET", "maxmemory", "1"); err != nil {
 				return nil
@@ -139,9 +140,8 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 		return nil
 	}
 	s := masters[random.IntN(len(masters))]
-	g.mu.Lock()
-	calm := len(g.losses) == 0 || now()-g.losses[len(g.losses)-1].to > int64(5*time.Second)
-	g.mu.Unlock()
+	losses := g.lost()
+	calm := len(losses) == 0 || now()-losses[len(losses)-1].to > int64(5*time.Second)
 	if !calm || random.IntN(3) > 0 {
 		all := g.ordinary()
 		f := all[random.IntN(len(all))]

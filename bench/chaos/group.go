@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +60,13 @@ func (g *group) forgot(s span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.losses = append(g.losses, s)
+}
+
+// lost are all that were noted by now.
+func (g *group) lost() []span {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.losses)
 }
 
 // newGroup starts the servers of a run.

@@ -185,13 +185,13 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	for _, key := range left {
-		if len(g.losses) > 0 { // a save has a key that was about to get its TTL
+		if len(g.lost()) > 0 { // a save has a key that was about to get its TTL
 			v.apart("keys left")
 			continue
 		}
 		v.broken("left without a TTL: %s", key)
 	}
-	return v, v.judge(r, clients, g.losses)
+	return v, v.judge(r, clients, g.lost())
 }
 
 // left are the keys without a TTL in the end; one that gets it, or goes, within a few seconds is not

@@ -15,16 +15,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
 // An order is what a client process is told to do.
 type order struct {
 	Client     int
-	Addr       string // of its proxy
-	Lock       string
+	Kind       string            // of the group
+	Addrs      []string          // of its servers, or of its Sentinels
+	Ways       map[string]string // from each address to that of our proxy
+	Locks      []string          // on each server
+	Millis     []bool            // on each
 	Variant    string
-	Millis     bool
 	Goroutines int
 	Keys       []string
 	Seed       uint64
@@ -46,16 +51,12 @@ func client(text string) {
 		panic(err)
 	}
 	d := &diary{f: f, client: o.Client}
-	l, _ := locks.Get(o.Lock)
-	pool := &redis.Pool{MaxIdle: 8, IdleTimeout: time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", o.Addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(4*time.Second), redis.DialWriteTimeout(2*time.Second))
-	}}
 	options := compat.Options{Renew: o.Client%2 == 0, Signal: o.Variant == "signal", Timeout: time.Second}
 	if o.Variant == "pinned" {
 		options.MaxPinned = 2
 	}
 	before := runtime.NumGoroutine()
-	k := compat.New(pool, l.New(locks.Options{Fence: true, Millis: o.Millis}), options)
+	k, connections, hangUp := o.locker(options)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, o.Until)
@@ -77,7 +78,7 @@ func client(text string) {
 	if err := k.Close(closing); err != nil && !benign(err) {
 		d.write(line{Op: "wrong", Err: "Close: " + err.Error()})
 	}
-	pool.Close()
+	hangUp()
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -85,15 +86,62 @@ func client(text string) {
 		buf := make([]byte, 64<<10)
 		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d goroutines are left: %s", n-before, buf[:runtime.Stack(buf, true)])})
 	}
-	if n := pool.ActiveCount(); n > 0 {
+	if n := connections(); n > 0 {
 		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d connections are left", n)})
 	}
 	d.write(bye)
 }
 
+// locker is what takes the locks on this kind of group; how many connections it has open, where that
+// can be asked; and what closes those.
+func (o order) locker(options compat.Options) (k *compat.Locker, connections func() int, hangUp func()) {
+	dial := func(ctx context.Context, addr string) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(4*time.Second), redis.DialWriteTimeout(2*time.Second))
+	}
+	algorithm := func(i int) compat.Algorithm {
+		l, _ := locks.Get(o.Locks[i])
+		return l.New(locks.Options{Fence: o.Kind != five, Millis: o.Millis[i]})
+	}
+	connections = func() int { return 0 }
+	switch o.Kind {
+	case sentinels, replicated:
+		s := sentinel.New("chaos", o.Addrs, sentinel.Options{Dial: dial, DialSentinel: dial})
+		a := algorithm(0)
+		if o.Kind == replicated {
+			a = sentinel.Replicated{Algorithm: a, Replicas: 2}
+		}
+		return compat.NewOn(s.Source(), a, options), connections, func() { s.Close() }
+	case clustered:
+		c := cluster.New(o.Addrs, cluster.Options{Dial: dial})
+		return compat.NewOn(c.Source(), algorithm(0), options), connections, func() { c.Close() }
+	}
+	var pools []*redis.Pool
+	var backends []compat.Backend
+	for i, addr := range o.Addrs {
+		pool := &redis.Pool{MaxIdle: 8, IdleTimeout: time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) { return dial(ctx, addr) }}
+		pools = append(pools, pool)
+		backends = append(backends, compat.NewBackend(compat.Pooled(pool), algorithm(i)))
+	}
+	connections = func() (n int) {
+		for _, p := range pools {
+			n += p.ActiveCount()
+		}
+		return n
+	}
+	hangUp = func() {
+		for _, p := range pools {
+			p.Close()
+		}
+	}
+	if o.Kind == five {
+		return compat.NewLocker(redlock.New(backends, redlock.Options{}), options), connections, hangUp
+	}
+	return compat.New(pools[0], algorithm(0), options), connections, hangUp
+}
+
 // benign are errors that faults explain.
 func benign(err error) bool {
-	return errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrAborted)
+	return errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrAborted) || errors.Is(err, compat.ErrElection)
 }
 
 // A worker is one goroutine.
@@ -139,8 +187,9 @@ func (w *worker) section(ctx context.Context) {
 	for range w.IntN(3) {
 		w.rest(8 * time.Millisecond)
 		if w.IntN(3) == 0 {
-			began := time.Now()
-			err := l.Extend(ctx, w.ttl())
+			began, ttl := time.Now(), w.ttl()
+			w.d.write(line{Op: "until", ID: id, Key: key, Until: min(l.Until().UnixNano(), began.Add(ttl).UnixNano())}) // it may be shorter, should we be killed now
+			err := l.Extend(ctx, ttl)
 			w.d.write(line{Op: "until", ID: id, Key: key, Until: l.Until().UnixNano()})
 			if err != nil {
 				w.judge("Extend", err, ctx, began)
@@ -155,6 +204,7 @@ func (w *worker) section(ctx context.Context) {
 		end.How = "lost"
 		end.Asked = min(end.Asked, <-lost)
 	}
+	w.d.write(line{Op: "until", ID: id, Key: key, Until: min(end.Asked, end.Until)}) // should we be killed now
 	began := time.Now()
 	err = l.Release(context.WithoutCancel(ctx))
 	end.At = time.Now().UnixNano()

@@ -17,7 +17,7 @@ type line struct {
 	Key    string `json:"key,omitempty"`
 	At     int64  `json:"at"`
 	Asked  int64  `json:"asked,omitempty"` // got: when the call began; end: the same of the call that gave it up
-	Until  int64  `json:"until,omitempty"` // of the lease
+	Until  int64  `json:"until,omitempty"` // of the lease, at least
 	Fence  int64  `json:"fence,omitempty"`
 	How    string `json:"how,omitempty"`
 	Err    string `json:"err,omitempty"`

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,9 +19,9 @@ type verdict struct {
 	Sections int
 	Ended    map[string]int // how: "released", "lost", "crashed"
 	Counts   map[string]int
-	Worst    time.Duration // the longest wait
-	Fair     time.Duration // what it would have been, had all been served in turn
-	Checked  string        // what porcupine says
+	Apart    map[string]int // what a server's own loss explains
+	Waits    []waits        // of each key
+	Checked  string         // what porcupine says
 	Broken   []string
 }
 
@@ -28,21 +29,44 @@ func (v *verdict) broken(format string, args ...any) {
 	v.Broken = append(v.Broken, fmt.Sprintf(format, args...))
 }
 
-const heading = "lock\tserver\tsections\tlost\tcrashed\tfaults\toverlaps and other faults of ours\tporcupine\tworst wait\tfair share"
+func (v *verdict) apart(what string) {
+	if v.Apart == nil {
+		v.Apart = map[string]int{}
+	}
+	v.Apart[what]++
+}
+
+const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
+
+// heading stands above the rows.
+var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "each key: worst wait (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
 
 func (v verdict) row(r run) string {
 	faults := 0
 	for _, n := range v.Counts {
 		faults += n
 	}
-	return fmt.Sprintf("%s %s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%v\t%v", r.Lock, r.Variant, r.Version, v.Sections, v.Ended["lost"], v.Ended["crashed"], faults,
-		len(v.Broken), v.Checked, v.Worst.Round(time.Millisecond), v.Fair.Round(time.Millisecond))
+	var waits []string
+	for _, w := range v.Waits {
+		waits = append(waits, w.String())
+	}
+	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Ended["lost"], v.Ended["crashed"], faults, len(v.Broken), v.Checked, strings.Join(waits, ", "))
+	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
+		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
+	}
+	return row
 }
 
-// A crash is a client that was killed.
-type crash struct {
-	client int
-	at     int64
+// listed are counts in the order of their names.
+func listed(n map[string]int) string {
+	text := ""
+	for _, what := range slices.Sorted(maps.Keys(n)) {
+		text += fmt.Sprintf(" %s %d,", what, n[what])
+	}
+	if text == "" {
+		return " nothing"
+	}
+	return strings.TrimSuffix(text, ",")
 }
 
 // A hold is what one client believed: that it had the key from got to end.
@@ -57,13 +81,14 @@ type hold struct {
 	err        string
 }
 
-// judge reads the histories.
-func (v *verdict) judge(r run, diaries []string, crashes []crash) error {
+// judge reads the histories. What was answered before a loss and asked for after it may differ:
+// that is counted apart.
+func (v *verdict) judge(r run, clients []*process, losses []span) error {
 	holds := map[string]*hold{}
-	var waits []time.Duration
+	waited := map[string][]wait{}
 	v.Ended = map[string]int{}
-	for i, file := range diaries {
-		lines, err := read(file)
+	for i, p := range clients {
+		lines, err := read(p.diary)
 		if err != nil {
 			return err
 		}
@@ -82,7 +107,7 @@ func (v *verdict) judge(r run, diaries []string, crashes []crash) error {
 					h.end, h.gone, h.how, h.err = min(l.Asked, h.until), l.At, l.How, l.Err
 				}
 			case "wait":
-				waits = append(waits, time.Duration(l.At-l.Asked))
+				waited[l.Key] = append(waited[l.Key], wait{i, l.Asked, l.At})
 			case "wrong":
 				v.broken("client %d: %s", i, l.Err)
 			case "bye":
@@ -97,9 +122,9 @@ func (v *verdict) judge(r run, diaries []string, crashes []crash) error {
 	for _, h := range holds {
 		if h.end == math.MaxInt64 { // killed
 			h.how, h.end = "crashed", h.until
-			for _, c := range crashes {
-				if c.client == h.client && c.at >= h.got {
-					h.end = min(h.end, c.at)
+			for _, c := range clients[h.client].crashes {
+				if c.to >= h.got {
+					h.end = min(h.end, max(h.got, c.from))
 				}
 			}
 		}
@@ -110,43 +135,52 @@ func (v *verdict) judge(r run, diaries []string, crashes []crash) error {
 		byKey[h.key] = append(byKey[h.key], h)
 	}
 	v.Sections = len(holds)
-	var work time.Duration
-	for key, all := range byKey {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		all := byKey[key]
 		slices.SortFunc(all, func(a, b *hold) int { return cmp.Compare(a.got, b.got) })
-		v.overlaps(key, all)
-		for _, h := range all {
-			work += time.Duration(h.end - h.got)
-		}
+		v.overlaps(r, key, all, losses)
+		v.Waits = append(v.Waits, v.starved(r, key, waited[key], all, clients))
 	}
-	if len(waits) > 0 {
-		v.Worst = slices.Max(waits)
-		v.Fair = time.Duration(float64(r.For) / float64(max(v.Sections, 1)) * float64(r.Clients*r.Goroutines))
-	}
-	v.check(r, byKey)
+	v.check(r, byKey, losses)
 	return nil
+}
+
+// between reports whether a loss may part what was asked for at from and what was had at to.
+func between(losses []span, from, to int64) bool {
+	return slices.ContainsFunc(losses, func(l span) bool { return from <= l.to && to >= l.from })
 }
 
 // overlaps looks for two who believed at once, for fences that fall, and for locks that were lost
 // although nobody took them.
-func (v *verdict) overlaps(key string, all []*hold) {
+func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
+	found := func(from, to int64, what, format string, args ...any) {
+		if between(losses, from, to) {
+			v.apart(what)
+			return
+		}
+		v.broken(format, args...)
+	}
 	for i, h := range all {
+		if r.Kind != five && h.fence == 0 {
+			v.broken("%s: %s has no fence", key, h.id)
+		}
 		if i == 0 {
 			continue
 		}
 		for _, o := range all[max(0, i-50):i] {
 			if h.got < o.end && h.got < h.end {
-				v.broken("%s: %s got it %v before the end of %s (%s)", key, h.id, time.Duration(o.end-h.got), o.id, o.how)
+				found(min(o.asked, h.asked), h.got, "overlaps", "%s: %s got it %v before the end of %s (%s)", key, h.id, time.Duration(o.end-h.got), o.id, o.how)
 			}
 		}
-		if o := all[i-1]; h.fence <= o.fence {
-			v.broken("%s: %s has fence %d, after %s's %d", key, h.id, h.fence, o.id, o.fence)
+		if o := all[i-1]; r.Kind != five && h.fence <= o.fence {
+			found(min(o.asked, h.asked), h.got, "fences that fell", "%s: %s has fence %d, after %s's %d", key, h.id, h.fence, o.id, o.fence)
 		}
 	}
 	for i, h := range all {
-		if strings.Contains(h.err, "lease lost") && time.Duration(h.until-h.end) > 500*time.Millisecond && h.how != "lost" {
+		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
 			taken := i+1 < len(all) && all[i+1].asked < h.gone
 			if !taken {
-				v.broken("%s: %s was told that it had lost it, %v before its time: %s", key, h.id, time.Duration(h.until-h.end), h.err)
+				found(h.asked, h.gone, "leases lost", "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
 			}
 		}
 	}
@@ -172,7 +206,7 @@ var model = porcupine.Model{
 	Step: func(state, in, _ any) (bool, any) {
 		s, i := state.(held), in.(input)
 		if i.get {
-			return s.by == "" && i.fence > s.fence, held{i.id, i.fence}
+			return s.by == "" && (i.fence > s.fence || i.fence == 0), held{i.id, i.fence} // overlaps has seen to it that there is one where there must be
 		}
 		return s.by == i.id, held{"", s.fence}
 	},
@@ -193,14 +227,15 @@ var model = porcupine.Model{
 
 // check has porcupine look for an order in which each client had the lock alone: it got it between
 // its call and the return, and had stopped by its end. Windows of a few hundred sections each
-// begin where nobody has it.
-func (v *verdict) check(r run, byKey map[string][]*hold) {
+// are looked at by themselves, and so is what lies between two losses, without those who had it
+// during one.
+func (v *verdict) check(r run, byKey map[string][]*hold, losses []span) {
 	const window = 400
 	v.Checked = "linearizable"
 	for key, all := range byKey {
-		for from := 0; from < len(all); from += window {
+		for from, pieces := 0, pieces(all, losses, window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
-			for _, h := range all[from:min(from+window, len(all))] {
+			for _, h := range pieces[from] {
 				end := max(h.end, h.got+1)
 				ops = append(ops,
 					porcupine.Operation{ClientId: h.client, Input: input{true, h.id, h.fence}, Call: h.asked, Return: h.got},
@@ -224,4 +259,23 @@ func (v *verdict) check(r run, byKey map[string][]*hold) {
 			return
 		}
 	}
+}
+
+// pieces are the holds between losses, no more than so many together. The holds that a loss may have
+// touched are in none.
+func pieces(all []*hold, losses []span, most int) (pieces [][]*hold) {
+	var piece []*hold
+	for i, h := range all {
+		touched := between(losses, h.asked, max(h.gone, h.until))
+		if h.gone == math.MaxInt64 {
+			touched = between(losses, h.asked, h.until)
+		}
+		if !touched {
+			piece = append(piece, h)
+		}
+		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || between(losses, h.got, all[i+1].asked)) {
+			pieces, piece = append(pieces, piece), nil
+		}
+	}
+	return pieces
 }

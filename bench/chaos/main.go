@@ -2,15 +2,20 @@
 // servers, the clients and everything between them, and has the history of what the clients
 // believed judged: by a checker that is not ours (porcupine), and by invariants of our own.
 //
-//	go run ./chaos -for 2m                       every lock on redis-server
+//	go run ./chaos -for 2m                       every lock on redis-server, and one on each kind of group
 //	go run ./chaos -for 10m -lock tx:renamed     one of them
+//	go run ./chaos -lock getset:classic          one that is known to break: it is found broken
+//	go run ./chaos -kind cluster -seed 7         on one kind; the same runs, the same chances
 //	SETNXLOCK_TEST_BINARIES=/opt/2.4/redis-server:… go run ./chaos
 //
-// It writes one line a lock and server, and, if something is broken, the history and porcupine's
-// picture of it into -out. Status: 0, or 1 if anything is broken.
+// It writes one line a lock and group of servers, and, if something is broken, the history and
+// porcupine's picture of it into -out. What a server or a failover may lose by its nature stands below
+// that line, apart. Status: 0, or 1 if anything is broken. The seed decides what is done and when; what
+// comes of it is the scheduler's as well.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -19,25 +24,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
-// A run is one lock on one server.
+// A run is one lock on one group of servers.
 type run struct {
 	Lock    string
 	Variant string // "", "pinned", "signal"
-	Binary  string // of the server
-	Version string
+	Kind    string // of the group of servers
+
+	Binaries []binary // of the servers; the first is that of all but five's
+	Version  string   // of the first
 
 	For        time.Duration
 	Clients    int
 	Goroutines int
 	Keys       int
 	Seed       uint64
+	Calm       bool // nothing is broken
 	Dir        string
 }
 
@@ -53,92 +61,153 @@ func main() {
 	keys := flag.Int("keys", 2, "that they fight for")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of what goes wrong")
 	out := flag.String("out", "chaos", "where histories and pictures go")
+	kind := flag.String("kind", "", "these kinds of servers alone, separated by commas: "+strings.Join(kinds, ", "))
 	all := flag.Bool("all", false, "every lock on every server, not one server for each lock in turn")
+	atOnce := flag.Int("at-once", 3, "so many runs")
+	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	runs, err := plan(*only, *all)
+	runs, err := plan(*only, *kind, *all, *seed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
 	}
-	fmt.Printf("seed %d, %d runs of %v\n", *seed, len(runs), (*total / time.Duration(len(runs))).Round(time.Second))
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, heading)
-	broken := false
+	each := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
+	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", *seed, len(runs), each.Round(time.Second), *atOnce)
+	if err := noDisk(); err != nil {
+		fmt.Printf("no disk is filled: this machine lets us have none of our own (%v)\n", err)
+	}
+	fmt.Print(heading)
+	var mu sync.Mutex
+	broken, faults := false, map[string]int{}
+	var wg sync.WaitGroup
+	free := make(chan bool, *atOnce)
 	for i, r := range runs {
+		free <- true
 		if ctx.Err() != nil {
 			break
 		}
-		r.For, r.Clients, r.Goroutines, r.Keys, r.Seed = *total/time.Duration(len(runs)), *clients, *goroutines, *keys, *seed+uint64(i)
-		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-").Replace(r.Lock+r.Variant+"-"+r.Version))
-		v, err := r.run(ctx)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", r.Lock, "on", r.Version+":", err)
-			broken = true
-			continue
-		}
-		fmt.Fprintln(w, v.row(r))
-		w.Flush()
-		for _, what := range v.Broken[:min(len(v.Broken), 5)] {
-			fmt.Println("   ", what)
-		}
-		broken = broken || len(v.Broken) > 0
+		r.For, r.Clients, r.Goroutines, r.Keys, r.Seed = each, *clients, *goroutines, *keys, *seed+uint64(i)
+		r.Calm = *calm
+		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
+		wg.Go(func() {
+			defer func() { <-free }()
+			v, err := r.run(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				v.broken("the run could not go on: %v", err)
+			}
+			fmt.Print(v.row(r))
+			for _, what := range v.Broken[:min(len(v.Broken), 5)] {
+				fmt.Println("   ", what)
+			}
+			for what, n := range v.Counts {
+				faults[what] += n
+			}
+			broken = broken || len(v.Broken) > 0
+		})
 	}
-	w.Flush()
+	wg.Wait()
+	fmt.Println("what was done:" + listed(faults))
 	if broken {
 		fmt.Println("histories:", *out)
 		os.Exit(1)
 	}
 }
 
-// plan is every safe lock on the servers there are: each on all of them, or on one, in turn.
-func plan(only string, all bool) ([]run, error) {
-	binaries := filepath.SplitList(os.Getenv("SETNXLOCK_TEST_BINARIES"))
-	if len(binaries) == 0 {
-		binaries = []string{"redis-server"}
-	}
-	versions := make([]string, len(binaries))
-	for i, b := range binaries {
-		v, err := versionOf(b)
+// kinds are all, in the order of plan.
+var kinds = []string{alone, saved, unsaved, five, sentinels, replicated, clustered}
+
+// plan is every safe lock, or each that is named, on one server: each on all versions there are, or on one, in turn, which
+// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers.
+func plan(only, kind string, all bool, seed uint64) ([]run, error) {
+	var binaries []binary
+	for _, path := range filepath.SplitList(cmp.Or(os.Getenv("SETNXLOCK_TEST_BINARIES"), "redis-server")) {
+		v, err := versionOf(path)
 		if err != nil {
 			return nil, err
 		}
-		versions[i] = v
+		binaries = append(binaries, binary{path, v})
 	}
+	newest := slices.MaxFunc(binaries, func(a, b binary) int {
+		if older(a.version, b.version) {
+			return -1
+		}
+		return 1
+	})
+	wanted := func(k string) bool { return kind == "" || slices.Contains(strings.Split(kind, ","), k) }
 	var runs []run
+	var names []string // of the locks on one server
+	turn := int(seed % 1000)
 	for n, l := range locks.All() {
-		if l.New == nil || l.TwoHolders || l.Comparison || l.Shared || l.Instead != "" || l.Family() == "rw" {
+		named := slices.Contains(strings.Split(only, ","), l.Name)
+		if l.New == nil || l.Shared || l.Family() == "rw" || only != "" && !named {
 			continue
 		}
-		if only != "" && !slices.Contains(strings.Split(only, ","), l.Name) {
+		if (l.TwoHolders || l.Comparison || l.Instead != "") && !named { // named, they show what is found
 			continue
 		}
-		var on []int
-		for i, v := range versions {
-			if !older(v, l.Since) && !(l.Name == "set:script" && older(v, "2.6")) {
-				on = append(on, i)
+		var on []binary
+		for _, b := range binaries {
+			if works(l, b.version) {
+				on = append(on, b)
 			}
+		}
+		if len(on) > 0 {
+			names = append(names, l.Name)
 		}
 		if !all && len(on) > 1 {
 			on = on[n%len(on):][:1]
 		}
-		for _, i := range on {
+		for _, b := range on {
 			variants := []string{"", "signal"}
 			if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
 				variants = append(variants, "pinned")
 			}
+			keeping := []string{alone, saved}
 			if !all {
 				variants = variants[n%len(variants):][:1]
+				keeping = keeping[(n+turn)%3%2:][:1] // a third saves
 			}
 			for _, variant := range variants {
-				runs = append(runs, run{Lock: l.Name, Variant: variant, Binary: binaries[i], Version: versions[i]})
+				for _, k := range keeping {
+					if wanted(k) {
+						runs = append(runs, run{Lock: l.Name, Variant: variant, Kind: k, Binaries: []binary{b}, Version: b.version})
+					}
+				}
 			}
 		}
 	}
+	for _, k := range kinds[2:] {
+		if !wanted(k) {
+			continue
+		}
+		suitable := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			l, _ := locks.Get(name)
+			// SORT has no GET in a cluster
+			return !works(l, newest.version) || k == clustered && strings.Contains(l.Name, "list")
+		})
+		if older(newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {
+			fmt.Printf("no %s: it wants Redis %s, and a lock that it can carry\n", k, since[k])
+			continue
+		}
+		turn++
+		r := run{Lock: suitable[turn%len(suitable)], Kind: k, Binaries: []binary{newest}, Version: newest.version}
+		if k == five {
+			r.Binaries = append(r.Binaries, slices.DeleteFunc(slices.Clone(binaries), func(b binary) bool { return b == newest })...)
+		}
+		runs = append(runs, r)
+	}
 	if len(runs) == 0 {
-		return nil, fmt.Errorf("no lock %q", only)
+		return nil, fmt.Errorf("no lock %q on servers of kind %q", only, kind)
 	}
 	return runs, nil
+}
+
+// works reports whether a lock is safe on a version.
+func works(l locks.Lock, version string) bool {
+	return !older(version, l.Since) && !(l.Name == "set:script" && older(version, "2.6"))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -20,6 +21,7 @@ type proxy struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	conns  map[net.Conn]bool
+	under  sync.WaitGroup // requests that arrive late
 }
 
 // counts are how often what happened.
@@ -32,6 +34,12 @@ func (c *counts) add(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n[what]++
+}
+
+func (c *counts) all() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.n)
 }
 
 func newProxy(to string, seed uint64, c *counts) (*proxy, error) {
@@ -122,7 +130,7 @@ func (p *proxy) pass(client net.Conn) {
 		return
 	}
 	p.keep(server)
-	var under sync.WaitGroup // requests that arrive late keep their connection to the server
+	var under sync.WaitGroup // what arrives late keeps its connection to the server
 	defer func() {
 		go func() { under.Wait(); p.forget(server) }()
 	}()
@@ -142,7 +150,9 @@ func (p *proxy) pass(client net.Conn) {
 			p.counts.add("request late")
 			late := append([]byte(nil), b...)
 			under.Add(1)
+			p.under.Add(1)
 			go func() {
+				defer p.under.Done()
 				defer under.Done()
 				time.Sleep(2 * d)
 				server.Write(late) //nolint:errcheck // the server may be gone

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,27 +14,32 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
 // A process is one client's: it is killed and started again.
 type process struct {
-	mu    sync.Mutex
-	cmd   *exec.Cmd
+	ways  []*proxy // to each server
+	diary string
 	start func() (*exec.Cmd, error)
-	over  bool
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+
+	crashes []span // it was killed in each
+	aways   []span // it could not compete
 }
 
 func (p *process) run() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over {
-		return nil
-	}
 	cmd, err := p.start()
 	p.cmd = cmd
 	return err
 }
+
+// away notes that it stands still, or is cut off, for d from now on.
+func (p *process) away(d time.Duration) { p.aways = append(p.aways, span{now(), now() + int64(d)}) }
 
 func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
@@ -41,120 +47,121 @@ func (p *process) signal(s syscall.Signal) {
 	p.cmd.Process.Signal(s) //nolint:errcheck // it may have ended
 }
 
-// run starts the server and the clients, breaks things for the given time, and judges.
-func (r run) run(ctx context.Context) (verdict, error) {
+// run starts the servers and the clients, breaks things for the given time, and judges.
+func (r run) run(ctx context.Context) (v verdict, err error) {
 	if err := os.RemoveAll(r.Dir); err != nil {
-		return verdict{}, err
+		return v, err
 	}
-	s, err := newServer(r.Binary, r.Dir)
+	seen := &counts{n: map[string]int{}}
+	g, err := newGroup(r, seen)
 	if err != nil {
-		return verdict{}, err
+		return v, err
 	}
-	defer func() { s.kill() }()
+	defer g.close()
 	random := rand.New(rand.NewPCG(r.Seed, 1))
-	counts := &counts{n: map[string]int{}}
 	until := time.Now().Add(r.For)
 	var keys []string
 	for i := range r.Keys {
 		keys = append(keys, fmt.Sprint("chaos", i))
 	}
-	var proxies []*proxy
-	var processes []*process
-	var diaries []string
-	for i := range r.Clients {
-		p, err := newProxy(s.addr, r.Seed+uint64(i)*17, counts)
-		if err != nil {
-			return verdict{}, err
+	var clients []*process
+	defer func() {
+		for _, p := range clients {
+			p.signal(syscall.SIGKILL) // for those that an error leaves
+			for _, way := range p.ways {
+				way.close()
+			}
 		}
-		defer p.close()
-		proxies = append(proxies, p)
-		o := order{Client: i, Addr: p.addr(), Lock: r.Lock, Variant: r.Variant, Millis: !older(r.Version, "2.6") && i%2 == 0,
+	}()
+	for i := range r.Clients {
+		p := &process{}
+		o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant,
 			Goroutines: r.Goroutines, Keys: keys, Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
-		diaries = append(diaries, o.Diary)
-		proc := &process{start: func() (*exec.Cmd, error) {
+		for n, s := range append(g.guards, g.servers...) {
+			way, err := newProxy(s.addr, r.Seed+uint64(i*100+n)*17, seen)
+			if err != nil {
+				return v, err
+			}
+			way.calm.Store(r.Calm)
+			p.ways = append(p.ways, way)
+			o.Ways[s.addr] = way.addr()
+		}
+		for _, s := range g.servers {
+			o.Locks = append(o.Locks, r.lockFor(s.version))
+			o.Millis = append(o.Millis, i%2 == 0 && !older(s.version, "2.6"))
+		}
+		p.diary = o.Diary
+		p.start = func() (*exec.Cmd, error) {
 			o.Seed++
 			text, _ := json.Marshal(o)
 			cmd := exec.Command(os.Args[0], "client", string(text))
 			cmd.Stderr = os.Stderr
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			return cmd, cmd.Start()
-		}}
-		if err := proc.run(); err != nil {
-			return verdict{}, err
 		}
-		processes = append(processes, proc)
+		if err := p.run(); err != nil {
+			return v, err
+		}
+		clients = append(clients, p)
 	}
-	var crashes []crash
-	for time.Now().Before(until.Add(-3*time.Second)) && ctx.Err() == nil {
-		wait := time.Duration(200+random.IntN(2500)) * time.Millisecond
-		time.Sleep(min(wait, time.Until(until)))
-		if time.Until(until) < 3*time.Second {
+	const calm = 1500 * time.Millisecond
+	var last sync.WaitGroup // what ends a fault by itself
+	for ctx.Err() == nil {
+		wait := time.Duration(200+random.IntN(1800)) * time.Millisecond
+		if time.Until(until) < wait+calm {
 			break
 		}
-		i, d := random.IntN(len(processes)), time.Duration(random.Int64N(int64(2*time.Second)))
-		p := processes[i]
-		switch what := random.IntN(11); what {
-		case 0:
-			counts.add("server stopped")
-			s.signal(syscall.SIGSTOP)
-			time.Sleep(d)
-			s.signal(syscall.SIGCONT)
-		case 1:
-			counts.add("server killed")
-			s.kill()
-			time.Sleep(d / 4)
-			if err := s.start(); err != nil {
-				return verdict{}, err
-			}
-		case 2:
-			counts.add("connections killed")
-			list, _ := redis.String(s.do("CLIENT", "LIST"))
-			for _, c := range strings.Split(list, "\n") {
-				if addr, _, ok := strings.Cut(strings.TrimPrefix(field(c, "addr="), "addr="), " "); ok || addr != "" {
-					s.do("CLIENT", "KILL", addr) //nolint:errcheck // it may be gone
-				}
-			}
-		case 3:
-			counts.add("scripts forgotten")
-			s.do("SCRIPT", "FLUSH") //nolint:errcheck // older ones have none
-		case 4:
-			counts.add("server busy")
-			s.do("DEBUG", "SLEEP", fmt.Sprintf("%.2f", d.Seconds()/2)) //nolint:errcheck // older ones have none
-		case 5:
-			counts.add("server full")
-			if _, err := s.do("CONFIG", "SET", "maxmemory", "1"); err == nil {
-				time.Sleep(d)
-				s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // asked for again at the end
-			}
-		case 6, 7:
-			counts.add("client stopped")
+		time.Sleep(wait)
+		if r.Calm {
+			continue
+		}
+		p, d := clients[random.IntN(len(clients))], time.Duration(random.Int64N(int64(2*time.Second)))
+		switch random.IntN(10) {
+		case 0, 1:
+			seen.add("client stopped")
 			p.signal(syscall.SIGSTOP)
-			time.AfterFunc(2*d, func() { p.signal(syscall.SIGCONT) })
-		case 8:
-			counts.add("client killed")
+			p.away(2 * d)
+			last.Go(func() { time.Sleep(2 * d); p.signal(syscall.SIGCONT) })
+		case 2:
+			seen.add("client killed")
+			from := now()
 			p.signal(syscall.SIGKILL)
 			p.cmd.Wait() //nolint:errcheck // killed
-			crashes = append(crashes, crash{i, time.Now().UnixNano()})
+			p.crashes = append(p.crashes, span{from, now()})
 			if err := p.run(); err != nil {
-				return verdict{}, err
+				return v, err
 			}
-		case 9:
-			counts.add("client partitioned")
-			proxies[i].cut.Store(true)
-			time.AfterFunc(d, func() { proxies[i].cut.Store(false) })
-		case 10:
-			counts.add("connections dropped")
-			proxies[i].drop()
+		case 3:
+			seen.add("client partitioned")
+			p.away(d)
+			for i, way := range p.ways { // from all servers, or some
+				if i == 0 || random.IntN(2) == 0 {
+					way.cut.Store(true)
+					last.Go(func() { time.Sleep(d); way.cut.Store(false) })
+				}
+			}
+		case 4:
+			seen.add("connections dropped")
+			for _, way := range p.ways {
+				way.drop()
+			}
+		default:
+			if err := g.breakOne(random, d); err != nil {
+				return v, err
+			}
 		}
 	}
-	s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // older ones have no such thing
-	for i, p := range processes {
-		proxies[i].calm.Store(true)
-		proxies[i].cut.Store(false)
-		p.signal(syscall.SIGCONT)
+	g.heal()
+	for _, p := range clients {
+		for _, way := range p.ways {
+			way.calm.Store(true)
+		}
+		if ctx.Err() != nil {
+			p.signal(syscall.SIGTERM)
+		}
 	}
-	v := verdict{Counts: counts.n}
-	for i, p := range processes {
+	last.Wait()
+	for i, p := range clients {
 		done := make(chan error, 1)
 		go func() { done <- p.cmd.Wait() }()
 		select {
@@ -162,31 +169,55 @@ func (r run) run(ctx context.Context) (verdict, error) {
 			if err != nil {
 				v.broken("client %d: %v", i, err)
 			}
-		case <-time.After(90 * time.Second):
+		case <-time.After(max(0, time.Until(until)) + 90*time.Second):
 			p.signal(syscall.SIGQUIT)
 			v.broken("client %d has not ended 90 s after it was asked to", i)
 		}
 	}
-	time.Sleep(longest + 2*time.Second)
-	if err := v.judge(r, diaries, crashes); err != nil {
+	for _, p := range clients {
+		for _, way := range p.ways {
+			way.under.Wait() // what comes late has come
+		}
+	}
+	v.Counts = seen.all()
+	left, err := r.left(g)
+	if err != nil {
 		return v, err
 	}
-	left, _ := redis.Strings(s.do("KEYS", "*"))
 	for _, key := range left {
-		ttl, _ := redis.Int(s.do("TTL", key))
-		if !strings.Contains(key, ":fence") && ttl < 0 && !(strings.HasPrefix(r.Lock, "getset") && !strings.Contains(key, ":")) {
-			v.broken("left without a TTL: %s", key)
+		if len(g.lost()) > 0 { // a save has a key that was about to get its TTL
+			v.apart("keys left")
+			continue
 		}
+		v.broken("left without a TTL: %s", key)
 	}
-	return v, nil
+	return v, v.judge(r, clients, g.lost())
 }
 
-// field is the field of a CLIENT LIST line that begins so.
-func field(text, begins string) string {
-	for _, f := range strings.Fields(text) {
-		if strings.HasPrefix(f, begins) {
-			return f
-		}
+// left are the keys without a TTL in the end; one that gets it, or goes, within a few seconds is not
+// among them.
+func (r run) left(g *group) (left []string, err error) {
+	times := false
+	for _, s := range g.servers {
+		times = times || strings.HasPrefix(r.lockFor(s.version), "getset")
 	}
-	return ""
+	within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left says it
+		if left, err = g.left(times); err == nil && len(left) > 0 {
+			return errors.New("keys are left")
+		}
+		return err
+	})
+	return left, err
+}
+
+// lockFor is the lock on a server of a version: the run's, or, in a group of servers of all ages, one
+// that suits it.
+func (r run) lockFor(version string) string {
+	switch l, _ := locks.Get(r.Lock); {
+	case !older(version, l.Since):
+		return r.Lock
+	case older(version, "2.2"):
+		return "getset:listed"
+	}
+	return "tx:renamed"
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -10,17 +11,25 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// A server is a redis-server of our own, which writes every change to disk before it answers.
+// A server is a redis-server of our own.
 type server struct {
-	binary, dir string
-	addr        string
-	cmd         *exec.Cmd
+	binary, version string
+	dir             string // where it keeps its data
+	conf            string // the file
+	flags           []string
+	addr            string
+	disk            *disk // nil: it can't be filled
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+`)
@@ -52,42 +61,104 @@ func older(a, b string) bool {
 	return false
 }
 
-func newServer(binary, dir string) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+var ports struct {
+	sync.Mutex
+	taken map[int]bool
+}
+
+// newPort is a free port whose cluster bus, 10000 above, is free too. Both lie below the ports that
+// outgoing connections get: a server that is killed finds its port free again.
+func newPort() (int, error) {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.taken == nil {
+		ports.taken = map[int]bool{}
+	}
+	for range 1000 {
+		port := 11000 + rand.IntN(11000)
+		if ports.taken[port] || !free(port) || !free(port+10000) {
+			continue
+		}
+		ports.taken[port] = true
+		return port, nil
+	}
+	return 0, errors.New("no free port")
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
+}
+
+// How a server keeps what it was told.
+const (
+	aof = "appendonly yes\nappendfsync always\nsave 900000 1\n" // each change is on disk before it is answered
+	rdb = "appendonly no\nsave 900000 1\n"                      // when it is asked to
+)
+
+// newServer writes the configuration of a server, which keeps its data in dir or on the disk, and
+// starts it.
+func newServer(b binary, dir, conf string, d *disk, flags ...string) (*server, error) {
+	port, err := newPort()
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().String()
-	l.Close()
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(addr)
-	conf := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nappendonly yes\nappendfsync always\nsave 900000 1\ntimeout 0\nlogfile %s\n", port, dir, filepath.Join(dir, "log"))
-	if err := os.WriteFile(filepath.Join(dir, "redis.conf"), []byte(conf), 0o644); err != nil {
+	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("127.0.0.1:%d", port), disk: d}
+	if d != nil {
+		s.dir = d.dir
+	}
+	conf = fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n%s", port, s.dir, filepath.Join(dir, "log"), conf)
+	if len(flags) == 0 {
+		conf += "timeout 0\n"
+		if !older(b.version, "2.2") {
+			conf += "maxmemory-policy noeviction\n" // until 3.0 keys with a TTL would go
+		}
+	}
+	if !older(b.version, "7.0") {
+		conf += "enable-debug-command local\n"
+	}
+	if err := os.WriteFile(s.conf, []byte(conf), 0o644); err != nil {
 		return nil, err
 	}
-	s := &server{binary: binary, dir: dir, addr: addr}
 	return s, s.start()
 }
 
 // start starts it, and waits until it answers.
 func (s *server) start() error {
-	s.cmd = exec.Command(s.binary, filepath.Join(s.dir, "redis.conf"))
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	cmd := exec.Command(s.binary, append([]string{s.conf}, s.flags...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		if _, err := s.do("GET", "chaos"); err == nil {
-			return nil
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait() //nolint:errcheck // killed: always an error
+		close(ended)
+	}()
+	s.mu.Lock()
+	s.cmd, s.ended = cmd, ended
+	s.mu.Unlock()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		_, err := s.do("EXISTS", "chaos")
+		if e, refused := err.(redis.Error); err == nil || refused && !strings.HasPrefix(string(e), "LOADING") {
+			return nil // an error is an answer too: a cluster's node without slots gives one
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-ended:
+			return fmt.Errorf("%s has ended by itself: see %s", s.addr, filepath.Dir(s.conf))
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
-	return errors.New("the server does not answer")
+	return fmt.Errorf("%s does not answer: see %s", s.addr, filepath.Dir(s.conf))
 }
 
 func (s *server) do(name string, args ...any) (any, error) {
@@ -101,8 +172,37 @@ func (s *server) do(name string, args ...any) (any, error) {
 
 // kill ends it between two instructions.
 func (s *server) kill() {
-	s.cmd.Process.Kill() //nolint:errcheck // it may be dead
-	s.cmd.Wait()         //nolint:errcheck // killed
+	s.signal(syscall.SIGKILL)
+	<-s.ended
 }
 
-func (s *server) signal(sig syscall.Signal) { s.cmd.Process.Signal(sig) } //nolint:errcheck // it may be dead
+func (s *server) signal(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cmd.Process.Signal(sig) //nolint:errcheck // it may be dead
+}
+
+// shutdown has it write its data down and end; nothing that it has answered is lost.
+func (s *server) shutdown() error {
+	_, err := s.do("SHUTDOWN")
+	if e, refused := err.(redis.Error); refused {
+		return e
+	}
+	select {
+	case <-s.ended:
+		return nil
+	case <-time.After(20 * time.Second):
+		return fmt.Errorf("%s does not shut down: %v", s.addr, err)
+	}
+}
+
+// master reports whether it says that it is one.
+func (s *server) master() (bool, error) {
+	c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(300*time.Millisecond), redis.DialReadTimeout(300*time.Millisecond))
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	info, err := redis.String(c.Do("INFO", "replication"))
+	return strings.Contains(info, "role:master"), err
+}

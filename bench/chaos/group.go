@@ -1,0 +1,367 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A binary is a redis-server, and its version.
+type binary struct{ path, version string }
+
+// The kinds of groups.
+const (
+	alone      = "aof"        // one server, each change on disk before it is answered
+	saved      = "rdb"        // one server, which is shut down and saves
+	unsaved    = "rdb-lossy"  // the same, but it is killed, and has forgotten what came after its last save
+	five       = "redlock"    // five servers as alone's, of which two at a time are broken
+	sentinels  = "sentinel"   // a master, two replicas and three Sentinels
+	replicated = "replicated" // the same, with a lock that waits for both replicas
+	clustered  = "cluster"    // three masters, each with a replica
+)
+
+// since is the first version that a group of a kind can be made of.
+var since = map[string]string{sentinels: "2.8", replicated: "3.0", clustered: "3.0"}
+
+// A group is the servers that a run is about.
+type group struct {
+	kind    string
+	servers []*server
+	guards  []*server // the Sentinels
+	seen    *counts
+
+	mu     sync.Mutex
+	losses []span
+	over   chan struct{} // closed: nobody looks for a new master any more
+	looks  sync.WaitGroup
+}
+
+// A span of the machine's clock, both ends included.
+type span struct{ from, to int64 }
+
+func (s span) has(at int64) bool { return s.from <= at && at <= s.to }
+
+func now() int64 { return time.Now().UnixNano() }
+
+// usedFor is how long after a server was made a master clients may still get something from its
+// predecessor: until they have asked who is, and those that stood still in between have gone on.
+const usedFor = 10 * time.Second
+
+// forgot notes that what was answered before the end of the span may be forgotten after its beginning.
+func (g *group) forgot(s span) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.losses = append(g.losses, s)
+}
+
+// lost are all that were noted by now.
+func (g *group) lost() []span {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.losses)
+}
+
+// newGroup starts the servers of a run.
+func newGroup(r run, seen *counts) (*group, error) {
+	g := &group{kind: r.Kind, seen: seen, over: make(chan struct{})}
+	err := g.start(r)
+	if err != nil {
+		g.close()
+	}
+	return g, err
+}
+
+func (g *group) start(r run) error {
+	dir := func(i int) string { return filepath.Join(r.Dir, fmt.Sprint("server-", i)) }
+	add := func(b binary, conf string, d *disk) error {
+		s, err := newServer(b, dir(len(g.servers)), conf, d)
+		if s != nil {
+			g.servers = append(g.servers, s)
+		}
+		return err
+	}
+	first := r.Binaries[0]
+	soon := "" // replicas are in sync again soon
+	if !older(first.version, "3.0") {
+		soon = "repl-diskless-sync-delay 0\n"
+	}
+	switch g.kind {
+	case alone:
+		var d *disk
+		if !older(first.version, "4.0") && noDisk() == nil { // before, a reply could overtake the disk, and a torn end of the file was not mended
+			var err error
+			if d, err = newDisk(filepath.Join(r.Dir, "disk")); err != nil {
+				return err
+			}
+		}
+		return add(first, aof, d)
+	case saved, unsaved:
+		return add(first, rdb, nil)
+	case five:
+		for i := range 5 {
+			if err := add(r.Binaries[i%len(r.Binaries)], aof, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	case clustered:
+		for i := range 6 {
+			if err := add(first, aof+soon+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", nil); err != nil {
+				return fmt.Errorf("node %d: %w", i, err)
+			}
+		}
+		if err := g.cluster(); err != nil {
+			return err
+		}
+	default:
+		for i := range 3 {
+			conf := aof + soon
+			if i > 0 {
+				host, port, _ := net.SplitHostPort(g.servers[0].addr)
+				conf += fmt.Sprintf("slaveof %s %s\n", host, port)
+			}
+			if err := add(first, conf, nil); err != nil {
+				return err
+			}
+		}
+		if err := g.guard(first, r.Dir); err != nil {
+			return err
+		}
+	}
+	for _, s := range g.servers {
+		is, err := s.master()
+		if err != nil {
+			return err
+		}
+		g.looks.Go(func() { g.look(s, is) })
+	}
+	return nil
+}
+
+// within calls done until it returns nil.
+func within(limit time.Duration, what string, done func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		err := done()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not within %v: %w", what, limit, err)
+		}
+	}
+}
+
+// guard starts three Sentinels.
+func (g *group) guard(b binary, dir string) error {
+	host, port, _ := net.SplitHostPort(g.servers[0].addr)
+	err := within(time.Minute, "the replicas are in sync", func() error {
+		info, err := redis.String(g.servers[0].do("INFO", "replication"))
+		if n := strings.Count(info, "state=online"); err == nil && n < 2 {
+			err = fmt.Errorf("%d of 2", n)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range 3 {
+		s, err := newServer(b, filepath.Join(dir, fmt.Sprint("sentinel-", i)), fmt.Sprintf(`sentinel monitor chaos %s %s 2
+sentinel down-after-milliseconds chaos 700
+sentinel failover-timeout chaos 3000
+sentinel parallel-syncs chaos 2
+`, host, port), nil, "--sentinel")
+		if s != nil {
+			g.guards = append(g.guards, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return within(time.Minute, "the Sentinels know each other and the replicas", func() error {
+		for _, s := range g.guards {
+			m, err := redis.StringMap(s.do("SENTINEL", "master", "chaos"))
+			if err != nil {
+				return err
+			}
+			if m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master" {
+				return fmt.Errorf("%s: %s Sentinels, %s replicas, %s", s.addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
+			}
+		}
+		return nil
+	})
+}
+
+// cluster makes one of six servers.
+func (g *group) cluster() error {
+	const slots = 16384
+	var ids []string
+	for i, s := range g.servers {
+		id, err := redis.String(s.do("CLUSTER", "NODES"))
+		if err != nil {
+			return err
+		}
+		id, _, _ = strings.Cut(id, " ")
+		ids = append(ids, id)
+		if i >= 3 {
+			continue
+		}
+		args := []any{"ADDSLOTS"}
+		for slot := i * slots / 3; slot < (i+1)*slots/3; slot++ {
+			args = append(args, slot)
+		}
+		_, err = s.do("CLUSTER", args...)
+		if err == nil {
+			_, err = s.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, s := range g.servers[1:] {
+		host, port, _ := net.SplitHostPort(s.addr)
+		if _, err := g.servers[0].do("CLUSTER", "MEET", host, port); err != nil {
+			return err
+		}
+	}
+	for i, s := range g.servers[3:] {
+		err := within(time.Minute, "a replica knows its master", func() error {
+			_, err := s.do("CLUSTER", "REPLICATE", ids[i])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return within(time.Minute, "the cluster is complete", func() error {
+		for _, s := range g.servers {
+			info, err := redis.String(s.do("CLUSTER", "INFO"))
+			if err == nil && !strings.Contains(info, "cluster_state:ok") {
+				err = errors.New("cluster_state is not ok")
+			}
+			if err != nil {
+				return err
+			}
+			parts, err := redis.Values(s.do("CLUSTER", "SLOTS"))
+			for _, p := range parts {
+				if fields, _ := redis.Values(p, nil); len(fields) != 4 {
+					err = errors.New("a part has no replica")
+				}
+			}
+			if err != nil {
+				return err
+			}
+			info, err = redis.String(s.do("INFO", "replication"))
+			if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
+				err = errors.New("a replica is not in sync")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// look notes when a replica becomes a master, whoever made it so: what its predecessor had not passed
+// on is gone then.
+func (g *group) look(s *server, was bool) {
+	replica := now()
+	for {
+		select {
+		case <-g.over:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		asked := now()
+		is, err := s.master()
+		switch {
+		case err != nil:
+			continue
+		case is && !was:
+			g.seen.add("failover")
+			g.forgot(span{replica, now() + int64(usedFor)})
+		case !is:
+			replica = asked
+		}
+		was = is
+	}
+}
+
+// addrs are where clients begin.
+func (g *group) addrs() []string {
+	var all []string
+	if g.guards != nil {
+		for _, s := range g.guards {
+			all = append(all, s.addr)
+		}
+		return all
+	}
+	for _, s := range g.servers {
+		all = append(all, s.addr)
+	}
+	return all
+}
+
+// masters are those that answer as such.
+func (g *group) masters() []*server {
+	if g.kind != sentinels && g.kind != replicated && g.kind != clustered {
+		return g.servers
+	}
+	var all []*server
+	for _, s := range g.servers {
+		if is, err := s.master(); err == nil && is {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// heal ends what a fault may have left behind.
+func (g *group) heal() {
+	for _, s := range g.servers {
+		s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // older ones have no such thing
+	}
+}
+
+// close ends all servers.
+func (g *group) close() {
+	close(g.over)
+	g.looks.Wait()
+	for _, s := range append(g.servers, g.guards...) {
+		s.kill()
+		if s.disk != nil {
+			s.disk.close()
+		}
+	}
+}
+
+// left are the keys of the clients that stay for ever.
+func (g *group) left(times bool) ([]string, error) {
+	var all []string
+	for _, s := range g.masters() {
+		keys, err := redis.Strings(s.do("KEYS", "*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			if strings.HasPrefix(key, "other:") || strings.Contains(key, ":fence") || times && !strings.Contains(key, ":") { // a timestamp stays until it is taken over
+				continue
+			}
+			if ttl, err := redis.Int(s.do("TTL", key)); err == nil && ttl == -1 {
+				all = append(all, key)
+			}
+		}
+	}
+	return all, nil
+}
+
+// pick is some of n, in any order.
+func pick(random *rand.Rand, n, of int) []int { return random.Perm(of)[:n] }

@@ -151,7 +151,7 @@ func resident(ctx context.Context, on, env []string) (most int, err error) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return 0, fmt.Errorf("the lock was not taken: %w", err)
 	}
-	waiter := run("--wait", "500ms", "held", "--", "true")
+	waiter := run("--wait", "2s", "held", "--", "true")
 	if err := waiter.Start(); err != nil {
 		return 0, err
 	}

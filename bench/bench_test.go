@@ -88,7 +88,8 @@ func TestQuick(t *testing.T) {
 func check(t *testing.T, x workload.Result) {
 	t.Helper()
 	overlaps(t, x)
-	if x.Sections == 0 || x.Rate <= 0 || x.Commands <= 0 || x.Trips <= 0 || x.Pair.N == 0 || x.Connections == 0 || x.PingRate <= 0 || x.Failed != 0 {
+	few := x.Sections < 64 // on a machine that has no time: what they sent may have been sent, and answered, before the counting
+	if x.Sections == 0 || x.Rate <= 0 || !few && (x.Commands <= 0 || x.Trips <= 0) || x.Pair.N == 0 || x.Connections == 0 || x.PingRate <= 0 || x.Failed != 0 {
 		t.Errorf("%s: %+v", x.Name, x)
 	}
 }

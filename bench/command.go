@@ -91,7 +91,7 @@ func command(ctx context.Context, b *bench, s *server, m *Measured) error {
 		{runNamed, append(slices.Clone(on), "--algorithm", s.name, "named", "--", "true")},
 		{runAuto, append(slices.Clone(on), "auto", "--", "true")},
 	}
-	env := append(os.Environ(), "XDG_CACHE_HOME="+dir) // what the server answered is remembered there
+	env := append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache")) // what the server answered is remembered there
 	walls, cpus := make([][]time.Duration, len(lines)), make([]time.Duration, len(lines))
 	turns := b.turns(300)
 	for n := -2; n < turns; n++ { // the first two turns warm up
@@ -151,7 +151,7 @@ func resident(ctx context.Context, on, env []string) (most int, err error) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return 0, fmt.Errorf("the lock was not taken: %w", err)
 	}
-	waiter := run("--wait", "500ms", "held", "--", "true")
+	waiter := run("--wait", "2s", "held", "--", "true")
 	if err := waiter.Start(); err != nil {
 		return 0, err
 	}

@@ -94,7 +94,7 @@ func whileItWaits(t *testing.T, file string) {
 	if _, err := c.Do("SET", "job", "another's", "EX", 600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(file, "run", "--redis", address, "--wait", "500ms", "job", "--", "true")
+	cmd := exec.Command(file, "run", "--redis", address, "--wait", "2s", "job", "--", "true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

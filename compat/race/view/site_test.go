@@ -31,7 +31,7 @@ func TestSiteRefuses(t *testing.T) {
 	}
 }
 
-// A page leads to its state in the workbench: html/template lets no address pass that it takes for
+// A page leads to its state in the workbench: no address passes that could be taken for
 // a scheme of its own.
 func TestLinkToTheWorkbench(t *testing.T) {
 	dir := t.TempDir()

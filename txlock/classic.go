@@ -1,8 +1,6 @@
 package txlock
 
 import (
-	"regexp"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -102,22 +100,9 @@ func (k Classic) Repair(now time.Time, s compat.State, ttl time.Duration) (compa
 }
 
 func (r TTLRepair) repair(o Options, s compat.State, ttl time.Duration) (compat.Change, error) {
-	if r != RepairSeen || isTime(s.Value) {
+	if r != RepairSeen || dialect.IsTime(s.Value) {
 		return compat.Change{}, compat.ErrHeld
 	}
 	expire, err := compat.Expire(o.Millis, s.Key, ttl)
 	return compat.Change{Key: s.Key, Value: s.Value, Do: []compat.Cmd{expire}, Persistent: true, Once: true}, err
 }
-
-// isTime reports whether a timestamp lock wrote value. A TTL on it would end a
-// lock that is held.
-func isTime(value string) bool {
-	_, _, binary := dialect.Stamp{Unit: time.Second, Binary: true}.Parse(value)
-	return binary || timestamp().MatchString(value)
-}
-
-// timestamp matches seconds, milliseconds or nanoseconds, alone or with an owner
-// before or behind, in more forms than are known to be written.
-var timestamp = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)
-})

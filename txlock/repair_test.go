@@ -3,6 +3,7 @@ package txlock
 import (
 	"testing"
 
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -18,7 +19,7 @@ func FuzzTimestamp(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v string) {
 		for _, d := range getsetlock.Dialects() {
-			if _, ok := d.Parse(v); ok && !isTime(v) {
+			if _, ok := d.Parse(v); ok && !dialect.IsTime(v) {
 				t.Errorf("%q is a time in %s, and would be repaired", v, d.Name)
 			}
 		}
@@ -27,7 +28,7 @@ func FuzzTimestamp(f *testing.F) {
 
 func TestTokensAreNoTimestamps(t *testing.T) {
 	for _, v := range []string{"94213c24deadbeef94213c24deadbeef", "fb2d0a1e-3f44-4e2e-8f0a-000000000000", "host:4711", "1", "true", "", "locked", "179523871"} {
-		if isTime(v) {
+		if dialect.IsTime(v) {
 			t.Errorf("%q is taken for a timestamp and would never be repaired", v)
 		}
 	}

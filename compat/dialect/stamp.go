@@ -2,8 +2,10 @@ package dialect
 
 import (
 	"encoding/binary"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -186,3 +188,16 @@ func digits(s string) bool {
 	}
 	return s != ""
 }
+
+// IsTime reports whether a timestamp lock may have written value, of whatever client: a TTL on it
+// would end a lock that is held.
+func IsTime(value string) bool {
+	_, _, binary := Stamp{Unit: time.Second, Binary: true}.Parse(value)
+	return binary || timestamp().MatchString(value)
+}
+
+// timestamp matches seconds, milliseconds or nanoseconds, alone or with an owner
+// before or behind, in more forms than are known to be written.
+var timestamp = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[0-9a-fA-F-]{32,36}:)?(?:[0-9]{10}(?:\.[0-9]+)?|[0-9]{13}|[0-9]{19})(?:[-:][0-9]+){0,2}$`)
+})

@@ -348,7 +348,7 @@ var table = []mutant{
 		old: "\tif w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {\n",
 		new: "\tif w.Done[0] == int64(0) {\n"},
 	{name: "a timestamp is given an end", file: "txlock/classic.go", nets: nets(tx),
-		old: "\tif r != RepairSeen || isTime(s.Value) {\n",
+		old: "\tif r != RepairSeen || dialect.IsTime(s.Value) {\n",
 		new: "\tif r != RepairSeen {\n"},
 	{name: "the token stays when it is to be a new one", file: "txlock/txlock.go", nets: nets(tx, watching, batches, promised),
 		old: "\t\tl.Value = o.value(l.Key, now)\n",

@@ -21,6 +21,7 @@ var (
 	overtake = tested("compat/promises", "Overtaken")
 	refusing = tested("compat/promises", "ARefusalProves")
 	undoing  = tested("compat/promises", "FailedAttempts")
+	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
@@ -301,7 +302,7 @@ var table = []mutant{
 		new: "\t\tcase !ok:\n\t\t\t_ = v\n"},
 
 	// getsetlock.
-	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, batches, promised),
+	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, twotake),
 		old: "\tasked.Ambiguous = true\n",
 		new: ""},
 	{name: "a takeover that came second has won", file: "getsetlock/classic.go", nets: nets(tested("compat", "TwoTakers|LoserOverwrites"), getset),

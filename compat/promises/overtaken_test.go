@@ -195,3 +195,39 @@ func TestFailedAttemptsAreUndoneOrUnknown(t *testing.T) {
 		})
 	})
 }
+
+// Of two that take a lock whose time has run out, one between the commands of the other, one has
+// it: also where the other's reply is lost, and the key is found to hold what that one has written.
+func TestTwoTakeADeadLock(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for n, reached := 1, true; reached && n < 60; n++ {
+			for lost := n; lost < n+3; lost++ {
+				inWorld(t, k, func(w *world) {
+					dead, _ := w.client(compat.Options{})
+					w.try(dead, short)
+					first, net := w.client(compat.Options{})
+					rival, _ := w.client(compat.Options{})
+					if _, err := first.TryLock(background, k.key, long); !errors.Is(err, compat.ErrHeld) { // its server was found safe
+						t.Fatalf("a lock that lives: %v", err)
+					}
+					pass(short + 2*time.Second)
+					var other *compat.Lock
+					net.expect(func(i int, _ string) fate {
+						if i == n {
+							other, _ = rival.TryLock(background, k.key, long)
+						}
+						if i == lost {
+							return replyLost
+						}
+						return arrives
+					})
+					l, err := first.TryLock(background, k.key, long)
+					reached = net.commands() >= n
+					if err == nil && other != nil && believes(l) && believes(other) {
+						t.Errorf("one came before command %d, the reply to command %d was lost: both have it", n, lost)
+					}
+				})
+			}
+		}
+	})
+}

@@ -122,6 +122,51 @@ func TestConnectionsComeBackClean(t *testing.T) {
 	}
 }
 
+// A Conn without a Locker has nobody who cleans it: what is sent with it leaves it as it was, also
+// where a change was not to be made, and where the server refuses EXEC and stays in MULTI.
+func TestNewConnIsLeftClean(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, s *oldredis.Server, c *compat.Conn){
+		"a change of what is not ours": func(t *testing.T, _ *oldredis.Server, c *compat.Conn) {
+			if _, err := c.Run(compat.Change{Key: "k", Value: "ours", Do: []compat.Cmd{{"EXPIRE", "k", 60}}}); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("another's key: %v", err)
+			}
+		},
+		"a write whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *compat.Conn) {
+			s.SetMaxMemoryReached(true)
+			defer s.SetMaxMemoryReached(false)
+			if _, err := c.Write("k", compat.Write{Do: []compat.Cmd{{"GET", "k"}}, Exec: true}); err == nil {
+				t.Error("a server over its maxmemory ran an EXEC")
+			}
+		},
+		"a transaction whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *compat.Conn) {
+			s.SetMaxMemoryReached(true)
+			defer s.SetMaxMemoryReached(false)
+			if _, err := c.Exec(compat.Cmd{"GET", "k"}); err == nil {
+				t.Error("a server over its maxmemory ran an EXEC")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oldredis.Run(t, "2.4")
+			own := s.Dial()
+			if _, err := own.Do("SET", "k", "another's"); err != nil {
+				t.Fatal(err)
+			}
+			c := s.Dial()
+			use(t, s, compat.NewConn(c))
+			if got, err := redis.String(c.Do("ECHO", "me")); got != "me" || err != nil {
+				t.Errorf("then ECHO me: %q, %v", got, err)
+			}
+			own.Do("SET", "k", "touched") //nolint:errcheck
+			c.Send("MULTI")               //nolint:errcheck
+			c.Send("SET", "x", "1")       //nolint:errcheck
+			if done, err := c.Do("EXEC"); done == nil || err != nil {
+				t.Errorf("then an EXEC of one's own: %v, %v; want it to run", done, err)
+			}
+		})
+	}
+}
+
 // A context that was done before the call does not cost a healthy connection.
 func TestDoneContextKillsNoConnection(t *testing.T) {
 	addr := realredis.Start(t)

@@ -18,6 +18,11 @@ var (
 	batches  = tested("compat/promises", "Batch|RenewalsResume")
 	promised = tested("compat/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
 	suspends = tested("compat/promises", "Suspended")
+	overtake = tested("compat/promises", "Overtaken")
+	refusing = tested("compat/promises", "ARefusalProves")
+	undoing  = tested("compat/promises", "FailedAttempts")
+	twotake  = tested("compat/promises", "TwoTake")
+	cleaning = tested("compat", "NewConnIsLeftClean")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -197,7 +202,7 @@ var table = []mutant{
 	{name: "a value that two clients can write proves whose it is", file: settle, nets: nets(settling, batches, promised, getset),
 		old: "\tif l.Ambiguous || errors.Is(why, ErrUnknown) {\n",
 		new: "\tif errors.Is(why, ErrUnknown) {\n"},
-	{name: "an undo that failed is silent", file: settle, nets: nets(settling, batches, promised),
+	{name: "an undo that failed is silent", file: settle, nets: nets(settling, undoing),
 		old: "\treturn &UnknownError{Lease: l, Err: errors.Join(why, err)}\n",
 		new: "\t_ = l\n\treturn why\n"},
 	{name: "Extend returns nil after the lock was lost", file: settle, nets: nets(settling, batches, promised),
@@ -232,13 +237,13 @@ var table = []mutant{
 	{name: "WATCH without the comparison", file: watch, nets: nets(watching),
 		old: "\t\tif err != nil || !exists || value != ch.Value {\n",
 		new: "\t\tif err != nil || !exists {\n"},
-	{name: "a connection goes back under WATCH", file: watch, nets: nets(watching, batches, promised),
+	{name: "a connection goes back under WATCH", file: watch, nets: nets(watching, cleaning),
 		old: "\t\t\tc.Unwatch()\n\t\t\tif err == nil {\n\t\t\t\terr = ErrLost\n",
 		new: "\t\t\tif err == nil {\n\t\t\t\terr = ErrLost\n"},
 	{name: "a key that has an end by now is given another", file: watch, nets: nets(watching, tx),
 		old: "\t\tif exists && value == ch.Value && ch.Persistent {\n",
 		new: "\t\tif false {\n"},
-	{name: "a pinned lock that another took between EXEC and WATCH", file: watch, nets: nets(watching, batches, promised),
+	{name: "a pinned lock that another took between EXEC and WATCH", file: watch, nets: nets(watching, overtake),
 		old: "\t\tcase replies != nil && c.seen.Gone(after):\n",
 		new: "\t\tcase false:\n"},
 	{name: "a pinned release counts a key that has expired", file: watch, nets: nets(watching, batches, promised),
@@ -247,7 +252,7 @@ var table = []mutant{
 	{name: "a batch without the comparison", file: watch, nets: nets(watching, batches, promised),
 		old: "\t\tif v, ok := held[n].([]byte); !ok || string(v) != b.changes[i].Value {\n",
 		new: "\t\tif _, ok := held[n].([]byte); !ok {\n"},
-	{name: "half of a batch that was aborted is forgotten", file: watch, nets: nets(watching, batches, promised),
+	{name: "half of a batch that was aborted is forgotten", file: watch, nets: nets(watching, overtake),
 		old: "\t\tb.run(again[len(again)/2:])\n",
 		new: ""},
 	{name: "a change that is to be tried once is tried again", file: watch, nets: nets(watching, tx),
@@ -289,15 +294,15 @@ var table = []mutant{
 	{name: "unguarded: no look", file: unguarded, nets: nets(looking, getset),
 		old: "\tif errors.Is(err, redis.ErrNil) || err == nil && held != ch.Value {\n",
 		new: "\tif errors.Is(err, redis.ErrNil) && held == \"\" {\n"},
-	{name: "unguarded: a GETSET over another's value was done", file: unguarded, nets: nets(looking, getset, batches, promised),
+	{name: "unguarded: a GETSET over another's value was done", file: unguarded, nets: nets(looking, getset, overtake),
 		old: "\tif errors.Is(err, redis.ErrNil) || err == nil && old != ch.Value {\n",
 		new: "\tif err == nil && old == \"\" {\n"},
-	{name: "unguarded: a batch does not look", file: unguarded, nets: nets(looking, batches, promised),
+	{name: "unguarded: a batch does not look", file: unguarded, nets: nets(looking, overtake),
 		old: "\t\tcase !ok || string(v) != changes[i].Value:\n",
 		new: "\t\tcase !ok:\n\t\t\t_ = v\n"},
 
 	// getsetlock.
-	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, batches, promised),
+	{name: "a takeover whose reply was lost proves itself", file: "getsetlock/classic.go", nets: nets(getset, twotake),
 		old: "\tasked.Ambiguous = true\n",
 		new: ""},
 	{name: "a takeover that came second has won", file: "getsetlock/classic.go", nets: nets(tested("compat", "TwoTakers|LoserOverwrites"), getset),
@@ -309,7 +314,7 @@ var table = []mutant{
 	{name: "Guarded takes over outside of its WATCH", file: "getsetlock/guarded.go", nets: nets(getset),
 		old: "Exec: true, Draw: g.Fence, Last: pins})\n\t\tswitch",
 		new: "Draw: g.Fence, Last: pins})\n\t\tswitch"},
-	{name: "a WATCH proves a value that two can write", file: "getsetlock/guarded.go", nets: nets(getset, batches, promised, waiting, watching),
+	{name: "a WATCH proves a value that two can write", file: "getsetlock/guarded.go", nets: nets(getset, tested("compat", "AmbiguousIsNotKept")),
 		old: "\tpins := !l.Ambiguous ",
 		new: "\tpins := true "},
 	{name: "Patient is not patient", file: "getsetlock/patient.go", nets: nets(getset, waiting, watching),
@@ -338,7 +343,7 @@ var table = []mutant{
 	{name: "a refusal leaves the connection under WATCH", file: "txlock/guarded.go", nets: nets(tx, watching, batches, promised),
 		old: "\t\tc.Unwatch()\n",
 		new: ""},
-	{name: "a key of our own that was never made is renamed", file: "txlock/renamed.go", nets: nets(tx, watching, batches, promised),
+	{name: "a key of our own that was never made is renamed", file: "txlock/renamed.go", nets: nets(tx, refusing),
 		old: "w.Before[0].(redis.Error); ok {",
 		new: "w.Before[0].(redis.Error); ok && false {"},
 	{name: "a refused RENAMENX is ours", file: "txlock/renamed.go", nets: nets(tx),
@@ -395,10 +400,10 @@ var table = []mutant{
 		new: "[]compat.Cmd{{\"DEL\", l.Key}}"},
 
 	// What travels together.
-	{name: "a server stays in the MULTI that it refused", file: "compat/internal/wire/write.go", nets: nets(net{dir: "compat/internal/wire"}, execs, batches, promised),
+	{name: "a server stays in the MULTI that it refused", file: "compat/internal/wire/write.go", nets: nets(net{dir: "compat/internal/wire"}, cleaning),
 		old: "\t\tc.Do(\"DISCARD\") //nolint:errcheck // \"without MULTI\"",
 		new: "\t\t//nolint:errcheck // \"without MULTI\""},
-	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(execs, batches, promised),
+	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(execs, refusing),
 		old: "return r.watch == \"OK\" && r.Holds(value) }",
 		new: "return r.Holds(value) }"},
 }

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,6 +255,61 @@ func TestTakenPastTheQueue(t *testing.T) {
 	})
 }
 
+// A head that asks while a lock of this process is taken past the queue stays the only one, and tries
+// as soon as that lock is gone.
+func TestOneHead(t *testing.T) {
+	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
+		q := head(t, qs, "k")
+		_, news, _, _ := qs.Wakeable(q)
+		behind := wait(t, qs, "k")
+		h := new(Holder[lock])
+		qs.Took("k", h, time.Now())
+		if e, signal := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
+			t.Error("passed on beside the head")
+			e.Grant(Grant[lock]{})
+		} else if signal {
+			t.Error("the release wakes a client elsewhere before these have had their turns")
+		}
+		qs.Released(h, false, time.Minute)
+		synctest.Wait()
+		select {
+		case <-news:
+		default:
+			t.Error("the head sleeps on")
+		}
+		if try, err := qs.Heard(q); !try || err != nil || behind.served {
+			t.Errorf("the head is to try: %v, %v; served behind it: %v", try, err, behind.served)
+		}
+		qs.Leave(q)
+		synctest.Wait()
+		qs.Leave(q)
+	})
+}
+
+// A kind of lock that could not be extended once it was passed on is not passed on again.
+func TestCannotHandOff(t *testing.T) {
+	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
+		q := head(t, qs, "k")
+		qs.CannotHandOff(q)
+		h := new(Holder[lock])
+		qs.Took("k", h, time.Now())
+		qs.Leave(q)
+		w := wait(t, qs, "k")
+		if e, signal := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
+			t.Error("passed on")
+			e.Grant(Grant[lock]{})
+		} else if signal {
+			t.Error("the release wakes a client elsewhere before these have had their turns")
+		}
+		qs.Released(h, false, time.Minute)
+		synctest.Wait()
+		if !w.ok || w.grant.Passed != nil {
+			t.Errorf("the next in the queue: %+v", w.grant)
+		}
+		qs.Leave(q)
+	})
+}
+
 // A wake-up that comes wakes the head; one that comes to nobody goes on to a client elsewhere.
 func TestSignals(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
@@ -318,6 +375,170 @@ func TestUnchanged(t *testing.T) {
 		if got := qs.Unchanged(q, "b", true, at(21)); got != time.Second {
 			t.Errorf("a second after a repair: %v", got)
 		}
+		h := new(Holder[lock])
+		qs.Took("k", h, at(22))
+		qs.Gone(h)
+		if got := qs.Unchanged(q, "b", true, at(30)); got != 0 {
+			t.Errorf("the key was ours in between: unchanged for %v", got)
+		}
 		qs.Leave(q)
 	})
+}
+
+// A party is one that waits, or does no more, in TestAnyOrder.
+type party struct {
+	id     int
+	cancel context.CancelFunc
+	grants chan Grant[lock] // its entry's; closed when it gave up
+}
+
+// Whatever comes in whatever order: those who wait are served in the order in which they came, there is
+// one head at most and none beside a lock of this process that it could have known of, and nobody waits
+// for nothing: for no head, and for no lock of ours.
+func TestAnyOrder(t *testing.T) {
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) { anyOrder(t, rand.New(rand.NewPCG(seed, 0)), seed) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
+	qs, _ := newQueues(t)
+	var story []string
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("seed %d: "+format+"\n%s", append(append([]any{seed}, args...), strings.Join(story, "\n"))...)
+	}
+	var q *Queue[lock]       // of the head
+	var here *Holder[lock]   // what has the key
+	var news <-chan struct{} // what the head is woken with, when it sleeps
+	var waiting []*party
+	came := 0
+	await := func(e *Entry[lock], first bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &party{id: came, cancel: cancel, grants: make(chan Grant[lock], 1)}
+		came++
+		if waiting = append(waiting, p); first {
+			waiting = append([]*party{p}, waiting[:len(waiting)-1]...)
+		}
+		of := e.queue
+		go func() {
+			defer close(p.grants)
+			if g, ok := qs.Await(ctx, e); ok {
+				q = of
+				p.grants <- g
+			}
+		}()
+	}
+	take := func() {
+		here = new(Holder[lock])
+		qs.Took("k", here, time.Now())
+	}
+	// served has the first take what it was granted.
+	served := func() {
+		synctest.Wait()
+		for i, p := range waiting {
+			select {
+			case g := <-p.grants:
+				if i > 0 {
+					fail("%d was served before %d", p.id, waiting[0].id)
+				}
+				waiting = waiting[1:]
+				if g.Passed != nil {
+					take()
+					qs.Leave(q)
+					q = nil
+				}
+				return
+			default:
+			}
+		}
+	}
+	for range 60 {
+		switch what := r.IntN(8); {
+		case what < 3:
+			story = append(story, "one comes")
+			of, e, err := qs.Join("k")
+			switch {
+			case err != nil:
+				fail("%v", err)
+			case e != nil:
+				await(e, false)
+			case q != nil || here != nil || len(waiting) > 0:
+				fail("one that came is the head: beside a head %v, beside a lock %v, before %d", q != nil, here != nil, len(waiting))
+			default:
+				q, news = of, nil
+			}
+		case what == 3 && len(waiting) > 0:
+			i := r.IntN(len(waiting))
+			story = append(story, "one gives up")
+			waiting[i].cancel()
+			synctest.Wait()
+			waiting = append(waiting[:i:i], waiting[i+1:]...)
+		case what == 4 && q != nil && here == nil:
+			story = append(story, "the head takes it")
+			take()
+			qs.Leave(q)
+			q, news = nil, nil
+		case what == 5 && q != nil:
+			if r.IntN(2) == 0 {
+				story = append(story, "the head gives up")
+				of := q
+				q, news = nil, nil
+				qs.Leave(of)
+				break
+			}
+			story = append(story, "the head sleeps")
+			e, n, _, err := qs.Wakeable(q)
+			if err != nil || (e != nil) != (here != nil) {
+				fail("the head is to wait for a lock of ours: %v, %v", e != nil, err)
+			}
+			if news = n; e != nil {
+				q = nil
+				await(e, true)
+			}
+		case what == 6 && here == nil:
+			story = append(story, "it is taken past the queue")
+			take()
+		case what == 7 && here != nil:
+			h, asked := here, q
+			if e, _ := qs.Successor(h, r.IntN(4) > 0, time.Minute, time.Now()); e != nil {
+				story = append(story, "it is passed on")
+				here = nil
+				e.Grant(Grant[lock]{Passed: &lock{"it"}})
+				if asked != nil {
+					fail("passed on beside the head")
+				}
+				break
+			}
+			story = append(story, "it is released")
+			here = nil
+			qs.Released(h, false, time.Minute)
+			if asked == nil || news == nil {
+				break
+			}
+			select {
+			case <-news:
+				if try, _ := qs.Heard(asked); !try {
+					fail("the head is not to try")
+				}
+				news = nil
+			default:
+				fail("the head sleeps on")
+			}
+		}
+		served()
+		if n := qs.Waiting("k"); n != len(waiting) || n > 0 && q == nil && here == nil {
+			fail("%d wait, want %d; behind a head: %v; for a lock of ours: %v", n, len(waiting), q != nil, here != nil)
+		}
+		if n := qs.Len(); (n > 0) != (q != nil || here != nil) {
+			fail("%d queues", n)
+		}
+	}
+	for _, p := range waiting {
+		p.cancel()
+	}
+	synctest.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -385,11 +386,12 @@ func TestUnchanged(t *testing.T) {
 	})
 }
 
-// A party is one that waits, or does no more, in TestAnyOrder.
+// A party is one that waits in TestAnyOrder.
 type party struct {
 	id     int
+	queue  *Queue[lock]
 	cancel context.CancelFunc
-	grants chan Grant[lock] // its entry's; closed when it gave up
+	grants chan Grant[lock] // closed when its wait has ended
 }
 
 // Whatever comes in whatever order: those who wait are served in the order in which they came, there is
@@ -405,7 +407,7 @@ func TestAnyOrder(t *testing.T) {
 }
 
 func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
-	qs, _ := newQueues(t)
+	qs, undone := newQueues(t)
 	var story []string
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -415,19 +417,19 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 	var here *Holder[lock]   // what has the key
 	var news <-chan struct{} // what the head is woken with, when it sleeps
 	var waiting []*party
-	came := 0
+	came, back := 0, 0 // back: what was passed on to nobody
 	await := func(e *Entry[lock], first bool) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := &party{id: came, cancel: cancel, grants: make(chan Grant[lock], 1)}
+		p := &party{came, e.queue, cancel, make(chan Grant[lock], 1)}
 		came++
-		if waiting = append(waiting, p); first {
-			waiting = append([]*party{p}, waiting[:len(waiting)-1]...)
+		at := len(waiting)
+		if first {
+			at = 0
 		}
-		of := e.queue
+		waiting = slices.Insert(waiting, at, p)
 		go func() {
 			defer close(p.grants)
 			if g, ok := qs.Await(ctx, e); ok {
-				q = of
 				p.grants <- g
 			}
 		}()
@@ -441,11 +443,11 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		synctest.Wait()
 		for i, p := range waiting {
 			select {
-			case g := <-p.grants:
-				if i > 0 {
-					fail("%d was served before %d", p.id, waiting[0].id)
+			case g, ok := <-p.grants:
+				if i > 0 || !ok {
+					fail("%d was served before %d, or gave up by itself: %v", p.id, waiting[0].id, !ok)
 				}
-				waiting = waiting[1:]
+				q, news, waiting = p.queue, nil, waiting[1:]
 				if g.Passed != nil {
 					take()
 					qs.Leave(q)
@@ -476,7 +478,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			story = append(story, "one gives up")
 			waiting[i].cancel()
 			synctest.Wait()
-			waiting = append(waiting[:i:i], waiting[i+1:]...)
+			waiting = slices.Delete(waiting, i, i+1)
 		case what == 4 && q != nil && here == nil:
 			story = append(story, "the head takes it")
 			take()
@@ -507,7 +509,20 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			if e, _ := qs.Successor(h, r.IntN(4) > 0, time.Minute, time.Now()); e != nil {
 				story = append(story, "it is passed on")
 				here = nil
-				e.Grant(Grant[lock]{Passed: &lock{"it"}})
+				g := Grant[lock]{Passed: &lock{"it"}}
+				if r.IntN(4) == 0 {
+					story = append(story, "… but was lost")
+					g.Passed = nil
+				}
+				if r.IntN(4) == 0 {
+					story = append(story, "… to one that gives up")
+					waiting[0].cancel()
+					synctest.Wait()
+					if waiting = waiting[1:]; len(waiting) == 0 && g.Passed != nil {
+						back++
+					}
+				}
+				e.Grant(g)
 				if asked != nil {
 					fail("passed on beside the head")
 				}
@@ -532,6 +547,9 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		served()
 		if n := qs.Waiting("k"); n != len(waiting) || n > 0 && q == nil && here == nil {
 			fail("%d wait, want %d; behind a head: %v; for a lock of ours: %v", n, len(waiting), q != nil, here != nil)
+		}
+		if len(*undone) != back {
+			fail("%d were undone, want %d", len(*undone), back)
 		}
 		if n := qs.Len(); (n > 0) != (q != nil || here != nil) {
 			fail("%d queues", n)

@@ -207,9 +207,6 @@ func (s *State) On(e Event) Verdict {
 				return OK
 			}
 		}
-		if s.released { // by a release whose reply was lost
-			return s.end(Released)
-		}
 		return s.end(Lost)
 
 	case Tick:

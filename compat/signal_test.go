@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -157,32 +158,36 @@ func TestSignalOnARealServer(t *testing.T) {
 // Processes are woken in the order in which they began to wait, one for each
 // release.
 func TestSignalsAreServedInOrder(t *testing.T) {
-	s := still(t, "2.4")
-	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const all = 5
-	got := make(chan int)
-	for i := range all {
-		k := signalled(s, txlock.Renamed{}, compat.Options{})
-		go func() {
-			l, err := k.Lock(background, "k", time.Minute)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- i
-			release(t, l)
-		}()
-		listening(t, s, "k", i+1)
-	}
-	release(t, l)
-	for i := range all {
-		if n := <-got; n != i {
-			t.Errorf("woken as number %d: %d", i, n)
+	synctest.Test(t, func(t *testing.T) {
+		s := still(t, "2.4")
+		l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	empty(t, s)
+		const all = 5
+		got := make(chan int)
+		for i := range all {
+			k := signalled(s, txlock.Renamed{}, compat.Options{})
+			go func() {
+				l, err := k.Lock(background, "k", time.Minute)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- i
+				release(t, l)
+			}()
+			synctest.Wait() // it listens, and has looked once more
+		}
+		listening(t, s, "k", all)
+		release(t, l)
+		for i := range all {
+			if n := <-got; n != i {
+				t.Errorf("woken as number %d: %d", i, n)
+			}
+		}
+		synctest.Wait()
+		empty(t, s)
+	})
 }
 
 // Of two processes each has as many turns in a row as it may, while both have

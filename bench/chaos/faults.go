@@ -24,16 +24,11 @@ type fault struct {
 // ordinary faults leave a server what it has answered.
 func (g *group) ordinary() []fault {
 	all := []fault{
-		{"server stopped", func(s *server, d time.Duration) error {
-			s.signal(syscall.SIGSTOP)
-			time.Sleep(d)
-			s.signal(syscall.SIGCONT)
-			return nil
-		}},
+		stopped,
 		{"connections killed", func(s *server, _ time.Duration) error {
 			list, _ := redis.String(s.do("CLIENT", "LIST"))
 			for _, c := range strings.Split(list, "\n") {
-				if addr := strings.TrimPrefix(field(c, "addr="), "addr="); addr != "" {
+				if addr := field(c, "addr="); addr != "" {
 					s.do("CLIENT", "KILL", addr) //nolint:errcheck // it may be gone
 				}
 			}
@@ -63,6 +58,13 @@ func (g *group) ordinary() []fault {
 	}
 	return all
 }
+
+var stopped = fault{"server stopped", func(s *server, d time.Duration) error {
+	s.signal(syscall.SIGSTOP)
+	time.Sleep(d)
+	s.signal(syscall.SIGCONT)
+	return nil
+}}
 
 var killed = fault{"server killed", func(s *server, d time.Duration) error {
 	s.kill()
@@ -156,9 +158,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 		return s.start()
 	case 1:
 		g.seen.add("master stopped")
-		s.signal(syscall.SIGSTOP)
-		time.Sleep(3 * time.Second)
-		s.signal(syscall.SIGCONT)
+		return stopped.do(s, 3*time.Second)
 	case 2:
 		g.seen.add("failover asked for")
 		if g.guards != nil {
@@ -238,11 +238,11 @@ func snapshotsFail(s *server, d time.Duration) error {
 	return errors.Join(err, within(20*time.Second, "a save", func() error { return status("ok") }))
 }
 
-// field is the field of a CLIENT LIST line that begins so.
-func field(text, begins string) string {
+// field is what follows name in a CLIENT LIST line.
+func field(text, name string) string {
 	for _, f := range strings.Fields(text) {
-		if strings.HasPrefix(f, begins) {
-			return f
+		if value, ok := strings.CutPrefix(f, name); ok {
+			return value
 		}
 	}
 	return ""

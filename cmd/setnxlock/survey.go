@@ -183,13 +183,14 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Serve
 	}
 	pattern := globbed(prefix) + match
 	const batch = 250
+	conn := compat.NewConn(c)
 	for cursor := "0"; ; {
 		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
-		if errors.Is(compat.NewConn(c).Lacks(err, "it has no SCAN", "KEYS"), compat.ErrUnsafeServer) {
+		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), compat.ErrUnsafeServer) {
 			break
 		}
 		if err != nil {
-			return compat.NewConn(c).Denied(pattern, err)
+			return conn.Denied(pattern, err)
 		}
 		server.Millis, server.Part = true, true
 		var keys []string
@@ -206,7 +207,7 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Serve
 	a.say("this server has no SCAN (it came with 2.8): KEYS blocks it while it lists all keys")
 	reply, err := c.Do("KEYS", pattern)
 	if err != nil {
-		return compat.NewConn(c).Denied(pattern, err)
+		return conn.Denied(pattern, err)
 	}
 	keys, err := redis.Strings(reply, nil)
 	if line, ok := reply.([]byte); ok { // before 1.3: one line, blanks between

@@ -71,8 +71,7 @@ type keyState struct {
 	value   string
 	there   bool
 	by      *process   // who changed its value last
-	hands   int        // how often it went from one process to another, or was gone
-	removed []*process // by which that was, where it was gone; nil: by time
+	hands   []*process // each time that it went from one process to another, or was gone: who removed it; nil: nobody, or time
 	existed time.Time  // when it was seen last
 }
 
@@ -247,7 +246,7 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding 
 		if k := j.keys[key]; k.there {
 			k.by = x.p // adopted: its value is what it was
 		}
-		h.hands, h.epoch = j.keys[key].hands, j.w.servers[0].epoch.Load()
+		h.hands, h.epoch = len(j.keys[key].hands), j.w.servers[0].epoch.Load()
 	}
 	j.held[h] = true
 	j.owns(h)
@@ -315,11 +314,11 @@ func (j *judge) look(p *process) {
 		}
 		if there != k.there || value != k.value {
 			if !there || p != k.by {
-				k.hands++
-				k.removed = append(k.removed, nil)
-				if !there {
-					k.removed[k.hands-1] = p
+				remover := p
+				if there {
+					remover = nil
 				}
+				k.hands = append(k.hands, remover)
 			}
 			k.there, k.value, k.by = there, value, p
 		}
@@ -355,7 +354,7 @@ func (j *judge) lost(h *holding) {
 	if why := context.Cause(h.lock.Context()); !j.w.Kind.Owned || !errors.Is(why, compat.ErrLost) || j.excused(h) {
 		return
 	}
-	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && j.keys[h.key].hands == h.hands {
+	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && len(j.keys[h.key].hands) == h.hands {
 		j.breach("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
 	}
 }
@@ -508,9 +507,9 @@ func (k *call) end(err error) {
 		switch {
 		case k.h == nil: // ReleaseHandle, Adopt: see endAdopt
 		case !owned || !k.alive || k.h.given || jumped || !p.now().Add(running).Before(k.h.lock.Until()):
-		case key.hands == k.h.hands:
+		case len(key.hands) == k.h.hands:
 			bad("its time is not up, and nobody has touched the key")
-		case key.removed[k.h.hands] == p && k.h.epoch == j.w.servers[0].epoch.Load(): // else who answers may never have had it
+		case key.hands[k.h.hands] == p && k.h.epoch == j.w.servers[0].epoch.Load(): // else who answers may never have had it
 			bad("its time is not up, and it was this process that removed the key")
 		}
 	case "ErrTimeout":

@@ -277,10 +277,11 @@ func (c *Conn) ring() {
 	now := time.Now()
 	next := now.Add(silence)
 	overdue := func(m *Message) bool {
-		if m.left || m.until.IsZero() || now.Before(m.until) {
-			if !m.left && !m.until.IsZero() {
-				next = sooner(next, m.until)
-			}
+		switch {
+		case m.left || m.until.IsZero():
+			return false
+		case now.Before(m.until):
+			next = sooner(next, m.until)
 			return false
 		}
 		c.retired = true

@@ -4,6 +4,7 @@ package mutants
 var (
 	machine = net{dir: "compat/internal/lease"}
 	queue   = net{dir: "compat/internal/queue"}
+	sharing = net{dir: "compat/internal/mux"}
 
 	handing  = tested("compat", "Handoff|HandedOff|LostIsNot|Detach|Unextendable")
 	settling = tested("compat", "ReleaseThatIsNotKnown|AfterItsTime|Unknown|Cancelled|ResolvedAcquire|LostMessages|AfterExpiry|AcrossAPause|BeforeExpire|ServerGone")
@@ -403,6 +404,18 @@ var table = []mutant{
 		new: "[]compat.Cmd{{\"DEL\", l.Key}}"},
 
 	// What travels together.
+	{name: "the reply to one who is gone answers it again", file: "compat/internal/mux/mux.go", nets: nets(sharing),
+		old: "\tm = c.sent[0] // another, if its caller was told meanwhile that it is late\n",
+		new: ""},
+	{name: "a connection that was late is taken again", file: "compat/internal/mux/mux.go", nets: nets(sharing),
+		old: "\t\tc.retired = true\n\t\treturn true\n",
+		new: "\t\treturn true\n"},
+	{name: "one who gives up leaves its replies to the next", file: "compat/internal/mux/mux.go", nets: nets(sharing),
+		old: "\t\t\t\tlist[i] = &Message{names: m.names, at: m.at, left: true} // its replies are thrown away\n",
+		new: "\t\t\t\tlist[i] = &Message{at: m.at, left: true}\n"},
+	{name: "a shared connection stays in the MULTI that it refused", file: "compat/internal/mux/mux.go", nets: nets(sharing),
+		old: "\tif left != nil {\n",
+		new: "\tif false {\n"},
 	{name: "a server stays in the MULTI that it refused", file: "compat/internal/wire/write.go", nets: nets(net{dir: "compat/internal/wire"}, cleaning),
 		old: "\t\tc.Do(\"DISCARD\") //nolint:errcheck // \"without MULTI\"",
 		new: "\t\t//nolint:errcheck // \"without MULTI\""},

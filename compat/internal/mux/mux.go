@@ -366,11 +366,12 @@ func (c *Conn) readOne(m *Message) {
 	if c.err != nil {
 		return
 	}
+	left := stuck(m.names, replies)
+	m = c.sent[0] // another, if its caller was told meanwhile that it is late
 	c.sent[0] = nil
 	if c.sent = c.sent[1:]; len(c.sent) == 0 {
 		c.sent = nil
 	}
-	left := stuck(m.names, replies)
 	c.answer(m, replies, nil)
 	if left != nil {
 		c.failed(left)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -68,5 +69,35 @@ func TestBroken(t *testing.T) {
 	}
 	if _, err := c.Do(context.Background(), 0, say("GET", "k")); !errors.Is(err, ErrNotSent) {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// What a server that is full leaves in MULTI is not used again; an EXEC that it aborted is over.
+func TestRefusedExec(t *testing.T) {
+	for _, test := range []struct {
+		refusal string
+		ends    bool
+	}{
+		{"ERR command not allowed when used memory > 'maxmemory'", true}, // Redis 2.0 to 2.4 queue what follows
+		{"EXECABORT Transaction discarded because of previous errors.", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSilent()
+			c := New(s)
+			m := say("MULTI")
+			m.Add("SET", "k", "v")
+			m.Add("EXEC")
+			s.answers <- "OK"
+			s.answers <- "QUEUED"
+			s.answers <- redis.Error(test.refusal)
+			if replies, err := c.Do(context.Background(), 0, m); err != nil || replies[2] != redis.Error(test.refusal) {
+				t.Errorf("%v, %v, want the refusal", replies, err)
+			}
+			synctest.Wait()
+			if _, takes := c.load(); takes == test.ends {
+				t.Errorf("%s: takes messages: %t", test.refusal, takes)
+			}
+			c.Close()
+		})
 	}
 }

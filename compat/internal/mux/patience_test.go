@@ -3,7 +3,10 @@ package mux
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +89,48 @@ func TestPatience(t *testing.T) {
 			t.Error("the connection is not at its end when nobody waits for it any more")
 		}
 	})
+}
+
+// Whoever gives up when, also while a reply is being read: each gets its own reply in time, or is told
+// when its patience ends, and who waits longer does not notice.
+func TestPatienceInAnyOrder(t *testing.T) {
+	for seed := range uint64(2000) {
+		synctest.Test(t, func(t *testing.T) {
+			draw := rand.New(rand.NewPCG(seed, 1))
+			s := newSilent()
+			c := New(s)
+			began := time.Now()
+			var all sync.WaitGroup
+			var last time.Duration
+			var answers []time.Duration
+			for i := range 1 + draw.IntN(5) {
+				patience := time.Duration(draw.IntN(5)) * 100 * time.Millisecond
+				due := last + time.Duration(draw.IntN(3))*100*time.Millisecond
+				last, answers = due, append(answers, due)
+				all.Go(func() {
+					replies, err := c.Do(context.Background(), patience, say("GET", "k"))
+					took := time.Since(began)
+					got := fmt.Sprint(replies)
+					answered := err == nil && got == fmt.Sprintf("[%d]", i) && took == due
+					slow := errors.Is(err, ErrSlow) && !errors.Is(err, ErrNotSent) && took == patience
+					switch {
+					case patience > 0 && due > patience && slow:
+					case (patience == 0 || due < patience) && answered:
+					case due == patience && (answered || slow):
+					default:
+						t.Errorf("seed %d: the reply of %d came after %v, its patience was %v: it got %v, %v after %v", seed, i, due, patience, got, err, took)
+					}
+				})
+				synctest.Wait() // who comes first writes first
+			}
+			for i, due := range answers {
+				time.Sleep(due - time.Since(began))
+				s.answers <- i
+			}
+			all.Wait()
+			c.Close()
+		})
+	}
 }
 
 // A connection that owes a reply for a second takes no new messages, however patient who waits is.

@@ -70,11 +70,8 @@ func (l *Lock) is(f func(s *lease.State) bool) bool {
 	return f(&l.state)
 }
 
-// A passed is a lock on its way from a release to the next holder: nobody's yet.
-type passed struct{ loose }
-
-// take is the lock that l's release passes on, if l still holds it.
-func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
+// pass is l on its way from its release to the next holder, nobody's yet; nil: l does not hold it any more.
+func (l *Lock) pass(ttl time.Duration, now time.Time) *loose {
 	l.mu.Lock()
 	le, secret := believed(l.lease, &l.state), l.state.Secret()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
@@ -84,20 +81,20 @@ func (p *passed) take(l *Lock, ttl time.Duration, now time.Time) bool {
 	}
 	l.mu.Unlock()
 	if !passes {
-		return false
+		return nil
 	}
-	p.loose = *newLoose(le, ttl, now)
+	p := newLoose(le, ttl, now)
 	if !secret {
 		p.on(lease.Event{Kind: lease.Disclose}, le)
 	}
-	return true
+	return p
 }
 
 // inherit takes a lock that a release passed on: extended, with a value and a fence of its
 // own, unless it is fresh and nobody knows its value. On an error it has been released as far
 // as it was ours.
-func (k *Locker) inherit(ctx context.Context, q *queue.Queue[passed], p *passed, ttl time.Duration) error {
-	now, h := k.now(), &p.loose
+func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
+	now := k.now()
 	h.lease.How = HandedOff
 	if !now.Before(h.state.End()) {
 		return k.undo(ctx, h, fmt.Errorf("%w: %q: its time is running out", ErrLost, h.lease.Key))

@@ -35,7 +35,7 @@ type Lock struct {
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
 	item  schedule.Item[*Lock]
-	place queue.Holder[passed]
+	place queue.Holder[loose]
 }
 
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
@@ -295,12 +295,13 @@ func (l *Lock) Release(ctx context.Context) error {
 	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
 	next, signal := l.k.queues.Successor(&l.place, passable, ttl, start)
 	if next != nil {
-		p, le := new(passed), l.current()
-		if !p.take(l, ttl, start) {
-			next.Grant(queue.Grant[passed]{})
+		le := l.current()
+		p := l.pass(ttl, start)
+		if p == nil {
+			next.Grant(queue.Grant[loose]{})
 			return l.over()
 		}
-		defer next.Grant(queue.Grant[passed]{Passed: p}) // that it is over here comes before it begins there
+		defer next.Grant(queue.Grant[loose]{Passed: p}) // that it is over here comes before it begins there
 		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le, Took: start.Sub(l.since)}, nil)
 		return nil
 	}

@@ -100,7 +100,7 @@ type Locker struct {
 	o         Options
 	plain     *limit.Context // the context of most steps
 	scheduler schedule.Scheduler[*Lock]
-	queues    queue.Queues[passed]
+	queues    queue.Queues[loose]
 	tasks     sync.WaitGroup // in the background
 	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
 }
@@ -141,8 +141,8 @@ func NewLocker(b Backend, o Options) *Locker {
 	crew := cleaning.New(o.Clock, o.Cleanup, ErrTimeout)
 	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(cleaning.With(context.Background(), crew), o.Clock, o.Timeout), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
-	k.queues = queue.Queues[passed]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
-	k.queues.Undo = func(ctx context.Context, p *passed) { k.undo(ctx, &p.loose, nil) } //nolint:errcheck // what stays ends with its lease
+	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
+	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	if o.Signal && k.abilities.server != nil {
 		k.settler.server = k.abilities.server
 		k.queues.Signals = &queue.Signals{Listen: k.listen, Anyone: k.anyone, Wake: k.wakeAnother}

@@ -17,7 +17,7 @@ type wait struct {
 	k         *Locker
 	key       string
 	ttl       time.Duration
-	queue     *queue.Queue[passed]
+	queue     *queue.Queue[loose]
 	pause     time.Duration
 	due       bool // the end that was known has come
 	deferring bool // another has the first go: look after a pause, not before
@@ -83,7 +83,7 @@ func (w *wait) leave(err error) {
 // after returns when another attempt is worth making after the n-th ended with
 // err; or, if a lock of ours has the key now, an entry in the queue; or the error that
 // ends the wait.
-func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[passed], error) {
+func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose], error) {
 	var held *HeldError
 	var unknown *UnknownError
 	_, passes := answer.NotNow(err)
@@ -113,7 +113,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[passed
 }
 
 // yieldTo lets others go first, if it is their turn.
-func (w *wait) yieldTo(ctx context.Context, g queue.Grant[passed]) (*queue.Entry[passed], error) {
+func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
 	case g.Yield:
 		timer := w.k.o.Clock.Timer(w.jittered(w.k.o.MinPoll))
@@ -136,7 +136,7 @@ const often = 2
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
-func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[passed], error) {
+func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loose], error) {
 	for {
 		e, try, err := w.sleep(ctx, until)
 		if e != nil || try || err != nil {
@@ -209,7 +209,7 @@ func (w *wait) failing(err error) bool {
 // getset:classic overwrite each other's lease. What happens in between wakes it:
 // a lock of ours takes the key (then it returns an entry in the queue), or something
 // makes it worth while to try, or to look.
-func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[passed], try bool, err error) {
+func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose], try bool, err error) {
 	k := w.k
 	e, news, listening, err := k.queues.Wakeable(w.queue)
 	if e != nil || err != nil {

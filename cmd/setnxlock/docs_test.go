@@ -39,14 +39,14 @@ func (b block) String() string {
 // blocks are those in a language, of these pages of the repository.
 func blocks(t *testing.T, language string, pages ...string) (all []block) {
 	t.Helper()
-	fences := regexp.MustCompile("(?ms)^```" + language + "( [^\n]*)?\n(.*?)^```$")
+	fences := regexp.MustCompile("(?ms)^( *)```" + language + "( [^\n]*)?\n(.*?)^ *```$")
 	for _, page := range pages {
 		b, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range fences.FindAllStringSubmatch(string(b), -1) {
-			all = append(all, block{page, strings.TrimSpace(m[1]), m[2]})
+			all = append(all, block{page, strings.TrimSpace(m[2]), strings.ReplaceAll("\n"+m[3], "\n"+m[1], "\n")[1:]})
 		}
 	}
 	return all
@@ -204,22 +204,22 @@ func lines(text string) string {
 	return b.String()
 }
 
-// consolePages are the pages whose commands are run here: those of operating.md have their own
-// test, and migration.md, mixing.md, from-the-articles.md and explorer.md show some that take
-// minutes, or other programs.
-var consolePages = []string{"README.md", "docs/quickstart.md", "docs/choosing.md", "docs/faq.md", "docs/comparison.md", "docs/troubleshooting.md", "docs/course.md"}
+// ownTest are the pages whose commands need more than a server: TestOperatingPage and
+// TestInteropMigrationPage run them.
+var ownTest = []string{"docs/operating.md", "docs/migration.md"}
 
-// Every command of these pages prints what the page says, on every server that its fence names; on
+// Every command of a page prints what the page says, on every server that its fence names; on
 // an embedded 7.0 where it names none.
 func TestCommandsOfTheDocs(t *testing.T) {
 	commands := 0
-	for _, b := range blocks(t, "console", consolePages...) {
+	pages := slices.DeleteFunc(docs(t), func(page string) bool { return slices.Contains(ownTest, page) })
+	for _, b := range blocks(t, "console", pages...) {
 		on := strings.Fields(b.on)
 		if len(on) == 0 {
 			on = []string{"7.0"}
 		}
 		for _, servers := range on {
-			commands += runBlock(t, b, startAll(t, servers))
+			commands += runBlock(t, b, startAll(t, servers), root)
 		}
 	}
 	if commands < 10 {
@@ -345,14 +345,15 @@ func TestFlagsOfTheDocs(t *testing.T) {
 	}
 }
 
-// runBlock runs the commands of a block, in order.
-func runBlock(t *testing.T, b block, address string) (commands int) {
+// runBlock runs the commands of a block in a folder, and compares what they print with what the page
+// says.
+func runBlock(t *testing.T, b block, address, dir string, env ...string) (commands int) {
 	t.Helper()
 	for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
 		line, says, _ := strings.Cut(step, "\n")
 		cmd := exec.Command("sh", "-c", line)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address, "TZ=UTC")
+		cmd.Dir = dir
+		cmd.Env = append(append(os.Environ(), "SETNXLOCK_REDIS="+address, "TZ=UTC"), env...)
 		out, _ := cmd.CombinedOutput()
 		commands++
 		if got, want := masked(string(out)), masked(says); !as(want).MatchString("\n" + got) {

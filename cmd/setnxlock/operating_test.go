@@ -16,41 +16,38 @@ import (
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.
 func TestOperatingPage(t *testing.T) {
-	cli := need(t, "redis-cli", "redis-tools")
 	b, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	commands := 0
 	for _, chapter := range strings.Split(string(b), "\n## ")[1:] {
-		title, text, _ := strings.Cut(chapter, "\n")
-		blocks := regexp.MustCompile("(?s)```console\n(.*?)```\n").FindAllStringSubmatch(text, -1)
-		if len(blocks) == 0 {
+		title, _, _ := strings.Cut(chapter, "\n")
+		all := blocksOf("console", "docs/operating.md, "+title, chapter)
+		if len(all) == 0 {
 			continue
 		}
 		address := startReal(t)
-		bin := t.TempDir()
-		_, port, _ := net.SplitHostPort(address)
-		script := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
-		if err := os.WriteFile(filepath.Join(bin, "redis-cli"), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range blocks {
-			for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
-				line, says, _ := strings.Cut(step, "\n")
-				cmd := exec.Command("sh", "-c", line)
-				cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address, "PATH="+bin+":"+os.Getenv("PATH"), "TZ=UTC")
-				out, _ := cmd.CombinedOutput()
-				commands++
-				if got, want := masked(string(out)), masked(says); !as(want).MatchString("\n" + got) {
-					t.Errorf("%s\n$ %s\n%s\nthe page says\n%s", title, line, got, want)
-				}
-			}
+		path := cliFor(t, address)
+		for _, b := range all {
+			commands += runBlock(t, b, address, ".", path)
 		}
 	}
 	if commands < 40 {
 		t.Errorf("%d commands on the page", commands)
 	}
+}
+
+// cliFor is a PATH whose redis-cli asks the server at address.
+func cliFor(t *testing.T, address string) string {
+	cli := need(t, "redis-cli", "redis-tools")
+	bin := t.TempDir()
+	_, port, _ := net.SplitHostPort(address)
+	script := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
+	if err := os.WriteFile(filepath.Join(bin, "redis-cli"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
 // changing is made when it is asked for: the command under test is this binary, too, and must start fast.

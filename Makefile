@@ -85,6 +85,7 @@ race:
 interop:
 	@./compat/dialect/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
 	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/interop -count=1 -timeout 15m -v -run Interop -update
+	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./cmd/setnxlock -count=1 -v -run Interop
 
 ## simulate: processes of Lockers through seeded faults on virtual time, for FOR on every core; SEED=n tells that run line by line
 simulate:

@@ -39,15 +39,21 @@ func (b block) String() string {
 // blocks are those in a language, of these pages of the repository.
 func blocks(t *testing.T, language string, pages ...string) (all []block) {
 	t.Helper()
-	fences := regexp.MustCompile("(?ms)^( *)```" + language + "( [^\n]*)?\n(.*?)^ *```$")
 	for _, page := range pages {
 		b, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range fences.FindAllStringSubmatch(string(b), -1) {
-			all = append(all, block{page, strings.TrimSpace(m[2]), strings.ReplaceAll("\n"+m[3], "\n"+m[1], "\n")[1:]})
-		}
+		all = append(all, blocksOf(language, page, string(b))...)
+	}
+	return all
+}
+
+// blocksOf are those of a text, without the indentation of the list that they belong to.
+func blocksOf(language, page, text string) (all []block) {
+	fences := regexp.MustCompile("(?ms)^( *)```" + language + "( [^\n]*)?\n(.*?)^ *```$")
+	for _, m := range fences.FindAllStringSubmatch(text, -1) {
+		all = append(all, block{page, strings.TrimSpace(m[2]), strings.ReplaceAll("\n"+m[3], "\n"+m[1], "\n")[1:]})
 	}
 	return all
 }

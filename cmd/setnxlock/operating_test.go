@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -50,10 +49,71 @@ func cliFor(t *testing.T, address string) string {
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
+// old.py and JL.java are the programs of docs/migration.md, with the real clients: they try to take
+// report, or take it for three seconds and die.
+var programs = map[string]string{
+	"old.py": `
+import os, sys, redis
+lock = redis.StrictRedis(port=int(os.environ["PORT"])).lock("report", timeout=3)
+try:
+    if sys.argv[1] == "try":
+        print("redis-py gets it:", lock.acquire(blocking=False))
+    elif lock.acquire():
+        print("redis-py holds report, and dies")
+        sys.stdout.flush()
+        os._exit(0)
+except Exception as e:
+    print("redis-py throws %s: %s" % (type(e).__name__, e))
+`,
+	"JL.java": `
+public class JL {
+	public static void main(String[] args) throws Exception {
+		var jedis = new redis.clients.jedis.Jedis("127.0.0.1", Integer.parseInt(System.getenv("PORT")));
+		try {
+			boolean tries = args[0].equals("try");
+			boolean got = new com.github.jedis.lock.JedisLock(jedis, "report", tries ? 0 : 3000, 3000).acquire();
+			System.out.println(tries ? "jedis-lock gets it: " + got : "jedis-lock holds report, and dies");
+		} catch (Exception e) {
+			System.out.println("jedis-lock throws " + e);
+		}
+		System.exit(0);
+	}
+}
+`}
+
+// Every command of docs/migration.md prints what the page says, with the real old clients, each block
+// on a new server. make interop installs them, and asks for this.
+func TestInteropMigrationPage(t *testing.T) {
+	if os.Getenv("SETNXLOCK_INTEROP") == "" {
+		t.Skip("not run: the real clients; make interop runs it")
+	}
+	clients, err := filepath.Abs(root + "/compat/dialect/interop/.clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range programs {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commands := 0
+	for _, b := range blocks(t, "console", "docs/migration.md") {
+		address := startReal(t)
+		_, port, _ := net.SplitHostPort(address)
+		commands += runBlock(t, b, address, dir, cliFor(t, address), "PORT="+port,
+			"PYTHONPATH="+clients+"/redis-py-2.9.1", "PYTHONWARNINGS=ignore", "CLASSPATH="+clients+"/jedis-lock/*")
+	}
+	if commands < 20 {
+		t.Errorf("%d commands on the page", commands)
+	}
+}
+
 // changing is made when it is asked for: the command under test is this binary, too, and must start fast.
 var changing = sync.OnceValue(func() []change {
 	return []change{
-		{regexp.MustCompile(`setnxlock:[^ ]+:[0-9a-f]{32}`), "TOKEN"},
+		{regexp.MustCompile(`setnxlock:[^ ]+:[0-9a-f]{32}|\b[0-9a-f]{32}\b`), "TOKEN"},
+		{regexp.MustCompile(`\b\d{10}\.\d+|\b\d{13}\b`), "STAMP"},
 		{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "DATE"},
 		{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b\d+m\b|\b\d+ days\b`), "SPAN"},
 		{regexp.MustCompile(`[-._a-zA-Z0-9]+:\d+/nightly`), "HOST:PID/nightly"},

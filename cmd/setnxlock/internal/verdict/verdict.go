@@ -343,6 +343,8 @@ func (v Verdict) Refusal() string {
 	switch {
 	case v.Status == compat.StatusDead:
 		return fmt.Sprintf("holds a time that passed at %s: clients that write such times take it over, and this lock does not", Moment(v.Until))
+	case v.Status == compat.StatusPersistent && dialect.Kind(v.Kind).Timed():
+		return "holds what reads as a time, without a TTL: clients that write such times take it over when it has passed, and this lock never does"
 	case v.Status == compat.StatusPersistent:
 		text += ", and nothing ends it but a release"
 	case v.Status == compat.StatusForeign:

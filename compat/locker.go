@@ -32,7 +32,8 @@ type Options struct {
 
 	// MinPoll and MaxPoll bound the pause between two looks at a held key.
 	// It begins at MinPoll (default 10 ms), doubles with each look and stops at MaxPoll
-	// (default 500 ms); each pause is shortened by up to half at random, and
+	// (default 500 ms); once the key was seen to change hands, it is an eighth of the time
+	// for which it has stood unchanged since. Each pause is shortened by up to half at random, and
 	// never goes past the moment at which the lease on the server is known to end.
 	MinPoll, MaxPoll time.Duration
 

@@ -731,3 +731,42 @@ func TestReadersPassEachOther(t *testing.T) {
 		}
 	})
 }
+
+// Two processes whose clients can't say that they wait, with nothing but defaults, share a key, for
+// however short a time each has it.
+func TestProcessesShare(t *testing.T) {
+	for _, section := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
+		for seed := range uint64(5) {
+			synctest.Test(t, func(t *testing.T) {
+				s := still(t, "2.4")
+				draw := rand.New(rand.NewPCG(seed, 2))
+				var mu sync.Mutex
+				o := compat.Options{Rand: func() float64 { mu.Lock(); defer mu.Unlock(); return draw.Float64() }}
+				began := time.Now()
+				var had [2]int
+				var all sync.WaitGroup
+				for process := range had {
+					k := compat.New(s.Pool(), txlock.Renamed{}, o)
+					for range 4 {
+						all.Go(func() {
+							for time.Since(began) < 5000*section {
+								err := k.Do(background, "k", time.Minute, func(context.Context) error {
+									had[process]++
+									time.Sleep(section)
+									return nil
+								})
+								if err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					}
+				}
+				all.Wait()
+				if least, most := min(had[0], had[1]), max(had[0], had[1]); 10*least < 8*most || least+most < 4500 {
+					t.Errorf("%v, seed %d: one had the key %d times, the other %d times; there was time for 5000", section, seed, least, most)
+				}
+			})
+		}
+	}
+}

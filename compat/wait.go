@@ -19,8 +19,9 @@ type wait struct {
 	ttl       time.Duration
 	queue     *queue.Queue[loose]
 	pause     time.Duration
-	due       bool // the end that was known has come
-	deferring bool // another has the first go: look after a pause, not before
+	changed   time.Time // when the key was last seen to have changed hands; zero: not yet
+	due       bool      // the end that was known has come
+	deferring bool      // another has the first go: look after a pause, not before
 
 	ctx    context.Context // the caller's, with the waiter's name if the lock has to do with who waits
 	waiter string
@@ -115,8 +116,8 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 // yieldTo lets others go first, if it is their turn.
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
-	case g.Yield:
-		timer := w.k.o.Clock.Timer(w.jittered(w.k.o.MinPoll))
+	case g.Yield > 0:
+		timer := w.k.o.Clock.Timer(w.jittered(min(g.Yield, w.k.o.MaxPoll)))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -129,9 +130,6 @@ func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[
 	}
 	return nil, nil
 }
-
-// often is how many MinPolls a waiter pauses at most where holders take turns.
-const often = 2
 
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
@@ -160,7 +158,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		}
 		if w.held != nil && w.held.Value != "" && w.held.Value != st.Value {
 			// It changes hands, and will again: a waiter that looks seldom never comes in between.
-			w.pause = min(w.pause, often*w.k.o.MinPoll)
+			w.changed, w.pause = w.k.now(), w.k.o.MinPoll
 		}
 		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
 		w.k.queues.Elsewhere(w.queue)
@@ -227,7 +225,10 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 		w.pause = k.o.MaxPoll
 	}
 	d := w.jittered(w.pause)
-	w.pause = min(2*w.pause, k.o.MaxPoll)
+	if w.pause *= 2; !w.changed.IsZero() {
+		w.pause = max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look)
+	}
+	w.pause = min(w.pause, k.o.MaxPoll)
 	if !until.IsZero() && !due && left < d {
 		d = min(d, left+time.Duration(k.o.Rand()*float64(k.o.MinPoll)))
 	}

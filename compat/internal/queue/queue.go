@@ -62,20 +62,20 @@ type Entry[P any] struct {
 
 // A Grant is what an entry waits for: the head of the queue, and perhaps more.
 type Grant[P any] struct {
-	Passed *P    // the lock itself
-	Yield  bool  // others are to have a chance first: pause
-	Woken  bool  // a client elsewhere was woken, and has the first go
-	Failed error // not a grant, but why there will be none
+	Passed *P            // the lock itself
+	Yield  time.Duration // others are to have a chance first: pause for so long
+	Woken  bool          // a client elsewhere was woken, and has the first go
+	Failed error         // not a grant, but why there will be none
 }
 
 // contention is what a queue knows once somebody has had to wait.
 type contention struct {
-	turns         int           // how often in a row the key stayed in this process
-	more          int           // … beyond what it may otherwise, because nobody waits elsewhere
-	began         time.Time     // the first of them
-	cannotHandOff bool          // a lease that was handed off could not be extended: no more of it
-	gap           time.Duration // between two pauses for others; unseen: nobody else was seen yet
-	paused        time.Time     // when others last had a chance to come in between
+	turns         int       // how often in a row the key stayed in this process
+	more          int       // … beyond what it may otherwise, because nobody waits elsewhere
+	began         time.Time // the first of them
+	cannotHandOff bool      // a lease that was handed off could not be extended: no more of it
+	unused        int       // pauses in a row in which nobody else took the key
+	paused        time.Time // when it last was; zero: not since others had the key
 
 	news chan struct{} // wakes the head
 	try  bool          // with it: an attempt is worth making, not just a look
@@ -98,12 +98,19 @@ const fairly = 32
 // there may be clients that can't say that they wait.
 const alone = 4
 
-// Where no client can say that it waits, a queue that has had its turns pauses. As long as
-// nobody is seen to use that it pauses less often, down to this part of the time.
+// Where no client can say that it waits, a queue that has had its turns pauses, but not before it has
+// had the key for so many of the shortest pauses: who waits elsewhere seldom looks more often than that.
+// After some pauses that nobody has used, for a look may just miss one, it pauses half as often each
+// time, up to so many times.
 const (
-	seldom               = 64
-	unseen time.Duration = -1
+	worth    = 4
+	missed   = 4
+	halvings = 4
 )
+
+// Look is the part of the time for which a key has stood unchanged after which one who waits looks
+// again, and for which a process pauses after turns that took so long: most pauses are seen then.
+const Look = 8
 
 // Join returns key's queue, and an entry in it unless the caller is its head at once.
 func (qs *Queues[P]) Join(key string) (*Queue[P], *Entry[P], error) {
@@ -150,7 +157,7 @@ func newEntry[P any](q *Queue[P]) *Entry[P] {
 
 func (q *Queue[P]) contended() *contention {
 	if q.contention == nil {
-		q.contention = &contention{news: make(chan struct{}, 1), gap: unseen}
+		q.contention = &contention{news: make(chan struct{}, 1), unused: missed}
 		if q.here != nil {
 			q.contention.began = q.here.since
 		}
@@ -334,7 +341,7 @@ func (qs *Queues[P]) Elsewhere(q *Queue[P]) {
 	defer qs.mu.Unlock()
 	if c := q.contention; c != nil && q.here == nil {
 		c.rest()
-		c.gap, c.wakeupPending = 0, false
+		c.unused, c.paused, c.wakeupPending = 0, time.Time{}, false
 	}
 }
 
@@ -447,18 +454,17 @@ func (qs *Queues[P]) afterTurn(q *Queue[P], woken bool, ttl time.Duration) Grant
 		return Grant[P]{}
 	}
 	c.rest()
-	gap := c.gap
-	if gap == unseen {
-		gap = seldom * qs.Pause
-	}
+	turns := now.Sub(c.began)
 	if c.paused.IsZero() {
 		c.paused = c.began
 	}
+	gap := max(turns, worth*qs.Pause) << min(max(c.unused-missed, 0), halvings)
 	if qs.Signals != nil || now.Sub(c.paused) < gap {
 		return Grant[P]{Woken: woken}
 	}
-	c.paused, c.gap = now, min(max(2*gap, qs.Pause), seldom*qs.Pause)
-	return Grant[P]{Yield: true}
+	c.paused = now
+	c.unused++
+	return Grant[P]{Yield: max(qs.Pause, turns/Look)}
 }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {

@@ -119,10 +119,10 @@ func TestTurns(t *testing.T) {
 		if e, signal := qs.Successor(h, true, ttl, time.Now()); e != nil || !signal {
 			t.Fatalf("after its turns: passed on %v, signals %v", e != nil, signal)
 		}
-		time.Sleep(seldom * qs.Pause)
+		time.Sleep(worth * qs.Pause)
 		qs.Released(h, false, ttl)
 		synctest.Wait()
-		if !w.ok || !w.grant.Yield {
+		if !w.ok || w.grant.Yield != qs.Pause {
 			t.Errorf("after its turns: %+v, want it to pause for others", w.grant)
 		}
 		qs.Leave(q)

@@ -111,7 +111,7 @@ func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
 	set := listcas.Set(replies)
 	switch {
 	case err == nil && set != int64(1):
-		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %v", ErrLost, ch.Key, set)
+		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %w", ErrLost, ch.Key, listcas.Refusal(replies))
 	case err != nil && set == int64(1):
 		// It was not there, and what keeps MSETNX from making it was refused.
 		_, undone := c.listCAS(&Change{Key: ch.Key, Value: next})

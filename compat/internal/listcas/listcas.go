@@ -134,6 +134,17 @@ func Read(replies []any) (held, list bool, err error) {
 	return n > 0, n <= 0, nil
 }
 
+// Refusal is why a key that is gone was not replaced: what the server refused of the removal and what
+// follows it.
+func Refusal(replies []any) error {
+	for _, r := range replies[empty : next+1] {
+		if refused, ok := r.(redis.Error); ok {
+			return refused
+		}
+	}
+	return fmt.Errorf("MSETNX answers %v", replies[next])
+}
+
 // Set is MSETNX's reply, and Rest those from there up to the last DEL.
 func Set(replies []any) any    { return replies[next] }
 func Rest(replies []any) []any { return replies[next : len(replies)-1] }

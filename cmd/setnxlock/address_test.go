@@ -13,6 +13,7 @@ func FuzzAddress(f *testing.F) {
 	for _, s := range [][4]string{
 		{"redis", "", "sesame", "h:6379/0"}, {"rediss", "app", "p@ss:w/rd?#", "[::1]:1"}, {"unix", "u", "%zz", "/run/redis.sock?db=1"}, {"http", "a", "b c", "h"}, {"redis", "a", "sesame", "h:port"},
 		{"redis", "a", "sesame", "h/db"}, {"m@redis", "", "sesame", "s1:1,s2"}, {"", "", "sesame", "h"}, {"redis", "", "sesame,sesame", "h"}, {"redis", "a", "se'sa\"me", "h"},
+		{"redis", "a,b", "sesame", "h"}, {"redis", "", "", "a:1,b:sesame@h"},
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}

@@ -63,10 +63,12 @@ func quoted(s string) string {
 // shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
 	scheme, rest, ok := strings.Cut(arg, "://")
-	if at := strings.LastIndex(rest, "@"); ok && at >= 0 {
-		return scheme + "://" + rest[at+1:]
+	if ok {
+		scheme += "://"
+	} else {
+		scheme, rest = "", arg
 	}
-	return arg
+	return scheme + rest[strings.LastIndex(rest, "@")+1:]
 }
 
 // shownList is shown of addresses with commas between.
@@ -78,30 +80,35 @@ func shownList(arg string) string {
 	return strings.Join(list, ",")
 }
 
-// passwords are where the passwords of the URLs in a text begin and end.
+// passwords are where the passwords of the URLs in a text begin and end, and of what stands behind
+// them in a list: a comma in a user's name, or a scheme left out, must not show them.
 func passwords(text string) (list [][2]int) {
-	for from := 0; ; {
-		i := strings.Index(text[from:], "://")
-		if i < 0 {
+	for from, listed := 0, false; ; {
+		if i := strings.Index(text[from:], "://"); i >= 0 && (!listed || !strings.ContainsAny(text[from:from+i], delimiters)) {
+			from += i + len("://")
+		} else if i < 0 && !listed {
 			return list
 		}
-		from += i + len("://")
 		end := len(text)
-		if i := strings.IndexAny(text[from:], ", \t\r\n\"'"); i >= 0 {
+		if i := strings.IndexAny(text[from:], delimiters); i >= 0 {
 			end = from + i
 		}
-		at := strings.LastIndex(text[from:end], "@")
-		if at < 0 {
-			continue
+		if at := strings.LastIndex(text[from:end], "@"); at >= 0 {
+			if colon := strings.Index(text[from:from+at], ":"); colon >= 0 {
+				list = append(list, [2]int{from + colon + 1, from + at})
+			} else if at > 0 { // redis://secret@host
+				list = append(list, [2]int{from, from + at})
+			}
 		}
-		if colon := strings.Index(text[from:from+at], ":"); colon >= 0 {
-			list = append(list, [2]int{from + colon + 1, from + at})
-		} else if at > 0 { // redis://secret@host
-			list = append(list, [2]int{from, from + at})
+		from, listed = end, false
+		if end < len(text) {
+			from, listed = end+1, text[end] == ','
 		}
-		from += at
 	}
 }
+
+// delimiters end an address in a text.
+const delimiters = ", \t\r\n\"'"
 
 // scrubbed is a text without the passwords of the URLs in it.
 func scrubbed(text string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -302,5 +303,38 @@ func TestDoReturnsTheSectionsError(t *testing.T) {
 	err = k.Do(background, "k", ttl, func(context.Context) error { w.do("DEL", "k"); return compat.ErrLost })
 	if err != compat.ErrLost {
 		t.Errorf("a loss that the section has reported: %v, want it once", err)
+	}
+}
+
+// Whoever works under a lock in another goroutine than the one that gives it up, or closes its Locker, has been told
+// when the server removes the key: from then on it may be another's.
+func TestContextEndsBeforeItsRelease(t *testing.T) {
+	for name, give := range map[string]func(*compat.Locker, *compat.Lock) error{
+		"Release": func(_ *compat.Locker, l *compat.Lock) error { return l.Release(context.Background()) },
+		"Close":   func(k *compat.Locker, _ *compat.Lock) error { return k.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oldredis.Run(t, "2.4")
+			k := compat.New(s, txlock.Renamed{}, compat.Options{})
+			l, err := k.TryLock(t.Context(), "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			works, removed := l.Context(), false
+			s.SetTrace(func(_ int, cmd []string, _ any) {
+				if cmd[0] == "DEL" && cmd[1] == "k" {
+					removed = true
+					if works.Err() == nil {
+						t.Error("the key is removed, and the lock's context goes on")
+					}
+				}
+			})
+			if err := give(k, l); err != nil || !removed {
+				t.Errorf("%v, removed %v", err, removed)
+			}
+			if context.Cause(works) != context.Canceled {
+				t.Errorf("cause %v, want none but Canceled", context.Cause(works))
+			}
+		})
 	}
 }

@@ -106,8 +106,8 @@ func (l *Lock) value(i int) (string, bool) {
 }
 
 // Context ends with cause ErrLost before the lease does, with ErrHandedOff or ErrDetached when
-// the lock goes to another holder, and without a cause when it is released. Work under the
-// lock should run in it.
+// the lock goes to another holder, and without a cause when it is released: before the server
+// is told, by whomever, Close included. Work under the lock should run in it.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,6 +150,9 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()
 	}
+	if e.Kind == lease.Release {
+		l.endContext() // before the key goes, and may be another's
+	}
 	l.mu.Unlock()
 	if was == lease.None && now == lease.Lost && (e.Kind < lease.Release || e.Kind > lease.ReleaseNotSent) {
 		l.wasLost(e.Kind)
@@ -162,9 +165,9 @@ func (l *Lock) endContext() {
 	if l.cancel == nil {
 		return
 	}
-	switch c := l.state.Cause(); c {
-	case lease.None:
-	case lease.Released:
+	switch c := l.state.Cause(); {
+	case c == lease.None && !l.state.Leaving():
+	case c == lease.None, c == lease.Released:
 		l.cancel(nil)
 	default:
 		l.cancel(causeError(c))

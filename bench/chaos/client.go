@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,7 +18,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
@@ -56,7 +59,7 @@ func client(text string) {
 		options.MaxPinned = 2
 	}
 	before := runtime.NumGoroutine()
-	k, connections, hangUp := o.locker(options)
+	k, readers, connections, hangUp := o.lockers(options)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, o.Until)
@@ -64,7 +67,7 @@ func client(text string) {
 	var wg sync.WaitGroup
 	for i := range o.Goroutines {
 		wg.Go(func() {
-			w := &worker{Rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Client*100+i))), d: d, k: k, o: o, name: fmt.Sprintf("%d.%d.%d", o.Client, os.Getpid(), i)}
+			w := &worker{Rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Client*100+i))), d: d, k: k, readers: readers, o: o, name: fmt.Sprintf("%d.%d.%d", o.Client, os.Getpid(), i)}
 			for ctx.Err() == nil {
 				w.section(ctx)
 			}
@@ -75,8 +78,13 @@ func client(text string) {
 	closing, end := context.WithTimeout(context.Background(), 30*time.Second)
 	defer end()
 	bye := line{Op: "bye"}
-	if err := k.Close(closing); err != nil && !benign(err) {
-		d.write(line{Op: "wrong", Err: "Close: " + err.Error()})
+	for _, k := range []*compat.Locker{k, readers} {
+		if k == nil {
+			continue
+		}
+		if err := k.Close(closing); err != nil && !benign(err) {
+			d.write(line{Op: "wrong", Err: "Close: " + err.Error()})
+		}
 	}
 	hangUp()
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(deadline); {
@@ -92,15 +100,30 @@ func client(text string) {
 	d.write(bye)
 }
 
-// locker is what takes the locks on this kind of group; how many connections it has open, where that
-// can be asked; and what closes those.
-func (o order) locker(options compat.Options) (k *compat.Locker, connections func() int, hangUp func()) {
+// lockers are what takes the locks on this kind of group, and what takes them for readers, if there are any; how many
+// connections they have open, where that can be asked; and what closes those.
+func (o order) lockers(options compat.Options) (k, readers *compat.Locker, connections func() int, hangUp func()) {
 	dial := func(ctx context.Context, addr string) (redis.Conn, error) {
 		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(4*time.Second), redis.DialWriteTimeout(2*time.Second))
 	}
 	algorithm := func(i int) compat.Algorithm {
-		l, _ := locks.Get(o.Locks[i])
-		return l.New(locks.Options{Fence: o.Kind != five, Millis: o.Millis[i]})
+		form, name := formOf(o.Locks[i])
+		l, _ := locks.Get(name)
+		told := locks.Options{Fence: o.Kind != five && form != inTurn, Millis: o.Millis[i]}
+		if form == several {
+			return l.Several(told)
+		}
+		return l.New(told)
+	}
+	made := func(s compat.Source, a compat.Algorithm) *compat.Locker {
+		switch form, _ := formOf(o.Locks[0]); form {
+		case readWrite:
+			l, _ := locks.Get("rw:read")
+			readers = compat.NewOn(s, l.New(locks.Options{Fence: true}), options)
+		case inTurn:
+			return compat.NewLocker(multilock.New(s, a), options)
+		}
+		return compat.NewOn(s, a, options)
 	}
 	connections = func() int { return 0 }
 	switch o.Kind {
@@ -110,10 +133,12 @@ func (o order) locker(options compat.Options) (k *compat.Locker, connections fun
 		if o.Kind == replicated {
 			a = sentinel.Replicated{Algorithm: a, Replicas: 2}
 		}
-		return compat.NewOn(s.Source(), a, options), connections, func() { s.Close() }
+		k = made(s.Source(), a)
+		return k, readers, connections, func() { s.Close() }
 	case clustered:
 		c := cluster.New(o.Addrs, cluster.Options{Dial: dial})
-		return compat.NewOn(c.Source(), algorithm(0), options), connections, func() { c.Close() }
+		k = made(c.Source(), algorithm(0))
+		return k, readers, connections, func() { c.Close() }
 	}
 	var pools []*redis.Pool
 	var backends []compat.Backend
@@ -134,9 +159,10 @@ func (o order) locker(options compat.Options) (k *compat.Locker, connections fun
 		}
 	}
 	if o.Kind == five {
-		return compat.NewLocker(redlock.New(backends, redlock.Options{}), options), connections, hangUp
+		return compat.NewLocker(redlock.New(backends, redlock.Options{}), options), nil, connections, hangUp
 	}
-	return compat.New(pools[0], algorithm(0), options), connections, hangUp
+	k = made(compat.Pooled(pools[0]), algorithm(0))
+	return k, readers, connections, hangUp
 }
 
 // benign are errors that faults explain.
@@ -147,11 +173,12 @@ func benign(err error) bool {
 // A worker is one goroutine.
 type worker struct {
 	*rand.Rand
-	d    *diary
-	k    *compat.Locker
-	o    order
-	name string
-	n    int
+	d       *diary
+	k       *compat.Locker
+	readers *compat.Locker // nil: there are none
+	o       order
+	name    string
+	n       int
 }
 
 func (w *worker) rest(d time.Duration) { time.Sleep(time.Duration(w.Int64N(int64(d)))) }
@@ -160,37 +187,71 @@ func (w *worker) ttl() time.Duration {
 	return shortest + time.Duration(w.Int64N(int64(longest-shortest)))
 }
 
+// what is what a section takes: the key of the lock, and the keys that are had with it.
+func (w *worker) what() (key string, keys []string) {
+	first := w.o.Keys[w.IntN(len(w.o.Keys))]
+	if form, _ := formOf(w.o.Locks[0]); form == one || form == readWrite {
+		return first, []string{first}
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values([]string{first, w.o.Keys[w.IntN(len(w.o.Keys))]})))
+	return multilock.Join(keys...), keys
+}
+
+// tell writes a line down for each key that is had.
+func (w *worker) tell(l line, keys []string) {
+	id := l.ID
+	for _, key := range keys {
+		if l.Key = key; len(keys) > 1 {
+			l.ID = id + "/" + key
+		}
+		w.d.write(l)
+	}
+}
+
 // section is one critical section.
 func (w *worker) section(ctx context.Context) {
-	key, ttl, asked := w.o.Keys[w.IntN(len(w.o.Keys))], w.ttl(), time.Now()
+	key, keys := w.what()
+	ttl, asked := w.ttl(), time.Now()
+	k, shared := w.k, w.readers != nil && w.IntN(3) > 0
+	if shared {
+		k = w.readers
+	}
 	waiting, cancel := context.WithTimeout(ctx, time.Duration(w.Int64N(int64(30*time.Second))))
 	defer cancel()
 	var l *compat.Lock
 	var err error
 	if w.IntN(8) == 0 {
-		l, err = w.k.TryLock(waiting, key, ttl)
+		l, err = k.TryLock(waiting, key, ttl)
 	} else {
-		l, err = w.k.Lock(waiting, key, ttl)
-		w.d.write(line{Op: "wait", Key: key, Asked: asked.UnixNano()})
+		l, err = k.Lock(waiting, key, ttl)
+		if len(keys) == 1 { // a set has no claim to a turn: it is had when all of it is free
+			w.d.write(line{Op: "wait", Key: keys[0], Asked: asked.UnixNano()})
+		}
 	}
 	if err != nil {
 		w.judge("Lock", err, waiting, asked)
 		w.rest(20 * time.Millisecond)
 		return
 	}
+	w.holds(ctx, l, keys, line{Op: "got", Asked: asked.UnixNano(), Shared: shared})
+}
+
+// holds works under a lock, and gives it up.
+func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got line) {
 	w.n++
 	id := fmt.Sprintf("%s.%d", w.name, w.n)
 	ends := l.Context()
 	lost := make(chan int64, 1)
 	defer context.AfterFunc(ends, func() { lost <- time.Now().UnixNano() })()
-	w.d.write(line{Op: "got", ID: id, Key: key, Asked: asked.UnixNano(), Until: l.Until().UnixNano(), Fence: l.Fence(), How: string(l.Lease().How)})
+	got.ID, got.Until, got.Fence, got.How = id, l.Until().UnixNano(), l.Fence(), string(l.Lease().How)
+	w.tell(got, keys)
 	for range w.IntN(3) {
 		w.rest(8 * time.Millisecond)
 		if w.IntN(3) == 0 {
 			began, ttl := time.Now(), w.ttl()
-			w.d.write(line{Op: "until", ID: id, Key: key, Until: min(l.Until().UnixNano(), began.Add(ttl).UnixNano())}) // it may be shorter, should we be killed now
+			w.tell(line{Op: "until", ID: id, Until: min(l.Until().UnixNano(), began.Add(ttl).UnixNano())}, keys) // it may be shorter, should we be killed now
 			err := l.Extend(ctx, ttl)
-			w.d.write(line{Op: "until", ID: id, Key: key, Until: l.Until().UnixNano()})
+			w.tell(line{Op: "until", ID: id, Until: l.Until().UnixNano()}, keys)
 			if err != nil {
 				w.judge("Extend", err, ctx, began)
 			}
@@ -199,20 +260,34 @@ func (w *worker) section(ctx context.Context) {
 			w.rest(2 * longest) // it forgets the time
 		}
 	}
-	end := line{Op: "end", ID: id, Key: key, Asked: time.Now().UnixNano(), Until: l.Until().UnixNano()}
+	end := line{Op: "end", ID: id, Asked: time.Now().UnixNano(), Until: l.Until().UnixNano()}
 	if ends.Err() != nil { // its context told it, at some moment before
 		end.How = "lost"
 		end.Asked = min(end.Asked, <-lost)
 	}
-	w.d.write(line{Op: "until", ID: id, Key: key, Until: min(end.Asked, end.Until)}) // should we be killed now
+	w.tell(line{Op: "until", ID: id, Until: min(end.Asked, end.Until)}, keys) // should we be killed now
 	began := time.Now()
-	err = l.Release(context.WithoutCancel(ctx))
+	if w.readers != nil && !got.Shared && end.How == "" && w.IntN(3) == 0 {
+		reader, err := rwlock.Downgrade(ctx, l, w.readers, w.ttl())
+		switch end.At = time.Now().UnixNano(); {
+		case err == nil:
+			w.tell(end, keys)
+			w.holds(ctx, reader, keys, line{Op: "got", Asked: began.UnixNano(), Shared: true, From: id})
+			return
+		case l.Context().Err() != nil:
+			end.Err = err.Error()
+			w.judge("Downgrade", err, ctx, began)
+			w.tell(end, keys)
+			return
+		}
+	}
+	err := l.Release(context.WithoutCancel(ctx))
 	end.At = time.Now().UnixNano()
 	if err != nil {
 		end.Err = err.Error()
 		w.judge("Release", err, ctx, began)
 	}
-	w.d.write(end)
+	w.tell(end, keys)
 }
 
 // over reports whether a context has ended, or its time has come and its timer is late.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // A fault is something that is done to a server. It returns when it is over.
@@ -46,7 +47,7 @@ func (g *group) ordinary() []fault {
 	if g.kind != clustered {
 		all = append(all, fault{"slow KEYS", slowKeys})
 	}
-	if !slices.ContainsFunc(g.servers, func(s *server) bool { return older(s.version, "2.2") }) { // 2.0 makes room by the keys that have a TTL, whatever it is told
+	if !slices.ContainsFunc(g.servers, func(s *server) bool { return ability.Older(s.version, "2.2") }) { // 2.0 makes room by the keys that have a TTL, whatever it is told
 		all = append(all, fault{"memory full", func(s *server, d time.Duration) error {
 			if _, err := s.do("CONFIG", "SET", "maxmemory", "1"); err != nil {
 				return nil
@@ -82,7 +83,7 @@ func (g *group) faults() []fault {
 			all = append(all, fault{"disk full", diskFull})
 		}
 	case saved, unsaved:
-		if !older(g.servers[0].version, "2.6") { // before, a save that failed was nobody's concern
+		if !ability.Older(g.servers[0].version, "2.6") { // before, a save that failed was nobody's concern
 			all = append(all, fault{"snapshots fail", snapshotsFail})
 		}
 		if g.kind == saved {
@@ -144,13 +145,20 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	s := masters[random.IntN(len(masters))]
 	losses := g.lost()
 	calm := len(losses) == 0 || now()-losses[len(losses)-1].to > int64(5*time.Second)
+	if g.slots && g.kind == clustered && random.IntN(5) == 0 {
+		return g.slotMoves(random, d)
+	}
 	if !calm || random.IntN(3) > 0 {
 		all := g.ordinary()
 		f := all[random.IntN(len(all))]
 		g.seen.add(f.what)
 		return f.do(s, min(d, 300*time.Millisecond))
 	}
-	switch random.IntN(3) {
+	ways := 3
+	if parting() {
+		ways = 5
+	}
+	switch random.IntN(ways) {
 	case 0:
 		g.seen.add("master killed")
 		s.kill()
@@ -171,8 +179,26 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 				return nil
 			}
 		}
+	case 3, 4:
+		return g.part(random, s)
 	}
 	return nil
+}
+
+// part parts a master from those that follow it, from those that would replace it, or from both; its clients reach it all the time.
+func (g *group) part(random *rand.Rand, s *server) error {
+	servers := slices.DeleteFunc(slices.Clone(g.servers), func(o *server) bool { return o == s })
+	what, others := "master parted from all servers", slices.Concat(servers, g.guards)
+	if g.guards != nil {
+		switch random.IntN(3) {
+		case 0:
+			what, others = "master parted from its replicas", servers
+		case 1:
+			what, others = "master parted from the Sentinels", g.guards
+		}
+	}
+	g.seen.add(what)
+	return part(s, others, 4*time.Second)
 }
 
 // slowKeys has the server look through many keys, three times: it answers nobody else meanwhile.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // A binary is a redis-server, and its version.
@@ -34,6 +35,8 @@ var since = map[string]string{sentinels: "2.8", replicated: "3.0", clustered: "3
 // A group is the servers that a run is about.
 type group struct {
 	kind    string
+	keys    []string // that are fought for
+	slots   bool     // those of a cluster are moved
 	servers []*server
 	guards  []*server // the Sentinels
 	seen    *counts
@@ -71,7 +74,7 @@ func (g *group) lost() []span {
 
 // newGroup starts the servers of a run.
 func newGroup(r run, seen *counts) (*group, error) {
-	g := &group{kind: r.Kind, seen: seen, over: make(chan struct{})}
+	g := &group{kind: r.Kind, keys: r.keys(), slots: r.Slots, seen: seen, over: make(chan struct{})}
 	err := g.start(r)
 	if err != nil {
 		g.close()
@@ -90,13 +93,13 @@ func (g *group) start(r run) error {
 	}
 	first := r.Binaries[0]
 	soon := "" // replicas are in sync again soon
-	if !older(first.version, "3.0") {
+	if !ability.Older(first.version, "3.0") {
 		soon = "repl-diskless-sync-delay 0\n"
 	}
 	switch g.kind {
 	case alone:
 		var d *disk
-		if !older(first.version, "4.0") && noDisk() == nil { // before, a reply could overtake the disk, and a torn end of the file was not mended
+		if !ability.Older(first.version, "4.0") && noDisk() == nil { // before, a reply could overtake the disk, and a torn end of the file was not mended
 			var err error
 			if d, err = newDisk(filepath.Join(r.Dir, "disk")); err != nil {
 				return err

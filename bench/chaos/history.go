@@ -19,6 +19,8 @@ type line struct {
 	Asked  int64  `json:"asked,omitempty"` // got: when the call began; end: the same of the call that gave it up
 	Until  int64  `json:"until,omitempty"` // of the lease, at least
 	Fence  int64  `json:"fence,omitempty"`
+	Shared bool   `json:"shared,omitempty"` // got: a reader has it
+	From   string `json:"from,omitempty"`   // got: the writer that it was until then
 	How    string `json:"how,omitempty"`
 	Err    string `json:"err,omitempty"`
 }

@@ -77,6 +77,8 @@ type hold struct {
 	until, end int64
 	gone       int64 // when its release had returned; the server may let it go at any time after end
 	fence      int64
+	shared     bool   // a reader's
+	from       string // the writer that it was until then
 	how        string
 	err        string
 }
@@ -96,7 +98,7 @@ func (v *verdict) judge(r run, clients []*process, losses []span) error {
 		for _, l := range lines {
 			switch l.Op {
 			case "got":
-				holds[l.ID] = &hold{id: l.ID, key: l.Key, client: i, asked: l.Asked, got: l.At, until: l.Until, end: math.MaxInt64, gone: math.MaxInt64, fence: l.Fence}
+				holds[l.ID] = &hold{id: l.ID, key: l.Key, client: i, asked: l.Asked, got: l.At, until: l.Until, end: math.MaxInt64, gone: math.MaxInt64, fence: l.Fence, shared: l.Shared, from: l.From}
 			case "until":
 				if h := holds[l.ID]; h != nil {
 					h.until = l.Until
@@ -139,6 +141,7 @@ func (v *verdict) judge(r run, clients []*process, losses []span) error {
 		all := byKey[key]
 		slices.SortFunc(all, func(a, b *hold) int { return cmp.Compare(a.got, b.got) })
 		v.overlaps(r, key, all, losses)
+		v.downgraded(key, all, losses)
 		v.Waits = append(v.Waits, v.starved(r, key, waited[key], all, clients))
 	}
 	v.check(r, byKey, losses)
@@ -160,27 +163,54 @@ func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
 		}
 		v.broken(format, args...)
 	}
+	form, _ := formOf(r.Lock)
+	fenced := r.Kind != five && form != inTurn
+	var wrote *hold // who had it alone last
 	for i, h := range all {
-		if r.Kind != five && h.fence == 0 {
+		if fenced && h.fence == 0 {
 			v.broken("%s: %s has no fence", key, h.id)
 		}
-		if i == 0 {
-			continue
+		before := wrote // readers come in beside each other, and a fence falls behind who had it alone
+		if !h.shared {
+			if wrote = h; i > 0 {
+				before = all[i-1]
+			}
 		}
 		for _, o := range all[max(0, i-50):i] {
-			if h.got < o.end && h.got < h.end {
+			if h.got < o.end && h.got < h.end && !(h.shared && o.shared) {
 				found(min(o.asked, h.asked), h.got, "overlaps", "%s: %s got it %v before the end of %s (%s)", key, h.id, time.Duration(o.end-h.got), o.id, o.how)
 			}
 		}
-		if o := all[i-1]; r.Kind != five && h.fence <= o.fence {
+		if o := before; fenced && o != nil && h.fence <= o.fence {
 			found(min(o.asked, h.asked), h.got, "fences that fell", "%s: %s has fence %d, after %s's %d", key, h.id, h.fence, o.id, o.fence)
 		}
 	}
 	for i, h := range all {
 		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
 			taken := i+1 < len(all) && all[i+1].asked < h.gone
-			if !taken {
+			if elsewhere := strings.Contains(h.err, "on the server that answers now"); elsewhere && slices.Contains([]string{sentinels, replicated, clustered}, r.Kind) {
+				v.apart("releases unanswered before a change of servers") // says no more than it saw
+			} else if !taken {
 				found(h.asked, h.gone, "leases lost", "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
+			}
+		}
+	}
+}
+
+// downgraded looks for writers that came in while another became a reader: their fences tell.
+func (v *verdict) downgraded(key string, all []*hold, losses []span) {
+	byID := map[string]*hold{}
+	for _, h := range all {
+		byID[h.id] = h
+	}
+	for _, h := range all {
+		w := byID[h.from]
+		if w == nil || between(losses, w.asked, h.got) {
+			continue
+		}
+		for _, o := range all {
+			if !o.shared && w.fence < o.fence && o.fence < h.fence {
+				v.broken("%s: %s wrote, with fence %d, between %s, with %d, and the reader that it became, with %d", key, o.id, o.fence, w.id, w.fence, h.fence)
 			}
 		}
 	}
@@ -188,27 +218,55 @@ func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
 
 // An input of the model: a client gets the lock, or has given it up.
 type input struct {
-	get   bool
-	id    string
-	fence int64
+	get    bool
+	id     string
+	fence  int64
+	shared bool
 }
 
-// A held is the model's state: who has it, and the last fence.
+// A held is the model's state: who has it alone, or the readers, and the last fence.
 type held struct {
-	by    string
-	fence int64
+	by      string
+	readers string
+	fence   int64
 }
 
-// model is a lease lock: it goes to one client at a time, with growing fences, and is free when
-// that client has stopped to believe in it.
+// reading is the state with one more reader, or without one; ok is false if that was none.
+func (s held) reading(id string, reads bool) (_ held, ok bool) {
+	list := strings.Fields(s.readers)
+	i := slices.Index(list, id)
+	if reads {
+		list = append(list, id)
+		slices.Sort(list)
+	} else if ok = i >= 0; ok {
+		list = slices.Delete(list, i, i+1)
+	}
+	s.readers = strings.Join(list, " ")
+	return s, ok || reads
+}
+
+// model is a lease lock: it goes to one client at a time, or to readers together, with growing fences, and is free when
+// they have stopped to believe in it.
 var model = porcupine.Model{
 	Init: func() any { return held{} },
 	Step: func(state, in, _ any) (bool, any) {
 		s, i := state.(held), in.(input)
 		if i.get {
-			return s.by == "" && (i.fence > s.fence || i.fence == 0), held{i.id, i.fence} // overlaps has seen to it that there is one where there must be
+			ok := s.by == "" && (i.fence > s.fence || i.fence == 0) && (i.shared || s.readers == "") // overlaps has seen to it that there is one where there must be
+			if s.fence = i.fence; i.shared {
+				s, _ = s.reading(i.id, true)
+			} else {
+				s.by = i.id
+			}
+			return ok, s
 		}
-		return s.by == i.id, held{"", s.fence}
+		if i.shared {
+			s, ok := s.reading(i.id, false)
+			return ok, s
+		}
+		ok := s.by == i.id
+		s.by = ""
+		return ok, s
 	},
 	DescribeOperation: func(in, _ any) string {
 		if i := in.(input); i.get {
@@ -218,8 +276,8 @@ var model = porcupine.Model{
 		}
 	},
 	DescribeState: func(state any) string {
-		if s := state.(held); s.by != "" {
-			return s.by
+		if s := state.(held); s.by+s.readers != "" {
+			return s.by + s.readers
 		}
 		return "free"
 	},
@@ -238,8 +296,8 @@ func (v *verdict) check(r run, byKey map[string][]*hold, losses []span) {
 			for _, h := range pieces[from] {
 				end := max(h.end, h.got+1)
 				ops = append(ops,
-					porcupine.Operation{ClientId: h.client, Input: input{true, h.id, h.fence}, Call: h.asked, Return: h.got},
-					porcupine.Operation{ClientId: h.client + 1000, Input: input{false, h.id, 0}, Call: end, Return: max(min(h.gone, end+int64(time.Minute)), end+1)})
+					porcupine.Operation{ClientId: h.client, Input: input{true, h.id, h.fence, h.shared}, Call: h.asked, Return: h.got},
+					porcupine.Operation{ClientId: h.client + 1000, Input: input{false, h.id, 0, h.shared}, Call: end, Return: max(min(h.gone, end+int64(time.Minute)), end+1)})
 			}
 			result, info := porcupine.CheckOperationsVerbose(model, ops, time.Minute)
 			if result == porcupine.Ok {

@@ -52,7 +52,16 @@ func TestJudge(t *testing.T) {
 	lost[2].Err = "setnxlock: lease lost"
 	tooLate := append([]line(nil), lost...)
 	tooLate[2].At = at(3200) // its release took that long
+	elsewhere := append([]line(nil), lost...)
+	elsewhere[2].Err = `setnxlock: lease lost: "k" is not ours on the server that answers now: EOF`
 	crashed := section("a", 0, 1, 100, 1)[:2]
+	reader := func(id string, asked, got, end int, fence int64) []line {
+		lines := section(id, asked, got, end, fence)
+		lines[1].Shared = true
+		return lines
+	}
+	down := reader("b", 99, 101, 200, 5) // of a, which has stopped at 100
+	down[1].From = "a"
 	killed := func(ms ...int) (all []span) {
 		for _, at0 := range ms {
 			all = append(all, span{at(at0), at(at0 + 10)})
@@ -80,10 +89,20 @@ func TestJudge(t *testing.T) {
 		{name: "lost, and nobody took it", a: section("a", 0, 1, 100, 1), b: lost, broken: "was told that it had lost it"},
 		{name: "lost when its time was over", a: section("a", 0, 1, 100, 1), b: tooLate},
 		{name: "lost by a loss", a: section("a", 0, 1, 100, 1), b: lost, losses: killed(155), apart: "leases lost"},
+		{name: "not there on the next server", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, apart: "releases unanswered before a change of servers"},
+		{name: "not there on the next server of one", kind: alone, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},
 		{name: "taken from one that was killed, in time", a: crashed, b: section("b", 0, 3100, 3200, 2)},
 		{name: "taken from one that was killed while it gave it up", a: append(crashed[:2:2], line{Op: "until", ID: "a", Key: "k", Until: at(100)}), b: section("b", 0, 101, 200, 2)},
+		{name: "two readers at once", a: reader("a", 0, 1, 100, 1), b: reader("b", 0, 50, 200, 2)},
+		{name: "two readers, the second told first", a: reader("a", 0, 60, 100, 1), b: reader("b", 0, 50, 200, 2)},
+		{name: "a writer beside a reader", a: reader("a", 0, 1, 100, 1), b: section("b", 0, 50, 200, 2), broken: "before the end of a"},
+		{name: "a reader beside a writer", a: section("a", 0, 1, 100, 1), b: reader("b", 0, 50, 200, 2), broken: "before the end of a"},
+		{name: "a writer's fence behind a reader's", a: reader("a", 0, 1, 100, 2), b: section("b", 0, 101, 200, 2), broken: "has fence 2, after a's 2"},
+		{name: "a reader's fence behind a writer's", a: section("a", 0, 1, 100, 2), b: reader("b", 0, 101, 200, 1), broken: "has fence 1, after a's 2"},
+		{name: "a writer that becomes a reader", a: section("a", 0, 1, 100, 4), b: down},
+		{name: "a writer between one and the reader that it became", a: append(section("a", 0, 1, 99, 3), section("c", 0, 99, 100, 4)...), b: down, broken: "c wrote, with fence 4, between a, with 3, and the reader"},
 		{name: "what a client says", a: []line{{Op: "wrong", Err: "nobody gave it up"}}, broken: "nobody gave it up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

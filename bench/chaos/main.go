@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
@@ -46,6 +47,7 @@ type run struct {
 	Keys       int
 	Seed       uint64
 	Calm       bool // nothing is broken
+	Slots      bool // slots of a cluster are moved
 	Dir        string
 }
 
@@ -65,8 +67,10 @@ func main() {
 	all := flag.Bool("all", false, "every lock on every server, not one server for each lock in turn")
 	atOnce := flag.Int("at-once", 3, "so many runs")
 	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
+	slots := flag.Bool("slots", false, "slots of a cluster move, too: a client whose release was not answered, and that has learnt since of another server, is told that its lock was lost, whether it was or not")
 	flag.Parse()
 
+	noNetwork := ownNetwork()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	runs, err := plan(*only, *kind, *all, *seed)
@@ -76,12 +80,17 @@ func main() {
 	}
 	each := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
 	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", *seed, len(runs), each.Round(time.Second), *atOnce)
+	if noNetwork != nil {
+		fmt.Printf("no server is parted from another: this machine lets us have no network of our own (%v); clients are cut off by their proxies\n", noNetwork)
+	} else {
+		fmt.Println("servers are parted from each other in a network of our own, clients cut off by their proxies")
+	}
 	if err := noDisk(); err != nil {
 		fmt.Printf("no disk is filled: this machine lets us have none of our own (%v)\n", err)
 	}
 	fmt.Print(heading)
 	var mu sync.Mutex
-	broken, faults := false, map[string]int{}
+	broken, sections, faults := false, 0, map[string]int{}
 	var wg sync.WaitGroup
 	free := make(chan bool, *atOnce)
 	for i, r := range runs {
@@ -90,8 +99,8 @@ func main() {
 			break
 		}
 		r.For, r.Clients, r.Goroutines, r.Keys, r.Seed = each, *clients, *goroutines, *keys, *seed+uint64(i)
-		r.Calm = *calm
-		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
+		r.Calm, r.Slots = *calm, *slots
+		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-", " ", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
 		wg.Go(func() {
 			defer func() { <-free }()
 			v, err := r.run(ctx)
@@ -107,11 +116,11 @@ func main() {
 			for what, n := range v.Counts {
 				faults[what] += n
 			}
-			broken = broken || len(v.Broken) > 0
+			broken, sections = broken || len(v.Broken) > 0, sections+v.Sections
 		})
 	}
 	wg.Wait()
-	fmt.Println("what was done:" + listed(faults))
+	fmt.Printf("%d sections; what was done:%s\n", sections, listed(faults))
 	if broken {
 		fmt.Println("histories:", *out)
 		os.Exit(1)
@@ -133,7 +142,7 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 		binaries = append(binaries, binary{path, v})
 	}
 	newest := slices.MaxFunc(binaries, func(a, b binary) int {
-		if older(a.version, b.version) {
+		if ability.Older(a.version, b.version) {
 			return -1
 		}
 		return 1
@@ -170,7 +179,9 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 			keeping := []string{alone, saved}
 			if !all {
 				variants = variants[n%len(variants):][:1]
-				keeping = keeping[(n+turn)%3%2:][:1] // a third saves
+				if wanted(alone) && wanted(saved) {
+					keeping = keeping[(n+turn)%3%2:][:1] // a third saves
+				}
 			}
 			for _, variant := range variants {
 				for _, k := range keeping {
@@ -181,8 +192,24 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 			}
 		}
 	}
+	formed := func(drawn bool, name, kind, needs string) {
+		switch {
+		case !wanted(kind), only == "" && !drawn, only != "" && !slices.Contains(strings.Split(only, ","), name):
+		case ability.Older(newest.version, needs):
+			fmt.Printf("no %s on %s: it wants Redis %s\n", name, kind, needs)
+		default:
+			runs = append(runs, run{Lock: name, Kind: kind, Binaries: []binary{newest}, Version: newest.version})
+		}
+	}
+	formed(true, "rw", alone, "2.2")
+	sets := []string{"tx:renamed", "set:lua", "getset:guarded", "tx:guarded", "set:watch"}
+	for i, name := range sets {
+		l, _ := locks.Get(name)
+		formed(i == turn%len(sets), "several "+name, alone, l.Since)
+		formed(false, "in turn "+name, clustered, "3.0") // when it is named: see -slots
+	}
 	for _, k := range kinds[2:] {
-		if !wanted(k) {
+		if !wanted(k) || len(names) == 0 {
 			continue
 		}
 		suitable := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
@@ -190,7 +217,7 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 			// SORT has no GET in a cluster
 			return !works(l, newest.version) || k == clustered && strings.Contains(l.Name, "list")
 		})
-		if older(newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {
+		if ability.Older(newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {
 			fmt.Printf("no %s: it wants Redis %s, and a lock that it can carry\n", k, since[k])
 			continue
 		}
@@ -209,5 +236,5 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 
 // works reports whether a lock is safe on a version.
 func works(l locks.Lock, version string) bool {
-	return !older(version, l.Since) && !(l.Name == "set:script" && older(version, "2.6"))
+	return !ability.Older(version, l.Since) && !(l.Name == "set:script" && ability.Older(version, "2.6"))
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
@@ -60,10 +61,6 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	defer g.close()
 	random := rand.New(rand.NewPCG(r.Seed, 1))
 	until := time.Now().Add(r.For)
-	var keys []string
-	for i := range r.Keys {
-		keys = append(keys, fmt.Sprint("chaos", i))
-	}
 	var clients []*process
 	defer func() {
 		for _, p := range clients {
@@ -76,7 +73,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	for i := range r.Clients {
 		p := &process{}
 		o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant,
-			Goroutines: r.Goroutines, Keys: keys, Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
+			Goroutines: r.Goroutines, Keys: r.keys(), Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
 		for n, s := range append(g.guards, g.servers...) {
 			way, err := newProxy(s.addr, r.Seed+uint64(i*100+n)*17, seen)
 			if err != nil {
@@ -88,7 +85,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		}
 		for _, s := range g.servers {
 			o.Locks = append(o.Locks, r.lockFor(s.version))
-			o.Millis = append(o.Millis, i%2 == 0 && !older(s.version, "2.6"))
+			o.Millis = append(o.Millis, i%2 == 0 && !ability.Older(s.version, "2.6"))
 		}
 		p.diary = o.Diary
 		p.start = func() (*exec.Cmd, error) {
@@ -194,12 +191,21 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	return v, v.judge(r, clients, g.lost())
 }
 
+// keys are those that are fought for.
+func (r run) keys() []string {
+	var keys []string
+	for i := range r.Keys {
+		keys = append(keys, fmt.Sprint("chaos", i))
+	}
+	return keys
+}
+
 // left are the keys without a TTL in the end; one that gets it, or goes, within a few seconds is not
 // among them.
 func (r run) left(g *group) (left []string, err error) {
 	times := false
 	for _, s := range g.servers {
-		times = times || strings.HasPrefix(r.lockFor(s.version), "getset")
+		times = times || strings.Contains(r.lockFor(s.version), "getset")
 	}
 	within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left says it
 		if left, err = g.left(times); err == nil && len(left) > 0 {
@@ -213,10 +219,11 @@ func (r run) left(g *group) (left []string, err error) {
 // lockFor is the lock on a server of a version: the run's, or, in a group of servers of all ages, one
 // that suits it.
 func (r run) lockFor(version string) string {
-	switch l, _ := locks.Get(r.Lock); {
-	case !older(version, l.Since):
+	_, name := formOf(r.Lock)
+	switch l, _ := locks.Get(name); {
+	case !ability.Older(version, l.Since):
 		return r.Lock
-	case older(version, "2.2"):
+	case ability.Older(version, "2.2"):
 		return "getset:listed"
 	}
 	return "tx:renamed"

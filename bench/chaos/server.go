@@ -9,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // A server is a redis-server of our own.
@@ -46,19 +46,6 @@ func versionOf(binary string) (string, error) {
 		return v, nil
 	}
 	return "", fmt.Errorf("%s does not say its version", binary)
-}
-
-// older compares versions.
-func older(a, b string) bool {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		m, _ := strconv.Atoi(x[i])
-		n, _ := strconv.Atoi(y[i])
-		if m != n {
-			return m < n
-		}
-	}
-	return false
 }
 
 var ports struct {
@@ -112,19 +99,23 @@ func newServer(b binary, dir, conf string, d *disk, flags ...string) (*server, e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("127.0.0.1:%d", port), disk: d}
+	host := newHost()
+	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("%s:%d", host, port), disk: d}
 	if d != nil {
 		s.dir = d.dir
 	}
-	conf = fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n%s", port, s.dir, filepath.Join(dir, "log"), conf)
+	conf = fmt.Sprintf("port %d\nbind %s\ndir %s\nlogfile %s\n%s", port, host, s.dir, filepath.Join(dir, "log"), conf)
 	if len(flags) == 0 {
 		conf += "timeout 0\n"
-		if !older(b.version, "2.2") {
+		if !ability.Older(b.version, "2.2") {
 			conf += "maxmemory-policy noeviction\n" // until 3.0 keys with a TTL would go
 		}
 	}
-	if !older(b.version, "7.0") {
-		conf += "enable-debug-command local\n"
+	if !ability.Older(b.version, "3.2") {
+		conf += "protected-mode no\n" // 127.0.0.1 alone is of this machine to it
+	}
+	if !ability.Older(b.version, "7.0") {
+		conf += "enable-debug-command local\nbind-source-addr " + host + "\n" // before, bind said that too
 	}
 	if err := os.WriteFile(s.conf, []byte(conf), 0o644); err != nil {
 		return nil, err

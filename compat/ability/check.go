@@ -41,7 +41,7 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	row := n.Ability.row()
 	err = c.Lacks(err, row.lacks, n.Use)
 	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) && unsafe.Reply != "" && !older(unsafe.Version, row.since) {
+	if errors.As(err, &unsafe) && unsafe.Reply != "" && !Older(unsafe.Version, row.since) {
 		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
 		unsafe.Use += ", or give the command back its name"
 	}
@@ -63,8 +63,8 @@ func short(e redis.Error) string {
 	return strings.TrimSpace(s)
 }
 
-// older reports that version is before since; also of a version that is not told.
-func older(version, since string) bool {
+// Older reports that version is before since; also of a version that is not told.
+func Older(version, since string) bool {
 	return slices.Compare(numbers(version), numbers(since)) < 0
 }
 

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
@@ -31,13 +31,7 @@ type Server struct {
 
 // Older reports whether the server's version is before v; a proxy's is not.
 func (s Server) Older(v string) bool {
-	a, b := version(s.Version), version(v)
-	return s.Version != "" && slices.Compare(a[:], b[:]) < 0
-}
-
-func version(v string) (n [3]int) {
-	fmt.Sscanf(v, "%d.%d.%d", &n[0], &n[1], &n[2]) //nolint:errcheck // what is not there is 0
-	return n
+	return s.Version != "" && ability.Older(s.Version, v)
 }
 
 // Servers are the embedded Redis in all its versions and profiles, a real

@@ -70,6 +70,10 @@ var table = []mutant{
 		old: "\tl.state.On(lease.Event{Kind: lease.Disclose}) // this value, and not one that comes in between\n",
 		new: ""},
 
+	{name: "a lock's context goes on until its release is answered", file: "compat/lock.go", nets: nets(tested("compat", "ContextEndsBeforeItsRelease"), simulate),
+		old: "\tif e.Kind == lease.Release {\n",
+		new: "\tif false {\n"},
+
 	// The state machine.
 	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(suspends),
 		old: "return !now.Before(until) || !now.Round(0).Before(until.Round(0))",

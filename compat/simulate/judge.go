@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -20,7 +22,8 @@ import (
 //
 //   - exclusion: no two clients believe at once that they hold a key, unless both are readers;
 //   - ownership: while a client believes, the key is there and was last changed by its process;
-//   - fences grow with each acquisition of a key, and never fall while it is held;
+//   - fences grow with each acquisition of a key, and never fall while it is held; no writer's lies between that of a
+//     writer and that of the reader which it became;
 //   - no context outlives its lease;
 //   - accuracy: each error is true (ErrHeld: somebody did; ErrLost: it is gone or its time was up;
 //     ErrTimeout: a limit did run out; ctx.Err: the caller's did; others never come, or only where
@@ -39,6 +42,9 @@ type judge struct {
 	held  map[*holding]bool
 	fence map[string]int64
 	keys  map[string]*keyState
+	wrote map[string]*process // whose each value on an owned key was first
+	downs map[string][]turned
+	alone map[string][]int64 // the fences of all who had a key alone
 
 	waiting map[*call]bool // calls of Lock
 
@@ -76,7 +82,8 @@ type keyState struct {
 }
 
 func newJudge(w *world) *judge {
-	j := &judge{w: w, held: map[*holding]bool{}, fence: map[string]int64{}, keys: map[string]*keyState{}, waiting: map[*call]bool{}}
+	j := &judge{w: w, held: map[*holding]bool{}, fence: map[string]int64{}, keys: map[string]*keyState{}, waiting: map[*call]bool{},
+		wrote: map[string]*process{}, downs: map[string][]turned{}, alone: map[string][]int64{}}
 	j.r.Runs, j.r.Counts = 1, map[string]int{}
 	j.shown = w.keys()[0]
 	j.eyes = make([]redis.Conn, len(w.servers))
@@ -170,7 +177,14 @@ func (j *judge) forgets(server int) {
 	for _, k := range j.keys {
 		k.there, k.value, k.by = false, "", nil
 	}
+	j.forget()
+}
+
+// forget forgets the fences. j.mu is held.
+func (j *judge) forget() {
 	clear(j.fence)
+	clear(j.downs)
+	clear(j.alone)
 }
 
 // lags is what a replica does that has taken a server's place: what was written last to a key and to
@@ -195,7 +209,39 @@ func (j *judge) lags(server int, r *rand.Rand) {
 	if j.w.Kind.Owned {
 		j.look(nil)
 	}
-	clear(j.fence)
+	j.forget()
+}
+
+// promoted puts a server's replica in its place. What was said to be on it is; a value of which it has not
+// heard that it is gone is there again.
+func (j *judge) promoted(server int, r *rand.Rand) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.w.servers[server]
+	s.replica.promoted(s.Server, r)
+	j.look(nil)
+	for _, k := range j.keys {
+		if k.there {
+			k.by = j.wrote[k.value]
+		}
+	}
+}
+
+// replica cuts a server's replica off, or has it follow again.
+func (j *judge) replica(server int, follows bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.w.servers[server].replica.cutOff = !follows
+}
+
+// chosen is told of the Options of a Locker.
+func (j *judge) chosen(o compat.Options) {
+	v := reflect.ValueOf(o)
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			j.count("option: " + v.Type().Field(i).Name)
+		}
+	}
 }
 
 func (j *judge) crashed(p *process) {
@@ -234,23 +280,86 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding 
 			}
 		}
 	}
-	if j.w.Kind.Fences && !c.shared && !j.excused(h) {
-		if f := l.Fence(); f <= j.fence[key] && l.Context().Err() == nil {
-			j.breach("fences: %s got %d for %s, after %d", x.name, f, key, j.fence[key])
+	if j.w.Kind.Fences && !j.excused(h) {
+		// Readers come in beside each other: the number of each is higher than that of the writer before it.
+		f, last := h.fence, j.fence[key]
+		if c.shared {
+			last = 0
+			if n := len(j.alone[key]); n > 0 {
+				last = j.alone[key][n-1]
+			}
+		}
+		if f <= last && l.Context().Err() == nil {
+			j.breach("fences: %s got %d for %s, after %d", x.name, f, key, last)
 		} else {
 			j.fence[key] = max(f, j.fence[key])
+			if !c.shared && j.w.Kind.reader != nil {
+				j.alone[key] = append(j.alone[key], f)
+				j.between(key)
+			}
 		}
 	}
 	if j.w.Kind.Owned {
 		j.look(nil)
-		if k := j.keys[key]; k.there {
-			k.by = x.p // adopted: its value is what it was
+		if k := j.keys[key]; k.there && h.believes() {
+			k.by, j.wrote[k.value] = x.p, x.p // adopted: its value is what it was
 		}
 		h.hands, h.epoch = len(j.keys[key].hands), j.w.servers[0].epoch.Load()
 	}
 	j.held[h] = true
 	j.owns(h)
 	return h
+}
+
+// A turned is a writer that became a reader: its fence, and the reader's.
+type turned struct{ writer, reader int64 }
+
+// downgraded is told that the writer h is the reader l now.
+func (j *judge) downgraded(h *holding, l *compat.Lock) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.w.Kind.Fences || j.excused(h) {
+		return
+	}
+	if w, r := h.lock.Fence(), l.Fence(); r <= w {
+		j.breach("fences: %s was the writer of %s with %d, and is a reader with %d", h.x.name, h.key, w, r)
+	} else {
+		j.downs[h.key] = append(j.downs[h.key], turned{w, r})
+		j.between(h.key)
+	}
+}
+
+// between looks for a writer that came in while another became a reader. j.mu is held.
+func (j *judge) between(key string) {
+	for _, t := range j.downs[key] {
+		for _, f := range j.alone[key] {
+			if t.writer < f && f < t.reader {
+				j.breach("exclusion: there was a writer of %s with the fence %d between one with %d and the reader that it became, with %d", key, f, t.writer, t.reader)
+				j.downs[key] = nil
+				return
+			}
+		}
+	}
+}
+
+// reads has a lock say all that it says of itself, which shows its value to whoever asked.
+func (j *judge) reads(h *holding) {
+	l := h.lock
+	first, fence, key, handle := l.Lease(), l.Fence(), l.Key(), l.Handle()
+	gone := l.Context().Err() != nil
+	token, until := l.Token(), l.Until()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, read := range []string{"Lease", "Fence", "Key", "Handle", "Context", "Token", "Until"} {
+		j.r.Counts[read+": read"]++
+	}
+	switch {
+	case !strings.HasSuffix(key, h.key) || first.Key != key || handle.Key != key:
+		j.breach("accuracy: %s: the lock of %s says that it is of %q, %q and %q", h.x.name, h.key, key, first.Key, handle.Key)
+	case h.over || gone:
+	case token == "" || handle.Token == "" || until.IsZero() || fence < first.Fence:
+		j.breach("accuracy: %s: the lock of %s says of itself: %+v, then fence %d, %q, %v", h.x.name, h.key, first, fence, token, until)
+	}
 }
 
 // over is told that a client gives its lock up, or that it has it still.
@@ -306,7 +415,7 @@ func (j *judge) ask(server int, name string, args ...any) (any, error) {
 // look reads the keys. What has changed was p's doing; nil: nobody's, but time's.
 func (j *judge) look(p *process) {
 	for key, k := range j.keys {
-		value, err := redis.String(j.ask(0, "GET", key))
+		value, err := redis.String(j.ask(0, "GET", j.w.onServer(key)))
 		there := err == nil || !errors.Is(err, redis.ErrNil)
 		now := time.Now()
 		if k.there || there {
@@ -321,6 +430,9 @@ func (j *judge) look(p *process) {
 				k.hands = append(k.hands, remover)
 			}
 			k.there, k.value, k.by = there, value, p
+			if there && p != nil && j.w.Kind.Replicated && j.wrote[value] == nil {
+				j.wrote[value] = p
+			}
 		}
 	}
 }
@@ -461,7 +573,7 @@ func (k *call) end(err error) {
 	j.event(k.x.p.name(), "", "", fmt.Sprintf("%s: %s(%s) says %v", k.x.name, k.name, k.key, err))
 	j.w.mu.Lock()
 	wrong, jumped := p.faulted.After(k.began) || k.h.interrupted(), p.jumped.After(k.began)
-	crashed := p.crashed || k.c.life != p.lives
+	crashed := p.crashed || p.ending || k.c.life != p.lives
 	j.w.mu.Unlock()
 	if crashed {
 		return // nobody is told anything any more
@@ -569,7 +681,7 @@ func (k *call) endAdopt(err error, g given) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.w.Kind.Owned && errors.Is(err, compat.ErrLost) && !j.amnesia.After(k.began) {
-		left, _ := redis.Int(j.ask(0, "TTL", g.key))
+		left, _ := redis.Int(j.ask(0, "TTL", g.handle.Key))
 		if s := j.keys[g.key]; s.there && s.value == g.handle.Token && k.there && left >= 2 {
 			j.breach("accuracy: %s: Adopt of %s says %v, and its token is on it", k.x.name, g.key, err)
 		}
@@ -577,7 +689,7 @@ func (k *call) endAdopt(err error, g given) {
 }
 
 // leftovers are keys that a server has in the end, but for fences, and for times in the past: a
-// lock of times has no TTL, and what a late request left is dead.
+// lock of times has no TTL, and what a late request or a fleet that has moved on left is dead.
 func (j *judge) leftovers() {
 	for i := range j.eyes {
 		keys, err := redis.Strings(j.ask(i, "KEYS", "*"))
@@ -589,7 +701,11 @@ func (j *judge) leftovers() {
 				continue
 			}
 			ttl, _ := redis.Int(j.ask(i, "TTL", key))
-			if _, locked := j.keys[key]; locked && !j.w.Kind.AnyClock && ttl < 0 {
+			name := strings.TrimPrefix(strings.TrimPrefix(key, before), j.w.Options.Prefix)
+			if _, locked := j.keys[name]; locked && !j.w.Kind.AnyClock && ttl < 0 {
+				continue
+			}
+			if owner, deadline, pair := dialect.PairOf(key); pair && !j.w.Kind.AnyClock && slices.Contains(keys, owner) && slices.Contains(keys, deadline) {
 				continue
 			}
 			if j.w.At[i] < "2.2" && strings.Contains(key, ":waiters:") { // there it can't have a TTL; each release takes a name off it

@@ -9,6 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
 // A Kind is a lock on its servers.
@@ -17,13 +19,42 @@ type Kind struct {
 	Servers  int
 	Versions []string // on which it is safe
 
-	AnyClock bool // it does not matter that the clocks of clients disagree
-	Owned    bool // the key is one value on one server, which only its holder changes
-	Fences   bool // they grow with each acquisition
+	AnyClock   bool // it does not matter that the clocks of clients disagree
+	Owned      bool // the key is one value on one server, which only its holder changes
+	Fences     bool // they grow with each acquisition
+	Replicated bool // what counts is on the replica too, and survives its promotion
 
 	several bool // one lock is several keys
-	make    func(sources []compat.Source, o compat.Options, t digits) *compat.Locker
-	reader  func(sources []compat.Source, o compat.Options, t digits) *compat.Locker // who holds it beside others; nil: nobody does
+	make    maker
+	reader  maker // of who holds it beside others; nil: nobody does
+	moved   maker // of half of the fleet's programs, which have gone on to another lock; nil: none have
+}
+
+// A maker makes the Locker of one program.
+type maker func(m making) *compat.Locker
+
+// A making is what a Locker is made of.
+type making struct {
+	sources []compat.Source
+	o       compat.Options
+	token   digits
+	millis  bool
+}
+
+// of is what l is told.
+func (m making) of(l locks.Lock) locks.Options {
+	return locks.Options{Fence: true, Lease: longest, Token: m.token.of(l), Millis: m.millis}
+}
+
+// on is a maker of what runs on one server.
+func on(a func(m making) compat.Algorithm) maker {
+	return func(m making) *compat.Locker { return compat.NewOn(m.sources[0], a(m), m.o) }
+}
+
+// byName is the lock of the table.
+func byName(name string) func(m making) compat.Algorithm {
+	l, _ := locks.Get(name)
+	return func(m making) compat.Algorithm { return l.New(m.of(l)) }
 }
 
 // digits makes random text of so many of these digits.
@@ -56,54 +87,82 @@ func KindNamed(name string) (Kind, bool) {
 	return kinds[i], true
 }
 
-// Kinds are all locks of the table that exclude others, alone and as parts of composites.
+// Kinds are all locks of the table that exclude others, alone and as parts of composites, and the bridges with
+// the fleets on both sides.
 func Kinds() []Kind {
 	var kinds []Kind
 	for _, l := range locks.All() {
 		if l.TwoHolders || l.Comparison || l.New == nil || l.Shared || l.Name == "rw:write" {
 			continue
 		}
-		versions := since(l.Since)
-		a := func(t digits) compat.Algorithm {
-			return l.New(locks.Options{Fence: true, Lease: longest, Token: t.of(l)})
-		}
-		tokens := l.Family() != "getset"
-		kinds = append(kinds, Kind{Name: l.Name, Servers: 1, Versions: versions, AnyClock: tokens, Owned: l.Name != "getset:two-keys", Fences: true,
-			make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker { return compat.NewOn(s[0], a(t), o) }})
+		k := Kind{Name: l.Name, Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset", Owned: l.Name != "getset:two-keys", Fences: true, make: on(byName(l.Name))}
+		kinds = append(kinds, k)
 		if l.Several != nil {
-			together := func(t digits) compat.Algorithm { return l.Several(locks.Options{Fence: true, Token: t.of(l)}) }
-			kinds = append(kinds, Kind{Name: "several " + l.Name, Servers: 1, Versions: versions, AnyClock: tokens, several: true,
-				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-					return compat.NewOn(s[0], together(t), o)
-				}})
+			k.Name, k.Owned, k.several = "several "+l.Name, false, true
+			k.make = on(func(m making) compat.Algorithm { return l.Several(m.of(l)) })
+			kinds = append(kinds, k)
 		}
 	}
 	for _, name := range []string{"set:lua", "tx:renamed", "getset:guarded"} {
 		l, _ := locks.Get(name)
-		a := func(t digits) compat.Algorithm { return l.New(locks.Options{Token: t.of(l)}) }
-		kinds = append(kinds,
-			Kind{Name: "in turn " + name, Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset", several: true,
-				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-					return compat.NewLocker(multilock.New(s[0], a(t)), o)
-				}},
-			Kind{Name: "redlock " + name, Servers: 3, Versions: since(l.Since), AnyClock: l.Family() != "getset",
-				make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-					b := make([]compat.Backend, len(s))
-					for i := range s {
-						b[i] = compat.NewBackend(s[i], a(t))
-					}
-					return compat.NewLocker(redlock.New(b, redlock.Options{Clock: o.Clock}), o)
-				}})
+		k := Kind{Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset"}
+		turn, quorum, replicated := k, k, k
+		turn.Name, turn.several = "in turn "+name, true
+		turn.make = func(m making) *compat.Locker {
+			return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
+		}
+		quorum.Name, quorum.Servers = "redlock "+name, 3
+		quorum.make = func(m making) *compat.Locker {
+			b := make([]compat.Backend, len(m.sources))
+			for i := range b {
+				b[i] = compat.NewBackend(m.sources[i], plain(l, m))
+			}
+			return compat.NewLocker(redlock.New(b, redlock.Options{Clock: m.o.Clock}), m.o)
+		}
+		replicated.Name, replicated.Versions, replicated.Owned, replicated.Fences, replicated.Replicated = "replicated "+name, since("3.0"), true, true, true
+		replicated.make = on(func(m making) compat.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
+		kinds = append(kinds, turn, quorum, replicated)
 	}
+	return slices.Concat(kinds, readersAndWriters(), bridges())
+}
+
+// plain is l without fences: a composite has no use for a part's.
+func plain(l locks.Lock, m making) compat.Algorithm {
+	o := m.of(l)
+	o.Fence = false
+	return l.New(o)
+}
+
+// readersAndWriters are rwlock's, by who goes first; with the server's clock nobody else's matters.
+func readersAndWriters() []Kind {
 	read, _ := locks.Get("rw:read")
 	write, _ := locks.Get("rw:write")
-	return append(kinds, Kind{Name: "rw", Servers: 1, Versions: since("2.2"),
-		make: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-			return compat.NewOn(s[0], write.New(locks.Options{Fence: true, Token: t.of(write)}), o)
-		},
-		reader: func(s []compat.Source, o compat.Options, t digits) *compat.Locker {
-			return compat.NewOn(s[0], read.New(locks.Options{Token: t.of(read)}), o)
-		}})
+	var kinds []Kind
+	for _, of := range []struct {
+		name  string
+		since string
+		rwlock.Options
+	}{
+		{"rw", "2.2", rwlock.Options{}},
+		{"rw writers first", "2.2", rwlock.Options{Prefer: rwlock.WritersFirst}},
+		{"rw readers first", "2.2", rwlock.Options{Prefer: rwlock.ReadersFirst}},
+		{"rw server's clock", "2.6", rwlock.Options{ServerClock: true}},
+	} {
+		options := func(l locks.Lock, m making) rwlock.Options {
+			o := of.Options
+			o.Fence, o.Token, o.Millis = true, m.token.of(l), m.millis
+			return o
+		}
+		kinds = append(kinds, Kind{Name: of.name, Servers: 1, Versions: since(of.since), AnyClock: of.ServerClock, Fences: true,
+			make:   on(func(m making) compat.Algorithm { return rwlock.Write{Options: options(write, m)} }),
+			reader: on(func(m making) compat.Algorithm { return rwlock.Read{Options: options(read, m)} })})
+	}
+	sets := func(l locks.Lock) maker {
+		return func(m making) *compat.Locker {
+			return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
+		}
+	}
+	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: sets(write), reader: sets(read)})
 }
 
 // since are the versions from v on.

@@ -463,10 +463,13 @@ func (c *conn) run(inner redis.Conn, cmds []compat.Cmd) (replies []any) {
 		if c.p.w.unreachable(s) {
 			break
 		}
-		var reply any = int64(1) // WAIT's: the one replica has it
+		var reply any
 		var err error
-		if name != "WAIT" {
+		if name == "WAIT" {
+			reply = s.replica.has(s.Server)
+		} else {
 			reply, err = inner.Do(name, m[1:]...)
+			s.replica.ran(s.Server)
 		}
 		if inner.Err() != nil {
 			break

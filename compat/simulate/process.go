@@ -29,11 +29,14 @@ type process struct {
 	cutOff   time.Time // until when nothing of it arrives
 	jumped   time.Time // when its clock did last
 	crashed  bool      // between a crash and its next start
+	ending   bool      // … or while it ends by itself
 	stands   time.Time // until when it stands still
 	lives    int       // how often it was started
 	pools    []*redis.Pool
 	lockers  []*compat.Locker
 	readers  []*compat.Locker
+	options  compat.Options // of its Lockers
+	moved    bool           // in this life it is of the fleet's other half
 }
 
 func newProcess(w *world, id int) *process {
@@ -42,6 +45,7 @@ func newProcess(w *world, id int) *process {
 		p.skew.Store(int64(id) * int64(w.Skew) / int64(w.Processes))
 	}
 	p.begin()
+	w.judge.chosen(p.options)
 	return p
 }
 
@@ -62,7 +66,8 @@ func (c skewed) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 func (p *process) begin() {
 	w := p.w
 	p.lives++
-	p.crashed = false
+	p.crashed, p.ending = false, false
+	p.moved = w.Kind.moved != nil && (p.id+p.lives)%2 == 0
 	p.pools, p.lockers, p.readers = nil, nil, nil
 	sources := make([]compat.Source, len(w.servers))
 	for i := range w.servers {
@@ -99,9 +104,14 @@ func (p *process) begin() {
 			}
 			return string(b)
 		}
-		p.lockers = append(p.lockers, w.Kind.make(sources, o, token))
+		p.options = o
+		m, make := making{sources, o, token, w.Millis}, w.Kind.make
+		if p.moved {
+			make = w.Kind.moved
+		}
+		p.lockers = append(p.lockers, make(m))
 		if w.Kind.reader != nil {
-			p.readers = append(p.readers, w.Kind.reader(sources, o, token))
+			p.readers = append(p.readers, w.Kind.reader(m))
 		}
 	}
 }
@@ -127,19 +137,23 @@ func (p *process) observe(e compat.Event) {
 // A client is a Locker of one life of its process.
 type client struct {
 	*compat.Locker
-	p      *process
-	life   int
-	shared bool
+	p    *process
+	life int
+	half
 }
+
+// A half is whose locks a Locker can have: those of writers or of readers, of a fleet that has moved on to another
+// lock or has not.
+type half struct{ shared, moved bool }
 
 // locker returns the i-th Locker of the present life; ok is false between two lives.
 func (p *process) client(i int, reader bool) (c client, ok bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	if p.crashed {
+	if p.crashed || p.ending {
 		return client{}, false
 	}
-	c = client{Locker: p.lockers[i], p: p, life: p.lives}
+	c = client{Locker: p.lockers[i], p: p, life: p.lives, half: half{moved: p.moved}}
 	if reader && p.readers != nil {
 		c.Locker, c.shared = p.readers[i], true
 	}
@@ -151,10 +165,6 @@ func (p *process) client(i int, reader bool) (c client, ok bool) {
 func (p *process) crash(away time.Duration) {
 	w := p.w
 	w.mu.Lock()
-	if p.crashed {
-		w.mu.Unlock()
-		return
-	}
 	p.crashed = true
 	lockers := append(p.lockers, p.readers...)
 	conns := make([]*conn, 0, len(p.conns))
@@ -175,11 +185,40 @@ func (p *process) crash(away time.Duration) {
 	for _, pool := range pools {
 		pool.Close()
 	}
-	time.Sleep(away)
-	w.mu.Lock()
+	p.again(away)
+}
+
+// again starts the program once more, after a while.
+func (p *process) again(after time.Duration) {
+	time.Sleep(after)
+	p.w.mu.Lock()
 	p.begin()
+	p.w.mu.Unlock()
+	p.w.judge.note("P%d starts again", p.id)
+}
+
+// leave ends the program as one does that ends well, in the middle of whatever its goroutines do.
+func (p *process) leave(away time.Duration) {
+	w := p.w
+	w.mu.Lock()
+	p.ending = true
+	lockers, pools := append(p.lockers, p.readers...), p.pools
 	w.mu.Unlock()
-	w.judge.note("P%d starts again", p.id)
+	ctx, cancel := context.WithTimeout(context.Background(), away)
+	defer cancel()
+	for _, k := range lockers {
+		began := time.Now()
+		err := k.Close(ctx)
+		w.judge.count("Close: " + nameOf(err))
+		if took := time.Since(began); took > away+2*time.Second { // Options.Cleanup, and what stands still
+			w.judge.broken("waits: Close of P%d takes %v, its context ended after %v", p.id, took, away)
+		}
+	}
+	w.judge.crashed(p)
+	for _, pool := range pools {
+		pool.Close()
+	}
+	p.again(away)
 }
 
 // stand makes the process stand still: what it sends is under way for that much longer.
@@ -206,7 +245,9 @@ func (p *process) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, k := range append(p.lockers, p.readers...) {
-		if err := k.Close(ctx); err != nil {
+		err := k.Close(ctx)
+		p.w.judge.count("Close: " + nameOf(err))
+		if err != nil {
 			p.w.judge.broken("nothing goes wrong any more, and Close of P%d: %v", p.id, err)
 		}
 		if _, err := k.TryLock(ctx, p.w.keys()[0], shortest); !errors.Is(err, compat.ErrClosed) {
@@ -237,7 +278,7 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 }
 
 var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
-	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock jump"}
+	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock jump", "ends and starts again", "loses its replica"}
 
 // misfortune is one of them.
 func (w *world) misfortune(n int, r *rand.Rand) {
@@ -245,8 +286,10 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	s := w.servers[i]
 	what := r.IntN(len(misfortuneNames))
 	switch {
-	case what == 3 && !w.Faults.Forget, what == 8 && !w.Elects:
+	case what == 3 && (!w.Faults.Forget || w.Kind.Replicated), what == 8 && !w.Elects:
 		what = 2
+	case what == 11 && !w.Kind.Replicated:
+		what = 0
 	case what == 9 && !w.Kind.AnyClock: // others would take over what it holds, and rightly
 		what = 7
 	}
@@ -256,7 +299,7 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		return
 	}
 	who := "S" + strconv.Itoa(i)
-	if what == 6 || what == 7 || what == 9 {
+	if what == 6 || what == 7 || what == 9 || what == 10 {
 		who = "P" + strconv.Itoa(p.id)
 	}
 	w.judge.fault(id, "%s %s", who, name)
@@ -301,7 +344,10 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		w.cut(i)
 		time.Sleep(d)
 		s.Restart(oldredis.Keeping)
-		if w.Faults.Forget {
+		switch {
+		case w.Kind.Replicated:
+			w.judge.promoted(i, r)
+		case w.Faults.Forget:
 			w.judge.lags(i, r)
 		}
 		s.epoch.Add(1)
@@ -309,6 +355,13 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	case 9:
 		w.set(func() { p.jumped = time.Now() })
 		p.skew.Add(int64(3 * d))
+	case 10:
+		p.leave(d)
+	case 11:
+		w.judge.replica(i, false)
+		w.everybody(5 * d)
+		time.Sleep(5 * d)
+		w.judge.replica(i, true)
 	}
 	w.everybody(0)
 }

@@ -15,7 +15,9 @@
 // keys, and fill up. Processes crash, stand still, have clocks that disagree, pools of one
 // connection, Observers that block; callers give up at any moment.
 // A replica may take a server's place, with or without its last writes; a process's clock may jump ahead, as
-// it does when its machine was suspended.
+// it does when its machine was suspended. Programs end well, too, in the middle of what their goroutines do, and start
+// again, maybe as clients of the lock that their fleet moves to (fleets.go). Where a lock waits for the replica, that
+// has what had reached it and nothing else (replica.go).
 //
 // The judge looks after each write on each server and after each call (judge.go).
 package simulate
@@ -24,6 +26,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -48,6 +51,7 @@ type Config struct {
 
 	Pool    int // connections a process may have to a server; 0: as many as it wants
 	Options compat.Options
+	Millis  bool          // TTLs are counted in milliseconds, where the lock has the choice
 	Skew    time.Duration // by how much the clocks of two processes may disagree
 	Elects  bool          // a server may be replaced by its replica: the Sources have epochs
 	Faults  Faults
@@ -61,7 +65,10 @@ func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0x5e7))
 	c := Config{Seed: seed, Processes: 2 + r.IntN(3), Lockers: 1 + r.IntN(2), Workers: 1 + r.IntN(3), Keys: []int{1, 1, 2, 2, 6}[r.IntN(5)], Sections: 12}
 	kinds := Kinds()
-	c.Kind = kinds[r.IntN(len(kinds))]
+	if c.Kind = kinds[r.IntN(len(kinds))]; r.IntN(3) == 0 { // one lock, one key: most often what is in use
+		owned := slices.DeleteFunc(kinds, func(k Kind) bool { return !k.Owned })
+		c.Kind = owned[r.IntN(len(owned))]
+	}
 	for range c.Kind.Servers {
 		c.At = append(c.At, c.Kind.Versions[r.IntN(len(c.Kind.Versions))])
 	}
@@ -93,13 +100,31 @@ func Draw(seed uint64) Config {
 	}
 	c.Faults = profiles[r.IntN(len(profiles))]
 	c.Elects = r.IntN(3) == 0
+	c.Millis = r.IntN(3) == 0
+	c.Options.Prefix = []string{"", "", "app-"}[r.IntN(3)]
+	c.Options.Cleanup = []time.Duration{0, 0, time.Second}[r.IntN(3)]
+	c.Options.MinPoll = []time.Duration{0, 0, 50 * time.Millisecond}[r.IntN(3)]
+	c.Options.MaxPoll = []time.Duration{0, 0, time.Second}[r.IntN(3)]
+	return c.fitting()
+}
+
+// fitting is c without what its lock and its servers can't have.
+func (c Config) fitting() Config {
+	if !c.Kind.AnyClock {
+		c.Skew = 0
+	}
+	c.Elects = c.Elects || c.Kind.Replicated // which is there for that
+	milliseconds := since("2.6")
+	for _, v := range c.At {
+		c.Millis = c.Millis && slices.Contains(milliseconds, v)
+	}
 	return c
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, skew %v, elects %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Skew, c.Elects)
+		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.
@@ -165,9 +190,10 @@ type world struct {
 // A server is a Redis, and what happens to it.
 type server struct {
 	*oldredis.Server
-	epoch atomic.Uint64
-	full  bool
-	down  bool
+	epoch   atomic.Uint64
+	full    bool
+	down    bool
+	replica replica
 }
 
 // Run runs c inside t.
@@ -185,9 +211,10 @@ func run(t *testing.T, c Config) Report {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		w.servers = append(w.servers, &server{Server: s})
+		w.servers = append(w.servers, &server{Server: s, replica: replica{follows: c.Kind.Replicated}})
 	}
 	w.judge = newJudge(w)
+	w.judge.count("lock: " + c.Kind.Name)
 	for i := range c.Processes {
 		w.all = append(w.all, newProcess(w, i))
 	}
@@ -268,6 +295,9 @@ func (w *world) finale() {
 	}
 	w.judge.leftovers()
 }
+
+// onServer is what stands on the servers for a name that is locked.
+func (w *world) onServer(key string) string { return w.Options.Prefix + key }
 
 // keys are the names that are locked.
 func (w *world) keys() []string {

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
 )
 
 var (
@@ -41,12 +44,10 @@ func TestSimulation(t *testing.T) {
 				t.Fatalf("no lock %q", *lock)
 			}
 			c.Kind, c.At = k, nil
-			if !k.AnyClock {
-				c.Skew = 0
-			}
 			for i := range k.Servers {
 				c.At = append(c.At, k.Versions[(int(n)+i)%len(k.Versions)])
 			}
+			c = c.fitting()
 		}
 		c.Trace, c.Sections = *only, *many
 		r := Run(t, c)
@@ -64,6 +65,9 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%v:\n%s", time.Since(began).Round(time.Second), all.Table())
 	if *forSo > 0 || !*only && *lock == "" && !t.Failed() {
 		happened(t, all)
+		if !*first { // what looks for mutants has methods of theirs
+			called(t, all)
+		}
 	}
 }
 
@@ -103,13 +107,46 @@ func happened(t *testing.T, r Report) {
 		must = append(must, "misfortune: "+what)
 	}
 	must = append(must,
-		"Lock: nil", "TryLock: nil", "TryLock: ErrHeld", "Do: nil", "Adopt: nil", "Adopt: ErrLost", "Lock: ErrUnknown", "Lock: DeadlineExceeded", "Lock: Canceled",
+		"Lock: nil", "TryLock: nil", "TryLock: ErrHeld", "Do: nil", "Adopt: nil", "AdoptHandle: nil", "AdoptHandle: ErrLost", "Lock: ErrUnknown", "Lock: DeadlineExceeded", "Lock: Canceled",
 		"Extend: nil", "Extend: ErrLost", "Extend: ErrInvalid", "Handoff: nil", "Detach: nil", "Release: nil", "Release: ErrLost", "Release: ErrReleased",
-		"Release: ErrUnknown", "ReleaseHandle: nil", "ReleaseHandle: ErrLost", "Inspect: nil",
+		"Release: ErrUnknown", "ReleaseHandle: nil", "ReleaseHandle: ErrLost", "ReleaseToken: nil", "ReleaseToken: ErrLost", "Inspect: nil",
+		"Downgrade: nil", "Downgrade: ErrLost", "Close: nil",
 		"event: extended", "event: failed", "event: lost", "event: repaired")
 	for _, what := range must {
 		if r.Counts[what] == 0 {
 			t.Errorf("it never happened: %s", what)
+		}
+	}
+}
+
+// called checks that nothing of the API is left out: each method of Locker and Lock was called, each of the Options was
+// set, each Kind had its turn.
+func called(t *testing.T, r Report) {
+	t.Helper()
+	counted := func(what string) bool {
+		for name := range r.Counts {
+			if strings.HasPrefix(name, what) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[*compat.Locker](), reflect.TypeFor[*compat.Lock]()} {
+		for i := range of.NumMethod() {
+			if name := of.Method(i).Name; !counted(name + ": ") {
+				t.Errorf("nobody has called %v.%s", of, name)
+			}
+		}
+	}
+	options := reflect.TypeFor[compat.Options]()
+	for i := range options.NumField() {
+		if name := options.Field(i).Name; r.Counts["option: "+name] == 0 {
+			t.Errorf("nobody has set Options.%s", name)
+		}
+	}
+	for _, k := range Kinds() {
+		if r.Counts["lock: "+k.Name] == 0 {
+			t.Errorf("nobody has taken %s", k.Name)
 		}
 	}
 }

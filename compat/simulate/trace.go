@@ -55,7 +55,7 @@ func (j *judge) truth() race.Server {
 	if k.by != nil {
 		s.Writer = k.by.name()
 	}
-	if ttl, err := redis.Int64(j.ask(0, "TTL", j.shown)); err == nil && ttl >= 0 {
+	if ttl, err := redis.Int64(j.ask(0, "TTL", j.w.onServer(j.shown))); err == nil && ttl >= 0 {
 		s.TTL = ttl * 1000
 	}
 	return s

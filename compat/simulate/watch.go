@@ -59,7 +59,7 @@ func (j *judge) stalled() {
 		for _, p := range j.w.all { // whose turn it is may be elsewhere, at one that a fault keeps
 			since = later(since, p.faulted)
 		}
-		gone := k.c.p.crashed || k.c.life != k.c.p.lives
+		gone := k.c.p.crashed || k.c.p.ending || k.c.life != k.c.p.lives
 		j.w.mu.Unlock()
 		if since = later(since, k.began); s.there || gone || k.ctx.Err() != nil || time.Since(since) < idle {
 			continue

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
 // A worker is one goroutine of a program: it takes locks, works under them, and does with them
@@ -19,14 +21,14 @@ type worker struct {
 	p    *process
 	i    int // of its Locker
 	name string
+	asks int // how often it has waited for a lock by itself
 }
 
 // given is a lock that was detached, for anybody to adopt.
 type given struct {
 	handle compat.Handle
 	key    string // without prefix
-	by     *process
-	shared bool // it is a reader's
+	half
 }
 
 func newWorker(p *process, locker, n int) *worker {
@@ -79,7 +81,7 @@ func (x *worker) section() {
 	defer cancel()
 	var l *compat.Lock
 	var err error
-	switch x.IntN(8) {
+	switch x.IntN(9) {
 	case 0, 1:
 		call := w.judge.call(x, c, "TryLock", key, ctx, ttl)
 		l, err = c.TryLock(ctx, key, ttl)
@@ -88,7 +90,9 @@ func (x *worker) section() {
 		call := w.judge.call(x, c, "Do", key, ctx, ttl)
 		var in error
 		err := c.Do(ctx, key, ttl, func(ctx context.Context) error {
-			h := w.judge.holds(x, c, compat.FromContext(ctx), key)
+			l := compat.FromContext(ctx)
+			w.judge.count("FromContext: a lock")
+			h := w.judge.holds(x, c, l, key)
 			began := time.Now()
 			x.rest(3 * time.Second)
 			call.works = time.Since(began)
@@ -99,14 +103,22 @@ func (x *worker) section() {
 		call.endDo(err, in)
 		return
 	case 3:
-		if g, ok := w.take(); ok && g.shared == c.shared {
-			call := w.judge.call(x, c, "Adopt", g.key, ctx, ttl)
+		if g, ok := w.take(); ok && g.half == c.half {
+			key = g.key
+			if x.IntN(3) == 0 {
+				call := w.judge.call(x, c, "Adopt", key, ctx, ttl)
+				l, err = c.Adopt(ctx, key, g.handle.Token, ttl)
+				call.endAdopt(err, g)
+				break
+			}
+			call := w.judge.call(x, c, "AdoptHandle", key, ctx, ttl)
 			l, err = c.AdoptHandle(ctx, g.handle, ttl)
 			call.endAdopt(err, g)
-			key = g.key
 			break
 		}
-		fallthrough
+		l, err = x.lockWaits(ctx, c, key, ttl)
+	case 4:
+		l, err = x.waits(ctx, c, key, ttl)
 	default:
 		l, err = x.lockWaits(ctx, c, key, ttl)
 	}
@@ -114,6 +126,27 @@ func (x *worker) section() {
 		return
 	}
 	x.inside(c, l, key, ttl)
+}
+
+// waits is what a program does that waits by itself: it asks, and looks, in a context that says whose these are.
+func (x *worker) waits(ctx context.Context, c client, key string, ttl time.Duration) (*compat.Lock, error) {
+	j := x.p.w.judge
+	x.asks++
+	ctx = c.WaitingAs(ctx, fmt.Sprintf("%s-%d", x.name, x.asks))
+	j.count("WaitingAs: a wait")
+	for {
+		call := j.call(x, c, "TryLock", key, ctx, ttl)
+		l, err := c.TryLock(ctx, key, ttl)
+		if call.end(err); !errors.Is(err, compat.ErrHeld) || ctx.Err() != nil {
+			return l, err
+		}
+		for s := (compat.State{Status: compat.StatusHeld}); s.Status == compat.StatusHeld && !s.Open && ctx.Err() == nil; {
+			x.rest(500 * time.Millisecond)
+			call := j.call(x, c, "Inspect", key, ctx, ttl)
+			s, err = c.Inspect(ctx, key)
+			call.end(err)
+		}
+	}
 }
 
 // take takes what was detached last.
@@ -143,9 +176,12 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 		ctx, cancel := x.patience()
 		defer cancel()
 		ttl := x.ttl()
-		switch x.IntN(9) {
+		switch x.IntN(10) {
 		case 0, 1, 2:
-			on := time.Duration(x.Int64N(int64(longest)))
+			on := longest/2 + time.Duration(x.Int64N(int64(longest/2)))
+			if x.IntN(2) == 0 {
+				ttl = shortest // most often to less than there is
+			}
 			extend := func() {
 				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
 				err := l.Extend(ctx, ttl)
@@ -168,7 +204,7 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 				break
 			}
 			l, h = next, w.judge.holds(x, c, next, key)
-			w.show(shown, key)
+			w.show(shown, key, c.half)
 			shown = nil
 		case 4:
 			w.judge.over(h, true)
@@ -180,11 +216,11 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 				break
 			}
 			w.mu.Lock()
-			w.mailbox = append(w.mailbox, given{handle, key, x.p, c.shared})
+			w.mailbox = append(w.mailbox, given{sent(handle), key, c.half})
 			w.mu.Unlock()
 			return
 		case 5:
-			l.Token()
+			w.judge.reads(h)
 		case 6:
 			call := w.judge.call(x, c, "Inspect", key, ctx, ttl)
 			_, err := c.Inspect(ctx, key)
@@ -192,27 +228,64 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 		case 7:
 			if handle := l.Handle(); x.IntN(3) > 0 {
 				shown = append(shown, handle)
-			} else if other, ok := w.all[x.IntN(len(w.all))].client(0, c.shared); ok {
+			} else if other, ok := w.all[x.IntN(len(w.all))].client(0, c.shared); ok && other.half == c.half {
 				w.judge.gives(h) // whoever gives its handle to be released relies on it no more
-				call := w.judge.call(x, other, "ReleaseHandle", key, ctx, ttl)
-				call.end(other.ReleaseHandle(ctx, handle))
+				x.releases(ctx, other, given{handle, key, c.half})
 			}
 		case 8:
 			if x.IntN(2) == 0 {
 				x.rest(2 * longest) // it forgets the time
-			} else if h2, ok := w.stale(); ok { // somebody is late with what was released long ago
-				call := w.judge.call(x, c, "ReleaseHandle", h2.key, ctx, ttl)
-				call.end(c.ReleaseHandle(ctx, h2.handle))
+			} else if old, ok := w.stale(c.half); ok { // somebody is late with what was released long ago
+				x.releases(ctx, c, old)
 			} else {
 				ttl = []time.Duration{0, -time.Second, 1, math.MaxInt64}[x.IntN(4)]
 				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
 				call.end(l.Extend(ctx, ttl))
 			}
+		case 9:
+			readers, ok := x.p.client(x.i, true)
+			if !ok || c.shared || !readers.shared || readers.life != c.life {
+				break
+			}
+			w.judge.over(h, true)
+			call := w.judge.on(x, c, "Downgrade", h, ctx, ttl)
+			next, err := rwlock.Downgrade(ctx, l, readers.Locker, ttl)
+			call.end(err)
+			switch {
+			case err == nil:
+				w.judge.downgraded(h, next)
+				w.show(shown, key, c.half)
+				c, l, h, shown = readers, next, w.judge.holds(x, readers, next, key), nil
+			case l.Context().Err() != nil:
+				return // it is neither
+			default:
+				w.judge.over(h, false)
+			}
 		}
 	}
 	x.rest(300 * time.Millisecond)
 	x.release(c, l, h)
-	w.show(shown, key)
+	w.show(shown, key, c.half)
+}
+
+// sent is a handle as it reaches another process.
+func sent(h compat.Handle) (there compat.Handle) {
+	text, _ := h.MarshalText()
+	if err := there.UnmarshalText(text); err != nil {
+		panic(err)
+	}
+	return there
+}
+
+// releases releases a lock of which only its handle is known, or what is in it.
+func (x *worker) releases(ctx context.Context, c client, g given) {
+	if x.IntN(3) == 0 {
+		call := x.p.w.judge.call(x, c, "ReleaseToken", g.key, ctx, shortest)
+		call.end(c.ReleaseToken(ctx, g.key, g.handle.Token))
+		return
+	}
+	call := x.p.w.judge.call(x, c, "ReleaseHandle", g.key, ctx, shortest)
+	call.end(c.ReleaseHandle(ctx, sent(g.handle)))
 }
 
 // several holds others beside a key for a while: they are renewed together.
@@ -252,20 +325,23 @@ func (x *worker) release(c client, l *compat.Lock, h *holding) {
 }
 
 // show keeps handles of locks that are over: whoever has them may release by them, at any time.
-func (w *world) show(handles []compat.Handle, key string) {
+func (w *world) show(handles []compat.Handle, key string, of half) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range handles {
-		w.old = append(w.old, given{handle: h, key: key})
+		w.old = append(w.old, given{h, key, of})
 	}
 }
 
-// stale takes the oldest of them.
-func (w *world) stale() (g given, ok bool) {
+// stale takes the oldest of them that a half's Lockers can release.
+func (w *world) stale(of half) (g given, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.old) > 0 {
-		g, ok, w.old = w.old[0], true, w.old[1:]
+	i := slices.IndexFunc(w.old, func(g given) bool { return g.half == of })
+	if i < 0 {
+		return g, false
 	}
-	return g, ok
+	g = w.old[i]
+	w.old = slices.Delete(w.old, i, i+1)
+	return g, true
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// slotMoves hands the slot of a key that is fought for to another master, as redis-cli does it: for d in between the
+// one sends those who ask for what it has not got to the other.
+func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
+	masters := g.masters()
+	if len(masters) < 2 {
+		return nil
+	}
+	slot, err := redis.Int(masters[0].do("CLUSTER", "KEYSLOT", g.keys[random.IntN(len(g.keys))]))
+	if err != nil {
+		return nil // it is being replaced
+	}
+	parts, _ := redis.Values(masters[0].do("CLUSTER", "SLOTS"))
+	i := slices.IndexFunc(masters, func(s *server) bool { return owns(parts, slot, s.addr) })
+	if i < 0 {
+		return nil // nobody knows, or it was replaced just now
+	}
+	from := masters[i]
+	others := slices.Delete(slices.Clone(masters), i, i+1)
+	to := others[random.IntN(len(others))]
+	ids := map[*server]string{}
+	for _, s := range []*server{from, to} {
+		if ids[s], err = redis.String(s.do("CLUSTER", "MYID")); err != nil {
+			return nil
+		}
+	}
+	if _, err := to.do("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from]); err != nil {
+		return nil
+	}
+	if _, err := from.do("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to]); err != nil {
+		to.do("CLUSTER", "SETSLOT", slot, "STABLE") //nolint:errcheck // nothing has moved
+		return nil
+	}
+	g.seen.add("slot moved")
+	time.Sleep(d / 4)
+	return within(20*time.Second, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
+		if err := moveKeys(slot, from, to); err != nil {
+			return err
+		}
+		for _, s := range append([]*server{to, from}, others...) {
+			if _, err := s.do("CLUSTER", "SETSLOT", slot, "NODE", ids[to]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// moveKeys moves the keys of a slot. What is on the one that it leaves is what counts until then.
+func moveKeys(slot int, from, to *server) error {
+	host, port, _ := net.SplitHostPort(to.addr)
+	for {
+		keys, err := redis.Strings(from.do("CLUSTER", "GETKEYSINSLOT", slot, 100))
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		for _, key := range keys {
+			if _, err := from.do("MIGRATE", host, port, key, 0, 2000, "REPLACE"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// owns reports whether an answer to CLUSTER SLOTS has a slot at the server of an address.
+func owns(parts []any, slot int, addr string) bool {
+	for _, p := range parts {
+		var first, last int
+		var node []any
+		fields, _ := redis.Values(p, nil)
+		if _, err := redis.Scan(fields, &first, &last, &node); err != nil || slot < first || slot > last {
+			continue
+		}
+		var host string
+		var port int
+		_, err := redis.Scan(node, &host, &port)
+		return err == nil && net.JoinHostPort(host, fmt.Sprint(port)) == addr
+	}
+	return false
+}

@@ -16,7 +16,6 @@ type search struct {
 	runs  *runs
 	trans *transitions
 	names *symmetry
-	probe *probe
 	freed table // content, now → whether a client can acquire
 
 	seen     seen
@@ -78,15 +77,12 @@ func newSearch(c *Config, rs *runs) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &search{c: c, judge: newJudge(c), runs: rs, trans: trans, probe: newProbe(c)}
+	x := &search{c: c, judge: newJudge(c), runs: rs, trans: trans}
 	x.names = newSymmetry(x)
 	return x, nil
 }
 
-func (x *search) close() {
-	x.trans.close()
-	x.probe.s.Close()
-}
+func (x *search) close() { x.trans.close() }
 
 // first is the state in which everything begins.
 func (x *search) first() state {
@@ -197,7 +193,7 @@ func (x *search) insert(s state, l link) {
 	if x.exact != nil {
 		if !x.exact[s] {
 			x.exact[s] = true
-			x.enter(s, l)
+			x.enter(&s, l)
 		}
 		return
 	}
@@ -224,20 +220,25 @@ type arrival struct {
 // new ones.
 func (x *search) admit() {
 	x.seen.fetch(x.arrivals)
-	for i := range x.arrivals {
-		if a := &x.arrivals[i]; x.seen.add(a.print) {
-			x.enter(a.state, a.link)
-		}
-	}
+	x.add(x.arrivals)
 	x.arrivals = x.arrivals[:0]
 }
 
-func (x *search) enter(s state, l link) {
+// add enters those that are new.
+func (x *search) add(arrivals []arrival) {
+	for i := range arrivals {
+		if a := &arrivals[i]; x.seen.add(a.print) {
+			x.enter(&a.state, a.link)
+		}
+	}
+}
+
+func (x *search) enter(s *state, l link) {
 	x.links = append(x.links, l)
-	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
+	if x.judge.progress && (x.c.Faults.Crash || x.atRest(s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
 		return
 	}
-	x.next = append(x.next, s)
+	x.next = append(x.next, *s)
 }
 
 func (x *search) atRest(s *state) bool {
@@ -252,11 +253,8 @@ func (x *search) atRest(s *state) bool {
 func (x *search) free(content uint32, now int32) bool {
 	v, ok := x.freed.get(uint64(content), uint64(uint32(now)))
 	if !ok {
-		if x.trans.free(x.probe, content, now) {
-			v = 1
-		}
+		v = uint32(truth(x.trans.free(content, now)))
 		x.freed.put(uint64(content), uint64(uint32(now)), v)
-		x.trans.note(asked{what: askFree, content: content, now: now, got: v})
 	}
 	return v == 1
 }

@@ -24,6 +24,7 @@ type search struct {
 	frontier []state
 	next     []state
 	arrivals []arrival
+	levels   []int // the sizes of the frontiers so far
 	base     int   // number of the frontier's first state
 	team     *team // nil: the search is alone
 	lot      *lot  // of a worker: where it puts what it finds
@@ -131,10 +132,12 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 	}
 	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
+		x.levels = append(x.levels, len(x.frontier))
 		if b, err := x.expandAll(looked); b != "" || err != nil {
 			return b, err
 		}
 		x.base += len(x.frontier)
+		x.frontier = x.frontier[:0]
 		x.depth++
 		if x.c.Progress != nil {
 			x.c.Progress(x.stats())
@@ -167,7 +170,14 @@ func (x *search) expandAll(looked func() (bound, error)) (bound, error) {
 var togetherFrom = 2 * batchSize
 
 func (x *search) stats() Stats {
-	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began), Memory: x.memory()}
+	s := Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began), Memory: x.memory(), Left: left(x.levels)}
+	switch { // of the level that comes next some are found
+	case len(x.frontier)+len(x.next) == 0:
+		s.Left = 0
+	case s.Left >= 0:
+		s.Left = max(0, x.base+len(x.frontier)+s.Left-s.States)
+	}
+	return s
 }
 
 // memory is about how many bytes the search holds.

@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -9,10 +10,19 @@ import (
 
 // An archive keeps what servers did beyond one search: another fault asks much of the same again, and so
 // does the next server, of which a proof is to hold. What a server does with a request depends on its
-// version, on what it holds, on the time and on the connection, and on nothing else.
+// version, on what it holds, on the time and on the connection, and on nothing else. Everything has one
+// number for all servers, by which their answers compare.
 type archive struct {
-	mu      sync.Mutex
-	shelves map[string]*shelf
+	mu        sync.Mutex
+	contents  catalog[string, oldredis.Snapshot]
+	conns     catalog[string, oldredis.ConnState]
+	requests  catalog[string, [][]string]
+	replies   catalog[string, []any]
+	moments   catalog[string, []int32]
+	probes    catalog[string, struct{}] // who asks whether it can acquire
+	inquiries catalog[inquiry, inquiry]
+	answers   catalog[answered, answered]
+	shelves   map[string]*shelf
 }
 
 // archives are those of families of locks, each as long as there is something to explore in the family.
@@ -35,7 +45,7 @@ func (as *archives) of(c *Cell) *archive {
 	defer as.mu.Unlock()
 	a := as.all[c.family()]
 	if a == nil {
-		a = &archive{shelves: map[string]*shelf{}}
+		a = newArchive()
 		as.all[c.family()] = a
 	}
 	return a
@@ -50,214 +60,225 @@ func (as *archives) done(c *Cell) {
 	}
 }
 
-// A shelf is what one server did.
-type shelf struct {
-	mu       sync.Mutex
-	contents catalog[oldredis.Snapshot]
-	conns    catalog[oldredis.ConnState]
-	replies  catalog[[]any]
-	requests catalog[struct{}]
-	probes   catalog[struct{}] // who asks whether it can acquire
-	answers  map[inquiry]answered
+func newArchive() *archive { return &archive{shelves: map[string]*shelf{}} }
+
+// A catalog numbers things by what two share exactly if they are equal.
+type catalog[K comparable, V any] struct {
+	by   map[K]uint32
+	list []V
 }
 
-// An inquiry is a question with everything that the answer depends on, in the shelf's numbers.
+func (c *catalog[K, V]) number(k K, v V) uint32 {
+	n, ok := c.by[k]
+	if !ok {
+		if c.by == nil {
+			c.by = map[K]uint32{}
+		}
+		n = uint32(len(c.list))
+		c.by[k], c.list = n, append(c.list, v)
+	}
+	return n
+}
+
+// A question is what a server is asked.
+type question uint8
+
+const (
+	askRun        question = iota // what does the request do?
+	askWatched                    // what becomes of a connection that watches?
+	askAct                        // what does time, or the server, do?
+	askActWatched                 // and what becomes of a connection that watches?
+	askDeaths                     // when are its keys dead?
+	askFree                       // can a client acquire in time?
+	askRename                     // what is this content called under other names?
+	askConn                       // and this connection?
+)
+
+// An inquiry is a question with everything that the answer depends on, in the archive's numbers.
 type inquiry struct {
 	what          question
 	verb          Verb
 	refused       uint8
+	rename        uint8 // see packed
 	content       uint32
-	conn, watcher uint32
+	conn, watcher uint32 // 1 + the number; 0: none
 	request       uint32 // or who asks
 	now, until    int32
 }
 
-// answered is what a server answered, in the shelf's numbers.
+// answered is what a server answered, in the archive's numbers.
 type answered struct {
 	content, reply, conn uint32
 	cut                  bool // the server closed the connection instead of answering
 	yes                  bool // of a run: a WATCH of the key would have noticed
 }
 
-// A catalog numbers things by texts that two share exactly if they are equal.
-type catalog[T any] struct {
-	byText map[string]uint32
-	list   []T
+// A noted is a question that was asked, and its answer.
+type noted struct{ inquiry, answer uint32 }
+
+// A shelf is what one server did.
+type shelf struct {
+	*archive
+	answers []uint32          // of each inquiry, 1 + the number of its answer; 0: it was not asked
+	first   map[string]uint32 // by what was given, the content in the beginning
 }
 
-func (c *catalog[T]) number(text string, v T) uint32 {
-	n, ok := c.byText[text]
-	if !ok {
-		if c.byText == nil {
-			c.byText = map[string]uint32{}
-		}
-		n = uint32(len(c.list))
-		c.byText[text], c.list = n, append(c.list, v)
-	}
-	return n
-}
-
-// shelf is that of c's server; nil if there is no archive.
+// shelf is that of c's server.
 func (a *archive) shelf(c *Config) *shelf {
-	if a == nil {
-		return nil
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := c.Server + " " + c.Key
 	s := a.shelves[name]
 	if s == nil {
-		s = &shelf{answers: map[inquiry]answered{}}
+		s = &shelf{archive: a, first: map[string]uint32{}}
 		a.shelves[name] = s
 	}
 	return s
 }
 
-// A reader is one search's view of a shelf: it knows what the shelf's numbers are in the search.
-type reader struct {
-	t        *transitions
-	s        *shelf
-	asker    uint32
-	contents []uint32          // of each of the search's, the shelf's
-	ours     map[uint32]uint32 // and the other way round
-	conns    []uint32          // 1 + the shelf's; 0: not asked for yet
-}
-
-func newReader(t *transitions, s *shelf) *reader {
-	if s == nil {
-		return nil
+// ask returns what the server answered before, or has the witness find out.
+func (s *shelf) ask(q inquiry, w *witness) (answered, noted) {
+	s.mu.Lock()
+	id := s.inquiries.number(q, q)
+	if n := s.known(id); n > 0 {
+		defer s.mu.Unlock()
+		return s.archive.answers.list[n-1], noted{id, n - 1}
 	}
-	c := t.c
+	s.mu.Unlock()
+	got := w.answer(q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	asker := s.probes.number(fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients), struct{}{})
-	return &reader{t: t, s: s, asker: asker, ours: map[uint32]uint32{}}
+	n := s.archive.answers.number(got, got)
+	s.answers = room(s.answers, int(id))
+	s.answers[id] = 1 + n
+	return got, noted{id, n}
 }
 
-// met notes a content that the search has numbered.
-func (r *reader) met(n uint32, text string, snap oldredis.Snapshot) {
-	if r == nil {
-		return
+// known is 1 + the number of the answer to an inquiry; 0: it was not asked. The archive is locked.
+func (s *shelf) known(id uint32) uint32 {
+	if int(id) < len(s.answers) {
+		return s.answers[id]
 	}
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	id := r.s.contents.number(text, snap)
-	r.contents, r.ours[id] = append(r.contents, id), n
+	return 0
 }
 
-// conn is the shelf's number of one of the search's connections. The shelf is locked.
-func (r *reader) conn(n uint16) uint32 {
-	r.conns = room(r.conns, int(n))
-	if r.conns[n] == 0 {
-		st := r.t.conns[n]
-		r.conns[n] = 1 + r.s.conns.number(st.Key(), st)
+// begins is what the server holds when everything begins.
+func (s *shelf) begins(c *Config, call func() (*witness, error)) (uint32, error) {
+	given := strings.Join(c.Given, "\n")
+	s.mu.Lock()
+	n, ok := s.first[given]
+	s.mu.Unlock()
+	if ok {
+		return n, nil
 	}
-	return r.conns[n] - 1
+	w, err := call()
+	if err == nil {
+		n, err = w.begin()
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first[given] = n
+	return n, nil
 }
 
-// ask looks an answer up. It completes the question with what the search calls by other numbers.
-func (r *reader) ask(q *inquiry, n uint32, conn, watcher uint16, req *request) (answered, bool) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	q.content = r.contents[n]
-	if conn > noConn {
-		q.conn = 1 + r.conn(conn)
-	}
-	if watcher > noConn {
-		q.watcher = 1 + r.conn(watcher)
-	}
-	if req != nil {
-		q.request = r.s.requests.number(req.says(), struct{}{})
-	}
-	a, ok := r.s.answers[*q]
-	return a, ok
-}
-
-func (r *reader) keep(q *inquiry, a answered) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	r.s.answers[*q] = a
-}
-
-// content is the search's number of one of the shelf's.
-func (r *reader) content(id uint32) uint32 {
-	if n, ok := r.ours[id]; ok {
-		return n
-	}
-	r.s.mu.Lock()
-	snap := r.s.contents.list[id]
-	r.s.mu.Unlock()
-	return r.t.number(snap)
-}
-
-// run is transitions.run, with what is known from before.
-func (r *reader) run(n uint32, now int32, req *request, conn uint16, refused int) executed {
-	q := inquiry{what: askRun, now: now, refused: uint8(refused)}
-	a, ok := r.ask(&q, n, conn, noConn, req)
-	if !ok {
-		x := r.t.execute(n, now, req, conn, refused)
-		a = answered{content: r.contents[x.content], cut: x.reply == inputLost, yes: x.touched}
-		r.s.mu.Lock()
-		defer r.s.mu.Unlock()
-		if !a.cut {
-			replies := r.t.replies.values[x.reply]
-			a.reply, a.conn = r.s.replies.number(replyKey(replies), replies), r.conn(x.conn)
+// agrees reports whether the server gave no other answer than these; unasked are those that it was
+// not asked for.
+func (s *shelf) agrees(log []noted) (unasked []noted, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range log {
+		switch s.known(n.inquiry) {
+		case 1 + n.answer:
+		case 0:
+			unasked = append(unasked, n)
+		default:
+			return nil, false
 		}
-		r.s.answers[q] = a
-		return x
 	}
-	x := executed{touched: a.yes}
-	if !a.cut {
-		r.s.mu.Lock()
-		replies, st := r.s.replies.list[a.reply], r.s.conns.list[a.conn]
-		r.s.mu.Unlock()
-		x.reply, x.conn = r.t.replies.number(replies), r.t.connNumber(st)
-	}
-	x.content = r.content(a.content)
-	return x
+	return unasked, true
 }
 
-// watch is transitions.watch, with what is known from before.
-func (r *reader) watch(n uint32, now int32, req *request, conn uint16, refused int, watcher uint16) uint16 {
-	q := inquiry{what: askWatched, now: now, refused: uint8(refused)}
-	a, ok := r.ask(&q, n, conn, watcher, req)
-	if !ok {
-		after := r.t.onlook(n, now, req, conn, refused, watcher)
-		r.s.mu.Lock()
-		defer r.s.mu.Unlock()
-		r.s.answers[q] = answered{conn: r.conn(after)}
-		return after
-	}
-	r.s.mu.Lock()
-	st := r.s.conns.list[a.conn]
-	r.s.mu.Unlock()
-	return r.t.connNumber(st)
+func (a *archive) content(snap oldredis.Snapshot) uint32 {
+	text := snap.ContentKey()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.contents.number(text, snap)
 }
 
-// acted is transitions.acted, with what is known from before.
-func (r *reader) acted(at uint32, now int32, verb Verb, n int32) uint32 {
-	q := inquiry{what: askAct, verb: verb, now: now, until: n}
-	a, ok := r.ask(&q, at, noConn, noConn, nil)
-	if !ok {
-		to := r.t.change(at, now, verb, n)
-		r.keep(&q, answered{content: r.contents[to]})
-		return to
-	}
-	return r.content(a.content)
+func (a *archive) snapshot(n uint32) oldredis.Snapshot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.contents.list[n]
 }
 
-// free is probe.free, with what is known from before.
-func (t *transitions) free(p *probe, n uint32, now int32) bool {
-	ask := func() bool { return p.free(t.contents[n].snap.At(instant(int64(now)))) }
-	r := t.past
-	if r == nil {
-		return ask()
+func (a *archive) connection(st oldredis.ConnState) uint32 {
+	text := st.Key()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.conns.number(text, st)
+}
+
+// state is that of a connection by 1 + its number; 0: it is unknown.
+func (a *archive) state(n uint32) oldredis.ConnState {
+	if n == 0 {
+		return oldredis.ConnState{}
 	}
-	q := inquiry{what: askFree, request: r.asker, now: now}
-	a, ok := r.ask(&q, n, noConn, noConn, nil)
-	if !ok {
-		a.yes = ask()
-		r.keep(&q, a)
-	}
-	return a.yes
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.conns.list[n-1]
+}
+
+func (a *archive) reply(v []any) uint32 {
+	text := replyKey(v)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.replies.number(text, v)
+}
+
+func (a *archive) replied(n uint32) []any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.replies.list[n]
+}
+
+func (a *archive) request(r *request) uint32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.requests.number(r.says(), r.cmds)
+}
+
+func (a *archive) commands(n uint32) [][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.requests.list[n]
+}
+
+func (a *archive) inquiry(n uint32) inquiry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.inquiries.list[n]
+}
+
+func (a *archive) deaths(list []int32) uint32 {
+	text := fmt.Sprint(list)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.moments.number(text, list)
+}
+
+func (a *archive) dead(n uint32) []int32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.moments.list[n]
+}
+
+// asker is the number of who asks in c whether it can acquire.
+func (a *archive) asker(c *Config) uint32 {
+	text := fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.probes.number(text, struct{}{})
 }

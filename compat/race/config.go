@@ -388,4 +388,9 @@ type Stats struct {
 	Depth       int // choices since the beginning
 	Elapsed     time.Duration
 	Memory      int64 // bytes that the search holds, about
+
+	// Left is about how many states there are still to be found, guessed from how their number grew and
+	// shrank from one depth to the next; -1: too early to tell. Once half of them are found, all together are
+	// rarely more than a half more or less than that says.
+	Left int
 }

@@ -311,7 +311,7 @@ func fill(ctx context.Context, list []*Cell, a *archive, seen func(*Cell)) error
 type filler struct {
 	rs      *runs
 	proofs  map[string][]*proof
-	archive *archive // nil: nothing is known from other cells
+	archive *archive // nil: nothing is known from others' cells
 }
 
 // Config is what a cell stands for.
@@ -383,6 +383,9 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 
 // proof finds one that holds for c, or searches.
 func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, error) {
+	if f.archive == nil {
+		f.archive = newArchive()
+	}
 	for _, p := range f.proofs[fault] {
 		if ok, err := p.holdsOn(c, f.archive); ok || err != nil {
 			return p, err

@@ -166,7 +166,8 @@ func (k *walker) time(s stand) (list []macro) {
 		return nil
 	}
 	w := k.world(s.path)
-	ct := k.trans.describe(w.s.Snapshot())
+	snap := w.s.Snapshot()
+	ct := k.trans.describe(snap, k.trans.witness.deaths(snap))
 	until := k.c.moment(w.stances(), &w.judge.skew, int32(w.now), &ct)
 	by := Choice{Verb: Pass}
 	if until < 1<<20 {

@@ -290,7 +290,7 @@ func TestDeafness(t *testing.T) {
 func TestProofsCarryOver(t *testing.T) { proofsCarryOver(t, "unreaped") }
 
 func proofsCarryOver(t *testing.T, fault string) {
-	f := filler{archive: &archive{shelves: map[string]*shelf{}}}
+	f := filler{archive: newArchive()}
 	for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
 		c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
 		if err := f.fill(context.Background(), &c); err != nil {

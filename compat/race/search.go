@@ -16,7 +16,6 @@ type search struct {
 	runs  *runs
 	trans *transitions
 	names *symmetry
-	probe *probe
 	freed table // content, now → whether a client can acquire
 
 	seen     seen
@@ -25,6 +24,7 @@ type search struct {
 	frontier []state
 	next     []state
 	arrivals []arrival
+	levels   []int // the sizes of the frontiers so far
 	base     int   // number of the frontier's first state
 	team     *team // nil: the search is alone
 	lot      *lot  // of a worker: where it puts what it finds
@@ -78,15 +78,12 @@ func newSearch(c *Config, rs *runs) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &search{c: c, judge: newJudge(c), runs: rs, trans: trans, probe: newProbe(c)}
+	x := &search{c: c, judge: newJudge(c), runs: rs, trans: trans}
 	x.names = newSymmetry(x)
 	return x, nil
 }
 
-func (x *search) close() {
-	x.trans.close()
-	x.probe.s.Close()
-}
+func (x *search) close() { x.trans.close() }
 
 // first is the state in which everything begins.
 func (x *search) first() state {
@@ -135,10 +132,12 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 	}
 	for len(x.next) > 0 && !x.over() {
 		x.frontier, x.next = x.next, x.frontier[:0]
+		x.levels = append(x.levels, len(x.frontier))
 		if b, err := x.expandAll(looked); b != "" || err != nil {
 			return b, err
 		}
 		x.base += len(x.frontier)
+		x.frontier = x.frontier[:0]
 		x.depth++
 		if x.c.Progress != nil {
 			x.c.Progress(x.stats())
@@ -171,7 +170,14 @@ func (x *search) expandAll(looked func() (bound, error)) (bound, error) {
 var togetherFrom = 2 * batchSize
 
 func (x *search) stats() Stats {
-	return Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began), Memory: x.memory()}
+	s := Stats{States: len(x.links), Transitions: x.transitions, Depth: x.depth, Elapsed: time.Since(x.began), Memory: x.memory(), Left: left(x.levels)}
+	switch { // of the level that comes next some are found
+	case len(x.frontier)+len(x.next) == 0:
+		s.Left = 0
+	case s.Left >= 0:
+		s.Left = max(0, x.base+len(x.frontier)+s.Left-s.States)
+	}
+	return s
 }
 
 // memory is about how many bytes the search holds.
@@ -197,7 +203,7 @@ func (x *search) insert(s state, l link) {
 	if x.exact != nil {
 		if !x.exact[s] {
 			x.exact[s] = true
-			x.enter(s, l)
+			x.enter(&s, l)
 		}
 		return
 	}
@@ -224,20 +230,25 @@ type arrival struct {
 // new ones.
 func (x *search) admit() {
 	x.seen.fetch(x.arrivals)
-	for i := range x.arrivals {
-		if a := &x.arrivals[i]; x.seen.add(a.print) {
-			x.enter(a.state, a.link)
-		}
-	}
+	x.add(x.arrivals)
 	x.arrivals = x.arrivals[:0]
 }
 
-func (x *search) enter(s state, l link) {
+// add enters those that are new.
+func (x *search) add(arrivals []arrival) {
+	for i := range arrivals {
+		if a := &arrivals[i]; x.seen.add(a.print) {
+			x.enter(&a.state, a.link)
+		}
+	}
+}
+
+func (x *search) enter(s *state, l link) {
 	x.links = append(x.links, l)
-	if x.judge.progress && (x.c.Faults.Crash || x.atRest(&s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
+	if x.judge.progress && (x.c.Faults.Crash || x.atRest(s)) && !x.free(s.content, s.now) && !x.found(breach{how: stuck}, l) {
 		return
 	}
-	x.next = append(x.next, s)
+	x.next = append(x.next, *s)
 }
 
 func (x *search) atRest(s *state) bool {
@@ -252,11 +263,8 @@ func (x *search) atRest(s *state) bool {
 func (x *search) free(content uint32, now int32) bool {
 	v, ok := x.freed.get(uint64(content), uint64(uint32(now)))
 	if !ok {
-		if x.trans.free(x.probe, content, now) {
-			v = 1
-		}
+		v = uint32(truth(x.trans.free(content, now)))
 		x.freed.put(uint64(content), uint64(uint32(now)), v)
-		x.trans.note(asked{what: askFree, content: content, now: now, got: v})
 	}
 	return v == 1
 }

@@ -67,7 +67,7 @@ func (t *transitions) stands(n uint32, value string) bool {
 	v, ok := t.stood.get(uint64(n), uint64(lease))
 	if !ok {
 		t.frozen.check()
-		if stands(t.contents[n].snap.Entries(t.s), value) {
+		if stands(t.contents[n].snap.Entries(t.witness.s), value) {
 			v = 1
 		}
 		t.stood.put(uint64(n), uint64(lease), v)

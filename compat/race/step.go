@@ -276,11 +276,11 @@ func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left 
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {
 		if w := u.t.cells[k].conn; k != own && w > newConn {
-			u.t.cells[k].conn = x.trans.watched(id, was, now, r, conn, u.refused, w)
+			u.t.cells[k].conn = x.trans.watched(id, was, now, req, r, conn, u.refused, w)
 		}
 	}
 	if w := u.t.late.conn; w > newConn {
-		u.t.late.conn = x.trans.watched(id, was, now, r, conn, u.refused, w)
+		u.t.late.conn = x.trans.watched(id, was, now, req, r, conn, u.refused, w)
 	}
 	u.t.content = to
 	if to != was && x.c.Faults.Failover > 0 {
@@ -324,7 +324,7 @@ func (x *search) pass(s *state, m move) (state, breaches) {
 	return u.end()
 }
 
-// act lets the server do something by itself; see transitions.perform.
+// act lets the server do something by itself; see witness.perform.
 func (u *turn) act(verb Verb, n int32) {
 	x, was, now := u.x, u.t.content, u.t.now
 	u.t.content = x.trans.act(was, now, verb, n)

@@ -128,6 +128,10 @@ func packed(to [maxClients]uint8) int {
 	return int(to[0]) | int(to[1])<<2 | int(to[2])<<4 | int(to[3])<<6
 }
 
+func unpacked(n uint8) *rename {
+	return &rename{to: [maxClients]uint8{n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6}}
+}
+
 // sorts reports whether clients that are alike stand in order after the
 // renaming.
 func (y *symmetry) sorts(r *rename, order *[maxClients]uint64) bool {
@@ -233,9 +237,7 @@ func (y *symmetry) content(r *rename, n uint32) uint32 {
 		return to
 	}
 	y.frozen.check()
-	t := y.x.trans
-	to := t.number(t.contents[n].snap.Rename(r.text))
-	t.note(asked{what: askRename, content: n, rename: r, got: to})
+	to := y.x.trans.renamed(n, r)
 	r.contents = room(r.contents, int(n))
 	r.contents[n] = 1 + to
 	return to
@@ -249,15 +251,7 @@ func (y *symmetry) conn(r *rename, n uint16) uint16 {
 		return to
 	}
 	y.frozen.check()
-	st := y.x.trans.conns[n]
-	watched := make([]oldredis.WatchedKey, len(st.Watched))
-	for i, w := range st.Watched {
-		w.Key = r.text(w.Key)
-		watched[i] = w
-	}
-	st.Watched, st.Queue = watched, r.commands(st.Queue)
-	to := y.x.trans.connNumber(st)
-	y.x.trans.note(asked{what: askConn, st: st, got: uint32(to)})
+	to := y.x.trans.connRenamed(n, r)
 	r.conns = room(r.conns, int(n))
 	r.conns[n] = 1 + to
 	return to
@@ -288,6 +282,17 @@ func (r *rename) request(of request) request {
 		of.rest = rest
 	}
 	return of
+}
+
+// connection returns what a server knows of a connection, with its clients renamed.
+func (r *rename) connection(st oldredis.ConnState) oldredis.ConnState {
+	watched := make([]oldredis.WatchedKey, len(st.Watched))
+	for i, w := range st.Watched {
+		w.Key = r.text(w.Key)
+		watched[i] = w
+	}
+	st.Watched, st.Queue = watched, r.commands(st.Queue)
+	return st
 }
 
 func (r *rename) commands(cmds [][]string) [][]string {

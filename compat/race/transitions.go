@@ -1,16 +1,15 @@
 package race
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // A content is what the server holds, apart from the time.
 type content struct {
+	id     uint32 // in the archive
 	snap   oldredis.Snapshot
 	key    keyState // alive is for the asker to find out: see transitions.key
 	ends   int32    // first ms at which the key is dead; never if it has no TTL
@@ -32,17 +31,16 @@ type executed struct {
 	touched bool // a WATCH of the key would have noticed
 }
 
-// transitions remembers what the server did. It is asked each thing once.
+// transitions remembers what the server did. It asks each thing once, of the archive, and has its own
+// numbers, which come in the order in which things were met.
 type transitions struct {
 	c        *Config
-	s        *oldredis.Server
-	actor    *oldredis.Conn
-	watcher  *oldredis.Conn
+	archive  *archive
+	shelf    *shelf
+	witness  *witness
 	contents []content
-	byKey    map[string]uint32
 	values   map[string]uint32
 	conns    []oldredis.ConnState
-	connKeys map[string]uint16
 	execs    []executed
 	done     table // content, request, now, conn → exec
 	acts     table // content, now, verb, until → content
@@ -50,55 +48,73 @@ type transitions struct {
 	leases   map[string]uint32
 	stood    table // content, lease → whether its value stands
 	replies  *replies
-	past     *reader // nil: nothing is known from before
-	ran      int
+	asker    uint32
 	frozen   frozen
+	ran      int
+
+	// Of what has a number in the archive, 1 + the number here; 0: it was not met. And the other way round.
+	ourContents, ourConns, ourReplies []uint32
+	connIDs                           []uint32
+	requestIDs                        []uint32 // 1 + the number in the archive
 
 	logs bool
-	log  []asked // every question, in order, if logs
+	log  []noted // every question, in order, if logs
 }
 
 func newTransitions(c *Config, r *replies, a *archive) (*transitions, error) {
-	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
+	if a == nil {
+		a = newArchive()
+	}
+	w, err := newWitness(c, a)
 	if err != nil {
 		return nil, err
 	}
-	t := &transitions{c: c, s: s, replies: r, byKey: map[string]uint32{}, values: map[string]uint32{"": 0}, connKeys: map[string]uint16{}, leases: map[string]uint32{}}
-	t.actor, t.watcher = s.Dial().(*oldredis.Conn), s.Dial().(*oldredis.Conn)
-	t.conns = make([]oldredis.ConnState, newConn+1)
-	t.connKeys[oldredis.ConnState{}.Key()] = newConn
-	t.past = newReader(t, a.shelf(c))
-	if err := given(c, s); err != nil {
-		s.Close()
+	t := &transitions{c: c, archive: a, shelf: a.shelf(c), witness: w, replies: r, asker: a.asker(c),
+		values: map[string]uint32{"": 0}, leases: map[string]uint32{}}
+	t.conns, t.connIDs = make([]oldredis.ConnState, newConn), make([]uint32, newConn)
+	t.conn(a.connection(oldredis.ConnState{})) // newConn
+	first, err := t.shelf.begins(c, func() (*witness, error) { return w, nil })
+	if err != nil {
+		w.close()
 		return nil, err
 	}
-	t.number(s.Snapshot())
+	t.content(first)
 	return t, nil
 }
 
-func (t *transitions) close() { t.s.Close() }
+func (t *transitions) close() { t.witness.close() }
 
-// number returns the number of a content.
-func (t *transitions) number(snap oldredis.Snapshot) uint32 {
-	k := snap.ContentKey()
-	n, ok := t.byKey[k]
-	if !ok {
-		n = uint32(len(t.contents))
-		t.byKey[k] = n
-		t.contents = append(t.contents, t.describe(snap))
-		t.past.met(n, k, snap)
+// ask asks what was not asked yet in this search.
+func (t *transitions) ask(q inquiry) answered {
+	got, n := t.shelf.ask(q, t.witness)
+	if t.logs {
+		t.log = append(t.log, n)
 	}
+	return got
+}
+
+// content is the number of one of the archive's contents.
+func (t *transitions) content(id uint32) uint32 {
+	t.ourContents = room(t.ourContents, int(id))
+	if n := t.ourContents[id]; n > 0 {
+		return n - 1
+	}
+	n := uint32(len(t.contents))
+	t.ourContents[id] = 1 + n
+	snap := t.archive.snapshot(id)
+	ct := t.describe(snap, t.archive.dead(t.ask(inquiry{what: askDeaths, content: id}).content))
+	ct.id = id
+	t.contents = append(t.contents, ct)
 	return n
 }
 
-func (t *transitions) describe(snap oldredis.Snapshot) content {
-	entries := snap.Entries(t.s)
+// describe tells of a content all that is asked of it, with the deaths of its keys.
+func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
+	entries := snap.Entries(t.witness.s)
 	ct := content{snap: snap, ends: never, busy: t.c.busy(entries), down: down(entries)}
-	for _, e := range entries {
-		end := never
-		if !e.Expires.IsZero() {
-			end = t.death(snap, e)
-			ct.deaths = append(ct.deaths, end)
+	for i, e := range entries {
+		if deaths[i] != never {
+			ct.deaths = append(ct.deaths, deaths[i])
 		}
 		if e.Type == "zset" {
 			for i := 1; i < len(e.Elements); i += 2 {
@@ -119,24 +135,13 @@ func (t *transitions) describe(snap oldredis.Snapshot) content {
 			v = uint32(len(t.values))
 			t.values[text] = v
 		}
-		ct.key, ct.ends, ct.stamp = keyState{present: true, value: v}, end, stampOf(e.Value)
+		ct.key, ct.ends, ct.stamp = keyState{present: true, value: v}, deaths[i], stampOf(e.Value)
 		if !e.Expires.IsZero() {
 			ct.key.dies = millis(e.Expires)
 		}
 	}
 	slices.Sort(ct.deaths)
 	return ct
-}
-
-// death is the first moment at which the server takes the key for dead.
-func (t *transitions) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
-	after := millis(e.Expires) + 1
-	for _, other := range snap.At(instant(after)).Entries(t.s) {
-		if other.DB == e.DB && other.Key == e.Key && !other.Unreaped {
-			after = (millis(e.Expires)/1000 + 1) * 1000 // whole seconds
-		}
-	}
-	return int32(after)
 }
 
 // key is the state of the key at a moment.
@@ -147,18 +152,45 @@ func (t *transitions) key(n uint32, now int32) keyState {
 	return k
 }
 
-func (t *transitions) connNumber(st oldredis.ConnState) uint16 {
-	k := st.Key()
-	n, ok := t.connKeys[k]
-	if !ok {
-		if len(t.conns) > 60000 {
-			panic("race: too many states of connections")
-		}
-		n = uint16(len(t.conns))
-		t.conns = append(t.conns, st)
-		t.connKeys[k] = n
+// conn is the number of one of the archive's connections.
+func (t *transitions) conn(id uint32) uint16 {
+	t.ourConns = room(t.ourConns, int(id))
+	if n := t.ourConns[id]; n > 0 {
+		return uint16(n - 1)
 	}
+	if len(t.conns) > 60000 {
+		panic("race: too many states of connections")
+	}
+	n := uint16(len(t.conns))
+	t.ourConns[id] = 1 + uint32(n)
+	t.conns, t.connIDs = append(t.conns, t.archive.state(1+id)), append(t.connIDs, id)
 	return n
+}
+
+// connID is what an inquiry calls a connection.
+func (t *transitions) connID(n uint16) uint32 {
+	if n < newConn {
+		return 0
+	}
+	return 1 + t.connIDs[n]
+}
+
+// request is the archive's number of a request.
+func (t *transitions) request(n uint32, r *request) uint32 {
+	t.requestIDs = room(t.requestIDs, int(n))
+	if t.requestIDs[n] == 0 {
+		t.requestIDs[n] = 1 + t.archive.request(r)
+	}
+	return t.requestIDs[n] - 1
+}
+
+// reply is the input that one of the archive's replies is.
+func (t *transitions) reply(id uint32) uint32 {
+	t.ourReplies = room(t.ourReplies, int(id))
+	if t.ourReplies[id] == 0 {
+		t.ourReplies[id] = 1 + t.replies.number(t.archive.replied(id))
+	}
+	return t.ourReplies[id] - 1
 }
 
 // do returns what the server does with a request, and the number under which
@@ -170,125 +202,41 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 		t.frozen.check()
 		id = uint32(len(t.execs))
 		t.done.put(a, b, id)
-		x := t.run(n, now, r, conn, refused)
+		t.ran++
+		got := t.ask(inquiry{what: askRun, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn), refused: uint8(refused)})
+		x := executed{touched: got.yes}
+		if !got.cut {
+			x.reply, x.conn = t.reply(got.reply), t.conn(got.conn)
+		}
+		x.content = t.content(got.content)
 		t.execs = append(t.execs, x)
-		t.note(asked{what: askRun, content: n, now: now, r: r, conn: conn, refused: refused, ran: x})
 	}
 	return id, &t.execs[id]
 }
 
-func (t *transitions) run(n uint32, now int32, r *request, conn uint16, refused int) executed {
-	t.ran++
-	if t.past != nil {
-		return t.past.run(n, now, r, conn, refused)
-	}
-	return t.execute(n, now, r, conn, refused)
-}
-
-// execute asks the server.
-func (t *transitions) execute(n uint32, now int32, r *request, conn uint16, refused int) executed {
-	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
-	t.actor.SetState(t.conns[conn])
-	t.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: t.c.Key}}})
-	replies, err := runRefusing(t.s, t.actor, r.cmds, refused)
-	x := executed{touched: t.watcher.Dirty()}
-	t.watcher.SetState(oldredis.ConnState{})
-	if err == nil {
-		x.reply, x.conn = t.replies.number(replies), t.connNumber(t.actor.State())
-	}
-	t.actor.SetState(oldredis.ConnState{})
-	x.content = t.number(t.s.Snapshot())
-	return x
-}
-
 // watched returns what becomes of a connection that watches while another
 // client's request runs.
-func (t *transitions) watched(id uint32, n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
+func (t *transitions) watched(id uint32, n uint32, now int32, req uint32, r *request, conn uint16, refused int, watcher uint16) uint16 {
 	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
 		return uint16(v)
 	}
 	t.frozen.check()
-	v := t.watch(n, now, r, conn, refused, watcher)
+	v := t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn),
+		refused: uint8(refused), watcher: t.connID(watcher)}).conn)
 	t.seen.put(uint64(id), uint64(watcher), uint32(v))
-	t.note(asked{what: askWatched, content: n, now: now, r: r, conn: conn, refused: refused, watcher: watcher, got: uint32(v)})
 	return v
 }
 
-func (t *transitions) watch(n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
-	if t.past != nil {
-		return t.past.watch(n, now, r, conn, refused, watcher)
-	}
-	return t.onlook(n, now, r, conn, refused, watcher)
-}
-
-// onlook asks the server.
-func (t *transitions) onlook(n uint32, now int32, r *request, conn uint16, refused int, watcher uint16) uint16 {
-	t.s.Restore(t.contents[n].snap.At(instant(int64(now))))
-	t.actor.SetState(t.conns[conn])
-	t.watcher.SetState(t.conns[watcher])
-	runRefusing(t.s, t.actor, r.cmds, refused) //nolint:errcheck // the watcher is what counts
-	return t.watcherAfter()
-}
-
-func (t *transitions) watcherAfter() uint16 {
-	v := t.connNumber(t.watcher.State())
-	t.actor.SetState(oldredis.ConnState{})
-	t.watcher.SetState(oldredis.ConnState{})
-	return v
-}
-
-// act returns what the server holds after something that no client asked for.
+// act returns what the server holds after something that no client asked for; see witness.perform.
 func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
 	a, b := uint64(at)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(n))
 	if v, ok := t.acts.get(a, b); ok {
 		return v
 	}
 	t.frozen.check()
-	v := t.acted(at, now, verb, n)
+	v := t.content(t.ask(inquiry{what: askAct, content: t.contents[at].id, now: now, verb: verb, until: n}).content)
 	t.acts.put(a, b, v)
-	t.note(asked{what: askAct, content: at, now: now, verb: verb, until: n, got: v})
 	return v
-}
-
-func (t *transitions) acted(at uint32, now int32, verb Verb, n int32) uint32 {
-	if t.past != nil {
-		return t.past.acted(at, now, verb, n)
-	}
-	return t.change(at, now, verb, n)
-}
-
-// change asks the server.
-func (t *transitions) change(at uint32, now int32, verb Verb, n int32) uint32 {
-	t.s.Restore(t.contents[at].snap.At(instant(int64(now))))
-	t.perform(verb, now, n)
-	return t.number(t.s.Snapshot())
-}
-
-// perform does it. n is until when time passes, or which server of several does it.
-func (t *transitions) perform(verb Verb, now, n int32) {
-	passes := time.Duration(n-now) * time.Millisecond
-	switch verb {
-	case Pass:
-		t.s.Advance(passes)
-	case PassUnreaped:
-		t.s.AdvanceLazy(passes)
-	case Reap:
-		t.s.Reap()
-	case Evict:
-		t.s.Evict(keyOn(t.c.Key, int(n)))
-	case Down:
-		takeDown(t.s, int(n))
-	case Restart:
-		if n > 0 {
-			forget(t.s, int(n))
-			break
-		}
-		t.s.Restart(oldredis.Empty)
-	case Failover:
-		t.s.Restart(oldredis.Keeping)
-	default:
-		panic(fmt.Sprint("race: no act of the server: ", verb))
-	}
 }
 
 // actWatched is watched, for an act.
@@ -298,15 +246,22 @@ func (t *transitions) actWatched(at uint32, now int32, verb Verb, n int32, watch
 		return uint16(v)
 	}
 	t.frozen.check()
-	v := t.watchAct(at, now, verb, n, watcher)
+	v := t.conn(t.ask(inquiry{what: askActWatched, content: t.contents[at].id, now: now, verb: verb, until: n, watcher: t.connID(watcher)}).conn)
 	t.seen.put(id, uint64(watcher), uint32(v))
-	t.note(asked{what: askActWatched, content: at, now: now, verb: verb, until: n, watcher: watcher, got: uint32(v)})
 	return v
 }
 
-func (t *transitions) watchAct(at uint32, now int32, verb Verb, n int32, watcher uint16) uint16 {
-	t.s.Restore(t.contents[at].snap.At(instant(int64(now))))
-	t.watcher.SetState(t.conns[watcher])
-	t.perform(verb, now, n)
-	return t.watcherAfter()
+// free reports whether a client can acquire in time.
+func (t *transitions) free(n uint32, now int32) bool {
+	return t.ask(inquiry{what: askFree, content: t.contents[n].id, now: now, request: t.asker}).yes
+}
+
+// renamed is what a content is called under other names.
+func (t *transitions) renamed(n uint32, r *rename) uint32 {
+	return t.content(t.ask(inquiry{what: askRename, content: t.contents[n].id, rename: uint8(packed(r.to))}).content)
+}
+
+// connRenamed is what a connection is called under other names.
+func (t *transitions) connRenamed(n uint16, r *rename) uint16 {
+	return t.conn(t.ask(inquiry{what: askConn, conn: t.connID(n), rename: uint8(packed(r.to))}).conn)
 }

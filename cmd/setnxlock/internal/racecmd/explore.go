@@ -246,14 +246,20 @@ func explored(c race.Config, r race.Result) (jsonResult, error) {
 }
 
 // searching shows on a terminal how far a search has come, until the function it
-// returns has wiped the line away. Nobody knows how many states there are: the
-// bar says that it goes on, the numbers how.
+// returns has wiped the line away.
 func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
-	return live(s, func(n int, took time.Duration) string {
-		at := last.Load()
-		return fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), rate(at.States, took),
-			at.Memory>>20, at.Depth, took.Seconds())
-	})
+	return live(s, func(n int, took time.Duration) string { return searched(n, last.Load(), took) })
+}
+
+// searched is the n-th such line. How many states there are nobody knows at first: the bar says that it
+// goes on, the numbers how, and an estimate comes with the middle of the search.
+func searched(n int, at *race.Stats, took time.Duration) string {
+	line := fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), rate(at.States, took),
+		at.Memory>>20, at.Depth, took.Seconds())
+	if at.States > 0 && at.Left >= 0 {
+		line += fmt.Sprintf("  about %d %%, %.0f s more", 100*at.States/(at.States+at.Left), took.Seconds()*float64(at.Left)/float64(at.States))
+	}
+	return line
 }
 
 // live shows a line on a terminal, anew some times a second, until the function it returns has wiped it away.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +30,9 @@ func Module(ctx context.Context) (wasm []byte, goroot string, err error) {
 		return nil, "", fmt.Errorf("%w: %w", ErrNoSource, err)
 	}
 	goroot, gomod, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	tmp, err := os.MkdirTemp("", "setnxlock-workbench-")
-	if err != nil {
+	// Its path gets into the module, and its length is all that anonymous leaves of it: MkdirTemp's names differ in length.
+	tmp := filepath.Join(os.TempDir(), "setnxlock-workbench-"+rand.Text())
+	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, "", err
 	}
 	defer os.RemoveAll(tmp)

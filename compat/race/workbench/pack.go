@@ -179,7 +179,7 @@ var more = map[byte]int{0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 2, 10
 
 // packed is the module with its code taken apart, so that like stands beside like, and gzip finds what
 // repeats. The page puts it together again (unpack in workbench.js): the size of the module, the number of streams,
-// their keys and lengths, and what is in them.
+// their keys and lengths, what is in them, and where the table of the functions is that stands in planes.
 func packed(module []byte) (_ []byte, err error) {
 	rest, ok := bytes.CutPrefix(module, []byte(wasmHeader))
 	if !ok {
@@ -203,13 +203,16 @@ func packed(module []byte) (_ []byte, err error) {
 	}()
 	n, k := binary.Uvarint(rest[1:])
 	p.b = rest[1+k : 1+k+int(n)]
-	count, size := binary.Uvarint(p.b)
-	if k <= 0 || size <= 0 {
+	count, width := binary.Uvarint(p.b)
+	if k <= 0 || width <= 0 {
 		return nil, errModule
 	}
-	p.at = size
-	p.put(streamBefore, module[:len(module)-len(rest)+1+k+size])
-	p.put(streamAfter, rest[1+k+int(n):])
+	p.at = width
+	p.put(streamBefore, module[:len(module)-len(rest)+1+k+width])
+	after := bytes.Clone(rest[1+k+int(n):])
+	from, size := functions(after)
+	planes(after[from : from+size])
+	p.put(streamAfter, after)
 	for f := range count {
 		if err := p.function(int64(f)); err != nil {
 			return nil, err
@@ -217,6 +220,8 @@ func packed(module []byte) (_ []byte, err error) {
 	}
 	out := binary.AppendUvarint(nil, uint64(len(module)))
 	out = binary.AppendUvarint(out, count)
+	out = binary.AppendUvarint(out, uint64(len(module)-len(after)+from))
+	out = binary.AppendUvarint(out, uint64(size))
 	keys := slices.Sorted(maps.Keys(p.streams))
 	out = binary.AppendUvarint(out, uint64(len(keys)))
 	for _, key := range keys {
@@ -227,6 +232,36 @@ func packed(module []byte) (_ []byte, err error) {
 		out = append(out, p.streams[key]...)
 	}
 	return out, nil
+}
+
+// functions finds the table that the runtime has of all functions (pclntab), which is words of 32 bits; nothing
+// if there is none of the form that it has since Go 1.20.
+func functions(b []byte) (from, size int) {
+	const header = 8 + 8*8
+	at := bytes.Index(b, []byte("\xf1\xff\xff\xff\x00\x00\x01\x08"))
+	if at < 0 || len(b)-at < header {
+		return 0, 0
+	}
+	count := binary.LittleEndian.Uint64(b[at+8:])
+	table := binary.LittleEndian.Uint64(b[at+header-8:])
+	room := uint64(len(b) - at)
+	if table > room || count == 0 || count > (room-table)/8 {
+		return 0, 0
+	}
+	last := uint64(binary.LittleEndian.Uint32(b[uint64(at)+table+8*count-4:])) // where the last one is described
+	if last > room-table {
+		return 0, 0
+	}
+	return at + int(table), int(last) &^ 3
+}
+
+// planes puts all first bytes of the words before all second ones, and so on.
+func planes(words []byte) {
+	n := len(words) / 4
+	was := bytes.Clone(words)
+	for i, b := range was {
+		words[i%4*n+i/4] = b
+	}
 }
 
 // A packer reads the code section.

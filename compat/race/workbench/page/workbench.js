@@ -17,7 +17,7 @@ const seconds = ms => ms / 1000 + 's'
 function unpack(b) {
   let p = 0, o = 0
   const number = () => { let n = 0, unit = 1; for (;;) { const x = b[p++]; n += (x & 127) * unit; if (x < 128) return n; unit *= 128 } }
-  const out = new Uint8Array(number()), functions = number(), keys = [], at = new Uint32Array(1 << 16)
+  const out = new Uint8Array(number()), functions = number(), table = number(), words = number() / 4, keys = [], at = new Uint32Array(1 << 16)
   for (let n = number(); n > 0; n--) keys.push([number(), number()])
   for (const [key, size] of keys) { at[key] = p; p += size }
   const [BEFORE, AFTER, LOCALS, OPS, PC] = [0, 1, 2, 3, 4], FIRST = 0x1000
@@ -68,6 +68,8 @@ function unpack(b) {
     o += size
   }
   all(AFTER)
+  const planes = out.slice(table, table + 4 * words) // all first bytes, then all second ones …
+  for (let i = 0; i < 4 * words; i++) out[table + i] = planes[(i & 3) * words + (i >> 2)]
   return out
 }
 
@@ -604,6 +606,53 @@ async function redo() {
 
 const reset = () => show(join(head(), []))
 
+// A log of MONITOR's. It stands beside the state that is shown: nobody knows its replies, and it can't go on.
+async function readLog(text, key = '') {
+  const box = $('log')
+  let log
+  try { log = await explorer.ask({do: 'monitor', text, key}) } catch (err) { $('said').textContent = 'Not possible: ' + err.message + '.'; return }
+  const t = log.trace, names = t.clients.map(c => c.name)
+  box.hidden = false
+  box.replaceChildren(element('h2', 'What MONITOR saw of ' + t.key, {id: 'logtitle'}))
+  if ((log.keys ?? []).length > 1) {
+    const pick = element('select'), label = element('label', 'Key ')
+    pick.append(...log.keys.map(k => element('option', k)))
+    pick.value = t.key
+    pick.onchange = () => readLog(text, pick.value)
+    label.append(pick)
+    box.append(label)
+  }
+  const broken = t.events.filter(e => e.violation)
+  const says = element('p', broken.length ? '' : 'As far as the log tells, no two clients held it at once, and nobody removed another’s lock.', {id: 'logsays'})
+  for (const e of broken) says.append(element('b', 'Broken: ' + e.violation.invariant + ' at step ' + e.n + ': ' + e.violation.text + '. '))
+  const who = element('ul')
+  for (const f of log.follows) {
+    const li = element('li', f.client + ' (' + f.address + ') ' + (f.does.length ? f.does.join(', ') : 'does not ask for it') + (f.like.length ? ': as ' + f.like.join(', ') : f.does.length ? ': as none of this library’s locks' : '') + '.')
+    if (f.like.length) {
+      const b = element('button', 'break ' + f.like[0] + ' here')
+      b.onclick = () => show(f.like[0] + ' 2.4 2x3 :')
+      li.append(' ', b)
+    }
+    who.append(li)
+  }
+  const picture = element('figure', undefined, {class: 'picture-of-log', role: 'group', tabindex: 0, 'aria-label': 'The log as a picture; the table below says the same'})
+  picture.innerHTML = log.picture // the engine escapes what stands in it
+  const table = element('table'), scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'The log as a table'})
+  table.append(row('th', '#', 'time', 'who', 'what', 'key', 'who holds it', 'why'))
+  for (const e of t.events) {
+    const holds = names.filter(n => e.belief[n].state === 'holds')
+    const r = row('td', e.n, seconds(e.at_ms), e.who, e.cmd + (e.reply ? ' → ' + e.reply : ''), keyText(e.server), holds.join(' and '), e.why)
+    r.lastChild.className = 'why'
+    if (e.violation) r.className = 'broken'
+    table.append(r)
+  }
+  scroll.append(table)
+  box.append(says, who, element('p', t.text), picture, scroll)
+  $('bring').open = false
+  box.scrollIntoView({block: 'start'})
+  box.focus({preventScroll: true})
+}
+
 // The search.
 
 function faults() {
@@ -702,11 +751,13 @@ function bind() {
   $('go').onclick = () => show($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
   $('file').onchange = async () => {
     const text = await $('file').files[0].text()
+    if (/^(OK\s+)?\+?\d+\.\d+ [[("]/.test(text.trimStart())) return readLog(text)
     let schedule
     try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
     if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
     show(schedule)
   }
+  $('readlog').onclick = () => readLog($('lines').value)
   $('form').onsubmit = e => {
     e.preventDefault()
     const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)

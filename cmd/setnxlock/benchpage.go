@@ -1,32 +1,16 @@
 package main
 
 import (
-	_ "embed"
-	"fmt"
-	"html"
-	"strings"
-
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/setnxlock/setnxlock/compat/workload/bars"
 )
 
-//go:embed bench.html
-var benchPage string
-
 // page is all of it as a page that needs nothing else.
 func (b *benchmark) page() []byte {
-	list := func(format string, texts []string) string {
-		var all strings.Builder
-		for _, text := range texts {
-			fmt.Fprintf(&all, format, html.EscapeString(text))
-		}
-		return all.String()
-	}
-	var heads []string
+	p := bars.Page{Title: b.title(), Says: []string{b.what() + "."}, Wrong: b.notes(), Charts: b.charts(), Foot: "setnxlock bench, version " + version()}
 	for _, c := range b.columns() {
-		heads = append(heads, c.head)
+		p.Head = append(p.Head, c.head)
 	}
-	var rows, plots strings.Builder
 	for _, r := range b.Results {
 		if r.Err != "" {
 			continue
@@ -35,29 +19,16 @@ func (b *benchmark) page() []byte {
 		for _, c := range b.columns() {
 			row = append(row, c.cell(r))
 		}
-		fmt.Fprintf(&rows, "\n<tr>%s</tr>", list("<td>%s</td>", row))
+		p.Rows = append(p.Rows, row)
 	}
-	for _, svg := range b.plots() {
-		fmt.Fprintf(&plots, "<figure>%s</figure>\n", svg)
-	}
-	embedded := ""
 	if b.Embedded {
-		embedded = "<p>The server was an embedded one, in the same process: what was sent is real, how long it took is not a server's.</p>\n"
+		p.Says = append(p.Says, "The server was an embedded one, in the same process: what was sent is real, how long it took is not a server's.")
 	}
-	return []byte(strings.NewReplacer(
-		"{{title}}", html.EscapeString(b.title()),
-		"{{heads}}", list(`<th scope="col">%s</th>`, heads),
-		"{{rows}}", rows.String(),
-		"{{what}}", html.EscapeString(b.what()),
-		"{{embedded}}", embedded,
-		"{{notes}}", list("<p class=\"note\">%s</p>\n", b.notes()),
-		"{{plots}}", plots.String(),
-		"{{version}}", html.EscapeString(version()),
-	).Replace(benchPage))
+	return p.HTML()
 }
 
-// plots are the pictures, in SVG, that say something about the workload.
-func (b *benchmark) plots() [][]byte {
+// charts are the pictures that say something about the workload.
+func (b *benchmark) charts() []bars.Chart {
 	chart := func(title, axis string, mark float64, value func(workload.Result) float64) bars.Chart {
 		c := bars.Chart{Title: title, X: axis, Mark: mark}
 		for _, r := range b.Results {
@@ -82,13 +53,5 @@ func (b *benchmark) plots() [][]byte {
 			chart("Acquire and release, p99", "µs", 0, func(r workload.Result) float64 { return float64(r.Pair.P99) / 1e3 }),
 			chart("Locks a second", "locks/s", 0, func(r workload.Result) float64 { return r.Rate }))
 	}
-	list = append(list, chart("Commands for each lock", "commands", 0, func(r workload.Result) float64 { return r.Commands }))
-	var plots [][]byte
-	for _, c := range list {
-		if len(c.Bars) == 0 {
-			continue
-		}
-		plots = append(plots, c.SVG())
-	}
-	return plots
+	return append(list, chart("Commands for each lock", "commands", 0, func(r workload.Result) float64 { return r.Commands }))
 }

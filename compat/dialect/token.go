@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"math/big"
 	"os"
 	"strconv"
 	"strings"
@@ -137,10 +136,20 @@ func (t Token) Write(key string, now time.Time, random string) string {
 
 const lettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// letters writes 16 bytes as a number of 22 digits to the base 62.
+// letters writes 16 bytes as a number of 22 digits to the base 62, and leaves zeros in b. package math/big would
+// be a part of every program that locks.
 func letters(b []byte) string {
-	text := new(big.Int).SetBytes(b).Text(len(lettersAndDigits))
-	return strings.Repeat("0", max(0, 22-len(text))) + text
+	text := make([]byte, 22)
+	for i := len(text) - 1; i >= 0; i-- {
+		rest := 0
+		for k, digit := range b { // long division, in place
+			rest = rest<<8 | int(digit)
+			b[k] = byte(rest / len(lettersAndDigits))
+			rest %= len(lettersAndDigits)
+		}
+		text[i] = lettersAndDigits[rest]
+	}
+	return string(text)
 }
 
 // unhex returns the sixteen bytes of 32 hexadecimal digits.

@@ -3,14 +3,13 @@
 package view
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"io"
 	"reflect"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/internal/markup"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -53,119 +52,117 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 		return err
 	}
 	script := asset("page.js")
-	hash := sha256.Sum256([]byte(script))
-	var title writer
-	title.with("%s: ", t.Scenario)
-	title.put("%s", Titled(t.Title))
-	_, err = w.Write(fill("page.html", map[string]markup{
-		"hash":     markup("sha256-" + base64.StdEncoding.EncodeToString(hash[:])),
-		"title":    title.markup(),
-		"style":    markup(Style()),
+	title := Titled(t.Title)
+	if t.Scenario != "" {
+		title = t.Scenario + ": " + title
+	}
+	body := markup.Fill(asset("page.html"), map[string]markup.HTML{
 		"nav":      navigation(c.Nav),
 		"header":   header(t),
-		"picture":  markup(Picture(t)), // which escapes what comes from the trace
+		"picture":  markup.HTML(Picture(t)), // which escapes what comes from the trace
 		"timeline": unscripted(t),
 		"article":  article(t, c),
-		"data":     markup(data),
-		"script":   markup(script),
-	}))
+		"data":     markup.HTML(data),
+		"script":   markup.HTML(script),
+	})
+	_, err = w.Write(markup.Page{Title: title, Allow: []string{"script-src " + markup.Script(script)}, Style: Style(), Body: body}.Document())
 	return err
 }
 
 // navigation leads to the pages before and after this one.
-func navigation(nav *pageNav) markup {
+func navigation(nav *pageNav) markup.HTML {
 	if nav == nil {
 		return ""
 	}
-	var w writer
-	w.put(`<nav class="site">`)
+	var w markup.Writer
+	w.Put(`<nav class="site">`)
 	if l := nav.Prev; l != nil {
-		w.put(`<a rel="prev" href="%s">← %s</a>`, address(l.File), l.Name)
+		w.Put(`<a rel="prev" href="%s">← %s</a>`, markup.Address(l.File), l.Name)
 	} else {
-		w.put(`<span></span>`)
+		w.Put(`<span></span>`)
 	}
-	w.put(`<a href="index.html">all races</a>`)
+	w.Put(`<a href="index.html">all races</a>`)
 	if l := nav.Next; l != nil {
-		w.put(`<a rel="next" href="%s">%s →</a>`, address(l.File), l.Name)
+		w.Put(`<a rel="next" href="%s">%s →</a>`, markup.Address(l.File), l.Name)
 	} else {
-		w.put(`<span></span>`)
+		w.Put(`<span></span>`)
 	}
-	w.put("</nav>\n")
-	return w.markup()
+	w.Put("</nav>\n")
+	return w.HTML()
 }
 
 // header is what a page begins with: what it is about.
-func header(t race.Trace) markup {
-	var w writer
-	w.with("<p class=\"name\">%s</p>\n", t.Scenario)
-	w.put("<h1>%s</h1>\n", Titled(t.Title))
-	w.with("<p class=\"objective\"><b>Objective</b> %s</p>\n", t.Objective)
+func header(t race.Trace) markup.HTML {
+	var w markup.Writer
+	w.With("<p class=\"name\">%s</p>\n", t.Scenario)
+	w.Put("<h1>%s</h1>\n", Titled(t.Title))
+	w.With("<p class=\"objective\"><b>Objective</b> %s</p>\n", t.Objective)
 	for text := range strings.SplitSeq(t.Text, "\n\n") {
-		w.with("<p class=\"intro\">%s</p>\n", strings.TrimSpace(text))
+		w.With("<p class=\"intro\">%s</p>\n", strings.TrimSpace(text))
 	}
-	w.put("<p class=\"setting\">%s</p>\n", setting(t))
+	w.Put("<p class=\"setting\">%s</p>\n", setting(t))
 	for _, c := range t.Clients {
-		w.with("<p class=\"setting\">%s</p>\n", peculiar(c))
+		w.With("<p class=\"setting\">%s</p>\n", peculiar(c))
 	}
-	return w.markup()
+	return w.HTML()
 }
 
 // unscripted is the trace for a browser without JavaScript.
-func unscripted(t race.Trace) markup {
-	var w writer
+func unscripted(t race.Trace) markup.HTML {
+	var w markup.Writer
 	text := Timeline(t, TimelineOptions{})
 	if t.Objective != "" {
-		w.put("<details><summary>The solution</summary><pre>%s</pre></details>", text)
+		w.Put("<details><summary>The solution</summary><pre>%s</pre></details>", text)
 	} else {
-		w.put("<pre>%s</pre>", text)
+		w.Put("<pre>%s</pre>", text)
 	}
-	return w.markup()
+	return w.HTML()
 }
 
 // article is what is said below the steps: why, and what to do about it.
-func article(t race.Trace, c pageContext) markup {
-	var w writer
+func article(t race.Trace, c pageContext) markup.HTML {
+	var w markup.Writer
 	if t.Objective != "" {
-		w.put("<details id=\"solution\"><summary>Why it breaks, and what helps</summary>\n")
+		w.Put("<details id=\"solution\"><summary>Why it breaks, and what helps</summary>\n")
 	}
 	if a := t.Argument; !reflect.ValueOf(a).IsZero() {
-		w.put("<h2>The argument</h2>\n<dl id=\"argument\">\n")
+		w.Put("<h2>The argument</h2>\n<dl id=\"argument\">\n")
 		for _, part := range []struct {
 			name  string
 			texts []string
 		}{{"Let", a.Let}, {"Then", a.Then}, {"So", one(a.So)}, {"Fix", one(a.Fix)}} {
 			if len(part.texts) > 0 {
-				w.put("<dt>%s</dt><dd>", part.name)
-				w.each("<p>%s</p>", part.texts)
-				w.put("</dd>\n")
+				w.Put("<dt>%s</dt><dd>", part.name)
+				w.Each("<p>%s</p>", part.texts)
+				w.Put("</dd>\n")
 			}
 		}
-		w.put("</dl>\n")
+		w.Put("</dl>\n")
 	}
-	w.with("<h2>What our library does instead</h2>\n<p>%s</p>\n", t.Instead)
-	w.with("<p><a href=\"%s\">The same race with it</a></p>\n", c.Survives)
+	w.With("<h2>What our library does instead</h2>\n<p>%s</p>\n", t.Instead)
+	w.With("<p><a href=\"%s\">The same race with it</a></p>\n", c.Survives)
 	if t.Schedule != "" {
-		w.put("<h2>Replay</h2>\n<p class=\"replay\"><code id=\"replay\">%s</code> <button id=\"copy\" hidden>copy</button></p>\n", t.ReplayLine())
+		w.Put("<h2>Replay</h2>\n<p class=\"replay\"><code id=\"replay\">%s</code> <button id=\"copy\" hidden>copy</button></p>\n", t.ReplayLine())
 	}
 	if t.Objective != "" {
-		w.put("</details>\n")
+		w.Put("</details>\n")
 	}
-	w.with("<h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
-	w.with("<h2>On which servers</h2>\n<p>%s</p>\n", strings.Join(t.Servers, ", "))
+	w.With("<h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
+	w.With("<h2>On which servers</h2>\n<p>%s</p>\n", strings.Join(t.Servers, ", "))
 	if len(t.Sources) > 0 {
-		w.put("<h2>Sources</h2>\n<ul>")
+		w.Put("<h2>Sources</h2>\n<ul>")
 		for _, s := range t.Sources {
 			if s.URL != "" {
-				w.put("\n<li><a rel=\"noreferrer\" href=\"%s\">%s</a></li>", address(s.URL), s.Name)
+				w.Put("\n<li><a rel=\"noreferrer\" href=\"%s\">%s</a></li>", markup.Address(s.URL), s.Name)
 			} else {
-				w.put("\n<li>%s</li>", s.Name)
+				w.Put("\n<li>%s</li>", s.Name)
 			}
 		}
-		w.put("\n</ul>\n")
+		w.Put("\n</ul>\n")
 	}
-	w.with("<p><a href=\"%s\">Go on from here in the workbench</a></p>\n", c.Workbench)
-	w.with("<p><a href=\"%s\">This trace as JSON</a></p>\n", c.JSON)
-	return w.markup()
+	w.With("<p><a href=\"%s\">Go on from here in the workbench</a></p>\n", c.Workbench)
+	w.With("<p><a href=\"%s\">This trace as JSON</a></p>\n", c.JSON)
+	return w.HTML()
 }
 
 // one is a text in a list, if there is one.

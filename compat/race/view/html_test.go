@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 )
 
 // What the page needs stays small: the trace should be the most of it.
@@ -23,7 +24,7 @@ func TestHTMLSize(t *testing.T) {
 // Nothing of a trace is ever markup, in the page or in its data.
 func TestHTMLEscapes(t *testing.T) {
 	const evil = `</script></noscript><img src=x onerror=alert(1)><!--`
-	tr := renderTraces(t)["double-takeover"]
+	tr := tracetest.Read(t, renders)["double-takeover"]
 	tr.Title, tr.Objective, tr.Instead, tr.Schedule = evil, evil, evil, evil
 	tr.Sources = []race.Source{{Name: evil, URL: "javascript:alert(1)"}}
 	tr.Argument.Let = []string{evil}
@@ -39,7 +40,7 @@ func TestHTMLEscapes(t *testing.T) {
 
 // The data in a page is the trace, whole.
 func TestHTMLData(t *testing.T) {
-	for name, tr := range renderTraces(t) {
+	for name, tr := range tracetest.Read(t, renders) {
 		var page, want bytes.Buffer
 		if err := HTML(&page, tr); err != nil {
 			t.Fatal(err)
@@ -72,7 +73,7 @@ type words struct {
 }
 
 func TestWords(t *testing.T) {
-	for name, tr := range renderTraces(t) {
+	for name, tr := range tracetest.Read(t, renders) {
 		var w words
 		line, before := &timeline{t: tr}, tr.Start
 		for i, e := range tr.Events {

@@ -1,9 +1,13 @@
 package view
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
+)
 
 func TestMermaid(t *testing.T) {
-	for name, tr := range renderTraces(t) {
+	for name, tr := range tracetest.Read(t, renders) {
 		golden(t, name+".mmd", Mermaid(tr))
 	}
 }

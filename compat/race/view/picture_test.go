@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 )
 
 var rect = regexp.MustCompile(`<rect class="([^"]+)" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"`)
@@ -32,7 +33,7 @@ func ends(t *testing.T, svg, class string) (from, to float64) {
 
 // A holder that is stopped is drawn to hold to the end of its lease, and not past it.
 func TestPictureOfAPausedHolder(t *testing.T) {
-	trace := renderTraces(t)["paused-holder"]
+	trace := tracetest.Read(t, renders)["paused-holder"]
 	svg := Picture(trace)
 	_, paused := ends(t, svg, "bar paused c0")
 	ends(t, svg, "bar out c0") // and that it believes in it still is seen, too
@@ -58,7 +59,7 @@ func TestPictureOfAPausedHolder(t *testing.T) {
 // Every picture is a well-formed document, in which nothing of the trace is markup.
 func TestPictures(t *testing.T) {
 	var traces []race.Trace
-	for _, trace := range renderTraces(t) {
+	for _, trace := range tracetest.Read(t, renders) {
 		traces = append(traces, trace)
 	}
 	hostile := traces[0]

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/internal/markup"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -173,20 +174,20 @@ func Fragment(schedule string) string {
 }
 
 // tables is what the locks promise, each table folded.
-func (s *site) tables(tables []SiteTable) (markup, error) {
-	var w writer
+func (s *site) tables(tables []SiteTable) (markup.HTML, error) {
+	var w markup.Writer
 	n := 0
 	for _, t := range tables {
-		w.put("<details class=\"lock\"><summary>%s</summary>\n", t.Title)
-		w.with("<p>%s</p>\n", t.Note)
-		w.put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"%s\"><table>\n<thead><tr><td></td>", t.Title)
-		w.each(`<th scope="col">%s</th>`, t.Columns)
-		w.put("</tr></thead>\n<tbody>\n")
+		w.Put("<details class=\"lock\"><summary>%s</summary>\n", t.Title)
+		w.With("<p>%s</p>\n", t.Note)
+		w.Put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"%s\"><table>\n<thead><tr><td></td>", t.Title)
+		w.Each(`<th scope="col">%s</th>`, t.Columns)
+		w.Put("</tr></thead>\n<tbody>\n")
 		for _, r := range t.Rows {
 			if len(r.Cells) != len(t.Columns) {
 				return "", fmt.Errorf("race: table %q, row %q: %d cells for %d columns", t.Title, r.Name, len(r.Cells), len(t.Columns))
 			}
-			w.put(`<tr><th scope="row">%s</th>`, r.Name)
+			w.Put(`<tr><th scope="row">%s</th>`, r.Name)
 			for i, c := range r.Cells {
 				file := s.files[c.Race]
 				switch {
@@ -201,48 +202,48 @@ func (s *site) tables(tables []SiteTable) (markup, error) {
 				case c.Class != "" && file == "" && c.Bounds == "":
 					return "", fmt.Errorf("race: table %q, row %q: %q has neither a race nor bounds", t.Title, r.Name, c.Text)
 				}
-				w.put(`<td class="%s"><b>%s</b>`, c.Class, link(file, c.Text))
-				w.with("<small>%s</small>", c.Bounds)
-				w.put("</td>")
+				w.Put(`<td class="%s"><b>%s</b>`, c.Class, link(file, c.Text))
+				w.With("<small>%s</small>", c.Bounds)
+				w.Put("</td>")
 			}
-			w.put("</tr>\n")
+			w.Put("</tr>\n")
 		}
-		w.put("</tbody>\n</table></div>\n</details>\n")
+		w.Put("</tbody>\n</table></div>\n</details>\n")
 	}
-	return w.markup(), nil
+	return w.HTML(), nil
 }
 
 // link leads to a file; "": there is none.
-func link(file, text string) markup {
-	var w writer
+func link(file, text string) markup.HTML {
+	var w markup.Writer
 	if file == "" {
-		w.put("%s", text)
+		w.Put("%s", text)
 	} else {
-		w.put(`<a href="%s">%s</a>`, address(file), text)
+		w.Put(`<a href="%s">%s</a>`, markup.Address(file), text)
 	}
-	return w.markup()
+	return w.HTML()
 }
 
 // index writes the list of the races and, if there are tables, their page.
-func (s *site) index(tables markup) error {
-	var w writer
-	w.put(`<header>
+func (s *site) index(tables markup.HTML) error {
+	var w markup.Writer
+	w.Put(`<header>
 <h1>How Locks Break</h1>
 <p class="objective">Races of Redis locks, each found by running the shipping code through every interleaving of its commands. Try to reach the objective before you look at the steps.</p>
 `)
-	w.with("<p><a href=\"%s\">The workbench: break any lock by hand, or have the explorer do it</a></p>\n", s.workbench)
+	w.With("<p><a href=\"%s\">The workbench: break any lock by hand, or have the explorer do it</a></p>\n", s.workbench)
 	if tables != "" {
-		w.put("<p><a href=\"guarantees.html\">What each lock promises, on which server, within which bounds</a></p>\n")
+		w.Put("<p><a href=\"guarantees.html\">What each lock promises, on which server, within which bounds</a></p>\n")
 	}
-	w.put("</header>\n<main>\n")
+	w.Put("</header>\n<main>\n")
 	s.races(&w, "The course", true)
 	s.races(&w, "More races", false)
-	w.put("</main>\n")
-	if err := s.render("index.html", "How Locks Break", w.markup()); err != nil || tables == "" {
+	w.Put("</main>\n")
+	if err := s.render("index.html", "How Locks Break", w.HTML()); err != nil || tables == "" {
 		return err
 	}
-	w = writer{}
-	w.put(`<nav class="site"><span></span><a href="index.html">all races</a><span></span></nav>
+	w = markup.Writer{}
+	w.Put(`<nav class="site"><span></span><a href="index.html">all races</a><span></span></nav>
 <header>
 <h1>What Each Lock Promises</h1>
 <p class="objective">Where a cell breaks, it links to a run that shows it. Where it holds, it says within which bounds every run was tried; beyond them nothing is said.</p>
@@ -250,11 +251,11 @@ func (s *site) index(tables markup) error {
 <main>
 %s</main>
 `, tables)
-	return s.render("guarantees.html", "What Each Lock Promises", w.markup())
+	return s.render("guarantees.html", "What Each Lock Promises", w.HTML())
 }
 
 // races lists those of the course, or the others.
-func (s *site) races(w *writer, title string, starred bool) {
+func (s *site) races(w *markup.Writer, title string, starred bool) {
 	listed := false
 	for _, e := range s.list {
 		if e.Starred != starred {
@@ -262,28 +263,28 @@ func (s *site) races(w *writer, title string, starred bool) {
 		}
 		if !listed {
 			listed = true
-			w.put("<h2>%s</h2>\n<ol class=\"races\">\n", title)
+			w.Put("<h2>%s</h2>\n<ol class=\"races\">\n", title)
 		}
-		w.put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, Titled(e.Trace.Title)))
-		w.with(`<p class="name">%s</p>`, e.Trace.Scenario)
-		w.with(`<p><i>%s</i></p>`, e.Trace.Objective)
-		w.put(`</div><p class="verdict">`)
+		w.Put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, Titled(e.Trace.Title)))
+		w.With(`<p class="name">%s</p>`, e.Trace.Scenario)
+		w.With(`<p><i>%s</i></p>`, e.Trace.Objective)
+		w.Put(`</div><p class="verdict">`)
 		if v := e.Trace.Verdict; v.Violated != "" {
-			w.put("<b>✗ breaks %s</b> at step %d", v.Violated, v.Step)
+			w.Put("<b>✗ breaks %s</b> at step %d", v.Violated, v.Step)
 		} else {
-			w.put("✓ holds")
+			w.Put("✓ holds")
 		}
-		w.put("<br>%s", e.On)
-		w.with(`<br><a href="%s">✓ survived by another lock</a>`, e.Survives)
-		w.put("</p></li>\n")
+		w.Put("<br>%s", e.On)
+		w.With(`<br><a href="%s">✓ survived by another lock</a>`, e.Survives)
+		w.Put("</p></li>\n")
 	}
 	if listed {
-		w.put("</ol>\n")
+		w.Put("</ol>\n")
 	}
 }
 
-func (s *site) render(name, title string, body markup) error {
-	return s.write(name, fill("site.html", map[string]markup{"title": markup(title), "style": markup(Style() + asset("site.css")), "body": body}))
+func (s *site) render(name, title string, body markup.HTML) error {
+	return s.write(name, markup.Page{Title: title, Style: Style() + asset("site.css"), Body: body}.Document())
 }
 
 func (s *site) write(name string, b []byte) error {

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 )
 
 func TestSiteRefuses(t *testing.T) {
-	one := Page{Trace: renderTraces(t)["lost-reply"]}
+	one := Page{Trace: tracetest.Read(t, renders)["lost-reply"]}
 	table := func(c SiteCell) SiteTable {
 		return SiteTable{Title: "T", Columns: []string{"c"}, Rows: []SiteRow{{"r", []SiteCell{c}}}}
 	}
@@ -35,7 +37,7 @@ func TestSiteRefuses(t *testing.T) {
 // a scheme of its own.
 func TestLinkToTheWorkbench(t *testing.T) {
 	dir := t.TempDir()
-	for name, tr := range renderTraces(t) {
+	for name, tr := range tracetest.Read(t, renders) {
 		if tr.Schedule == "" {
 			continue
 		}

@@ -4,21 +4,21 @@ package workbench
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"embed"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/internal/markup"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
@@ -87,7 +87,11 @@ func LevelOf(p view.Page) *Level {
 // Site writes the workbench into a folder: Page, and Engine, which is the explorer compiled from
 // the module that the working directory is in, by the go command. ErrNoSource says that it can't.
 func Site(ctx context.Context, dir string, levels []*Level) error {
-	wasm, goroot, err := compile(ctx)
+	module, goroot, err := Module(ctx)
+	if err != nil {
+		return err
+	}
+	apart, err := packed(module)
 	if err != nil {
 		return err
 	}
@@ -96,7 +100,7 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	if err != nil {
 		return err
 	}
-	if _, err = z.Write(wasm); err == nil {
+	if _, err = z.Write(apart); err == nil {
 		err = z.Close()
 	}
 	if err != nil {
@@ -123,9 +127,19 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	if err != nil {
 		return err
 	}
-	html := strings.NewReplacer("{{style}}", view.Style()+asset("workbench.css"), "{{levels}}", string(data), "{{script}}", asset("workbench.js"),
-		"{{megabytes}}", fmt.Sprintf("%.1f", float64(packed.Len())/1e6)).Replace(asset("workbench.html"))
-	return os.WriteFile(filepath.Join(dir, Page), []byte(html), 0o666)
+	script := "const LEVELS = " + string(data) + "\n" + asset("workbench.js")
+	body := markup.Fill(asset("workbench.html"), map[string]markup.HTML{
+		"script":    markup.HTML(script),
+		"megabytes": markup.HTML(fmt.Sprintf("%.1f", float64(packed.Len())/1e6)),
+	})
+	html := markup.Page{
+		Title: "The Workbench: Break a Lock by Hand",
+		// The engine is a script beside the page, which holds a module in a data: address, and runs in a Worker out of a blob:.
+		Allow: []string{"script-src 'self' file: blob: 'wasm-unsafe-eval' " + markup.Script(script), "worker-src blob:", "connect-src data:"},
+		Style: view.Style() + asset("workbench.css"),
+		Body:  body,
+	}
+	return os.WriteFile(filepath.Join(dir, Page), html.Document(), 0o666)
 }
 
 func asset(name string) string {
@@ -136,47 +150,16 @@ func asset(name string) string {
 	return string(b)
 }
 
-// ErrNoSource is why there is no workbench: it is compiled when a site is written.
-var ErrNoSource = errors.New("the workbench is compiled by the go command from a clone of this module")
-
-const program = "github.com/setnxlock/setnxlock/compat/race/workbench/wasm"
-
-// compile is the explorer as WebAssembly, and where the Go that compiled it is.
-func compile(ctx context.Context) (wasm []byte, goroot string, err error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", ErrNoSource, err)
-	}
-	goroot = strings.TrimSpace(string(out))
-	tmp, err := os.MkdirTemp("", "setnxlock-workbench-")
-	if err != nil {
-		return nil, "", err
-	}
-	defer os.RemoveAll(tmp)
-	overlay, err := withoutTLS(tmp, goroot)
-	if err != nil {
-		return nil, "", err
-	}
-	file := filepath.Join(tmp, "engine.wasm")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", file, program)
-	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
-	if said, err := build.CombinedOutput(); err != nil {
-		return nil, "", fmt.Errorf("%w: %w: %s", ErrNoSource, err, cmp.Or(strings.TrimSpace(string(said)), "it said nothing"))
-	}
-	if wasm, err = os.ReadFile(file); err != nil {
-		return nil, "", err
-	}
-	wasm, err = merged(wasm)
-	return wasm, goroot, err
-}
-
 // algorithms are the packages in which a client that asks for a lock can stand (race.Spots).
 var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "compat/race/catalogue/broken", "compat/race/mixing"}
 
 // engines are the files of package compat in which it can.
 var engines = []string{"compat/watch.go", "compat/unguarded.go", "compat/listcas.go", "compat/script.go"}
 
-// sources are the files of the algorithms, by name, in JSON.
+// comment is a line that stands outside of every function, which the page never shows.
+var comment = regexp.MustCompile(`(?m)^//.*$`)
+
+// sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", path.Dir(program)).Output()
 	if err != nil {
@@ -203,60 +186,8 @@ func sources(ctx context.Context) ([]byte, error) {
 		}
 		// Only what sends is shown: a file that has no connection has none of it.
 		if strings.Contains(string(b), "compat.Conn") || strings.Contains(string(b), "compat.Change") || strings.HasPrefix(string(b), "package compat\n") {
-			files[name] = string(b)
+			files[name] = comment.ReplaceAllString(string(b), "")
 		}
 	}
 	return json.Marshal(files)
-}
-
-// noTLS stands in for crypto/tls, which redigo and miniredis name and a browser's explorer never
-// gets to: no connection leaves the page. With TLS go X.509 and most of Go's cryptography.
-const noTLS = `package tls
-
-import (
-	"errors"
-	"net"
-)
-
-type Config struct {
-	InsecureSkipVerify bool
-	ServerName         string
-}
-
-type Conn struct{ net.Conn }
-
-var errNone = errors.New("tls: not in this program")
-
-func (c *Config) Clone() *Config { d := *c; return &d }
-
-func Client(c net.Conn, _ *Config) *Conn { return &Conn{c} }
-
-func (*Conn) Handshake() error { return errNone }
-
-func Dial(string, string, *Config) (*Conn, error) { return nil, errNone }
-
-func Listen(string, string, *Config) (net.Listener, error) { return nil, errNone }
-`
-
-// withoutTLS writes an overlay for go build, in which noTLS is all of crypto/tls.
-func withoutTLS(dir, goroot string) (overlay string, err error) {
-	stub := filepath.Join(dir, "tls.go")
-	if err := os.WriteFile(stub, []byte(noTLS), 0o666); err != nil {
-		return "", err
-	}
-	files, err := filepath.Glob(filepath.Join(goroot, "src", "crypto", "tls", "*.go"))
-	if err != nil {
-		return "", err
-	}
-	replace := map[string]string{}
-	for _, f := range files {
-		replace[f] = "" // as if it were not there
-	}
-	replace[filepath.Join(goroot, "src", "crypto", "tls", "tls.go")] = stub
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, b, 0o666)
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/monitor"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair"
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
@@ -33,6 +34,9 @@ type Question struct {
 	Check  string      `json:"check"`
 
 	Pair [2]string `json:"pair"` // of "pair": names of "parties"
+
+	Text string `json:"text"` // of "monitor": what redis-cli MONITOR has printed
+	Key  string `json:"key"`  // and which key is looked at; "": the one that looks most like a lock
 }
 
 // A Table is what there is to choose from.
@@ -87,6 +91,12 @@ type Explored struct {
 	Violated string  `json:"violated,omitempty"`
 	Steps    int     `json:"steps,omitempty"`
 	Schedule string  `json:"schedule,omitempty"`
+}
+
+// A Monitored is the answer to "monitor".
+type Monitored struct {
+	monitor.Log
+	Picture string `json:"picture"` // SVG
 }
 
 // A Progress is how far an exploration has come.
@@ -146,6 +156,9 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		return q.survivors(progress)
 	case "parties":
 		return parties(), nil
+	case "monitor":
+		log, err := monitor.Read(q.Text, monitor.Options{Key: q.Key})
+		return Monitored{log, view.Picture(log.Trace)}, err
 	case "pair":
 		return pair(ctx, q.Pair)
 	}
@@ -166,6 +179,9 @@ func (q Question) position() (Position, error) {
 	if err == nil && c.Algorithm == "" {
 		err = errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
 	}
+	if err == nil {
+		err = present(c)
+	}
 	if err != nil {
 		return Position{}, err
 	}
@@ -178,6 +194,9 @@ func (q Question) position() (Position, error) {
 // explore searches from the beginning: the words of the schedule count for nothing.
 func (q Question) explore(ctx context.Context, progress func(Progress)) (Explored, error) {
 	c, _, err := race.ParseSchedule(q.Schedule)
+	if err == nil {
+		err = present(c)
+	}
 	if err != nil {
 		return Explored{}, err
 	}
@@ -205,7 +224,7 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Explore
 
 // reason is what went wrong, without the names of packages.
 func reason(err error) string {
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "race: "), ": race: ", ": ")
+	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "race: "), "monitor: "), ": race: ", ": ")
 }
 
 func (p Position) state() (State, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
@@ -106,28 +107,6 @@ func timelineWords(t *testing.T, name string) (w words) {
 // renders has the traces that race/view's own tests draw.
 const renders = "../../view/testdata/render"
 
-func renderTraces(t testing.TB) map[string]race.Trace {
-	t.Helper()
-	files, err := filepath.Glob(renders + "/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces in %s: %v", renders, err)
-	}
-	all := map[string]race.Trace{}
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr, err := race.ReadTrace(f)
-		f.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		all[strings.TrimSuffix(filepath.Base(name), ".json")] = tr
-	}
-	return all
-}
-
 // file writes a trace's page where a browser can open it.
 func file(t *testing.T, tr race.Trace) string {
 	t.Helper()
@@ -146,7 +125,7 @@ func file(t *testing.T, tr race.Trace) string {
 // Nothing of a trace is ever markup, in the page or in its data.
 func TestHTMLEscapes(t *testing.T) {
 	const evil = `</script></noscript><img src=x onerror=alert(1)><!--`
-	tr := renderTraces(t)["double-takeover"]
+	tr := tracetest.Read(t, renders)["double-takeover"]
 	tr.Title, tr.Objective, tr.Instead, tr.Schedule = evil, evil, evil, evil
 	tr.Sources = []race.Source{{Name: evil, URL: "javascript:alert(1)"}}
 	tr.Argument.Let = []string{evil}
@@ -161,7 +140,7 @@ func TestHTMLEscapes(t *testing.T) {
 }
 
 func TestHTMLInBrowser(t *testing.T) {
-	all, b := renderTraces(t), chromium.Start(t)
+	all, b := tracetest.Read(t, renders), chromium.Start(t)
 
 	t.Run("words", func(t *testing.T) { // of every step and state are those of the timeline
 		for name, tr := range all {

@@ -13,13 +13,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
 	"github.com/setnxlock/setnxlock/compat/race/browser/internal/npm"
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // Mermaid's own parser and renderer take every diagram, and one whose texts
 // are made of Mermaid's own words.
 func TestMermaidIsValid(t *testing.T) {
-	all := renderTraces(t)
+	all := tracetest.Read(t, renders)
 	nasty := all["lost-reply"]
 	const words = `end; # %% %%{init}%% <b>&amp; $$x$$ "q" \n {a} -->> : rect`
 	nasty.Key, nasty.Server = words, words

@@ -11,13 +11,14 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/browser/internal/chromium"
+	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 func testSite(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "site")
-	all := renderTraces(t)
+	all := tracetest.Read(t, renders)
 	survives := all["double-takeover"]
 	survives.Scenario, survives.Title, survives.Verdict, survives.Algorithm = "", "GETSET tells the second client", race.Verdict{}, "getset:classic"
 	survives.Events = survives.Events[:5]
@@ -79,7 +80,7 @@ func TestSiteInBrowser(t *testing.T) {
 	p := openPage(t, chromium.Start(t), (&url.URL{Scheme: "file", Path: filepath.Join(dir, "index.html")}).String())
 	p.shot("site-index")
 	titles := eval[[]string](p, `[...document.querySelectorAll(".races h3")].map(e => e.textContent)`)
-	all := renderTraces(t)
+	all := tracetest.Read(t, renders)
 	if want := []string{view.Titled(all["double-takeover"].Title), view.Titled(all["release-after-expiry"].Title), view.Titled(all["lost-reply"].Title), view.Titled(all["paused-holder"].Title)}; !slices.Equal(titles, want) {
 		t.Errorf("teaching order: got %q, want %q", titles, want)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
-// engineSize is how large the engine may be as a web server sends it, gzipped, in bytes. The aim is 2 MB.
-const engineSize = 3_000_000
+// engineSize is how large the engine may be as a web server sends it, gzipped, in bytes.
+const engineSize = 2_000_000
 
 // built is where the workbench was written.
 var built string

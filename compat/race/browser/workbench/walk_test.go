@@ -151,24 +151,30 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// Nothing of the page is out of reach for some of its readers, as far as axe-core can tell.
-func TestAxe(t *testing.T) {
+// axe looks at the page as it is.
+func axe(t *testing.T, p *tab, what string) {
+	t.Helper()
 	script, err := os.ReadFile(npm.Axe(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.run(chromedp.Evaluate[chromedp.Void](string(script) + ";0"))
+	found, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](npm.AxeFindings, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Errorf("%s: %s", what, f)
+	}
+}
+
+// Nothing of the page is out of reach for some of its readers, as far as axe-core can tell.
+func TestAxe(t *testing.T) {
 	p := open(t, "")
 	p.until(loaded)
-	p.run(chromedp.Evaluate[chromedp.Void](string(script) + ";0"))
 	look := func(what string) {
 		t.Helper()
-		found, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](npm.AxeFindings, chromedp.EvalAwaitPromise))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range found {
-			t.Errorf("%s: %s", what, f)
-		}
+		axe(t, p, what)
 	}
 	scheme := func(s string) {
 		p.run(chromium.Call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s}}}))

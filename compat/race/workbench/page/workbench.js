@@ -12,9 +12,78 @@ const element = (name, text, attributes = {}) => {
 const upper = s => s[0].toUpperCase() + s.slice(1)
 const seconds = ms => ms / 1000 + 's'
 
-// A Worker's own script, after Go's: it compiles nothing, and answers one question at a time.
+// unpack puts a module together again that pack.go has taken apart: one walk over its opcodes, which copies what
+// belongs to each from the stream where its like stands.
+function unpack(b) {
+  let p = 0, o = 0
+  const number = () => { let n = 0, unit = 1; for (;;) { const x = b[p++]; n += (x & 127) * unit; if (x < 128) return n; unit *= 128 } }
+  const out = new Uint8Array(number()), functions = number(), table = number(), words = number() / 4, keys = [], at = new Uint32Array(1 << 16)
+  for (let n = number(); n > 0; n--) keys.push([number(), number()])
+  for (const [key, size] of keys) { at[key] = p; p += size }
+  const [BEFORE, AFTER, LOCALS, OPS, PC] = [0, 1, 2, 3, 4], FIRST = 0x1000
+  const all = stream => { const size = keys.find(([key]) => key === stream)[1]; out.set(b.subarray(at[stream], at[stream] + size), o); o += size }
+  const copy = stream => {
+    let x = out[o++] = b[at[stream]++], n = x & 127
+    for (let shift = 7; x > 127; shift += 7) { x = out[o++] = b[at[stream]++]; n |= (x & 127) << shift }
+    return n
+  }
+  const write = n => { for (; n > 127; n = Math.floor(n / 128)) out[o++] = n % 128 | 128; out[o++] = n }
+  all(BEFORE)
+  for (let f = 0; f < functions; f++) {
+    const begin = o
+    for (let n = copy(LOCALS); n > 0; n--) { copy(LOCALS); out[o++] = b[at[LOCALS]++] }
+    let place = 0, before = 0
+    for (let depth = 1; depth > 0;) {
+      let op = b[at[OPS]++]
+      if (op === 0x06) { // Go's PC of a place in this function
+        let d = 0, shift = 0, x
+        do { x = b[at[PC]++]; d |= (x & 127) << shift; shift += 7 } while (x > 127)
+        place += x & 64 ? d | -1 << shift : d
+        out[o++] = before = 0x42
+        const v = (FIRST + f) * 65536 + place
+        let n = v
+        while (n > 63) { out[o++] = n % 128 | 128; n = Math.floor(n / 128) }
+        out[o++] = n
+        continue
+      }
+      out[o++] = op
+      const stream = op << 8 | before
+      before = op
+      if (op >= 0x45 && op <= 0xc4) continue
+      if (op >= 0x20 && op <= 0x24) copy(OPS)
+      else if (op >= 0x28 && op <= 0x3e) { copy(OPS); copy(stream) }
+      else if (op >= 0x02 && op <= 0x04) { copy(OPS); depth++ }
+      else if (op === 0x0b) depth--
+      else if (op === 0x0c || op === 0x0d || op === 0x10 || op >= 0x3f && op <= 0x42) copy(stream)
+      else if (op === 0x11) { copy(stream); copy(stream) }
+      else if (op === 0x0e) for (let n = copy(stream) + 1; n > 0; n--) copy(stream)
+      else if (op === 0x43 || op === 0x44) for (let n = op === 0x43 ? 4 : 8; n > 0; n--) out[o++] = b[at[stream]++]
+      else if (op === 0xfc) for (let n = {8: 2, 10: 2, 11: 1}[copy(stream)] ?? 0; n > 0; n--) copy(stream)
+    }
+    // The length stands before the function.
+    const size = o - begin, head = size < 128 ? 1 : size < 16384 ? 2 : size < 2097152 ? 3 : 4
+    out.copyWithin(begin + head, begin, o)
+    o = begin
+    write(size)
+    o += size
+  }
+  all(AFTER)
+  const planes = out.slice(table, table + 4 * words) // all first bytes, then all second ones …
+  for (let i = 0; i < 4 * words; i++) out[table + i] = planes[(i & 3) * words + (i >> 2)]
+  return out
+}
+
+// A Worker's own script, after Go's: it answers one question at a time. The first compiles the module for the others.
 const work = `
 onmessage = async e => {
+  if (e.data.packed) {
+    try {
+      const gzip = await fetch('data:application/gzip;base64,' + e.data.packed)
+      const apart = await new Response(gzip.body.pipeThrough(new DecompressionStream('gzip'))).arrayBuffer()
+      postMessage({module: await WebAssembly.compile(unpack(new Uint8Array(apart)))})
+    } catch (err) { postMessage({failed: String(err)}) }
+    return
+  }
   if (e.data.module) {
     const go = new Go()
     self.setnxlockReady = () => postMessage({ready: true})
@@ -37,14 +106,17 @@ async function load() {
     s.onerror = () => reject(new Error('workbench-engine.js is not there: it stands beside this page'))
     document.head.append(s)
   })
-  const packed = await fetch('data:application/gzip;base64,' + self.SETNXLOCK_WASM)
-  self.SETNXLOCK_WASM = ''
   for (const [file, text] of Object.entries(self.SETNXLOCK_CODE)) CODE[file] = text.split('\n')
-  const wasm = new Response(packed.body.pipeThrough(new DecompressionStream('gzip')), {headers: {'content-type': 'application/wasm'}})
-  engine = {
-    module: await WebAssembly.compileStreaming(wasm),
-    script: URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, work], {type: 'text/javascript'})),
-  }
+  const script = URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, unpack, work], {type: 'text/javascript'}))
+  const compiler = new Worker(script)
+  const module = await new Promise((resolve, reject) => {
+    compiler.onerror = e => reject(new Error(e.message))
+    compiler.onmessage = ({data}) => data.module ? resolve(data.module) : reject(new Error(data.failed))
+    compiler.postMessage({packed: self.SETNXLOCK_WASM})
+    self.SETNXLOCK_WASM = ''
+  })
+  compiler.terminate()
+  engine = {module, script}
 }
 
 // An Explorer is the engine in a Worker of its own.
@@ -534,6 +606,53 @@ async function redo() {
 
 const reset = () => show(join(head(), []))
 
+// A log of MONITOR's. It stands beside the state that is shown: nobody knows its replies, and it can't go on.
+async function readLog(text, key = '') {
+  const box = $('log')
+  let log
+  try { log = await explorer.ask({do: 'monitor', text, key}) } catch (err) { $('said').textContent = 'Not possible: ' + err.message + '.'; return }
+  const t = log.trace, names = t.clients.map(c => c.name)
+  box.hidden = false
+  box.replaceChildren(element('h2', 'What MONITOR saw of ' + t.key, {id: 'logtitle'}))
+  if ((log.keys ?? []).length > 1) {
+    const pick = element('select'), label = element('label', 'Key ')
+    pick.append(...log.keys.map(k => element('option', k)))
+    pick.value = t.key
+    pick.onchange = () => readLog(text, pick.value)
+    label.append(pick)
+    box.append(label)
+  }
+  const broken = t.events.filter(e => e.violation)
+  const says = element('p', broken.length ? '' : 'As far as the log tells, no two clients held it at once, and nobody removed another’s lock.', {id: 'logsays'})
+  for (const e of broken) says.append(element('b', 'Broken: ' + e.violation.invariant + ' at step ' + e.n + ': ' + e.violation.text + '. '))
+  const who = element('ul')
+  for (const f of log.follows) {
+    const li = element('li', f.client + ' (' + f.address + ') ' + (f.does.length ? f.does.join(', ') : 'does not ask for it') + (f.like.length ? ': as ' + f.like.join(', ') : f.does.length ? ': as none of this library’s locks' : '') + '.')
+    if (f.like.length) {
+      const b = element('button', 'break ' + f.like[0] + ' here')
+      b.onclick = () => show(f.like[0] + ' 2.4 2x3 :')
+      li.append(' ', b)
+    }
+    who.append(li)
+  }
+  const picture = element('figure', undefined, {class: 'picture-of-log', role: 'group', tabindex: 0, 'aria-label': 'The log as a picture; the table below says the same'})
+  picture.innerHTML = log.picture // the engine escapes what stands in it
+  const table = element('table'), scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'The log as a table'})
+  table.append(row('th', '#', 'time', 'who', 'what', 'key', 'who holds it', 'why'))
+  for (const e of t.events) {
+    const holds = names.filter(n => e.belief[n].state === 'holds')
+    const r = row('td', e.n, seconds(e.at_ms), e.who, e.cmd + (e.reply ? ' → ' + e.reply : ''), keyText(e.server), holds.join(' and '), e.why)
+    r.lastChild.className = 'why'
+    if (e.violation) r.className = 'broken'
+    table.append(r)
+  }
+  scroll.append(table)
+  box.append(says, who, element('p', t.text), picture, scroll)
+  $('bring').open = false
+  box.scrollIntoView({block: 'start'})
+  box.focus({preventScroll: true})
+}
+
 // The search.
 
 function faults() {
@@ -632,11 +751,13 @@ function bind() {
   $('go').onclick = () => show($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
   $('file').onchange = async () => {
     const text = await $('file').files[0].text()
+    if (/^(OK\s+)?\+?\d+\.\d+ [[("]/.test(text.trimStart())) return readLog(text)
     let schedule
     try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
     if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
     show(schedule)
   }
+  $('readlog').onclick = () => readLog($('lines').value)
   $('form').onsubmit = e => {
     e.preventDefault()
     const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
@@ -705,6 +826,7 @@ async function main() {
   bind()
   $('loading').hidden = true
   $('app').hidden = false
+  performance.mark('ready')
   $('picture').scrollLeft = $('picture').scrollWidth
 }
 main()

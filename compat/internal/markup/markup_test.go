@@ -1,4 +1,4 @@
-package view
+package markup
 
 import "testing"
 
@@ -8,12 +8,12 @@ func TestAddress(t *testing.T) {
 		"javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java\nscript:alert(1)", "\x01javascript:alert(1)",
 		"javascript&colon;alert(1):", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "blob:x", "x:y",
 	} {
-		if got := address(link); got != "#" {
+		if got := Address(link); got != "#" {
 			t.Errorf("%q becomes %q", link, got)
 		}
 	}
 	for _, link := range []string{"https://redis.io/commands/set?a=b#c", "http://x", "mailto:a@b.c", "index.html", "workbench.html#C1%20%2B3s", "a/b:c"} {
-		if got := address(link); got != link {
+		if got := Address(link); got != link {
 			t.Errorf("%q becomes %q", link, got)
 		}
 	}
@@ -21,9 +21,9 @@ func TestAddress(t *testing.T) {
 
 // What is not said to be HTML is none.
 func TestPut(t *testing.T) {
-	var w writer
-	w.put(`<a title="%s">%s%d</a>`, `"'<&>`, markup("<b>"), 7)
-	if got, want := w.String(), `<a title="&#34;&#39;&lt;&amp;&gt;"><b>7</a>`; got != want {
+	var w Writer
+	w.Put(`<a title="%s">%s%d</a>`, `"'<&>`, HTML("<b>"), 7)
+	if got, want := string(w.HTML()), `<a title="&#34;&#39;&lt;&amp;&gt;"><b>7</a>`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	defer func() {
@@ -31,5 +31,5 @@ func TestPut(t *testing.T) {
 			t.Error("a list was written, which nothing escapes")
 		}
 	}()
-	w.put("%s", []string{"<img>"})
+	w.Put("%s", []string{"<img>"})
 }

@@ -1,0 +1,114 @@
+// Package markup writes HTML: what is given to it as text is escaped, and every page begins with the
+// same head. It is no template: the linker keeps every method of a program that has one, because a
+// template could call it.
+package markup
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// HTML is written as it is.
+type HTML string
+
+// A Writer writes HTML. What it is given is text, and escaped; it belongs between
+// tags or between the quotes of an attribute.
+type Writer struct{ b strings.Builder }
+
+// Put writes by a format of fmt's. Of its arguments, strings, ints and HTML, only HTML is written as
+// it is.
+func (w *Writer) Put(format string, args ...any) {
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[i] = html.EscapeString(arg)
+		case int, HTML:
+		default:
+			panic(fmt.Sprintf("markup: %T in a page", arg)) // which fmt would not escape
+		}
+	}
+	fmt.Fprintf(&w.b, format, args...)
+}
+
+// With puts a text if there is one.
+func (w *Writer) With(format, text string) {
+	if text != "" {
+		w.Put(format, text)
+	}
+}
+
+// Each puts each of several texts.
+func (w *Writer) Each(format string, texts []string) {
+	for _, text := range texts {
+		w.Put(format, text)
+	}
+}
+
+// HTML is what was written.
+func (w *Writer) HTML() HTML { return HTML(w.b.String()) }
+
+// Text is a text as HTML.
+func Text(s string) HTML { return HTML(html.EscapeString(s)) }
+
+// Fill is a text with its {{holes}} filled: names and what they become.
+func Fill(text string, holes map[string]HTML) HTML {
+	var list []string
+	for name, h := range holes {
+		list = append(list, "{{"+name+"}}", string(h))
+	}
+	return HTML(strings.NewReplacer(list...).Replace(text))
+}
+
+// A Page is a whole document. It may load nothing and run nothing but what Allow names.
+type Page struct {
+	Title string
+	Allow []string // directives of a Content-Security-Policy: "script-src 'sha256-…'"
+	Style string   // CSS
+	Body  HTML
+}
+
+const page = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'{{allow}}">
+<link rel="icon" href="data:,">
+<title>{{title}}</title>
+<style>
+{{style}}</style>
+</head>
+<body>
+{{body}}</body>
+</html>
+`
+
+// Document writes the page.
+func (p Page) Document() []byte {
+	allow := ""
+	for _, a := range p.Allow {
+		allow += "; " + a
+	}
+	return []byte(Fill(page, map[string]HTML{"allow": HTML(allow), "title": Text(p.Title), "style": HTML(p.Style), "body": p.Body}))
+}
+
+// Script is the Content-Security-Policy's name of a script that stands in the page.
+func Script(code string) string {
+	hash := sha256.Sum256([]byte(code))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
+}
+
+// Address is a link that runs nothing: to the web, or to a file beside the page.
+func Address(link string) string {
+	u, err := url.Parse(link)
+	if err != nil || !slices.Contains([]string{"", "http", "https", "mailto"}, u.Scheme) {
+		return "#"
+	}
+	return link
+}

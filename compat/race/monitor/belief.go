@@ -1,0 +1,263 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// holds says that the client is taken to hold the lock now.
+func (c *client) holds(now time.Time) bool {
+	return c.state == race.Holds && (c.until.IsZero() || c.until.After(now))
+}
+
+// lapse notes whose lease is over.
+func (r *run) lapse() {
+	for _, c := range r.clients {
+		if c.state == race.Holds && !c.holds(r.now) {
+			c.state = race.RunOut
+		}
+	}
+}
+
+// holder is who is taken to hold the lock; of several the one whose value is on the key.
+func (r *run) holder() *client {
+	if r.writer != nil && r.writer.holds(r.now) {
+		return r.writer
+	}
+	if i := slices.IndexFunc(r.clients, func(c *client) bool { return c.holds(r.now) }); i >= 0 {
+		return r.clients[i]
+	}
+	return nil
+}
+
+func (c *client) belief(r *run) race.Belief {
+	b := race.Belief{State: c.state, Until: -1, Now: r.since(r.now)}
+	if (c.state == race.Holds || c.state == race.RunOut) && !c.until.IsZero() {
+		b.Until = r.since(c.until)
+	}
+	return b
+}
+
+// take notes that a command took the lock.
+func (r *run) take(c *client, value string, lease time.Duration) {
+	c.state, r.writer, c.until = race.Holds, c, time.Time{}
+	if lease > 0 {
+		c.until = r.now.Add(lease)
+	} else if until, ok := deadline(r.key, value, r.now); ok {
+		c.until = until
+	}
+}
+
+// believe notes what a client learns from an answer, and says it. held is who held the lock before. known: the command is one
+// that locks are known to send.
+func (r *run) believe(c *client, args []string, answer any, held *client, watched, script bool) (says string, known bool) {
+	name := strings.ToUpper(args[0])
+	on := len(args) > 1 && args[1] == r.key
+	one := answer == int64(1)
+	looked := c.looks // with the command before this one
+	c.looks = name == "GET" && on
+	if _, failed := answer.(redis.Error); failed {
+		return c.name + " gets an error", true
+	}
+	switch {
+	case name == "WATCH" && on:
+		return c.name + " watches the key", true
+	case name == "GET" && on:
+		return c.name + " looks at the key", true
+	case name == "SETNX" && on && len(args) > 2, name == "RENAMENX" && len(args) == 3 && args[2] == r.key, name == "MSETNX" && on && len(args) > 2:
+		c.does(script, map[string]string{"SETNX": takesSetnx, "RENAMENX": takesRenamed, "MSETNX": takesMsetnx}[name])
+		if !one {
+			return r.refused(c, held), true
+		}
+		value := ""
+		if name != "RENAMENX" {
+			value = args[2]
+		}
+		r.take(c, value, 0)
+		return c.name + " takes the lock: the key was free", true
+	case name == "SET" && on && len(args) > 2, (name == "SETEX" || name == "PSETEX") && on && len(args) == 4:
+		return r.sets(c, args, answer, held, watched, script), true
+	case name == "GETSET" && on && len(args) > 2:
+		return r.getset(c, args[2], answer, held, watched), true
+	case (name == "EXPIRE" || name == "PEXPIRE") && on && len(args) > 2:
+		return r.expires(c, args, one, held, watched, script), true
+	case (name == "DEL" || name == "UNLINK") && slices.Contains(args[1:], r.key):
+		c.does(false, map[bool]string{true: releasesScript, false: map[bool]string{true: releasesWatched, false: map[bool]string{true: releasesLooked, false: releasesBare}[looked]}[watched]}[script])
+		return r.removes(c, answer != int64(0)), true
+	}
+	return "", false
+}
+
+// otherwise notes what a command that is not known for it did to the lock, if it did anything.
+func (r *run) otherwise(c *client, had string, held *client, watched, script bool) string {
+	is := r.raw()
+	switch {
+	case is == had:
+		return ""
+	case is == "":
+		c.does(script, releasesOther)
+		return r.removes(c, true)
+	case held == c:
+		c.does(script, extendsOther)
+		r.take(c, is, 0)
+		return c.name + " extends its lease"
+	}
+	c.does(script, takesOther)
+	r.take(c, is, 0)
+	return c.name + " takes the lock"
+}
+
+func (r *run) refused(c *client, held *client) string {
+	if c.state != race.Holds && c.state != race.RunOut {
+		c.state = race.Asking
+	}
+	if held != nil && held != c {
+		return fmt.Sprintf("%s is refused: %s holds the lock", c.name, held.name)
+	}
+	return c.name + " is refused: the key is there"
+}
+
+// sets is a SET, with or without NX and a TTL.
+func (r *run) sets(c *client, args []string, answer any, held *client, watched, script bool) string {
+	lease, nx := time.Duration(0), false
+	if strings.ToUpper(args[0]) == "SET" {
+		for i, a := range args[3:] {
+			switch a := strings.ToUpper(a); a {
+			case "NX":
+				nx = true
+			case "EX", "PX":
+				if i+4 < len(args) {
+					lease, _ = duration(args[i+4], a)
+				}
+			}
+		}
+	} else {
+		lease, _ = duration(args[2], map[string]string{"SETEX": "EX", "PSETEX": "PX"}[strings.ToUpper(args[0])])
+	}
+	value, _ := written(args, r.key)
+	switch {
+	case nx && lease > 0:
+		c.does(script, takesSetNXTTL)
+	case nx:
+		c.does(script, takesSetNX)
+	case watched && !c.holds(r.now):
+		c.does(script, takesWatched)
+	case !c.holds(r.now):
+		c.does(script, takesAnyway)
+	}
+	if answer != "OK" {
+		return r.refused(c, held)
+	}
+	mine := c.holds(r.now) && held == c
+	r.take(c, value, lease)
+	switch {
+	case mine:
+		c.does(false, extendsSet)
+		return c.name + " extends its lease"
+	case held != nil && held != c:
+		return fmt.Sprintf("%s takes the lock, which %s holds", c.name, held.name)
+	}
+	return c.name + " takes the lock"
+}
+
+func (r *run) getset(c *client, value string, answer any, held *client, watched bool) string {
+	old, had := answer.([]byte)
+	mine := held == c && c.holds(r.now)
+	if !mine {
+		c.does(false, map[bool]string{false: takesGetset, true: takesWatched}[watched])
+	}
+	until, timed := deadline(r.key, string(old), r.now)
+	switch {
+	case mine && had:
+		r.take(c, value, 0)
+		return c.name + " extends its lease"
+	case !had:
+		r.take(c, value, 0)
+		return c.name + " takes the lock: the key was free"
+	case timed && !until.After(r.now):
+		r.take(c, value, 0)
+		return c.name + " takes the lock over: the time on the key was past"
+	}
+	r.writer = c
+	return r.refused(c, held) + ", and its value is on the key now"
+}
+
+func (r *run) expires(c *client, args []string, one bool, held *client, watched, script bool) string {
+	lease, ok := duration(args[2], map[string]string{"EXPIRE": "EX", "PEXPIRE": "PX"}[strings.ToUpper(args[0])])
+	switch {
+	case !ok || !one:
+		return "there is no key whose TTL " + c.name + " could set"
+	case c.state == race.Holds && r.writer == c:
+		if c.until.IsZero() {
+			c.does(script, setsTTL)
+		} else {
+			c.does(script, map[bool]string{false: extendsBare, true: extendsWatched}[watched && !script])
+		}
+		c.until = r.now.Add(lease)
+		return fmt.Sprintf("%s's lease ends %v from now", c.name, lease)
+	case held != nil && held != c:
+		return fmt.Sprintf("%s sets a TTL on the lock of %s", c.name, held.name)
+	}
+	c.does(script, repairs)
+	return c.name + " sets a TTL on the key"
+}
+
+func (r *run) removes(c *client, there bool) string {
+	had := c.state
+	c.state, c.until = race.Idle, time.Time{}
+	owner := r.writer
+	if there {
+		r.writer = nil
+	}
+	switch {
+	case !there:
+		return c.name + " finds nothing to remove"
+	case owner != nil && owner != c && owner.holds(r.now):
+		return fmt.Sprintf("%s removes the lock of %s", c.name, owner.name)
+	case had == race.Holds || had == race.RunOut:
+		return c.name + " releases the lock"
+	}
+	return c.name + " removes the key"
+}
+
+// broken finds what a step broke.
+func (r *run) broken(by *client, before race.Server) *race.Violation {
+	var holders []string
+	for _, c := range r.clients {
+		if c.holds(r.now) {
+			holders = append(holders, c.name)
+		}
+	}
+	if len(holders) > 1 && by.holds(r.now) && !r.told(holders) {
+		both := "both hold"
+		if len(holders) > 2 {
+			both = "all hold"
+		}
+		return &race.Violation{Invariant: "exclusion", Text: fmt.Sprintf("%s %s the lock", strings.Join(holders, " and "), both)}
+	}
+	if before.Writer != "" && before.Writer != by.name && r.writer != nil != (before.Value != "") {
+		if i := slices.IndexFunc(r.clients, func(c *client) bool { return c.name == before.Writer }); i >= 0 && r.clients[i].holds(r.now) {
+			return &race.Violation{Invariant: "ownership", Text: fmt.Sprintf("%s removed the lock of %s", by.name, before.Writer)}
+		}
+	}
+	return nil
+}
+
+// told says that the trace has already said so of these holders.
+func (r *run) told(holders []string) bool {
+	if len(r.trace.Events) == 0 {
+		return false
+	}
+	last := r.trace.Events[len(r.trace.Events)-1]
+	for _, h := range holders {
+		if b := last.Belief[h]; b.State != race.Holds {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,119 @@
+// Package monitor makes a trace of what Redis's MONITOR prints: who asked for a lock when, what was on the key,
+// and where two clients held it at once.
+//
+//	log, err := monitor.Read(text, monitor.Options{})
+//	view.Timeline(log.Trace, view.TimelineOptions{})
+//
+// # What it rests on
+//
+// MONITOR prints commands and no replies. The commands run again, at their times, on an embedded Redis, on a
+// key that is free at first: what it answers stands for the replies. Of a script its own commands run, which MONITOR prints; of
+// a transaction those that EXEC ran: none, if its WATCH failed. What a client believes is not in the log either. It is
+// taken to hold the lock from the command that took it until it removes it or its lease is over, by the server's clock; a
+// lease ends with the TTL that it has set or the time that it has written.
+package monitor
+
+import (
+	"cmp"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// Options say what is looked at. Their zero values are defaults.
+type Options struct {
+	Key    string // default: the one that is asked for most often as a lock is
+	Server string // a version of oldredis, 2.6 or later: those before name no clients; default "7.0"
+}
+
+// A Log is what was found.
+type Log struct {
+	Trace   race.Trace `json:"trace"` // without a schedule: it was not found by the explorer
+	Keys    []string   `json:"keys"`  // all that are asked for as locks are, the most often asked for first
+	Follows []Follows  `json:"follows"`
+}
+
+// Follows says which lock a client follows, as its commands tell.
+type Follows struct {
+	Client  string   `json:"client"`  // its name in the trace
+	Address string   `json:"address"` // its name in the log, or several
+	Does    []string `json:"does"`    // "takes it with SETNX", …
+	Like    []string `json:"like"`    // the locks that do all of it; none known: empty
+}
+
+// most is how many steps are shown: more are no picture.
+const most = 300
+
+// Read reads a log.
+func Read(text string, o Options) (Log, error) {
+	lines, err := parse(text)
+	if err != nil {
+		return Log{}, fmt.Errorf("monitor: %w", err)
+	}
+	keys := lockKeys(lines)
+	key := cmp.Or(o.Key, append(keys, "")[0])
+	if key == "" {
+		return Log{}, errors.New("monitor: no key is taken as a lock is: with SETNX, SET NX, GETSET, RENAMENX, or a script")
+	}
+	r, err := newRun(key, cmp.Or(o.Server, "7.0"), lines[0].at)
+	if err != nil {
+		return Log{}, fmt.Errorf("monitor: %w", err)
+	}
+	defer r.server.Close()
+	if err := r.all(lines); err != nil {
+		return Log{}, fmt.Errorf("monitor: %w", err)
+	}
+	if len(r.trace.Events) == 0 {
+		return Log{}, fmt.Errorf("monitor: nothing in the log concerns the key %q", key)
+	}
+	return Log{Trace: r.finish(), Keys: keys, Follows: r.follows()}, nil
+}
+
+// lockKeys are the keys that somebody asks for as for a lock.
+func lockKeys(lines []line) []string {
+	times := map[string]int{}
+	for _, l := range lines {
+		if key, ok := asks(l.args); ok {
+			times[key]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(times), func(a, b string) int { return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b)) })
+}
+
+// asks is the key that a command takes if it is free.
+func asks(args []string) (key string, ok bool) {
+	switch name := strings.ToUpper(args[0]); {
+	case len(args) == 3 && (name == "SETNX" || name == "GETSET"):
+		return args[1], true
+	case len(args) == 3 && name == "RENAMENX":
+		return args[2], true
+	case len(args) > 3 && name == "SET" && slices.ContainsFunc(args[3:], func(a string) bool { return strings.EqualFold(a, "NX") }):
+		return args[1], true
+	case len(args) > 3 && (name == "EVAL" || name == "EVALSHA") && args[2] != "0":
+		return args[3], true
+	}
+	return "", false
+}
+
+// short is a script by the first digits of its hash.
+func short(args []string) []string {
+	if name := strings.ToUpper(args[0]); len(args) < 3 || name != "EVAL" && name != "EVALSHA" {
+		return args
+	}
+	sha := args[1]
+	if strings.EqualFold(args[0], "EVAL") {
+		sum := sha1.Sum([]byte(sha))
+		sha = hex.EncodeToString(sum[:])
+	}
+	return append([]string{args[0], sha[:min(len(sha), 6)] + "…"}, args[3:]...)
+}
+
+// since is a time in milliseconds of the trace.
+func (r *run) since(t time.Time) int64 { return t.Sub(r.began).Milliseconds() }

@@ -1,0 +1,423 @@
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+// longest is for how long nothing may happen in a log.
+const longest = 30 * 24 * time.Hour
+
+// A run is a log that runs again.
+type run struct {
+	key     string
+	server  *oldredis.Server
+	conns   map[int]redis.Conn // by database
+	db      int                // of the key, as it is first seen
+	began   time.Time          // the first command that concerns the key
+	now     time.Time
+	clients []*client
+	trace   race.Trace
+	names   map[string]string // of values: "«C1»", "t=10s"
+	writer  *client           // of what is on the key
+}
+
+// A client is an address of the log, or several: who knows the holder's token has it from the holder.
+type client struct {
+	name      string
+	addresses []string
+	queued    []line // since MULTI
+	multi     bool
+	watches   bool // the key
+	state     string
+	until     time.Time // zero: its lease has no end that is known
+	tokens    int
+	habits
+}
+
+func newRun(key, version string, begins time.Time) (*run, error) {
+	s, err := oldredis.New(version, oldredis.Options{Start: begins})
+	if err != nil {
+		return nil, err
+	}
+	return &run{key: key, server: s, conns: map[int]redis.Conn{}, db: -1, now: begins, names: map[string]string{}, trace: race.Trace{
+		Format: race.TraceFormat, Title: "what MONITOR saw", Algorithm: "as MONITOR saw it", Server: version, Key: key,
+		Start: race.Server{TTL: -1},
+		Text: "MONITOR prints no replies: those here are what an embedded Redis " + version + " answers to the same commands at the same times, on a key that was free at first. " +
+			"A client is taken to hold the lock until it removes it or its lease is over, by the server's clock.",
+	}}, nil
+}
+
+// concerns says that a command has the key, or one that stands beside it, among its arguments.
+func (r *run) concerns(l line) bool {
+	return slices.ContainsFunc(l.args[1:], func(a string) bool {
+		return a == r.key || strings.Contains(a, "{"+r.key+"}") || strings.HasPrefix(a, r.key+":")
+	})
+}
+
+// all runs the lines, each with those of its script.
+func (r *run) all(lines []line) error {
+	for i := 0; i < len(lines); {
+		script := i + 1
+		for script < len(lines) && lines[script].client == "lua" {
+			script++
+		}
+		if lines[i].client != "lua" { // else its EVAL was before the log
+			if err := r.step(lines[i], lines[i+1:script]); err != nil {
+				return err
+			}
+		}
+		i = script
+	}
+	return nil
+}
+
+func (r *run) step(l line, script []line) error {
+	name := strings.ToUpper(l.args[0])
+	c := r.client(l.client)
+	concerns := r.concerns(l)
+	if concerns && r.db < 0 {
+		r.db = l.db
+	}
+	concerns = concerns && l.db == r.db
+	switch {
+	case name == "MULTI" && c != nil:
+		c.multi, c.queued = true, nil
+		return nil
+	case name == "DISCARD" && c != nil:
+		c.multi, c.watches = false, false
+		return nil
+	case name == "UNWATCH" && c != nil:
+		c.watches = false
+		return nil
+	case name == "EXEC" && c != nil && c.multi:
+		queued := c.queued
+		c.multi, c.queued = false, nil
+		watched := c.watches
+		c.watches = false
+		switch {
+		case len(queued) > 0:
+			return r.event(c, l.at, queued, nil, true, watched)
+		case watched:
+			return r.event(c, l.at, nil, nil, true, true)
+		}
+		return nil
+	case !concerns:
+		return nil
+	}
+	if c == nil {
+		if value := r.raw(); r.writer != nil && strings.HasPrefix(name, "EVAL") && slices.Contains(l.args[1:], value) {
+			c = r.writer
+			c.addresses = append(c.addresses, l.client)
+		} else {
+			c = &client{name: fmt.Sprintf("C%d", len(r.clients)+1), addresses: []string{l.client}, state: race.Idle}
+			r.clients = append(r.clients, c)
+		}
+	}
+	if c.multi {
+		c.queued = append(append(c.queued, l), script...)
+		return nil
+	}
+	c.watches = c.watches || name == "WATCH"
+	return r.event(c, l.at, []line{l}, script, false, c.watches)
+}
+
+func (r *run) client(address string) *client {
+	if i := slices.IndexFunc(r.clients, func(c *client) bool { return slices.Contains(c.addresses, address) }); i >= 0 {
+		return r.clients[i]
+	}
+	return nil
+}
+
+// event is one step of the trace: a command, with its script, or what an EXEC ran.
+func (r *run) event(c *client, at time.Time, lines, script []line, exec, watched bool) error {
+	if r.began.IsZero() {
+		r.began = at
+	}
+	if len(r.trace.Events) == most {
+		return fmt.Errorf("more than %d commands concern the key %q: cut the log", most, r.key)
+	}
+	if at.Sub(r.now) > longest {
+		return fmt.Errorf("nothing happens for %v: these are several logs", at.Sub(r.now))
+	}
+	if at.After(r.now) {
+		r.server.Advance(at.Sub(r.now))
+		r.now = at
+	}
+	e := race.Event{N: len(r.trace.Events) + 1, At: r.since(r.now), Who: c.name}
+	before := r.onKey()
+	r.lapse()
+	var cmds, replies, whys []string
+	named := false
+	for _, l := range lines {
+		text, reply, err := r.do(c, l, script, &whys, watched)
+		if err != nil {
+			return err
+		}
+		cmds, replies = append(cmds, text), append(replies, reply)
+		named = named || slices.Contains(l.args[1:], r.key)
+	}
+	if lines != nil && !named { // of what stands beside the key: it ran, and is not shown
+		return nil
+	}
+	if exec {
+		cmds = append(append([]string{"MULTI"}, cmds...), "EXEC")
+		if lines == nil {
+			replies = []string{"nil"}
+			whys = []string{"something had touched the key since its WATCH, and nothing ran"}
+			if c.state == race.Asking {
+				c.state = race.Idle
+			}
+		}
+	}
+	e.Cmd, e.Reply = strings.Join(cmds, "; "), strings.Join(replies, "; ")
+	e.Why = sentence(whys)
+	e.Server = r.onKey()
+	if c.state == race.Holds && r.writer == c && c.until.IsZero() && e.Server.TTL >= 0 {
+		c.until = r.now.Add(time.Duration(e.Server.TTL) * time.Millisecond)
+	}
+	e.Changed = changed(before, e.Server)
+	e.Belief = map[string]race.Belief{}
+	for _, c := range r.clients {
+		e.Belief[c.name] = c.belief(r)
+	}
+	e.Violation = r.broken(c, before)
+	if r.again(e) {
+		return nil
+	}
+	r.trace.Events = append(r.trace.Events, e)
+	return nil
+}
+
+// again says that the client looks once more, and sees the same: it polls.
+func (r *run) again(e race.Event) bool {
+	looks := func(e race.Event) bool {
+		name, _, _ := strings.Cut(e.Cmd, " ")
+		return slices.Contains([]string{"GET", "TTL", "PTTL", "EXISTS"}, strings.ToUpper(name))
+	}
+	if !looks(e) || e.Violation != nil {
+		return false
+	}
+	for _, old := range slices.Backward(r.trace.Events) {
+		if old.Who == e.Who && old.Cmd == e.Cmd && (old.Reply == e.Reply || strings.HasSuffix(strings.ToUpper(e.Cmd), "TTL")) {
+			return true
+		}
+		if len(old.Changed) > 0 || old.Who == e.Who && !looks(old) {
+			return false
+		}
+	}
+	return false
+}
+
+// do runs one command, or those of its script, and says what it did.
+func (r *run) do(c *client, l line, script []line, whys *[]string, watched bool) (text, reply string, err error) {
+	shown := short(l.args)
+	run := []line{l}
+	if name := strings.ToUpper(l.args[0]); name == "EVAL" || name == "EVALSHA" {
+		run = script
+	}
+	var answers []string
+	for _, x := range run {
+		r.named(c, x.args)
+		was, had := r.holder(), r.raw()
+		answer, err := r.send(x)
+		if err != nil {
+			return "", "", err
+		}
+		why, known := r.believe(c, x.args, answer, was, watched, len(script) > 0)
+		if !known {
+			why = r.otherwise(c, had, was, watched, len(script) > 0)
+		}
+		if why != "" {
+			*whys = append(*whys, why)
+		}
+		says := r.readable(oldredis.Readable(answer))
+		if len(script) > 0 {
+			says = r.command(x.args) + " → " + says
+		}
+		answers = append(answers, says)
+	}
+	return r.command(shown), strings.Join(answers, ", "), nil
+}
+
+// send runs a command on the embedded server. What it can't run, such as a blocking one, it answers with an error.
+func (r *run) send(l line) (any, error) {
+	switch strings.ToUpper(l.args[0]) {
+	case "WATCH", "SUBSCRIBE", "PSUBSCRIBE", "PUBLISH", "BLPOP", "BRPOP", "BRPOPLPUSH", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "WAIT", "EVAL", "EVALSHA", "QUIT":
+		return "OK", nil // nothing waits here, and a script's commands are run by themselves
+	}
+	conn := r.conns[l.db]
+	if conn == nil {
+		conn = r.server.Dial()
+		r.conns[l.db] = conn
+		if _, err := conn.Do("SELECT", l.db); err != nil {
+			return nil, err
+		}
+	}
+	args := make([]any, len(l.args)-1)
+	for i, a := range l.args[1:] {
+		args[i] = a
+	}
+	reply, err := conn.Do(l.args[0], args...)
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		return refused, nil
+	}
+	return reply, err
+}
+
+// onKey is what is on the key.
+func (r *run) onKey() race.Server {
+	s := race.Server{TTL: -1}
+	value := r.raw()
+	if value == "" {
+		if kind, err := redis.String(r.send(line{db: max(r.db, 0), args: []string{"TYPE", r.key}})); err != nil || kind == "none" || kind == "string" {
+			r.writer = nil
+			return s
+		} else {
+			value = "a " + kind
+		}
+	}
+	s.Value, s.Raw = r.readable(value), value
+	if ttl, err := redis.Int64(r.send(line{db: max(r.db, 0), args: []string{"PTTL", r.key}})); err == nil && ttl >= 0 {
+		s.TTL = ttl
+	}
+	if r.writer != nil {
+		s.Writer = r.writer.name
+	}
+	return s
+}
+
+// raw is the value on the key; "": there is none.
+func (r *run) raw() string {
+	value, err := redis.String(r.send(line{db: max(r.db, 0), args: []string{"GET", r.key}}))
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+func changed(a, b race.Server) (list []string) {
+	if a.Raw != b.Raw || a.Writer != b.Writer {
+		list = append(list, "key")
+	}
+	if (a.TTL < 0) != (b.TTL < 0) || b.TTL > a.TTL {
+		list = append(list, "ttl")
+	}
+	return list
+}
+
+// named gives a value that is being written the name that readers see.
+func (r *run) named(c *client, args []string) {
+	key := r.key
+	if len(args) > 1 && r.concerns(line{args: args}) {
+		key = args[1] // or one beside it, of which the lock may come
+	}
+	value, ok := written(args, key)
+	if !ok || r.names[value] != "" {
+		return
+	}
+	if until, ok := deadline(r.key, value, r.now); ok {
+		r.names[value] = "t=" + race.Seconds(r.since(until))
+		return
+	}
+	c.tokens++
+	r.names[value] = "«" + c.name + "»"
+	if c.tokens > 1 {
+		r.names[value] = fmt.Sprintf("«%s.%d»", c.name, c.tokens)
+	}
+}
+
+// written is the value that a command puts on the key.
+func written(args []string, key string) (string, bool) {
+	name := strings.ToUpper(args[0])
+	switch {
+	case len(args) >= 3 && args[1] == key && (name == "SETNX" || name == "GETSET" || name == "SET"):
+		return args[2], true
+	case len(args) == 4 && args[1] == key && (name == "SETEX" || name == "PSETEX"):
+		return args[3], true
+	}
+	return "", false
+}
+
+// deadline is the time that a value is, if it is one.
+func deadline(key, value string, now time.Time) (time.Time, bool) {
+	for _, f := range dialect.Recognise(key, value, -1, now) {
+		if f.Kind.Timed() && !f.Until.IsZero() {
+			return f.Until, true
+		}
+	}
+	return time.Time{}, false
+}
+
+func (r *run) readable(s string) string {
+	if name := r.names[strings.Trim(s, `"`)]; name != "" {
+		return name
+	}
+	return s
+}
+
+func (r *run) command(args []string) string {
+	var list []string
+	for i, a := range args {
+		if i > 0 && a == r.key {
+			continue
+		}
+		if a == "" {
+			a = `""`
+		}
+		list = append(list, r.readable(a))
+	}
+	return strings.Join(list, " ")
+}
+
+// duration is what an EXPIRE or an option of SET says.
+func duration(n, unit string) (time.Duration, bool) {
+	d, err := strconv.ParseInt(n, 10, 64)
+	return time.Duration(d) * map[string]time.Duration{"EX": time.Second, "PX": time.Millisecond}[unit], err == nil
+}
+
+// finish gives the trace its end: what it shows.
+func (r *run) finish() race.Trace {
+	t := r.trace
+	for _, c := range r.clients {
+		t.Clients = append(t.Clients, race.Client{Name: c.name, Note: strings.Join(c.addresses, ", ")})
+	}
+	for i := range t.Events {
+		e := &t.Events[i]
+		for _, c := range r.clients { // those that come later are idle before
+			if _, ok := e.Belief[c.name]; !ok {
+				e.Belief[c.name] = race.Belief{State: race.Idle, Until: -1, Now: e.At}
+			}
+		}
+		if v := e.Violation; v != nil && (t.Verdict.Violated == "" || t.Verdict.Violated != "exclusion" && v.Invariant == "exclusion") {
+			t.Verdict = race.Verdict{Violated: v.Invariant, Step: e.N}
+		}
+		for _, b := range e.Belief {
+			if b.Until > t.TTL && b.State == race.Holds {
+				t.TTL = max(t.TTL, b.Until-e.At)
+			}
+		}
+	}
+	if v := t.Verdict; v.Violated != "" {
+		t.Argument = race.Argument{Then: []string{t.Events[v.Step-1].Why}, So: t.Events[v.Step-1].Violation.Text + "."}
+	}
+	return t
+}
+
+func sentence(whys []string) string {
+	s := strings.Join(whys, "; ")
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

@@ -73,14 +73,16 @@ func anonymous(wasm []byte) []byte {
 // which nothing in the page calls, and which the linker would keep for them.
 type cut struct {
 	module string
-	files  string         // a pattern of names
-	line   *regexp.Regexp // those that match are left out
-	least  int            // so many do; fewer: the module has changed, and must be looked at
+	files  string // a pattern of names
+	line   string // those that match are left out: a regular expression
+	least  int    // so many do; fewer: the module has changed, and must be looked at
 }
 
-var cuts = []cut{
-	{"github.com/alicebob/miniredis/v2", "cmd_*.go", regexp.MustCompile(`(?m)^\tm\.srv\.Register\("(?:` + strings.ReplaceAll(strings.ToUpper(absent+needless), " ", "|") + `)",.*\n`), 80},
-	{"github.com/yuin/gopher-lua", "linit.go", regexp.MustCompile(`(?m)^\tluaLib\{(?:Io|Os|Channel)LibName,.*\n`), 3},
+func cuts() []cut {
+	return []cut{
+		{"github.com/alicebob/miniredis/v2", "cmd_*.go", `(?m)^\tm\.srv\.Register\("(?:` + strings.ReplaceAll(strings.ToUpper(absent+" "+needless), " ", "|") + `)",.*\n`, 80},
+		{"github.com/yuin/gopher-lua", "linit.go", `(?m)^\tluaLib\{(?:Io|Os|Channel)LibName,.*\n`, 3},
+	}
 }
 
 // needless are the commands of miniredis that oldredis runs itself, or not at all.
@@ -99,7 +101,7 @@ func without(ctx context.Context, dir, gomod string) (modfile string, err error)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoSource, err)
 	}
-	for n, c := range cuts {
+	for n, c := range cuts() {
 		list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", c.module)
 		list.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 		out, err := list.Output()
@@ -121,7 +123,7 @@ func without(ctx context.Context, dir, gomod string) (modfile string, err error)
 
 // copy copies a module without its tests and what is cut.
 func (c cut) copy(from, to string) error {
-	found := 0
+	found, line := 0, regexp.MustCompile(c.line)
 	err := filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Base(name) != "go.mod" && (filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go")) {
 			return err
@@ -131,8 +133,8 @@ func (c cut) copy(from, to string) error {
 			return err
 		}
 		if ok, _ := filepath.Match(c.files, filepath.Base(name)); ok {
-			found += len(c.line.FindAllIndex(b, -1))
-			b = c.line.ReplaceAll(b, nil)
+			found += len(line.FindAllIndex(b, -1))
+			b = line.ReplaceAll(b, nil)
 		}
 		rel, err := filepath.Rel(from, name)
 		if err != nil {

@@ -156,9 +156,6 @@ var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlo
 // engines are the files of package compat in which it can.
 var engines = []string{"compat/watch.go", "compat/unguarded.go", "compat/listcas.go", "compat/script.go"}
 
-// comment is a line that stands outside of every function, which the page never shows.
-var comment = regexp.MustCompile(`(?m)^//.*$`)
-
 // sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", path.Dir(program)).Output()
@@ -178,6 +175,7 @@ func sources(ctx context.Context) ([]byte, error) {
 			}
 		}
 	}
+	comment := regexp.MustCompile(`(?m)^//.*$`) // outside of every function: the page never shows it
 	files := map[string]string{}
 	for _, name := range names {
 		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))

@@ -372,13 +372,17 @@ func (p *drawing) messages() {
 // axis names the moments, numbers the steps, and marks where an invariant breaks.
 func (p *drawing) axis() {
 	bottom := laneTop + laneHigh*float64(len(p.lane)) - 6
-	last := -100.0
+	last, label, up := -100.0, -100.0, 10.0
 	for n := range p.x {
 		if n > 0 {
 			e := p.t.Events[n-1]
 			p.add(n, `<text class="no" x="%.1f" y="14">%d</text>`, p.x[n], n)
 			if v := e.Violation; v != nil {
-				p.add(n, `<path class="broken" d="M%.1f 18V%.1f"/><text class="small red" x="%.1f" y="%.1f">✗ %s</text>`, p.x[n], bottom-8, p.x[n]+4, bottom-10, html.EscapeString(v.Invariant))
+				if up = 32 - up; p.x[n]-label > 90 { // beside another's words it stands above them
+					up = 10
+				}
+				label = p.x[n]
+				p.add(n, `<path class="broken" d="M%.1f 18V%.1f"/><text class="small red" x="%.1f" y="%.1f">✗ %s</text>`, p.x[n], bottom-8, p.x[n]+4, bottom-up, html.EscapeString(v.Invariant))
 			}
 		}
 		if n > 0 && p.at(n) == p.at(n-1) || p.x[n]-last < 34 {

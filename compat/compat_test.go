@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -334,6 +335,41 @@ func TestContextEndsBeforeItsRelease(t *testing.T) {
 			}
 			if context.Cause(works) != context.Canceled {
 				t.Errorf("cause %v, want none but Canceled", context.Cause(works))
+			}
+		})
+	}
+}
+
+// A release in the lock's own context, which it ends, has the time of any other all the same, and not
+// that of one whose context had ended before.
+func TestReleaseInItsOwnContext(t *testing.T) {
+	for _, test := range []struct {
+		limit, dial time.Duration
+		released    bool
+	}{
+		{time.Hour, time.Second, true}, {2 * time.Second, time.Second, true}, {2 * time.Second, 3 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var dial time.Duration
+			source := compat.Pooled(still(t, "2.4").Pool())
+			get := source.Get
+			source.Get = func(ctx context.Context, key string) (redis.Conn, error) {
+				select {
+				case <-time.After(dial):
+					return get(ctx, key)
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			l, err := compat.NewOn(source, txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(l.Context(), test.limit)
+			defer cancel()
+			dial = test.dial
+			if err := l.Release(ctx); (err == nil) != test.released {
+				t.Errorf("within %v, a connection takes %v: %v", test.limit, test.dial, err)
 			}
 		})
 	}

@@ -275,9 +275,17 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // may then be called again, for it compares, and never removes another client's lock. After
 // it nothing renews the lock.
 func (l *Lock) Release(ctx context.Context) error {
-	start := l.k.now()
+	start, ended := l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {
 		return l.over()
+	}
+	if !ended && ctx.Err() != nil { // it comes from the lock's own, which ends here
+		at, bounded := ctx.Deadline()
+		if ctx = context.WithoutCancel(ctx); bounded {
+			var done context.CancelFunc
+			ctx, done = context.WithDeadline(ctx, at)
+			defer done()
+		}
 	}
 	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
 		l.mu.Lock()

@@ -770,3 +770,39 @@ func TestProcessesShare(t *testing.T) {
 		}
 	}
 }
+
+// Close ends the wait of one that pauses for others as it ends every other.
+func TestCloseInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := compat.New(still(t, "2.4").Pool(), txlock.Renamed{}, compat.Options{MaxHandoffs: -1})
+		first, err := k.Lock(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := inBackground(func() {
+			if l, err := k.Lock(background, "k", ttl); err != nil || l.Release(background) != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		third := inBackground(func() {
+			if _, err := k.Lock(background, "k", ttl); !errors.Is(err, compat.ErrClosed) {
+				t.Errorf("%v, want ErrClosed", err)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(ttl * 6 / 10) // two turns in more than half a ttl are enough
+		if err := first.Release(background); err != nil {
+			t.Fatal(err)
+		}
+		<-second
+		synctest.Wait()
+		closed := time.Now()
+		if err := k.Close(background); err != nil {
+			t.Error(err)
+		}
+		if <-third; time.Since(closed) > 0 {
+			t.Errorf("its wait ended %v after Close", time.Since(closed))
+		}
+	})
+}

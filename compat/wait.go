@@ -117,13 +117,11 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
 	case g.Yield > 0:
-		timer := w.k.o.Clock.Timer(w.jittered(min(g.Yield, w.k.o.MaxPoll)))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, w.gaveUp(ctx, nil)
-		}
+		pause := w.pause
+		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
+		e, _, err := w.sleep(ctx, time.Time{})
+		w.pause = pause
+		return e, err
 	case g.Woken:
 		w.deferring, w.pause = true, w.k.o.MinPoll
 		return w.untilFree(ctx, time.Time{})

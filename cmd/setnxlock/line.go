@@ -62,6 +62,9 @@ func quoted(s string) string {
 
 // shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
+	if strings.HasPrefix(arg, "/") { // a socket
+		return arg
+	}
 	scheme, rest, ok := strings.Cut(arg, "://")
 	if ok {
 		scheme += "://"

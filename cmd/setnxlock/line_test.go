@@ -84,6 +84,8 @@ func TestScrubbed(t *testing.T) {
 		"rediss://h":            "rediss://h",
 		"unix://u:pw@/path":     "unix:///path",
 		"m@redis://:pw@s1:1,s2": "m@redis://s1:1,s2",
+		"u:pw@h":                "h",
+		"/run/redis@2.sock":     "/run/redis@2.sock",
 	} {
 		if got := shownList(arg); got != want {
 			t.Errorf("%s: %s, want %s", arg, got, want)

@@ -62,14 +62,14 @@ func quoted(s string) string {
 
 // shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
-	if strings.HasPrefix(arg, "/") { // a socket
-		return arg
-	}
 	scheme, rest, ok := strings.Cut(arg, "://")
 	if ok {
 		scheme += "://"
 	} else {
 		scheme, rest = "", arg
+	}
+	if strings.HasPrefix(rest, "/") { // a socket's path
+		return arg
 	}
 	return scheme + rest[strings.LastIndex(rest, "@")+1:]
 }
@@ -83,18 +83,24 @@ func shownList(arg string) string {
 	return strings.Join(list, ",")
 }
 
-// passwords are where the passwords of the URLs in a text begin and end, and of what stands behind
-// them in a list: a comma in a user's name, or a scheme left out, must not show them.
+// passwords are where the passwords of the URLs in a text begin and end. What stands in a list behind a
+// URL, without a scheme, is taken for a part of it: the comma may be one of the password or of the
+// user's name.
 func passwords(text string) (list [][2]int) {
-	for from, listed := 0, false; ; {
-		if i := strings.Index(text[from:], "://"); i >= 0 && (!listed || !strings.ContainsAny(text[from:from+i], delimiters)) {
-			from += i + len("://")
-		} else if i < 0 && !listed {
+	for from := 0; ; {
+		i := strings.Index(text[from:], "://")
+		if i < 0 {
 			return list
 		}
+		from += i + len("://")
 		end := len(text)
-		if i := strings.IndexAny(text[from:], delimiters); i >= 0 {
+		if i := strings.IndexAny(text[from:], " \t\r\n"); i >= 0 {
 			end = from + i
+		}
+		if i := strings.Index(text[from:end], "://"); i >= 0 { // the next URL
+			if i := strings.LastIndexAny(text[from:from+i], ",\"'"); i >= 0 {
+				end = from + i
+			}
 		}
 		if at := strings.LastIndex(text[from:end], "@"); at >= 0 {
 			if colon := strings.Index(text[from:from+at], ":"); colon >= 0 {
@@ -103,15 +109,9 @@ func passwords(text string) (list [][2]int) {
 				list = append(list, [2]int{from, from + at})
 			}
 		}
-		from, listed = end, false
-		if end < len(text) {
-			from, listed = end+1, text[end] == ','
-		}
+		from = end
 	}
 }
-
-// delimiters end an address in a text.
-const delimiters = ", \t\r\n\"'"
 
 // scrubbed is a text without the passwords of the URLs in it.
 func scrubbed(text string) string {

@@ -86,6 +86,7 @@ func TestScrubbed(t *testing.T) {
 		"m@redis://:pw@s1:1,s2": "m@redis://s1:1,s2",
 		"u:pw@h":                "h",
 		"/run/redis@2.sock":     "/run/redis@2.sock",
+		"unix:///run/r@2.sock":  "unix:///run/r@2.sock",
 	} {
 		if got := shownList(arg); got != want {
 			t.Errorf("%s: %s, want %s", arg, got, want)

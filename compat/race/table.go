@@ -1,9 +1,6 @@
 package race
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "math/bits"
 
 // A table remembers a number under two. It is a map made for the inner loop:
 // open addressing, no deletion.
@@ -137,7 +134,7 @@ func (s *seen) fetch(arrivals []arrival) {
 	}
 	mask := uint64(len(s.slots) - 1)
 	for i := range arrivals {
-		s.touched += atomic.LoadUint64(&s.slots[arrivals[i].print&mask])
+		s.touched += s.slots[arrivals[i].print&mask]
 	}
 }
 
@@ -154,25 +151,9 @@ func (s *seen) add(f uint64) bool {
 		}
 		i = (i + 1) & mask
 	}
-	atomic.StoreUint64(&s.slots[i], f)
+	s.slots[i] = f
 	s.n++
 	return true
-}
-
-// has reports whether the fingerprint is in the set, to one that reads while another adds to it.
-func (s *seen) has(f uint64) bool {
-	if len(s.slots) == 0 {
-		return false
-	}
-	mask := uint64(len(s.slots) - 1)
-	for i := f & mask; ; i = (i + 1) & mask {
-		switch atomic.LoadUint64(&s.slots[i]) {
-		case f:
-			return true
-		case 0:
-			return false
-		}
-	}
 }
 
 func (s *seen) grow() {

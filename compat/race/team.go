@@ -23,7 +23,7 @@ const (
 	batchSize = 4096 // states that are expanded before the next are begun; as often the bounds are looked at
 )
 
-// A lot is what some states of the frontier lead to, in order, but for what was seen before.
+// A lot is what some states of the frontier lead to, in order.
 type lot struct {
 	arrivals []arrival
 	ends     []int32 // of each state, the number of arrivals up to its last one; unknown: ask again
@@ -70,7 +70,7 @@ func (t *team) begin(n int) {
 	var next atomic.Int32
 	for i := range t.workers {
 		w := &t.workers[i]
-		*w = search{c: x.c, judge: x.judge, runs: x.runs, trans: x.trans, names: x.names, tally: x.tally, seen: seen{slots: x.seen.slots}}
+		*w = search{c: x.c, judge: x.judge, runs: x.runs, trans: x.trans, names: x.names, tally: x.tally}
 		t.done.Go(func() {
 			for {
 				k := int(next.Add(1)) - 1
@@ -103,7 +103,6 @@ func (w *search) fill(states []state, number uint32) {
 		arrivals, broken := len(l.arrivals), len(l.broken)
 		w.transitions = 0
 		if w.knows(&states[i], number+uint32(i)) {
-			l.sift(&w.seen, arrivals, broken)
 			l.ends = append(l.ends, int32(len(l.arrivals)))
 		} else {
 			l.arrivals, l.broken = l.arrivals[:arrivals], l.broken[:broken]
@@ -137,26 +136,6 @@ func (l *lot) put(x *search, t *state, b breaches, from link) {
 	}
 	x.names.canonical(t)
 	l.arrivals = append(l.arrivals, arrival{*t, from, x.seen.print(t.print(x.c.Clients))})
-}
-
-// sift leaves out what arrived from a state and was seen before: most of it. The set grows meanwhile,
-// as the batch before is admitted; what is missed here is found there.
-func (l *lot) sift(set *seen, from, broken int) {
-	set.fetch(l.arrivals[from:])
-	kept := from
-	for i := from; i < len(l.arrivals); i++ {
-		for ; broken < len(l.broken) && int(l.broken[broken].at) == i; broken++ {
-			l.broken[broken].at = int32(kept)
-		}
-		if !set.has(l.arrivals[i].print) {
-			l.arrivals[kept] = l.arrivals[i]
-			kept++
-		}
-	}
-	for ; broken < len(l.broken); broken++ {
-		l.broken[broken].at = int32(kept)
-	}
-	l.arrivals = l.arrivals[:kept]
 }
 
 // whole reports whether all states of a batch were expanded.

@@ -219,7 +219,7 @@ func TestAtLeast(t *testing.T) {
 		version string
 		want    bool
 	}{{"2.6.12", true}, {"2.6.11", false}, {"2.8.0", true}, {"7.0.15", true}, {"2.4.18", false}, {"2.6", false}, {"3", true}, {"", false}} {
-		if got := atLeast(c.version, 2, 6, 12); got != c.want {
+		if got := atLeast(c.version, "2.6.12"); got != c.want {
 			t.Errorf("%q: %v", c.version, got)
 		}
 	}

@@ -78,7 +78,7 @@ func entries(s *server) []entry {
 		if l.New == nil || l.Comparison || l.Instead != "" || l.Family() == "rw" {
 			continue
 		}
-		a := l.New(locks.Options{Millis: s.atLeast(2, 6, 0)})
+		a := l.New(locks.Options{Millis: s.atLeast("2.6")})
 		list = append(list, entry{strings.Replace(l.Name, "/", ", ", 1), a})
 	}
 	slices.Reverse(list)

@@ -110,7 +110,7 @@ func rueidisLock(s *server, name string, tracking bool, next time.Duration) work
 	return workload.Subject{Name: "rueidislock" + name, Open: func(m *workload.Meter) (*workload.Client, error) {
 		o := rueidislock.LockerOption{
 			KeyMajority: 1, KeyValidity: ttl, TryNextAfter: next, KeyPrefix: rueidisPrefix,
-			FallbackSETPX: !s.atLeast(6, 2, 0),
+			FallbackSETPX: !s.atLeast("6.2"),
 			ClientOption: rueidis.ClientOption{
 				InitAddress: []string{s.Address}, DisableCache: !tracking, AlwaysRESP2: !tracking,
 				DialCtxFn: func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {

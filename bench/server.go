@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	probing "github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/workload"
@@ -41,21 +42,9 @@ func meet(ctx context.Context, address string) (*server, error) {
 }
 
 // atLeast compares the server's version.
-func (s *server) atLeast(major, minor, patch int) bool {
-	return atLeast(s.Version, major, minor, patch)
-}
+func (s *server) atLeast(since string) bool { return atLeast(s.Version, since) }
 
-func atLeast(version string, major, minor, patch int) bool {
-	var a, b, c int
-	fmt.Sscanf(version, "%d.%d.%d", &a, &b, &c) //nolint:errcheck // what is not there is 0
-	switch {
-	case a != major:
-		return a > major
-	case b != minor:
-		return b > minor
-	}
-	return c >= patch
-}
+func atLeast(version, since string) bool { return !ability.Older(version, since) }
 
 // start runs the redis-server on the PATH until stop is called.
 func start(ctx context.Context) (address string, stop func(), err error) {

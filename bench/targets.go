@@ -55,8 +55,8 @@ func (j *judge) says(met bool, target, measured string, args ...any) {
 	j.list = append(j.list, verdict{target, j.m.Version, fmt.Sprintf(measured, args...), met, j.group})
 }
 
-func (j *judge) atLeast(major, minor, patch int) bool {
-	return atLeast(j.m.Version, major, minor, patch)
+func (j *judge) atLeast(since string) bool {
+	return atLeast(j.m.Version, since)
 }
 
 // result is the one of that name, if it was measured.
@@ -71,7 +71,7 @@ func result(list []workload.Result, name string) (workload.Result, bool) {
 
 // targeted are the locks that have to be as fast as can be on this server.
 func (j *judge) targeted() []string {
-	if j.atLeast(2, 4, 0) {
+	if j.atLeast("2.4") {
 		return []string{renamedPinned, getsetPinned, setLua}
 	}
 	return []string{guardedPinned, getsetPinned}
@@ -98,7 +98,7 @@ func (j *judge) times() {
 
 func (j *judge) medians(list []workload.Result, where string) {
 	most := 1.10
-	if !j.atLeast(2, 4, 0) {
+	if !j.atLeast("2.4") {
 		most, where = 1.60, where+" (2.2)"
 	}
 	modern, hasModern := result(list, byHand)
@@ -181,7 +181,7 @@ func (j *judge) apart(list []workload.Result, goroutines int, least float64) {
 // in PINGs. Redis 2.6 is taken, if it was measured.
 func (j *judge) elsewhere(r *Report) {
 	least := 1.5
-	if !j.atLeast(2, 4, 0) {
+	if !j.atLeast("2.4") {
 		least = 1
 	}
 	fastest := best(j.m.Throughput)

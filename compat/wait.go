@@ -215,7 +215,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	due := !until.IsZero() && left <= 0
 	if due && !w.due {
 		// The end has come and the key is still there: a server with whole
-		// seconds takes up to one more. Look often, from here on.
+		// seconds takes up to one more. Look soon again.
 		w.pause = k.o.MinPoll
 	}
 	w.due = due

@@ -62,16 +62,14 @@ func quoted(s string) string {
 
 // shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
-	scheme, rest, ok := strings.Cut(arg, "://")
-	if ok {
-		scheme += "://"
-	} else {
-		scheme, rest = "", arg
+	from := 0
+	if i := strings.Index(arg, "://"); i >= 0 {
+		from = i + len("://")
 	}
-	if strings.HasPrefix(rest, "/") { // a socket's path
+	if strings.HasPrefix(arg[from:], "/") { // a socket's path
 		return arg
 	}
-	return scheme + rest[strings.LastIndex(rest, "@")+1:]
+	return arg[:from] + arg[from+strings.LastIndex(arg[from:], "@")+1:]
 }
 
 // shownList is shown of addresses with commas between.

@@ -201,24 +201,27 @@ func (s *shelf) agrees(log []noted) (unasked []noted, ok bool) {
 	return unasked, true
 }
 
-func (a *archive) content(snap oldredis.Snapshot) uint32 {
-	text := snap.ContentKey()
+// numberOf is the number of something, and numbered what has one.
+func numberOf[K comparable, V any](a *archive, c *catalog[K, V], k K, v V) uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.contents.number(text, snap)
+	return c.number(k, v)
 }
 
-func (a *archive) snapshot(n uint32) oldredis.Snapshot {
+func numbered[K comparable, V any](a *archive, c *catalog[K, V], n uint32) V {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.contents.list[n]
+	return c.list[n]
 }
+
+func (a *archive) content(snap oldredis.Snapshot) uint32 {
+	return numberOf(a, &a.contents, snap.ContentKey(), snap)
+}
+
+func (a *archive) snapshot(n uint32) oldredis.Snapshot { return numbered(a, &a.contents, n) }
 
 func (a *archive) connection(st oldredis.ConnState) uint32 {
-	text := st.Key()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.conns.number(text, st)
+	return numberOf(a, &a.conns, st.Key(), st)
 }
 
 // state is that of a connection by 1 + its number; 0: it is unknown.
@@ -226,59 +229,26 @@ func (a *archive) state(n uint32) oldredis.ConnState {
 	if n == 0 {
 		return oldredis.ConnState{}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.conns.list[n-1]
+	return numbered(a, &a.conns, n-1)
 }
 
-func (a *archive) reply(v []any) uint32 {
-	text := replyKey(v)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.replies.number(text, v)
-}
+func (a *archive) reply(v []any) uint32 { return numberOf(a, &a.replies, replyKey(v), v) }
 
-func (a *archive) replied(n uint32) []any {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.replies.list[n]
-}
+func (a *archive) replied(n uint32) []any { return numbered(a, &a.replies, n) }
 
-func (a *archive) request(r *request) uint32 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.requests.number(r.says(), r.cmds)
-}
+func (a *archive) request(r *request) uint32 { return numberOf(a, &a.requests, r.says(), r.cmds) }
 
-func (a *archive) commands(n uint32) [][]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.requests.list[n]
-}
+func (a *archive) commands(n uint32) [][]string { return numbered(a, &a.requests, n) }
 
-func (a *archive) inquiry(n uint32) inquiry {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.inquiries.list[n]
-}
+func (a *archive) inquiry(n uint32) inquiry { return numbered(a, &a.inquiries, n) }
 
 func (a *archive) deaths(list []int32) uint32 {
-	text := fmt.Sprint(list)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.moments.number(text, list)
+	return numberOf(a, &a.moments, fmt.Sprint(list), list)
 }
 
-func (a *archive) dead(n uint32) []int32 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.moments.list[n]
-}
+func (a *archive) dead(n uint32) []int32 { return numbered(a, &a.moments, n) }
 
 // asker is the number of who asks in c whether it can acquire.
 func (a *archive) asker(c *Config) uint32 {
-	text := fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.probes.number(text, struct{}{})
+	return numberOf(a, &a.probes, fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients), struct{}{})
 }

@@ -108,9 +108,7 @@ func Kinds() []Kind {
 		k := Kind{Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset"}
 		turn, quorum, replicated := k, k, k
 		turn.Name, turn.several = "in turn "+name, true
-		turn.make = func(m making) *compat.Locker {
-			return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
-		}
+		turn.make = inTurn(l)
 		quorum.Name, quorum.Servers = "redlock "+name, 3
 		quorum.make = func(m making) *compat.Locker {
 			b := make([]compat.Backend, len(m.sources))
@@ -124,6 +122,13 @@ func Kinds() []Kind {
 		kinds = append(kinds, turn, quorum, replicated)
 	}
 	return slices.Concat(kinds, readersAndWriters(), bridges())
+}
+
+// inTurn is a maker of sets of l, taken one after the other.
+func inTurn(l locks.Lock) maker {
+	return func(m making) *compat.Locker {
+		return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
+	}
 }
 
 // plain is l without fences: a composite has no use for a part's.
@@ -157,12 +162,7 @@ func readersAndWriters() []Kind {
 			make:   on(func(m making) compat.Algorithm { return rwlock.Write{Options: options(write, m)} }),
 			reader: on(func(m making) compat.Algorithm { return rwlock.Read{Options: options(read, m)} })})
 	}
-	sets := func(l locks.Lock) maker {
-		return func(m making) *compat.Locker {
-			return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
-		}
-	}
-	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: sets(write), reader: sets(read)})
+	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
 }
 
 // since are the versions from v on.

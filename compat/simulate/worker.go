@@ -102,6 +102,8 @@ func (x *worker) section() {
 		})
 		call.endDo(err, in)
 		return
+	case 4:
+		l, err = x.waits(ctx, c, key, ttl)
 	case 3:
 		if g, ok := w.take(); ok && g.half == c.half {
 			key = g.key
@@ -116,9 +118,7 @@ func (x *worker) section() {
 			call.endAdopt(err, g)
 			break
 		}
-		l, err = x.lockWaits(ctx, c, key, ttl)
-	case 4:
-		l, err = x.waits(ctx, c, key, ttl)
+		fallthrough
 	default:
 		l, err = x.lockWaits(ctx, c, key, ttl)
 	}

@@ -87,7 +87,16 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 	case (name == "EXPIRE" || name == "PEXPIRE") && on && len(args) > 2:
 		return r.expires(c, args, one, held, watched, script), true
 	case (name == "DEL" || name == "UNLINK") && slices.Contains(args[1:], r.key):
-		c.does(false, map[bool]string{true: releasesScript, false: map[bool]string{true: releasesWatched, false: map[bool]string{true: releasesLooked, false: releasesBare}[looked]}[watched]}[script])
+		switch {
+		case script:
+			c.does(false, releasesScript)
+		case watched:
+			c.does(false, releasesWatched)
+		case looked:
+			c.does(false, releasesLooked)
+		default:
+			c.does(false, releasesBare)
+		}
 		return r.removes(c, answer != int64(0)), true
 	}
 	return "", false

@@ -280,15 +280,15 @@ func (r *run) onKey() race.Server {
 	s := race.Server{TTL: -1}
 	value := r.raw()
 	if value == "" {
-		if kind, err := redis.String(r.send(line{db: max(r.db, 0), args: []string{"TYPE", r.key}})); err != nil || kind == "none" || kind == "string" {
+		kind, err := redis.String(r.ask("TYPE"))
+		if err != nil || kind == "none" || kind == "string" {
 			r.writer = nil
 			return s
-		} else {
-			value = "a " + kind
 		}
+		value = "a " + kind
 	}
 	s.Value, s.Raw = r.readable(value), value
-	if ttl, err := redis.Int64(r.send(line{db: max(r.db, 0), args: []string{"PTTL", r.key}})); err == nil && ttl >= 0 {
+	if ttl, err := redis.Int64(r.ask("PTTL")); err == nil && ttl >= 0 {
 		s.TTL = ttl
 	}
 	if r.writer != nil {
@@ -297,9 +297,14 @@ func (r *run) onKey() race.Server {
 	return s
 }
 
+// ask asks about the key.
+func (r *run) ask(name string) (any, error) {
+	return r.send(line{db: max(r.db, 0), args: []string{name, r.key}})
+}
+
 // raw is the value on the key; "": there is none.
 func (r *run) raw() string {
-	value, err := redis.String(r.send(line{db: max(r.db, 0), args: []string{"GET", r.key}}))
+	value, err := redis.String(r.ask("GET"))
 	if err != nil {
 		return ""
 	}
@@ -403,7 +408,7 @@ func (r *run) finish() race.Trace {
 			t.Verdict = race.Verdict{Violated: v.Invariant, Step: e.N}
 		}
 		for _, b := range e.Belief {
-			if b.Until > t.TTL && b.State == race.Holds {
+			if b.State == race.Holds {
 				t.TTL = max(t.TTL, b.Until-e.At)
 			}
 		}

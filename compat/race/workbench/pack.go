@@ -34,15 +34,12 @@ func merged(module []byte) ([]byte, error) {
 	}
 	out := []byte(wasmHeader)
 	for len(rest) > 0 {
-		id := rest[0]
-		n, k := binary.Uvarint(rest[1:])
-		if k <= 0 || n > uint64(len(rest)-1-k) {
-			return nil, errModule
+		id, section, after, err := section(rest)
+		if err != nil {
+			return nil, err
 		}
-		section := rest[1+k : 1+k+int(n)]
-		rest = rest[1+k+int(n):]
+		rest = after
 		if id == wasmData {
-			var err error
 			if section, err = mergedData(section); err != nil {
 				return nil, err
 			}
@@ -52,6 +49,16 @@ func merged(module []byte) ([]byte, error) {
 		out = append(out, section...)
 	}
 	return out, nil
+}
+
+// section is the first one: its id, what is in it, and what follows it.
+func section(b []byte) (id byte, in, after []byte, err error) {
+	n, k := binary.Uvarint(b[1:])
+	if k <= 0 || n > uint64(len(b)-1-k) {
+		return 0, nil, nil, errModule
+	}
+	b, id = b[1+k:], b[0]
+	return id, b[:n], b[n:], nil
 }
 
 func mergedData(section []byte) ([]byte, error) {
@@ -185,15 +192,14 @@ func packed(module []byte) (_ []byte, err error) {
 	if !ok {
 		return nil, errModule
 	}
-	for len(rest) > 0 && rest[0] != wasmCode {
-		n, k := binary.Uvarint(rest[1:])
-		if k <= 0 || n > uint64(len(rest)-1-k) {
+	id, code := byte(0), []byte(nil)
+	for id != wasmCode {
+		if len(rest) == 0 {
 			return nil, errModule
 		}
-		rest = rest[1+k+int(n):]
-	}
-	if len(rest) == 0 {
-		return nil, errModule
+		if id, code, rest, err = section(rest); err != nil {
+			return nil, err
+		}
 	}
 	p := &packer{streams: map[uint16][]byte{}}
 	defer func() {
@@ -201,15 +207,13 @@ func packed(module []byte) (_ []byte, err error) {
 			err = fmt.Errorf("%w: %v", errModule, r)
 		}
 	}()
-	n, k := binary.Uvarint(rest[1:])
-	p.b = rest[1+k : 1+k+int(n)]
-	count, width := binary.Uvarint(p.b)
-	if k <= 0 || width <= 0 {
+	count, width := binary.Uvarint(code)
+	if width <= 0 {
 		return nil, errModule
 	}
-	p.at = width
-	p.put(streamBefore, module[:len(module)-len(rest)+1+k+width])
-	after := bytes.Clone(rest[1+k+int(n):])
+	p.b, p.at = code, width
+	p.put(streamBefore, module[:len(module)-len(rest)-len(code)+width])
+	after := bytes.Clone(rest)
 	from, size := functions(after)
 	planes(after[from : from+size])
 	p.put(streamAfter, after)

@@ -3,8 +3,12 @@ package compat_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -138,4 +142,60 @@ func TestCheckInEachEpoch(t *testing.T) {
 	if n, err := redis.Int(s.servers[1].Dial().Do("DBSIZE")); n != 0 || err != nil {
 		t.Errorf("%d keys on the server that was refused, %v", n, err)
 	}
+}
+
+// A hundred that begin at once, on a server that takes its time, don't check it a hundred times: if
+// they did, on a busy one, no check would ever end in time. One that hangs holds up nobody else.
+func TestFewCheckAtOnce(t *testing.T) {
+	for _, hang := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4")}}
+			a := &slowCheck{Renamed: txlock.Renamed{}, hang: hang}
+			k := compat.NewOn(s.source(), a, compat.Options{})
+			var wg sync.WaitGroup
+			var late atomic.Int32
+			for i := range 100 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+					defer cancel()
+					began := time.Now()
+					_, err := k.TryLock(ctx, fmt.Sprint(i), time.Minute)
+					switch {
+					case err != nil && errors.Is(err, compat.ErrUnknown), time.Since(began) > 150*time.Millisecond:
+						t.Errorf("after %v: %v", time.Since(began), err)
+					case err != nil:
+						late.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			if n := a.n.Load(); n > 2 {
+				t.Errorf("%d checks, 2 at most are wanted", n)
+			}
+			if n := late.Load(); n > 1 || n == 1 && !hang {
+				t.Errorf("%d had no lock in time", n)
+			}
+		})
+	}
+}
+
+// A slowCheck takes its time to check a server, and the first time hangs.
+type slowCheck struct {
+	txlock.Renamed
+	hang bool
+	n    atomic.Int32
+}
+
+func (a *slowCheck) Traits() compat.Traits {
+	traits := a.Renamed.Traits()
+	check := traits.Check
+	traits.Check = func(c *compat.Conn, key string) error {
+		if a.n.Add(1) == 1 && a.hang {
+			time.Sleep(150 * time.Millisecond)
+			return context.DeadlineExceeded
+		}
+		time.Sleep(100 * time.Millisecond)
+		return check(c, key)
+	}
+	return traits
 }

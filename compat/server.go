@@ -27,6 +27,7 @@ type server struct {
 	algo      Algorithm
 	traits    Traits
 	checked   atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+	checking  chan struct{} // has room for the checks that may run at a time; nil: any number
 	reaps     atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
 	borrowing atomic.Int64  // steps that are getting their connection
 	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
@@ -44,7 +45,11 @@ type server struct {
 // NewBackend returns the Backend of a on the servers of source, each key on the one that has
 // it: for a lock that is made of several, and for NewLocker.
 func NewBackend(source Source, a Algorithm) Backend {
-	return &server{source: source, algo: a, traits: a.Traits()}
+	s := &server{source: source, algo: a, traits: a.Traits()}
+	if !source.Slots { // else each key may have a server of its own, and the one that hangs must not hold up the others
+		s.checking = make(chan struct{}, checksAtOnce)
+	}
+	return s
 }
 
 func (s *server) Abilities() Abilities {
@@ -475,6 +480,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
 		return epoch, nil
 	}
+	if s.checking != nil {
+		select {
+		case s.checking <- struct{}{}:
+			defer func() { <-s.checking }()
+		case <-ctx.Done():
+			return epoch, limit.Slow(limit.Cause(ctx))
+		}
+		if epoch = s.epoch(); s.checked.Load() == epoch+1 {
+			return epoch, nil
+		}
+	}
 	blamed := ""
 	for range checksAtMost {
 		on := ""
@@ -511,6 +527,12 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	}
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
+
+// checksAtOnce is how many steps may check one server at a time; the others wait for what they find. A check is ten
+// times as long as a step: if all that begin at once checked, or all whose connections broke in a busy moment, the
+// server could be so busy with checks that none ended in time, and the next attempts would check again. Two, so
+// that one which hangs does not hold up all.
+const checksAtOnce = 2
 
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the
 // same commands twice in a row, those are blamed, as by package server's Try.

@@ -426,4 +426,7 @@ var table = []mutant{
 	{name: "a connection's refusal at the WATCH counts as watched", file: "compat/write.go", nets: nets(execs, refusing),
 		old: "return r.watch == \"OK\" && r.Holds(value) }",
 		new: "return r.Holds(value) }"},
+	{name: "all check a server at once", file: "compat/server.go", nets: nets(tested("compat", "FewCheckAtOnce")),
+		old: "make(chan struct{}, checksAtOnce)",
+		new: "make(chan struct{}, 50*checksAtOnce)"},
 }

@@ -70,10 +70,12 @@ type Options struct {
 	// a holder of its own, with a new fence if the algorithm draws them, and a lease that was
 	// extended if less than three quarters were left. Nor does it go on for longer than half a
 	// lease, or with less than a quarter left. Then the lock is released, and clients
-	// elsewhere get a chance; with Signal, if none of them waits, after four times as many. A holder that lost the lock without knowing does not learn it from a
-	// Release that hands it off; the next one learns it. Negative: never. Default: 16. A lock
-	// whose waiters take turns (rwlock) is not handed off by a release: it would pass those by
-	// who wait elsewhere.
+	// elsewhere get a chance; with Signal, if none of them waits, after four times as many. A
+	// holder that lost the lock without knowing does not learn it from a Release that hands it
+	// off; the next one learns it. Negative: never. Default: 14: of processes with eight
+	// goroutines each, nobody then waits for more than twice the fair share. A lock whose
+	// waiters take turns (rwlock) is not handed off by a release: it would pass those by who
+	// wait elsewhere.
 	MaxHandoffs int
 
 	// Signal makes a release wake one client of ours, in whatever process, that
@@ -137,7 +139,7 @@ func NewLocker(b Backend, o Options) *Locker {
 	}
 	o.MaxPoll = max(o.MinPoll, o.MaxPoll)
 	if o.MaxHandoffs == 0 {
-		o.MaxHandoffs = 16
+		o.MaxHandoffs = 14
 	}
 	crew := cleaning.New(o.Clock, o.Cleanup, ErrTimeout)
 	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(cleaning.With(context.Background(), crew), o.Clock, o.Timeout), crew: crew}

@@ -172,7 +172,7 @@ func TestHandoffsAreBounded(t *testing.T) {
 			most int
 			want string
 		}{
-			{0, "f" + strings.Repeat("h", 16) + "f" + strings.Repeat("h", 16) + "f"},
+			{0, "f" + strings.Repeat("h", 14) + "f" + strings.Repeat("h", 14) + "f"},
 			{3, "fhhhfhhhfhhhf"},
 			{1, "fhfhfhf"},
 			{-1, strings.Repeat("f", 40)},

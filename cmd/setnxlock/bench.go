@@ -79,7 +79,7 @@ func (a *app) benchCommand() *cobra.Command {
 	flags.DurationVar(&f.Duration, "duration", 3*time.Second, "how long each algorithm is measured")
 	flags.DurationVar(&f.ttl, "ttl", 30*time.Second, "how long a lock lasts if nobody releases it")
 	flags.IntVar(&f.pinned, "pinned", 0, "how many held locks of a process may pin their connection, so that a release is one round trip")
-	flags.IntVar(&f.handOffs, "hand-offs", 16, "how many hand-offs in a row to the next goroutine of the same process; 0: none")
+	flags.IntVar(&f.handOffs, "hand-offs", 14, "how many hand-offs in a row to the next goroutine of the same process; 0: none")
 	flags.BoolVar(&f.signal, "signal", false, "wake waiters by a signal on release; needs Redis 2.0 and no proxy")
 	flags.StringVar(&f.embedded, "embedded", "", "use an embedded server in this process, that behaves as Redis `VERSION` ("+strings.Join(oldredis.Versions(), ", ")+"); 2.6 if neither this nor a server is given")
 	flags.BoolVar(&f.anyway, "anyway", false, "go on although others are at work on the server")

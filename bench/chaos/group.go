@@ -146,6 +146,9 @@ func (g *group) start(r run) error {
 		}
 		g.looks.Go(func() { g.look(s, is) })
 	}
+	for _, s := range g.guards {
+		g.looks.Go(func() { g.ask(s) })
+	}
 	return nil
 }
 
@@ -295,6 +298,27 @@ func (g *group) look(s *server, was bool) {
 			replica = asked
 		}
 		was = is
+	}
+}
+
+// ask notes when a Sentinel names another master. That may be one that was cut off, or stopped, while
+// others were masters, and that nobody has made a replica since: it has none of what they were told.
+func (g *group) ask(s *server) {
+	named, at := "", now()
+	for {
+		asked := now()
+		m, err := redis.Strings(s.do("SENTINEL", "get-master-addr-by-name", "chaos"))
+		if addr := strings.Join(m, ":"); err == nil {
+			if named != "" && addr != named {
+				g.forgot(span{at, now() + int64(usedFor)})
+			}
+			named, at = addr, asked
+		}
+		select {
+		case <-g.over:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 

@@ -45,6 +45,16 @@ func newShards(t *testing.T) (*shards, *cluster.Source) {
 // set makes these the masters. s.mu is held, or nobody uses s.
 func (s *shards) set(lower, upper string) { s.masters = [2]string{lower, upper} }
 
+// id is of the server at addr, whatever its address.
+func (s *shards) id(addr string) string {
+	for _, first := range []string{"a:1", "b:1", "c:1"} {
+		if s.servers[first] == s.servers[addr] {
+			return "id of " + first
+		}
+	}
+	return ""
+}
+
 func (s *shards) master(key string) string { return s.masters[slots.Of(key)*2/16384] }
 
 // lost reports whether a connection to addr breaks now.
@@ -98,7 +108,7 @@ func (c *shardConn) Do(name string, args ...any) (any, error) {
 		var ranges []any
 		for i, addr := range c.s.masters {
 			host, _, _ := strings.Cut(addr, ":")
-			ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), []any{[]byte(host), int64(1)}})
+			ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), []any{[]byte(host), int64(1), []byte(c.s.id(addr))}})
 		}
 		return ranges, nil
 	}
@@ -145,6 +155,7 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 		{"another's was replaced before", func(s *shards) { s.set("a:1", "c:1") }, nil, true, nil},
 		{"it was replaced", nil, func(s *shards) { s.set("c:1", "b:1") }, false, compat.ErrLost},
 		{"it was replaced before", func(s *shards) { s.set("c:1", "b:1") }, nil, false, compat.ErrLost},
+		{"it has another address now", nil, func(s *shards) { s.servers["c:1"] = s.servers["a:1"]; s.set("c:1", "b:1") }, false, nil},
 		{"it has passed the slot on", nil, func(s *shards) { s.set("b:1", "a:1") }, false, nil},
 		{"it has passed the slot on to one that is new", nil, func(s *shards) { s.set("c:1", "a:1") }, false, compat.ErrLost},
 	} {

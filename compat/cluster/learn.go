@@ -166,7 +166,7 @@ func (s *Source) install(m *slotMap) {
 	case s.slots.replaced(m):
 		s.epoch++
 		for slot := range slotCount {
-			if was := cmp.Or(s.passed[slot], s.slots.owner(slot)); was != m.owner(slot) {
+			if was := cmp.Or(s.passed[slot], s.slots.owner(slot)); !s.slots.same(was, m, m.owner(slot)) {
 				s.replaced(slot)
 			}
 		}

@@ -218,7 +218,8 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 }
 
 // Epoch grows with the first map, and with each in which a server that had slots has none any more:
-// its replica was promoted, and lacks what had not reached it.
+// its replica was promoted, and lacks what had not reached it. One that has another address now, and
+// the same id, was not replaced.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -141,6 +141,10 @@ type Source struct {
 	// for released. nil: servers are not replaced.
 	Epoch func() uint64
 
+	// Since is the epoch in which the server that has key was last replaced, where there are several: a
+	// key that is gone was lost only if it was written before that. nil: in the present one.
+	Since func(key string) uint64
+
 	// Prompt says that Get never outlasts its context. Idle is how many connections are there
 	// to be had without waiting, Fresh how long they stay unused before they are dropped (0: for
 	// ever). Otherwise the engine calls Get in the background, so that a Dial that knows of no

@@ -243,6 +243,14 @@ func (s *server) epoch() uint64 {
 	return 0
 }
 
+// since is the epoch in which the server that has key was last replaced.
+func (s *server) since(key string) uint64 {
+	if s.source.Since != nil {
+		return s.source.Since(key)
+	}
+	return s.epoch()
+}
+
 // change is what an extension of l to ttl is now, and what it makes of l.
 func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Change, error) {
 	if lease.Past(now, l.Until) {

@@ -337,7 +337,7 @@ func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
 	switch {
 	case !inTime:
 		return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
-	case !sent || epochOf(s.backend) != l.epoch:
+	case !sent || since(s.backend, l.Key) > l.epoch:
 		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
 	}
 	return nil
@@ -357,6 +357,15 @@ func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
 		return s.cleanup(ctx)
 	}
 	return s.step(ctx, s.limit)
+}
+
+// since is the epoch in which the server that answers for key was last replaced.
+func since(b Backend, key string) uint64 {
+	a := b.Abilities()
+	if a.server != nil {
+		return a.server.since(key)
+	}
+	return epochOf(b)
 }
 
 // epochOf is that of the server which answers, if it can be replaced.

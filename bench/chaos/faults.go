@@ -102,7 +102,7 @@ func (g *group) faults() []fault {
 		forgets := fault{"server killed, unsaved", func(s *server, d time.Duration) error {
 			from := now()
 			s.kill()
-			g.forgot(span{from, now()})
+			g.forgot(span{from, now()}, g.keys)
 			time.Sleep(d / 4)
 			return s.start()
 		}}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/cluster"
 )
 
 // A binary is a redis-server, and its version.
@@ -42,7 +43,7 @@ type group struct {
 	seen    *counts
 
 	mu     sync.Mutex
-	losses []span
+	losses []loss
 	over   chan struct{} // closed: nobody looks for a new master any more
 	looks  sync.WaitGroup
 }
@@ -58,15 +59,33 @@ func now() int64 { return time.Now().UnixNano() }
 // predecessor: until they have asked who is, and those that stood still in between have gone on.
 const usedFor = 10 * time.Second
 
-// forgot notes that what was answered before the end of the span may be forgotten after its beginning.
-func (g *group) forgot(s span) {
+// A loss is a span in which servers may have forgotten: what was answered before its end may be gone
+// after its beginning.
+type loss struct {
+	span
+	keys []string // that they may have forgotten
+}
+
+// lossesOf are those that may have touched any of keys.
+func lossesOf(all []loss, keys ...string) []span {
+	var of []span
+	for _, l := range all {
+		if slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(l.keys, key) }) {
+			of = append(of, l.span)
+		}
+	}
+	return of
+}
+
+// forgot notes a loss of these keys.
+func (g *group) forgot(s span, keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.losses = append(g.losses, s)
+	g.losses = append(g.losses, loss{s, keys})
 }
 
 // lost are all that were noted by now.
-func (g *group) lost() []span {
+func (g *group) lost() []loss {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.losses)
@@ -139,17 +158,31 @@ func (g *group) start(r run) error {
 			return err
 		}
 	}
-	for _, s := range g.servers {
+	for i, s := range g.servers {
 		is, err := s.master()
 		if err != nil {
 			return err
 		}
-		g.looks.Go(func() { g.look(s, is) })
+		g.looks.Go(func() { g.look(s, is, g.keysOn(i)) })
 	}
 	for _, s := range g.guards {
 		g.looks.Go(func() { g.ask(s) })
 	}
 	return nil
+}
+
+// keysOn are the keys that the i-th server has, as a master or as a replica.
+func (g *group) keysOn(i int) []string {
+	if g.kind != clustered || g.slots {
+		return g.keys
+	}
+	var keys []string
+	for _, key := range g.keys {
+		if slot := cluster.Slot(key); i%3*slots/3 <= slot && slot < (i%3+1)*slots/3 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // within calls done until it returns nil.
@@ -205,9 +238,11 @@ sentinel parallel-syncs chaos 2
 	})
 }
 
-// cluster makes one of six servers.
+const slots = 16384 // of a cluster
+
+// cluster makes one of six servers: each of the first three has a third of the slots, and one of the others for its
+// replica.
 func (g *group) cluster() error {
-	const slots = 16384
 	var ids []string
 	for i, s := range g.servers {
 		id, err := redis.String(s.do("CLUSTER", "NODES"))
@@ -278,7 +313,7 @@ func (g *group) cluster() error {
 
 // look notes when a replica becomes a master, whoever made it so: what its predecessor had not passed
 // on is gone then.
-func (g *group) look(s *server, was bool) {
+func (g *group) look(s *server, was bool, keys []string) {
 	replica := now()
 	for {
 		select {
@@ -293,7 +328,7 @@ func (g *group) look(s *server, was bool) {
 			continue
 		case is && !was:
 			g.seen.add("failover")
-			g.forgot(span{replica, now() + int64(usedFor)})
+			g.forgot(span{replica, now() + int64(usedFor)}, keys)
 		case !is:
 			replica = asked
 		}

@@ -85,7 +85,7 @@ type hold struct {
 
 // judge reads the histories. What was answered before a loss and asked for after it may differ:
 // that is counted apart.
-func (v *verdict) judge(r run, clients []*process, losses []span) error {
+func (v *verdict) judge(r run, clients []*process, losses []loss) error {
 	holds := map[string]*hold{}
 	waited := map[string][]wait{}
 	v.Ended = map[string]int{}
@@ -137,14 +137,20 @@ func (v *verdict) judge(r run, clients []*process, losses []span) error {
 		byKey[h.key] = append(byKey[h.key], h)
 	}
 	v.Sections = len(holds)
+	touching := func(key string) []span {
+		if form, _ := formOf(r.Lock); form == inTurn { // a set is lost with one of its keys
+			return lossesOf(losses, r.keys()...)
+		}
+		return lossesOf(losses, key)
+	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		all := byKey[key]
 		slices.SortFunc(all, func(a, b *hold) int { return cmp.Compare(a.got, b.got) })
-		v.overlaps(r, key, all, losses)
-		v.downgraded(key, all, losses)
+		v.overlaps(r, key, all, touching(key))
+		v.downgraded(key, all, touching(key))
 		v.Waits = append(v.Waits, v.starved(r, key, waited[key], all, clients))
 	}
-	v.check(r, byKey, losses)
+	v.check(r, byKey, touching)
 	return nil
 }
 
@@ -188,10 +194,12 @@ func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
 	for i, h := range all {
 		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
 			taken := i+1 < len(all) && all[i+1].asked < h.gone
-			if elsewhere := strings.Contains(h.err, "on the server that answers now"); elsewhere && slices.Contains([]string{sentinels, replicated, clustered}, r.Kind) {
-				v.apart("releases unanswered before a change of servers") // says no more than it saw
-			} else if !taken {
-				found(h.asked, h.gone, "leases lost", "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
+			what := "leases lost"
+			if strings.Contains(h.err, "on the server that answers now") {
+				what = "releases unanswered before a change of servers" // it says no more than it saw
+			}
+			if !taken {
+				found(h.asked, h.gone, what, "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
 			}
 		}
 	}
@@ -287,11 +295,11 @@ var model = porcupine.Model{
 // its call and the return, and had stopped by its end. Windows of a few hundred sections each
 // are looked at by themselves, and so is what lies between two losses, without those who had it
 // during one.
-func (v *verdict) check(r run, byKey map[string][]*hold, losses []span) {
+func (v *verdict) check(r run, byKey map[string][]*hold, touching func(key string) []span) {
 	const window = 400
 	v.Checked = "linearizable"
 	for key, all := range byKey {
-		for from, pieces := 0, pieces(all, losses, window); from < len(pieces); from++ {
+		for from, pieces := 0, pieces(all, touching(key), window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
 			for _, h := range pieces[from] {
 				end := max(h.end, h.got+1)

@@ -39,8 +39,13 @@ func judged(t *testing.T, kind string, losses []span, diaries ...[]line) verdict
 		}
 		clients = append(clients, p)
 	}
+	var all []loss
+	for _, s := range losses {
+		all = append(all, loss{s, []string{"k"}})
+	}
+	all = append(all, loss{span{at(0), at(1 << 30)}, []string{"another"}}) // which explains nothing
 	var v verdict
-	if err := v.judge(run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}, clients, losses); err != nil {
+	if err := v.judge(run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}, clients, all); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -89,7 +94,9 @@ func TestJudge(t *testing.T) {
 		{name: "lost, and nobody took it", a: section("a", 0, 1, 100, 1), b: lost, broken: "was told that it had lost it"},
 		{name: "lost when its time was over", a: section("a", 0, 1, 100, 1), b: tooLate},
 		{name: "lost by a loss", a: section("a", 0, 1, 100, 1), b: lost, losses: killed(155), apart: "leases lost"},
-		{name: "not there on the next server", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, apart: "releases unanswered before a change of servers"},
+		{name: "not there on the next server", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, losses: killed(155), apart: "releases unanswered before a change of servers"},
+		{name: "not there on the next server, and there is none", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
+		{name: "not there on the next server, which was made one before", kind: sentinels, a: section("a", 0, 1, 100, 1), b: elsewhere, losses: killed(130), broken: "was told that it had lost it"},
 		{name: "not there on the next server of one", kind: alone, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},

@@ -44,8 +44,8 @@
 // takes with it what it had not yet sent to its replica: a lock can be lost
 // silently, and taken by another (any/failover). Its holder learns of it at
 // its next extension, or when the lease ends, whichever comes first. The map
-// tells that a master was replaced ([Source.Epoch]), and a Locker whose key has gone
-// then reports it lost, not released.
+// tells that a master was replaced ([Source.Epoch]), and of which slots ([Source.Since]); a Locker
+// whose key has gone then reports it lost, not released.
 //
 // Source: the Redis Cluster specification, "Redirection and resharding"; what
 // servers of 3.0.7, 5.0.14 and 7.0.15 answered.
@@ -103,7 +103,9 @@ type Source struct {
 	learnt   chan struct{} // closed when the next map has come
 	stale    bool          // somebody found the map wrong
 	epoch    uint64
+	since    []uint64        // of each slot, the epoch in which its server was last replaced; nil: of none yet
 	moving   map[int]bool    // slots for which a server has said ASK
+	passed   map[int]string  // slots that another server has than the map says: the one that said so
 	suspects map[string]bool // servers that did not answer, or not well, since the map was learnt
 	pools    map[string]*redis.Pool
 	closed   bool
@@ -130,7 +132,7 @@ func New(addrs []string, o Options) *Source {
 	}
 	s := &Source{
 		seeds: slices.Clone(addrs), o: o, learnt: make(chan struct{}),
-		moving: map[int]bool{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},
+		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -141,7 +143,7 @@ var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
 
 // Source is what a Locker takes: compat.NewOn.
 func (s *Source) Source() compat.Source {
-	return compat.Source{Get: s.Get, Slots: true, Epoch: s.Epoch}
+	return compat.Source{Get: s.Get, Slots: true, Epoch: s.Epoch, Since: s.Since}
 }
 
 // Get returns a connection to the master that has key. It is meant for key and
@@ -215,12 +217,33 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	return s.slots.master(c.slot), nil
 }
 
-// Epoch grows with each map in which a server that had slots has none any more:
-// its replica was promoted, and lacks what had not reached it.
+// Epoch grows with the first map, and with each in which a server that had slots has none any more:
+// its replica was promoted, and lacks what had not reached it. One that has another address now, and
+// the same id, was not replaced.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
+}
+
+// Since is the epoch in which the server that has key was last replaced. A slot that has another
+// server counts as passed on alive, unless in the same map a server has gone: of the two it may have
+// had that one's.
+func (s *Source) Since(key string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		return 0
+	}
+	return s.since[Slot(key)]
+}
+
+// replaced notes that the server of slot was replaced in this epoch. s.mu is held.
+func (s *Source) replaced(slot int) {
+	if s.since == nil {
+		s.since = make([]uint64, slotCount)
+	}
+	s.since[slot] = s.epoch
 }
 
 // Close closes all idle connections, and those in use when they are returned.
@@ -294,10 +317,12 @@ func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string
 	defer s.mu.Unlock()
 	if err != nil && s.number == c.number {
 		s.epoch++ // nobody knows, so we assume it
+		s.replaced(slot)
 	}
 	c.number = s.number
 	if s.slots != nil && s.slots.owner(slot) == from {
 		s.slots.set(slot, addr)
+		s.passed[slot] = from
 	}
 }
 

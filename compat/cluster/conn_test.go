@@ -369,7 +369,7 @@ func TestReplaced(t *testing.T) {
 	s := f.source()
 	ctx := context.Background()
 	c := f.conn(s, "k")
-	if _, err := c.Do("SET", "k", "v"); err != nil || s.Epoch() != 0 {
+	if _, err := c.Do("SET", "k", "v"); err != nil || s.Epoch() != 1 {
 		t.Fatalf("%v, epoch %d", err, s.Epoch())
 	}
 	f.silent[a] = true
@@ -385,8 +385,8 @@ func TestReplaced(t *testing.T) {
 	if v, err := c.Do("GET", "k"); v != nil || err != nil {
 		t.Errorf("GET on the replica: %v, %v", v, err)
 	}
-	if s.Epoch() != 1 {
-		t.Errorf("epoch %d, want 1", s.Epoch())
+	if s.Epoch() != 2 {
+		t.Errorf("epoch %d, want 2", s.Epoch())
 	}
 }
 
@@ -425,6 +425,31 @@ func TestLaggard(t *testing.T) {
 		if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A slot that its server says it has passed on, while the map that is told says otherwise, was that
+// server's: if the next map has that one no more, it counts as replaced.
+func TestPassedOn(t *testing.T) {
+	f := newFake(t, false)
+	s := f.source()
+	f.conn(s, "k")
+	f.owner, f.lags = b, b
+	if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	if s.Since("k") != 0 || s.Epoch() != 1 {
+		t.Fatalf("passed on: since %d, epoch %d", s.Since("k"), s.Epoch())
+	}
+	f.silent[a], f.lags = true, ""
+	c, err := s.Get(context.Background(), "l")
+	if err == nil {
+		_, err = c.Do("GET", "l")
+		c.Close()
+	}
+	f.conn(s, "k")
+	if s.Since("k") != 2 || s.Since("l") != 2 || s.Epoch() != 2 {
+		t.Errorf("since %d and %d, epoch %d, want 2 (%v)", s.Since("k"), s.Since("l"), s.Epoch(), err)
 	}
 }
 

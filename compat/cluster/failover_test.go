@@ -33,7 +33,6 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	var waiters []*waiter
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
 	defer source.Close()
-	epoch := source.Epoch()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
 		lock, err := compat.NewOn(source.Source(), algo.new(true), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
@@ -51,6 +50,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 		}
 		return nil
 	})
+	epoch := source.Epoch()
 	nodes.Nodes[master].Kill()
 	for _, lock := range held {
 		nodes.Until("a lock is extended on the replica", func() error {

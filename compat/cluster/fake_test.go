@@ -368,9 +368,9 @@ func (f *fake) cluster(c *fakeConn, what string) any {
 	host, _, _ := strings.Cut(owner, ":")
 	switch what {
 	case "SLOTS":
-		return []any{[]any{int64(0), int64(16383), []any{[]byte(host), int64(1), []byte("id")}}}
+		return []any{[]any{int64(0), int64(16383), []any{[]byte(host), int64(1), []byte("id of " + host)}}}
 	case "NODES":
-		return []byte(fmt.Sprintf("id %s@2 master - 0 0 1 connected 0-16383\n", owner))
+		return []byte(fmt.Sprintf("id-of-%[1]s %[1]s@2 master - 0 0 1 connected 0-16383\n", owner))
 	}
 	f.t.Errorf("CLUSTER %s", what)
 	return nil

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,14 +160,23 @@ func (s *Source) suspected(m *slotMap) bool {
 
 // install makes m the map. s.mu is held.
 func (s *Source) install(m *slotMap) {
-	if s.slots != nil && s.slots.replaced(m) {
+	switch {
+	case s.slots == nil:
 		s.epoch++
+	case s.slots.replaced(m):
+		s.epoch++
+		for slot := range slotCount {
+			if was := cmp.Or(s.passed[slot], s.slots.owner(slot)); !s.slots.same(was, m, m.owner(slot)) {
+				s.replaced(slot)
+			}
+		}
 	}
 	s.slots, s.stale = m, false
 	s.number++
 	close(s.learnt)
 	s.learnt = make(chan struct{})
 	clear(s.moving)
+	clear(s.passed)
 	clear(s.suspects)
 	for addr, p := range s.pools {
 		if !slices.Contains(m.masters, addr) {

@@ -19,6 +19,7 @@ const slotCount = 16384
 type slotMap struct {
 	masters  []string
 	replicas []string
+	ids      map[string]string // of the masters that told theirs, by address
 	of       [slotCount]uint16 // 1 + the index of its master; 0: nobody's
 }
 
@@ -64,7 +65,22 @@ func (m *slotMap) give(lo, hi int, addr string) error {
 
 // replaced reports whether one that has slots in m has none in next.
 func (m *slotMap) replaced(next *slotMap) bool {
-	return slices.ContainsFunc(m.masters, func(addr string) bool { return !slices.Contains(next.masters, addr) })
+	return slices.ContainsFunc(m.masters, func(addr string) bool {
+		return !slices.ContainsFunc(next.masters, func(as string) bool { return m.same(addr, next, as) })
+	})
+}
+
+// same reports whether the server at addr in m is the one at as in next: by its id, if its address has
+// changed.
+func (m *slotMap) same(addr string, next *slotMap, as string) bool {
+	return addr == as || m.ids[addr] != "" && m.ids[addr] == next.ids[as]
+}
+
+func (m *slotMap) name(addr, id string) {
+	if m.ids == nil {
+		m.ids = map[string]string{}
+	}
+	m.ids[addr] = id
 }
 
 var errEmpty = errors.New("it knows of no server that has slots")
@@ -130,10 +146,21 @@ func parseSlots(reply any, from string) (*slotMap, error) {
 				if err := m.give(lo, hi, addr); err != nil {
 					return nil, fmt.Errorf("CLUSTER SLOTS: %w", err)
 				}
+				m.name(addr, nodeID(node))
 			}
 		}
 	}
 	return m, nil
+}
+
+// nodeID is the id of a node in CLUSTER SLOTS; "" before 4.0.
+func nodeID(node any) string {
+	fields, _ := redis.Values(node, nil)
+	if len(fields) < 3 {
+		return ""
+	}
+	id, _ := redis.String(fields[2], nil)
+	return id
 }
 
 func (m *slotMap) addReplica(addr string) {
@@ -212,6 +239,7 @@ func parseNodes(reply any, from string) (*slotMap, error) {
 			if err := m.give(lo, hi, addr); err != nil {
 				return nil, fmt.Errorf("CLUSTER NODES: %w", err)
 			}
+			m.name(addr, fields[0])
 		}
 	}
 	return m, nil

@@ -199,7 +199,7 @@ func narrow(source compat.Source, waits chan<- struct{}) compat.Source {
 	free := make(chan struct{}, 1)
 	free <- struct{}{}
 	get := source.Get
-	return compat.Source{Slots: source.Slots, Epoch: source.Epoch, Get: func(ctx context.Context, key string) (redis.Conn, error) {
+	return compat.Source{Slots: source.Slots, Epoch: source.Epoch, Since: source.Since, Get: func(ctx context.Context, key string) (redis.Conn, error) {
 		select {
 		case <-free:
 		default:

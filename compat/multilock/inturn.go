@@ -109,6 +109,9 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		switch {
 		case lostOne(err):
 			lost = fmt.Errorf("%w: %q", compat.ErrLost, parts[i].Key)
+			if err != compat.ErrLost { // it says what was seen
+				lost = fmt.Errorf("%w: %w", lost, inPart{err})
+			}
 		case err != nil:
 			open = inPart{fmt.Errorf("%q: %w", parts[i].Key, err)}
 		}

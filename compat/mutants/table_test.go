@@ -30,6 +30,8 @@ var (
 	set    = net{dir: "compat/setlock"}
 	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
 
+	clustered = tested("compat/cluster", "Unanswered|PassedOn")
+
 	batching = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-lock", "getset:guarded"}} // whose values change with each renewal
 	simulate = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-runs", "1000"}}           // up to one that fails
 )
@@ -220,8 +222,20 @@ var table = []mutant{
 		old: "\tinTime := !lease.Past(s.now(), l.Until)\n",
 		new: "\tinTime := true\n"},
 	{name: "a server that never had the key says it was released", file: settle, nets: nets(settling, batches, promised),
-		old: "\tcase !sent || epochOf(s.backend) != l.epoch:\n",
+		old: "\tcase !sent || since(s.backend, l.Key) > l.epoch:\n",
 		new: "\tcase false:\n"},
+	{name: "a server that was replaced anywhere in a cluster makes a loss of a release", file: settle, nets: nets(clustered),
+		old: "since(s.backend, l.Key) > l.epoch:",
+		new: "epochOf(s.backend) != l.epoch:"},
+	{name: "a server that was replaced had no slots", file: "compat/cluster/learn.go", nets: nets(clustered),
+		old: "!s.slots.same(was, m, m.owner(slot)) {",
+		new: "was == \"\" {"},
+	{name: "a server of another address is another", file: "compat/cluster/slots.go", nets: nets(clustered),
+		old: "addr == as || m.ids[addr] != \"\" && m.ids[addr] == next.ids[as]",
+		new: "addr == as"},
+	{name: "a slot that was passed on had no server before", file: "compat/cluster/learn.go", nets: nets(clustered),
+		old: "cmp.Or(s.passed[slot], s.slots.owner(slot))",
+		new: "s.slots.owner(slot)"},
 	{name: "a release that did not get through is not repeated", file: settle, nets: nets(settling, batches, promised),
 		old: "\t\tif !st.Holds(l.Value) {\n",
 		new: "\t\tif _ = st; true {\n"},

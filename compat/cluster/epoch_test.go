@@ -1,0 +1,189 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/cluster"
+	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// shards are a cluster of embedded servers whose map is what a test says. Each half of the slots
+// has a master.
+type shards struct {
+	mu      sync.Mutex
+	servers map[string]*oldredis.Server
+	masters [2]string // of the lower half of the slots, and of the upper
+	lose    string    // a key: the connection breaks when its server has answered, and has it no more
+	then    func()    // called before it breaks
+}
+
+func newShards(t *testing.T) (*shards, *cluster.Source) {
+	s := &shards{masters: [2]string{"a:1", "b:1"}, servers: map[string]*oldredis.Server{}}
+	for _, addr := range []string{"a:1", "b:1", "c:1"} {
+		s.servers[addr] = oldredis.Run(t, "7.0")
+	}
+	source := cluster.New([]string{"a:1", "b:1", "c:1"}, cluster.Options{Dial: func(_ context.Context, addr string) (redis.Conn, error) {
+		return &shardConn{Conn: s.servers[addr].Dial(), s: s, addr: addr}, nil
+	}})
+	t.Cleanup(func() { source.Close() })
+	return s, source
+}
+
+// set makes these the masters. s.mu is held, or nobody uses s.
+func (s *shards) set(lower, upper string) { s.masters = [2]string{lower, upper} }
+
+// id is of the server at addr, whatever its address.
+func (s *shards) id(addr string) string {
+	for _, first := range []string{"a:1", "b:1", "c:1"} {
+		if s.servers[first] == s.servers[addr] {
+			return "id of " + first
+		}
+	}
+	return ""
+}
+
+func (s *shards) master(key string) string { return s.masters[slots.Of(key)*2/16384] }
+
+// lost reports whether a connection to addr breaks now.
+func (s *shards) lost(addr string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lose == "" || s.master(s.lose) != addr {
+		return false
+	}
+	if n, err := redis.Int(s.servers[addr].Dial().Do("EXISTS", s.lose)); n != 0 || err != nil {
+		return false
+	}
+	s.lose = ""
+	s.then()
+	return true
+}
+
+// learnt has source learn of a change: a connection of a user, for a key that is not there, breaks.
+func (s *shards) learnt(t *testing.T, source *cluster.Source, key string, change func(*shards)) {
+	c, err := source.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lose, s.then = key, func() { change(s) }
+	if _, err := c.Do("GET", key); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	c.Close()
+	if c, err = source.Get(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+type shardConn struct {
+	redis.Conn
+	s    *shards
+	addr string
+	dead error
+}
+
+func (c *shardConn) Err() error { return c.dead }
+
+func (c *shardConn) Do(name string, args ...any) (any, error) {
+	if c.dead != nil {
+		return nil, c.dead
+	}
+	if name == "CLUSTER" {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		var ranges []any
+		for i, addr := range c.s.masters {
+			host, _, _ := strings.Cut(addr, ":")
+			ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), []any{[]byte(host), int64(1), []byte(c.s.id(addr))}})
+		}
+		return ranges, nil
+	}
+	reply, err := c.Conn.Do(name, args...)
+	if c.s.lost(c.addr) {
+		c.dead = io.EOF
+		return nil, c.dead
+	}
+	return reply, err
+}
+
+// inBubble runs a test whose time is virtual: a server that is slow is not taken for one that is silent.
+func inBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// A release that is not answered and whose key is gone got through, unless the server that answers
+// now may never have had the key: that another server of the cluster was replaced says nothing. Of a
+// set, each key has a server of its own.
+func TestReleaseUnansweredWhileServersChange(t *testing.T) {
+	const low, high = "k", "l" // in the lower half of the slots, and in the upper
+	if slots.Of(low) >= 8192 || slots.Of(high) < 8192 {
+		t.Fatal("both keys are in one half")
+	}
+	kinds := map[string]func(compat.Source) (*compat.Locker, string){}
+	for _, a := range algorithms() {
+		kinds[a.name] = func(s compat.Source) (*compat.Locker, string) {
+			return compat.NewOn(s, a.new(false), compat.Options{MaxPinned: a.pinned}), low
+		}
+	}
+	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "tx:guarded": txlock.Guarded{}} {
+		kinds["in turn "+name] = func(s compat.Source) (*compat.Locker, string) {
+			return compat.NewLocker(multilock.New(s, a), compat.Options{}), multilock.Join(low, high)
+		}
+	}
+	for _, c := range []struct {
+		name        string
+		held, while func(*shards) // what happens before the release, and while it is under way
+		single      bool          // of a set another key is lost
+		want        error
+	}{
+		{"nothing has changed", nil, nil, false, nil},
+		{"another's was replaced", nil, func(s *shards) { s.set("a:1", "c:1") }, false, nil},
+		{"another's was replaced before", func(s *shards) { s.set("a:1", "c:1") }, nil, true, nil},
+		{"it was replaced", nil, func(s *shards) { s.set("c:1", "b:1") }, false, compat.ErrLost},
+		{"it was replaced before", func(s *shards) { s.set("c:1", "b:1") }, nil, false, compat.ErrLost},
+		{"it has another address now", nil, func(s *shards) { s.servers["c:1"] = s.servers["a:1"]; s.set("c:1", "b:1") }, false, nil},
+		{"it has passed the slot on", nil, func(s *shards) { s.set("b:1", "a:1") }, false, nil},
+		{"it has passed the slot on to one that is new", nil, func(s *shards) { s.set("c:1", "a:1") }, false, compat.ErrLost},
+	} {
+		for name, kind := range kinds {
+			if c.single && strings.HasPrefix(name, "in turn") {
+				continue
+			}
+			inBubble(t, c.name+"/"+name, func(t *testing.T) {
+				s, source := newShards(t)
+				k, key := kind(source.Source())
+				lock, err := k.TryLock(t.Context(), key, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.held != nil {
+					s.learnt(t, source, "other{"+low+"}", c.held)
+				}
+				s.lose, s.then = low, func() {}
+				if c.while != nil {
+					s.then = func() { c.while(s) }
+				}
+				if err := lock.Release(t.Context()); !errors.Is(err, c.want) {
+					t.Errorf("Release: %v, want %v", err, c.want)
+				}
+				if s.lose != "" {
+					t.Error("nothing was lost")
+				}
+			})
+		}
+	}
+}

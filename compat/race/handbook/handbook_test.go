@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,6 +175,37 @@ func TestInBrowser(t *testing.T) {
 		if !strings.Contains(mine, want[0]) || !strings.Contains(answer, want[1]) {
 			t.Errorf("%s: %s", question, answer)
 		}
+	}
+}
+
+// Who wants no motion sees the demo as it ends, at once.
+func TestDemoWithoutMotion(t *testing.T) {
+	dir, _ := writtenSite(t)
+	shot := filepath.Join(t.TempDir(), "shot.png")
+	if out, err := exec.Command(realredis.Need(t, "chromium", "chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+		"--force-prefers-reduced-motion", "--screenshot="+shot, "--window-size=900,6000", "file://"+dir+"/index.html").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := os.Open(shot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, b := 0, img.Bounds() // of pixels that are green, as only what the demo says is
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			if r, g, _, _ := img.At(x, y).RGBA(); g > 0xb000 && g-min(r, g) > 0x4000 {
+				rows++
+				break
+			}
+		}
+	}
+	if rows < 60 {
+		t.Errorf("%d rows of pixels have the colour of a lock that works", rows)
 	}
 }
 

@@ -54,7 +54,8 @@ var parts = []part{
 		{"json.html", "", "Every field of every answer.", ""},
 		{"observing.html", "", "Prometheus, Grafana, OpenTelemetry, alerts.", ""},
 		{"migration.html", "", "From an old lock to a new one, while the fleet runs.", "Migrating"},
-		{"mixing.html", "", "A table of pairs, and the reasons.", ""},
+		{"mixing.html", "", "What may share a key, and the reasons.", ""},
+		{"fleets.html", "", "May your clients and these share a key? Two menus, one answer.", ""},
 		{"interop.html", "", "22 real clients beside ours.", ""},
 	}},
 	{"Know What Holds", []place{
@@ -126,6 +127,13 @@ func Write(repository, dir string) (int, error) {
 		}
 	}
 	if err := s.add("guarantees-all.html", []byte(strings.Replace(g.text, "# Guarantees", "# All Guarantees", 1)), false); err != nil {
+		return 0, err
+	}
+	f, err := readFleets(repository)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.fleets(f); err != nil {
 		return 0, err
 	}
 	if err := s.onMap(); err != nil {
@@ -420,7 +428,7 @@ func (s *site) index(races []section) error {
 	if err := os.WriteFile(filepath.Join(s.dir, "search-index.js"), append(append([]byte("self.SECTIONS = "), b...), '\n'), 0o666); err != nil {
 		return err
 	}
-	for _, name := range []string{"search.js", "guarantees.js"} {
+	for _, name := range []string{"search.js", "guarantees.js", "fleets.js"} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(asset(name)), 0o666); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,6 +178,64 @@ func TestInBrowser(t *testing.T) {
 	}
 }
 
+// Two menus, and an answer: with a name in the second, one row is left, and the steps are a link away. What the page says of
+// a pair is what the table of docs/mixing.md has for it.
+func TestFleetsInBrowser(t *testing.T) {
+	dir, pages := writtenSite(t)
+	if n := strings.Count(pages["fleets.html"], "<tr data-name="); n < 600 {
+		t.Errorf("%d rows for readers without JavaScript", n)
+	}
+	for question, want := range map[string][]string{
+		"": {"No. Two hold it late, with one client of each. If a client of redis-py-2.9 dies holding it, tx:guarded never gets it again."},
+		"#one=ours/tx:guarded&other=theirs/redis-py-3": {"Yes. No two clients hold it at once", "setnxlock race mixing --a ours/tx:guarded --b theirs/redis-py-3", "workbench.html#fleets%3Dours%2Ftx%3Aguarded%2Btheirs%2Fredis-py-3"},
+		"#one=theirs/node-resque&other=":               {"node-resque may share a key with 0 of these 25 fleets."},
+		"#node-resque":                                 {"node-resque may share a key with 0 of these 25 fleets."},
+	} {
+		page := dom(t, dir+"/fleets.html"+question)
+		_, form, _ := strings.Cut(page, `<form id="pair">`)
+		form, rest, _ := strings.Cut(form, "</form>")
+		for _, w := range want {
+			if !strings.Contains(form, w) {
+				t.Errorf("%s: no %q in %s", question, w, form[strings.Index(form, `id="answer"`):])
+			}
+		}
+		if n := len(regexp.MustCompile(`<details class="fleet"[^>]* open=""`).FindAllString(rest, -1)); n != 1 {
+			t.Errorf("%s: %d fleets are shown", question, n)
+		}
+	}
+}
+
+// Who wants no motion sees the demo as it ends, at once.
+func TestDemoWithoutMotion(t *testing.T) {
+	dir, _ := writtenSite(t)
+	shot := filepath.Join(t.TempDir(), "shot.png")
+	if out, err := exec.Command(realredis.Need(t, "chromium", "chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+		"--force-prefers-reduced-motion", "--screenshot="+shot, "--window-size=900,6000", "file://"+dir+"/index.html").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := os.Open(shot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, b := 0, img.Bounds() // of pixels that are green, as only what the demo says is
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			if r, g, _, _ := img.At(x, y).RGBA(); g > 0xb000 && g-min(r, g) > 0x4000 {
+				rows++
+				break
+			}
+		}
+	}
+	if rows < 60 {
+		t.Errorf("%d rows of pixels have the colour of a lock that works", rows)
+	}
+}
+
 // No page is wider than a telephone.
 func TestWidth(t *testing.T) {
 	dir, pages := writtenSite(t)
@@ -192,7 +251,8 @@ func TestWidth(t *testing.T) {
 for (const name of %s) {
   const f = document.createElement('iframe')
   f.style.cssText = 'width:390px;height:800px;border:0'
-  f.onload = () => { document.getElementById('out').textContent += '\n' + name + ' ' + f.contentDocument.documentElement.scrollWidth + '\n' }
+  f.onload = () => { document.getElementById('out').textContent += '\n' + name + ' ' + f.contentDocument.documentElement.scrollWidth + ' ' +
+    [...f.contentDocument.querySelectorAll('.answers .table')].filter(e => e.scrollWidth > e.clientWidth && !e.querySelector('td:nth-child(4)')).length + '\n' }
   f.src = name
   document.body.append(f)
 }</script>`, list)
@@ -200,13 +260,16 @@ for (const name of %s) {
 		t.Fatal(err)
 	}
 	page := dom(t, dir+"/frames.htm", "--allow-file-access-from-files")
-	found := regexp.MustCompile(`(?m)^(\S+\.html) (\d+)$`).FindAllStringSubmatch(page, -1)
+	found := regexp.MustCompile(`(?m)^(\S+\.html) (\d+) (\d+)$`).FindAllStringSubmatch(page, -1)
 	if len(found) != len(names) {
 		t.Fatalf("%d of %d pages", len(found), len(names))
 	}
 	for _, m := range found {
 		if n, err := strconv.Atoi(m[2]); err != nil || n > 390 {
 			t.Errorf("%s is %s pixels wide in 390", m[1], m[2])
+		}
+		if m[3] != "0" {
+			t.Errorf("%s: %s tables of three columns are cut in 390 pixels", m[1], m[3])
 		}
 	}
 }

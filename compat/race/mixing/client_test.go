@@ -1,6 +1,7 @@
 package mixing
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,45 @@ func format(t *testing.T, name string) dialect.Format {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// Every client that reads a timestamp has a way to read it: one that has none could not be beside another
+// client's value, and ended the program.
+func TestEveryTimestampIsRead(t *testing.T) {
+	for _, f := range dialect.All() {
+		if f.Kind.Timed() && quirksOf()[f.Name].reader == "" {
+			t.Errorf("%s has no reader", f.Name)
+		}
+	}
+}
+
+// machinery since 1.10.3 sets the TTL with the key, and again after a takeover. To every machinery a GETSET that
+// returns nothing is an error: it does not hold what it has just written.
+func TestMachinery(t *testing.T) {
+	a := model(format(t, "machinery-1.10"))
+	s := oldredis.Run(t, "7.0")
+	c := s.Dial()
+	ttl := func(what string) {
+		t.Helper()
+		if n, err := redis.Int(do(t, c, "TTL", "k"), nil); err != nil || n != 10 {
+			t.Errorf("%s: a ttl of %d s, %v", what, n, err)
+		}
+	}
+	for _, what := range []string{"taken", "taken over"} {
+		if _, err := a.Acquire(compat.NewConn(c), noon, "k", lease); err != nil {
+			t.Fatal(what, err)
+		}
+		ttl(what)
+		if _, err := a.Acquire(compat.NewConn(c), noon, "k", lease); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("%s: a second client: %v", what, err)
+		}
+		do(t, c, "SET", "k", "1") // expired, and without a ttl
+	}
+	for _, name := range []string{"machinery", "machinery-1.10"} {
+		if won, thrown := (timed{client{format(t, name), quirksOf()[name], nil}}).won("1", true, "", false, noon); won || thrown == nil {
+			t.Errorf("%s, whose GETSET returned nothing: %v, %v", name, won, thrown)
+		}
+	}
 }
 
 // The first moment at which each client treats a value as expired: at its end, a millisecond after

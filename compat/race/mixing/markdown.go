@@ -215,14 +215,19 @@ func anchor(i, k int) string { return fmt.Sprintf("m-%d-%d", i+1, k+1) }
 
 // letter returns a verdict as one character, for the table of all parties.
 func (m Matrix) letter(v Verdict) string {
-	l := "."
-	if v.Clash != nil {
-		l = map[Grade]string{AtOnce: "x", Takeover: "t", Early: "e", Late: "l"}[v.Clash.Grade]
-	}
+	l := m.grade(v)
 	if slices.ContainsFunc(v.Stuck, func(s Stuck) bool { return !m.owns(s) }) {
 		l = map[string]string{".": "S", "x": "X", "t": "T", "e": "E", "l": "L"}[l]
 	}
 	return l
+}
+
+// grade returns what it takes until two hold the lock as one character.
+func (m Matrix) grade(v Verdict) string {
+	if v.Clash == nil {
+		return "."
+	}
+	return map[Grade]string{AtOnce: "x", Takeover: "t", Early: "e", Late: "l"}[v.Clash.Grade]
 }
 
 // letters writes the matrix of all parties.

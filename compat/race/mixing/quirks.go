@@ -16,6 +16,7 @@ type quirks struct {
 
 	rounds     bool // its clock is rounded to the second, not cut
 	looseEqual bool // compares the text that GETSET returned with the parsed number by JavaScript's ==
+	needsOld   bool // a GETSET that returns nothing is an error to it: it does not hold what it has written
 	unasked    bool // GET, then SETEX: no SETNX
 	atMost     bool // releases only until its lease ends, without the margin added to its timestamp
 	whileLive  bool // releases only its own value, and only until it expires
@@ -92,7 +93,8 @@ var quirksOf = sync.OnceValue(func() map[string]quirks {
 		"ServiceStack":       {reader: netTry, gone: goneHeld, Source: "RedisLock.cs: long.TryParse"},
 		"redigolock":         {reader: goInt, gone: goneHeld, Source: "redigolock.go: strconv.ParseInt"},
 
-		"machinery":           {reader: goInt, gone: goneHeld, Source: "v1/locks/redis/redis.go: strconv.Atoi"},
+		"machinery":           {reader: goInt, gone: goneHeld, needsOld: true, Source: "v1/locks/redis/redis.go: strconv.Atoi; GetSet(…).Result() is redis.Nil"},
+		"machinery-1.10":      {reader: goInt, gone: goneHeld, needsOld: true, Source: "the same: SetNX with an expiration, Expire after GetSet"},
 		"bsm-redis-lock-2014": {reader: goIntZero, Source: "lock.go at b210f8b: the error of the parser is dropped"},
 
 		"PT-redis-lock-0.1": {reader: rubySplit, whileLive: true, Source: "lib/redis/lock.rb: current_lock.to_s.split('-').first.to_i"},

@@ -26,10 +26,7 @@ func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 		return t.set(c, now, l, ttl)
 	}
 	for range t.tries() {
-		won, err := redis.Bool(c.Do("SETNX", key, l.Value))
-		if err == nil && won {
-			err = t.expire(c, key, ttl)
-		}
+		won, err := t.create(c, l, ttl)
 		if won || err != nil {
 			return l, err
 		}
@@ -46,6 +43,19 @@ func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 		return t.takeover(c, now, l, ttl, held, exists)
 	}
 	return l, &compat.HeldError{Key: key}
+}
+
+// create takes a key that is not there.
+func (t timed) create(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+	if t.TTL == dialect.TTLAtomic {
+		reply, err := c.Do("SET", l.Key, l.Value, "PX", ttl.Milliseconds(), "NX")
+		return reply != nil, err
+	}
+	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
+	if won && err == nil {
+		err = t.expire(c, l.Key, ttl)
+	}
+	return won, err
 }
 
 // takeover replaces an expired value.
@@ -80,6 +90,8 @@ func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.
 // won reports whether the GETSET that returned old was the first.
 func (t timed) won(held string, exists bool, old string, there bool, now time.Time) (bool, *Exception) {
 	switch {
+	case t.needsOld && !there:
+		return false, &Exception{Reader: "GETSET"}
 	case t.Win == dialect.WinExpired && !there:
 		return true, nil // released in between
 	case t.Win == dialect.WinExpired:

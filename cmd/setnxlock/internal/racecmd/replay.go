@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,8 @@ form/SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;DEL,KEY
 A FILE is a scenario as the catalogue has them (algorithm and schedule are
 enough), a trace as --format json writes it, or holds a schedule; - is stdin.
 
-The last line is where the workbench goes on from there (race site --workbench).
+The last line is where the workbench goes on from there (race site --workbench);
+an address of the workbench can stand in place of its SCHEDULE.
 
 With --exercise, the words are an answer to that race's exercise.`
 
@@ -120,12 +122,21 @@ func locksOf(schedule string) (race.Locks, error) {
 	return catalogue.With(knownLocks(), c.Algorithm)
 }
 
+// pasted is the schedule in the address of a state of the workbench; what is no such address stays as it is.
+func pasted(text string) string {
+	_, fragment, _ := strings.Cut(text, "#")
+	if s, err := url.PathUnescape(fragment); err == nil && strings.Contains(s, " :") {
+		return s
+	}
+	return text
+}
+
 // again runs what text is, or what the file of that name holds.
 func (a *app) again(text string) (race.Trace, error) {
 	name := ""
 	if b, err := a.read(text); err == nil {
 		name, text = strings.TrimSuffix(filepath.Base(text), ".txt"), string(b)
-	} else if !strings.Contains(text, " ") {
+	} else if text = pasted(text); !strings.Contains(text, " ") {
 		return race.Trace{}, &Failure{statusUsage, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help"}
 	}
 	text = strings.TrimSpace(text)

@@ -3,7 +3,10 @@ package workbench_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -118,6 +121,86 @@ func TestTwoFleets(t *testing.T) {
 	p.shoot("fleets")
 	eval[bool](p, `document.querySelector("#answer p button").click() || true`)
 	p.until(`document.querySelector("#violation").textContent.includes("Broken: exclusion")`)
+}
+
+// The handbook's page of two fleets leads to an address that asks about them.
+func TestTwoFleetsByAddress(t *testing.T) {
+	p := open(t, "fleets=theirs/node-resque+theirs/node-resque")
+	p.until(`document.querySelector("#answer").textContent.startsWith("No.")`)
+	if got := p.text("#answer"); !strings.Contains(got, "Two clients hold the lock at once, with two clients, in ") {
+		t.Errorf("answer %q", got)
+	}
+	if got := p.text("#setting"); !strings.HasPrefix(got, "getset:classic · Redis 2.4") {
+		t.Errorf("begins with %q", got)
+	}
+}
+
+// The picture is saved as a file that stands alone: well-formed, with each lane, the leases as bars, its own colours, and
+// nothing from elsewhere.
+func TestSavedPicture(t *testing.T) {
+	p := open(t, level+" C1 C2 C1 C2 C1 C1 C2 C2")
+	saved := await[string](p, `(async () => {
+		const url = URL.createObjectURL
+		URL.createObjectURL = blob => { self.saved = blob; return url.call(URL, blob) }
+		HTMLAnchorElement.prototype.click = function() { self.named = this.download }
+		document.querySelector("#svg").click()
+		return self.named + " " + await self.saved.text()
+	})()`)
+	name, text, _ := strings.Cut(saved, " ")
+	if name != "race.svg" {
+		t.Errorf("named %q", name)
+	}
+	bars, lanes, root, style := 0, map[string]bool{}, "", ""
+	element := ""
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in %.600s", err, text)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			element = e.Name.Local
+			if e.Name.Space != "http://www.w3.org/2000/svg" {
+				t.Errorf("<%s> is of %q", e.Name.Local, e.Name.Space)
+			}
+			if root == "" {
+				root = element
+			}
+			for _, a := range e.Attr {
+				switch {
+				case a.Name.Local == "class" && e.Name.Local == "rect" && slices.Contains(strings.Fields(a.Value), "bar"):
+					bars++
+				case a.Name.Local == "href", a.Name.Local == "src", strings.HasPrefix(a.Name.Local, "on"):
+					t.Errorf("<%s> has %s=%q", e.Name.Local, a.Name.Local, a.Value)
+				}
+			}
+		case xml.CharData:
+			if element == "style" {
+				style += string(e)
+			}
+			lanes[strings.TrimSpace(string(e))] = true
+		}
+	}
+	if root != "svg" {
+		t.Errorf("the root is %q", root)
+	}
+	for _, lane := range []string{"C1", "C2", "Redis 2.4"} {
+		if !lanes[lane] {
+			t.Errorf("no lane %s", lane)
+		}
+	}
+	if bars < 2 {
+		t.Errorf("%d bars, and two clients hold it", bars)
+	}
+	if !strings.Contains(style, ".picture .c0 { fill: #1f62b0") || strings.Contains(style, "var(") || strings.Contains(style, "url(") || strings.Contains(style, "@import") {
+		t.Errorf("style %s", style)
+	}
+	if chromium.Shots() {
+		chromium.Keep(t, "saved.svg", []byte(text))
+	}
 }
 
 // A trace that the command wrote is opened at its end.

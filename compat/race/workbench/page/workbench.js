@@ -783,7 +783,11 @@ function bind() {
   $('svg').onclick = () => {
     const svg = $('picture').querySelector('svg').cloneNode(true)
     svg.setAttribute('xmlns', 'http://www.w3.org/2000/svg')
-    const style = element('style', [...document.styleSheets[0].cssRules].map(r => r.cssText).filter(r => r.startsWith('.picture') || r.startsWith(':root')).join('\n'))
+    // Programs that draw know neither CSS's variables nor HTML's style. The colours are those of paper.
+    const rules = [...document.styleSheets[0].cssRules], paper = rules.find(r => r.selectorText === ':root').style
+    const style = document.createElementNS(svg.namespaceURI, 'style')
+    style.textContent = ['.picture { background: var(--paper); color-scheme: light; }', ...rules.map(r => r.cssText).filter(r => r.startsWith('.picture'))].join('\n')
+      .replace(/var\((--\w+)\)/g, (_, name) => paper.getPropertyValue(name).trim())
     svg.prepend(style)
     const a = element('a', '', {download: 'race.svg', href: URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], {type: 'image/svg+xml'}))})
     a.click()
@@ -801,7 +805,7 @@ function bind() {
     e.preventDefault()
     act()
   })
-  addEventListener('popstate', () => { const s = clean(location.hash); if (s && s !== state.trace.schedule) show(s, {silent: true}) })
+  addEventListener('popstate', () => { const s = clean(location.hash); if (s && !s.startsWith('fleets=') && s !== state.trace.schedule) show(s, {silent: true}) })
 }
 
 async function main() {
@@ -816,7 +820,7 @@ async function main() {
     return
   }
   drawLevels()
-  const wanted = clean(location.hash)
+  const two = /^fleets=([^+]+)\+([^+]+)$/.exec(clean(location.hash)), wanted = two ? '' : clean(location.hash)
   const first = 'getset:classic 2.4 2x3 check=exclusion :'
   if (!await show(wanted || first, {silent: !wanted})) {
     const why = $('said').textContent
@@ -828,5 +832,12 @@ async function main() {
   $('app').hidden = false
   performance.mark('ready')
   $('picture').scrollLeft = $('picture').scrollWidth
+  if (two) {
+    $('fleets').open = true
+    $('fleet1').value = two[1]
+    $('fleet2').value = two[2]
+    $('two').requestSubmit()
+    $('answer').scrollIntoView({block: 'center'})
+  }
 }
 main()

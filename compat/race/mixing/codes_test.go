@@ -1,0 +1,83 @@
+package mixing
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// pairs is what compat/race/handbook makes a page of.
+const pairs = "testdata/pairs.txt"
+
+// Every code on disk is what the code computes: two minutes of one processor.
+func TestLongCodes(t *testing.T) {
+	if !*update { // asked for, by name
+		realredis.Long(t)
+	}
+	if underRace {
+		t.Skip("under the race detector TestVerdicts computes a part")
+	}
+	m, err := Compute(context.Background(), Shown(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := m.Codes()
+	if *update {
+		if err := os.WriteFile(pairs, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if was, err := os.ReadFile(pairs); err != nil || string(was) != now {
+		t.Errorf("%s is stale: go test ./compat/race/mixing -run TestLongCodes -timeout 0 -update-mixing: %v", pairs, err)
+	}
+}
+
+// The codes on disk are of all parties that are shown, and those of the page's parties are what the code computes.
+func TestCodesAreNotStale(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector TestVerdicts computes a part")
+	}
+	m, err := summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	if len(lines) != len(Shown()) {
+		t.Fatalf("%s has %d parties, want %d", pairs, len(lines), len(Shown()))
+	}
+	at, codes := map[string]int{}, make([][]string, len(lines))
+	for i, p := range Shown() {
+		about, list, _ := strings.Cut(lines[i], " | "+strings.Join(p.Alike, " ")+" |")
+		if want := p.Name + " | " + string(p.Kind) + " | " + p.Says; about != want {
+			t.Errorf("%s, line %d: %q, want %q", pairs, i+1, about, want)
+		}
+		at[p.Name], codes[i] = i, strings.Fields(list)
+		if len(codes[i]) != len(lines)-i {
+			t.Fatalf("%s: %s has %d codes, want %d", pairs, p.Name, len(codes[i]), len(lines)-i)
+		}
+	}
+	compared := 0
+	for _, p := range Summary() {
+		for _, q := range Summary() {
+			i, one := at[p.Name]
+			k, two := at[q.Name]
+			if !one || !two || k < i {
+				continue
+			}
+			compared++
+			if got, want := codes[i][k-i], m.code(p, q); got != want {
+				t.Errorf("%s: %s and %s: %s, and the code computes %s", pairs, p.Name, q.Name, got, want)
+			}
+		}
+	}
+	if compared < 80 {
+		t.Errorf("%d pairs compared", compared)
+	}
+}

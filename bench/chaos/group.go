@@ -345,7 +345,7 @@ func (g *group) ask(s *server) {
 		m, err := redis.Strings(s.do("SENTINEL", "get-master-addr-by-name", "chaos"))
 		if addr := strings.Join(m, ":"); err == nil {
 			if named != "" && addr != named {
-				g.forgot(span{at, now() + int64(usedFor)})
+				g.forgot(span{at, now() + int64(usedFor)}, g.keys)
 			}
 			named, at = addr, asked
 		}

@@ -146,9 +146,7 @@ func search1(ctx context.Context, c *Config, rs *runs, logs bool) (x *search, b 
 		}
 	}()
 	x.trans.logs = logs
-	if workers := c.workers(); workers > 1 {
-		x.team = newTeam(x, workers)
-	}
+	x.workers = c.workers()
 	b, err = x.explore(ctx)
 	if err != nil {
 		x.close()

@@ -24,10 +24,11 @@ type search struct {
 	frontier []state
 	next     []state
 	arrivals []arrival
-	levels   []int // the sizes of the frontiers so far
-	base     int   // number of the frontier's first state
-	team     *team // nil: the search is alone
-	lot      *lot  // of a worker: where it puts what it finds
+	levels   []int  // the sizes of the frontiers so far
+	base     int    // number of the frontier's first state
+	workers  int    // 0: large frontiers are expanded as small ones are
+	team     *team  // nil: none was large yet
+	sheet    *sheet // of a worker: where it notes what it finds
 
 	past        bool // of the last Refuse: it stood behind the write, or the commands of the request
 	words       int  // of a schedule that the last step takes
@@ -148,7 +149,7 @@ func (x *search) explore(ctx context.Context) (bound, error) {
 
 // expandAll expands the frontier. It reports a bound that is reached.
 func (x *search) expandAll(looked func() (bound, error)) (bound, error) {
-	if x.team != nil && len(x.frontier) >= togetherFrom {
+	if x.workers > 0 && len(x.frontier) >= togetherFrom {
 		return x.expandTogether(looked)
 	}
 	for n := range x.frontier {
@@ -305,8 +306,8 @@ func (x *search) breaks(b breaches, l link) {
 func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
 	l := link{parent, m + 1}
-	if x.lot != nil {
-		x.lot.put(x, t, b, l)
+	if x.sheet != nil {
+		x.sheet.note(x, t, b, l)
 		return
 	}
 	if b[0].how != none {

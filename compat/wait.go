@@ -27,6 +27,7 @@ type wait struct {
 	waiter string
 
 	held   *HeldError // what was in the way, when it was last looked
+	holder string     // the last value that was
 	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
 }
@@ -97,7 +98,8 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
-			w.held, until = held, held.Until
+			w.saw(held)
+			until = held.Until
 		}
 		w.k.queues.Elsewhere(w.queue)
 		return w.untilFree(ctx, until)
@@ -154,15 +156,23 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
 			return nil, nil
 		}
-		if w.held != nil && w.held.Value != "" && w.held.Value != st.Value {
-			// It changes hands, and will again: a waiter that looks seldom never comes in between.
-			w.changed, w.pause = w.k.now(), w.k.o.MinPoll
-		}
-		w.held = &HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+		w.saw(&HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign})
 		w.k.queues.Elsewhere(w.queue)
 		w.repair(ctx, st)
 		until = st.Until
 	}
+}
+
+// saw notes what is in the way, for the error, and whether the key has changed hands: then it will
+// again, and a waiter that looks seldom never comes in between.
+func (w *wait) saw(held *HeldError) {
+	if w.held = held; held.Value == "" {
+		return
+	}
+	if w.holder != "" && w.holder != held.Value {
+		w.changed, w.pause = w.k.now(), w.k.o.MinPoll
+	}
+	w.holder = held.Value
 }
 
 // repair gives an end to a key that has stood unchanged without one for a

@@ -193,7 +193,8 @@ func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
 	}
 	for i, h := range all {
 		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
-			taken := i+1 < len(all) && all[i+1].asked < h.gone
+			taken := i+1 < len(all) && (all[i+1].asked < h.gone ||
+				fenced && all[i+1].fence > h.fence+1) // by one that never learnt it: a fence between the two was drawn
 			what := "leases lost"
 			if strings.Contains(h.err, "on the server that answers now") {
 				what = "releases unanswered before a change of servers" // it says no more than it saw

@@ -99,6 +99,8 @@ func TestJudge(t *testing.T) {
 		{name: "not there on the next server, which was made one before", kind: sentinels, a: section("a", 0, 1, 100, 1), b: elsewhere, losses: killed(130), broken: "was told that it had lost it"},
 		{name: "not there on the next server of one", kind: alone, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
+		{name: "lost to one that was not told", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 4)...), b: lost},
+		{name: "lost, and nobody took it until later", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 3)...), b: lost, broken: "was told that it had lost it"},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},
 		{name: "taken from one that was killed, in time", a: crashed, b: section("b", 0, 3100, 3200, 2)},
 		{name: "taken from one that was killed while it gave it up", a: append(crashed[:2:2], line{Op: "until", ID: "a", Key: "k", Until: at(100)}), b: section("b", 0, 101, 200, 2)},
@@ -151,6 +153,19 @@ func TestStarved(t *testing.T) {
 	calm.starved(run{For: time.Minute, Clients: 2, Goroutines: 1}, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{p, {}})
 	if len(calm.Broken) > 0 {
 		t.Errorf("it stood still: %q", calm.Broken)
+	}
+	for _, h := range holds {
+		h.shared = true
+	}
+	rw := run{Lock: "rw", For: time.Minute, Clients: 2, Goroutines: 1}
+	if calm.starved(rw, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{{}, {}}); len(calm.Broken) > 0 {
+		t.Errorf("readers that come in together have one turn: %q", calm.Broken)
+	}
+	for i := range 90 {
+		holds[2*i].shared = false
+	}
+	if calm.starved(rw, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{{}, {}}); len(calm.Broken) == 0 {
+		t.Error("90 writers and as many readers in turn before it: nobody starves")
 	}
 }
 

@@ -16,7 +16,7 @@ type waits struct {
 	worst time.Duration
 	fair  time.Duration // what each would have waited, had all clients been served in turn
 	stays float64       // the part of turns that went to the process that had had the one before
-	over  int           // how many were served, at most, while one call waited that could have been
+	over  int           // how many turns others had, at most, while one call waited that could have been served
 	own   int           // of those, in the same process
 }
 
@@ -39,8 +39,11 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients 
 	for _, c := range calls {
 		w.worst = max(w.worst, time.Duration(c.to-c.from))
 		over, own := 0, 0
-		for _, h := range all { // in the order in which they got it
+		for i, h := range all { // in the order in which they got it
 			if h.got <= c.from || h.got >= c.to || clients[c.client].awayAt(h.got) {
+				continue
+			}
+			if h.shared && i > 0 && all[i-1].shared { // readers that come in together have one turn
 				continue
 			}
 			over++
@@ -51,7 +54,7 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients 
 		if over > w.over {
 			w.over, w.own = over, own
 		}
-		if form, _ := formOf(r.Lock); over > most && form != readWrite { // readers are served many at a time
+		if over > most {
 			v.broken("%s: client %d starves: %d others were served while it waited for %v, and it could have been; %d of them in its own process", key, c.client, over, time.Duration(c.to-c.from), own)
 		}
 	}

@@ -108,10 +108,7 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		err := b.one.Release(step, now, parts[i])
 		switch {
 		case lostOne(err):
-			lost = fmt.Errorf("%w: %q", compat.ErrLost, parts[i].Key)
-			if err != compat.ErrLost { // it says what was seen
-				lost = fmt.Errorf("%w: %w", lost, inPart{err})
-			}
+			lost = lostPart(parts[i].Key, err)
 		case err != nil:
 			open = inPart{fmt.Errorf("%q: %w", parts[i].Key, err)}
 		}

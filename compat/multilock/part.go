@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -120,6 +121,14 @@ func (counter) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Leas
 // lostOne reports that err says of one key that it is not ours.
 func lostOne(err error) bool {
 	return compat.OutcomeOf(err) == compat.Refused && (errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrForeign))
+}
+
+// lostPart is what was seen of the key that a set has lost.
+func lostPart(key string, err error) error {
+	if err == compat.ErrLost { // no more than that
+		return fmt.Errorf("%w: %q", err, key)
+	}
+	return fmt.Errorf("%w: %q: %w", compat.ErrLost, key, inPart{err})
 }
 
 // inPart is an error of one key that must not be read as the set's: the key was held, or nothing

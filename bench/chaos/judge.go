@@ -133,6 +133,9 @@ func (v *verdict) judge(r run, clients []*process, losses []loss) error {
 		if h.how == "" {
 			h.how = "released"
 		}
+		if h.until < h.got { // it stood still while it was told: if it had the lock at all, then before that
+			h.got = max(h.asked, h.until)
+		}
 		v.Ended[h.how]++
 		byKey[h.key] = append(byKey[h.key], h)
 	}

@@ -59,6 +59,10 @@ func TestJudge(t *testing.T) {
 	tooLate[2].At = at(3200) // its release took that long
 	elsewhere := append([]line(nil), lost...)
 	elsewhere[2].Err = `setnxlock: lease lost: "k" is not ours on the server that answers now: EOF`
+	stoodStill := section("a", 0, 400, 401, 1)
+	for i := range stoodStill {
+		stoodStill[i].Until = at(100)
+	}
 	crashed := section("a", 0, 1, 100, 1)[:2]
 	reader := func(id string, asked, got, end int, fence int64) []line {
 		lines := section(id, asked, got, end, fence)
@@ -101,6 +105,8 @@ func TestJudge(t *testing.T) {
 		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
 		{name: "lost to one that was not told", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 4)...), b: lost},
 		{name: "lost, and nobody took it until later", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 3)...), b: lost, broken: "was told that it had lost it"},
+		{name: "told after its time, when another had had it", a: stoodStill, b: section("b", 0, 200, 300, 2)},
+		{name: "told after its time, and another had it before that", a: stoodStill, b: section("b", 0, 50, 300, 2), broken: "has fence 1, after b's 2"},
 		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},
 		{name: "taken from one that was killed, in time", a: crashed, b: section("b", 0, 3100, 3200, 2)},
 		{name: "taken from one that was killed while it gave it up", a: append(crashed[:2:2], line{Op: "until", ID: "a", Key: "k", Until: at(100)}), b: section("b", 0, 101, 200, 2)},

@@ -145,3 +145,28 @@ func get(c *compat.Conn, cmd string, args ...any) (value string, exists bool, er
 	}
 	return value, err == nil, err
 }
+
+// create takes a key that is not there, and sets its TTL, at once or by a second command.
+func create(c *compat.Conn, l compat.Lease, ttl time.Duration, kind dialect.TTL) (bool, error) {
+	if kind == dialect.TTLAtomic {
+		_, won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
+		return won, err
+	}
+	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
+	if won {
+		err = expire(c, l.Key, ttl, kind)
+	}
+	return won, err
+}
+
+// expire sets the TTL of a key that a client has written.
+func expire(c *compat.Conn, key string, ttl time.Duration, kind dialect.TTL) (err error) {
+	switch kind {
+	case dialect.TTLNone:
+	case dialect.TTLMillis:
+		_, err = c.Do("PEXPIRE", key, ttl.Milliseconds())
+	default:
+		_, err = c.Do("EXPIRE", key, int64(ttl/time.Second))
+	}
+	return err
+}

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
@@ -26,7 +25,7 @@ func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 		return t.set(c, now, l, ttl)
 	}
 	for range t.tries() {
-		won, err := t.create(c, l, ttl)
+		won, err := create(c, l, ttl, t.TTL)
 		if won || err != nil {
 			return l, err
 		}
@@ -45,19 +44,6 @@ func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 	return l, &compat.HeldError{Key: key}
 }
 
-// create takes a key that is not there.
-func (t timed) create(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
-	if t.TTL == dialect.TTLAtomic {
-		reply, err := c.Do("SET", l.Key, l.Value, "PX", ttl.Milliseconds(), "NX")
-		return reply != nil, err
-	}
-	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
-	if won && err == nil {
-		err = t.expire(c, l.Key, ttl)
-	}
-	return won, err
-}
-
 // takeover replaces an expired value.
 func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
 	switch t.Win {
@@ -65,7 +51,7 @@ func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.
 		if _, err := c.Do("SET", l.Key, l.Value); err != nil {
 			return l, err
 		}
-		return l, t.expire(c, l.Key, ttl)
+		return l, expire(c, l.Key, ttl, t.TTL)
 	case dialect.WinWatched:
 		replies, err := c.Exec(compat.Cmd{"SET", l.Key, l.Value})
 		if err == nil && replies == nil {
@@ -84,7 +70,7 @@ func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.
 	case !won:
 		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our timestamp
 	}
-	return l, t.expire(c, l.Key, ttl)
+	return l, expire(c, l.Key, ttl, t.TTL)
 }
 
 // won reports whether the GETSET that returned old was the first.
@@ -139,15 +125,6 @@ func (t timed) refuse(c *compat.Conn, key, held string, thrown *Exception) error
 		return thrown
 	}
 	return &compat.HeldError{Key: key, Value: held}
-}
-
-// expire sets the TTL that some clients put on a key with a timestamp.
-func (t timed) expire(c *compat.Conn, key string, ttl time.Duration) error {
-	if t.TTL == dialect.TTLNone {
-		return nil
-	}
-	_, err := c.Do("EXPIRE", key, int64(ttl/time.Second))
-	return err
 }
 
 // dead reports whether a value is an expired timestamp, as the client reads it.

@@ -33,23 +33,12 @@ func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	return l, &compat.HeldError{Key: key}
 }
 
-// make creates the key and sets its TTL, at once or by a second command.
+// make creates the key and sets its TTL.
 func (t tokened) make(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
-	expire := compat.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)}
-	switch {
-	case t.Kind == dialect.Watched:
+	if t.Kind == dialect.Watched {
 		return t.makeWatched(c, l, ttl)
-	case t.TTL == dialect.TTLAtomic:
-		_, won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
-		return won, err
-	case t.TTL == dialect.TTLMillis:
-		expire = compat.Cmd{"PEXPIRE", l.Key, ttl.Milliseconds()}
 	}
-	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
-	if won && t.TTL != dialect.TTLNone {
-		_, err = c.Do(expire[0].(string), expire[1:]...)
-	}
-	return won, err
+	return create(c, l, ttl, t.TTL)
 }
 
 // makeWatched is BookSleeve's acquisition: WATCH, EXISTS, MULTI, SETEX, EXEC.

@@ -179,7 +179,7 @@ func TestFewCheckAtOnce(t *testing.T) {
 	}
 }
 
-// A slowCheck takes its time to check a server, and the first time hangs.
+// A slowCheck takes its time to check a server, in a bubble of virtual time, and the first time hangs.
 type slowCheck struct {
 	txlock.Renamed
 	hang bool

@@ -29,17 +29,15 @@ func TestWritersAreNotPassedOver(t *testing.T) {
 		worst := [2][3]int{}
 		var wg sync.WaitGroup
 		until := time.Now().Add(30 * time.Second)
-		for p := range 12 {
-			random := rand.New(&locked{Source: rand.NewPCG(1, uint64(p))})
+		for range 12 {
 			source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
-			o := compat.Options{Rand: random.Float64}
-			read, write := compat.NewOn(source, rwlock.Read{}, o), compat.NewOn(source, rwlock.Write{}, o)
+			read, write := compat.NewOn(source, rwlock.Read{}, compat.Options{}), compat.NewOn(source, rwlock.Write{}, compat.Options{})
 			for range 2 {
 				wg.Go(func() {
 					for time.Now().Before(until) {
 						mu.Lock()
-						shared := random.IntN(3) > 0
-						stay := time.Duration(random.Int64N(int64(16 * time.Millisecond)))
+						shared := rand.IntN(3) > 0
+						stay := time.Duration(rand.Int64N(int64(16 * time.Millisecond)))
 						asked, w, r := time.Now(), writes, reads
 						mu.Unlock()
 						k := write
@@ -79,16 +77,4 @@ func TestWritersAreNotPassedOver(t *testing.T) {
 			t.Errorf("a reader was passed over by %d writers", n)
 		}
 	})
-}
-
-// A locked source is safe for concurrent use.
-type locked struct {
-	mu sync.Mutex
-	rand.Source
-}
-
-func (l *locked) Uint64() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Source.Uint64()
 }

@@ -200,41 +200,44 @@ func TestTurnsAlternate(t *testing.T) {
 		{3, strings.Repeat("AAAABBBB", 3)},
 		{-1, strings.Repeat("A", 33) + strings.Repeat("B", 33)}, // the first, and 32 after it
 	} {
-		s := still(t, "2.4")
-		a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
-		b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
-		l, err := a.TryLock(background, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		order := "A"
-		var wg sync.WaitGroup
-		enter := func(k, other *compat.Locker, name string, n int) {
-			for range n {
-				wg.Go(func() {
-					if err := k.Do(background, "k", time.Minute, func(context.Context) error {
-						order += name
-						if other.Queues() > 0 {
-							listening(t, s, "k", 1)
-						}
-						return nil
-					}); err != nil {
-						t.Error(err)
-					}
-				})
+		synctest.Test(t, func(t *testing.T) {
+			s := still(t, "2.4")
+			a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
+			b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
+			l, err := a.TryLock(background, "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		enter(a, b, "A", strings.Count(c.want, "A")-1)
-		eventually(t, "the first process's wait", func() bool { return a.Waiting("k") == strings.Count(c.want, "A")-1 })
-		enter(b, a, "B", strings.Count(c.want, "B"))
-		listening(t, s, "k", 1)
-		eventually(t, "the other's wait", func() bool { return b.Waiting("k") == strings.Count(c.want, "B")-1 })
-		release(t, l)
-		wg.Wait()
-		if order != c.want {
-			t.Errorf("at most %d in a row: %s, want %s", c.most, order, c.want)
-		}
-		empty(t, s)
+			order := "A"
+			var wg sync.WaitGroup
+			enter := func(k, other *compat.Locker, name string, n int) {
+				for range n {
+					wg.Go(func() {
+						if err := k.Do(background, "k", time.Minute, func(context.Context) error {
+							order += name
+							synctest.Wait() // the other has looked, or is gone
+							if other.Queues() > 0 {
+								listening(t, s, "k", 1)
+							}
+							return nil
+						}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				synctest.Wait() // they wait, and the head of them has looked once more
+			}
+			enter(a, b, "A", strings.Count(c.want, "A")-1)
+			enter(b, a, "B", strings.Count(c.want, "B"))
+			listening(t, s, "k", 1)
+			release(t, l)
+			wg.Wait()
+			if order != c.want {
+				t.Errorf("at most %d in a row: %s, want %s", c.most, order, c.want)
+			}
+			synctest.Wait()
+			empty(t, s)
+		})
 	}
 }
 

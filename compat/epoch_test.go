@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -95,6 +98,117 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that is replaced while a step is under way may pass that on to its successor, as a proxy
+// does: the lock is there. Its release, which is not answered, got through.
+func TestStepThatFollows(t *testing.T) {
+	for _, step := range []string{"acquired", "extended", "renewed"} {
+		for _, answered := range []bool{true, false} {
+			t.Run(fmt.Sprint(step, ", answered ", answered), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &follower{servers: [2]*oldredis.Server{oldredis.Run(t, "7.0"), oldredis.Run(t, "7.0")}}
+					source := compat.Pooled(f)
+					source.Epoch = f.epoch.Load
+					k := compat.NewOn(source, setlock.Lua{}, compat.Options{Renew: step == "renewed"})
+					f.follow, f.cut = step == "acquired", !answered
+					var locks [2]*compat.Lock // renewed together
+					for i, key := range []string{"k", "l"} {
+						var err error
+						if locks[i], err = k.TryLock(t.Context(), key, time.Minute); err != nil {
+							t.Fatal(err)
+						}
+						if step != "acquired" {
+							f.servers[1].Dial().Do("SET", key, locks[i].Token()) //nolint:errcheck
+						}
+					}
+					if step != "acquired" {
+						f.follow, f.cut = true, !answered
+					}
+					if time.Sleep(25 * time.Second); step == "extended" {
+						if err := locks[0].Extend(t.Context(), time.Minute); err != nil {
+							t.Fatal(err)
+						}
+					}
+					synctest.Wait()
+					if f.epoch.Load() != 1 || f.cut {
+						t.Fatal("the server was not replaced, or has answered")
+					}
+					f.cut = true
+					if err := locks[0].Release(t.Context()); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+					if f.cut {
+						t.Error("the release was answered")
+					}
+					k.Close(t.Context()) //nolint:errcheck // of the other's renewal no matter
+				})
+			})
+		}
+	}
+}
+
+// A follower is a Source of two servers, of which the second replaces the first when the next step
+// is sent, and runs it.
+type follower struct {
+	servers [2]*oldredis.Server
+	epoch   atomic.Uint64
+	follow  bool // the next step does
+	cut     bool // … or its reply is not had
+}
+
+func (f *follower) GetContext(context.Context) (redis.Conn, error) {
+	return &followed{Conn: f.servers[f.epoch.Load()].Dial(), f: f}, nil
+}
+
+type followed struct {
+	redis.Conn
+	f    *follower
+	sent []compat.Cmd
+	dead error
+}
+
+func (c *followed) Err() error { return c.dead }
+
+func (c *followed) Send(name string, args ...any) error {
+	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+	return nil
+}
+
+func (c *followed) Do(name string, args ...any) (any, error) {
+	if c.dead != nil {
+		return nil, c.dead
+	}
+	if name != "" {
+		c.Send(name, args...) //nolint:errcheck // it only keeps it
+	}
+	about := slices.ContainsFunc(c.sent, func(cmd compat.Cmd) bool { return cmd[0] != "GET" && slices.Contains(cmd, any("k")) })
+	if about && c.f.follow {
+		c.f.follow = false
+		c.f.epoch.Store(1)
+		c.Conn = c.f.servers[1].Dial()
+	}
+	var replies []any
+	for _, cmd := range c.sent {
+		reply, err := c.Conn.Do(cmd[0].(string), cmd[1:]...)
+		if err != nil {
+			reply = err
+		}
+		replies = append(replies, reply)
+	}
+	c.sent = nil
+	last := replies[len(replies)-1]
+	refused, _ := last.(redis.Error) // NOSCRIPT, of the successor
+	switch {
+	case about && c.f.cut && refused == "":
+		c.f.cut, c.dead = false, io.EOF
+		return nil, c.dead
+	case name == "":
+		return replies, nil
+	case refused != "":
+		return nil, refused
+	}
+	return last, nil
 }
 
 // One of a lock that was found, and whose time is up, has proved nothing by finding the key gone:

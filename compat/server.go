@@ -201,12 +201,12 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 		l.epoch = epoch
 		return err
 	}
-	if !s.pins {
-		return l, s.do(ctx, key, attempt)
-	}
-	if s.free.Add(-1) < 0 {
-		s.free.Add(1)
-		return l, s.do(ctx, key, attempt)
+	if !s.pins || s.free.Add(-1) < 0 {
+		if s.pins {
+			s.free.Add(1)
+		}
+		err = s.do(ctx, key, attempt)
+		return s.placed(ctx, now, l, err), err
 	}
 	p := &pin{s: s, key: key}
 	p.pins = true
@@ -220,7 +220,24 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	} else {
 		s.free.Add(1)
 	}
-	return l, err
+	return s.placed(ctx, now, l, err), err
+}
+
+// placed is l, which was written without an error, in the epoch of the server that has it. One that
+// was replaced in the meantime may have sent what was written on to its successor: then a release that is not
+// answered found the lock there, and it was not lost (any/failover).
+func (s *server) placed(ctx context.Context, now func() time.Time, l Lease, err error) Lease {
+	if err != nil {
+		return l
+	}
+	epoch := s.since(l.Key)
+	if epoch <= l.epoch {
+		return l
+	}
+	if st, err := s.Inspect(ctx, now, l.Key); err == nil && st.Holds(l.Value) {
+		l.epoch = epoch
+	}
+	return l
 }
 
 // still returns the epoch, or an error if it is not the one in which the server was found safe.
@@ -306,7 +323,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		next = l
 		next.pin = pin
 	}
-	return next, err
+	return s.placed(ctx, now, next, err), err
 }
 
 // batchAtMost is how many leases are extended in one write: a server runs it without a pause
@@ -368,6 +385,9 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 		for i := range errs {
 			next[i], errs[i] = leases[i], err
 		}
+	}
+	for i, err := range errs {
+		next[i] = s.placed(ctx, now, next[i], err)
 	}
 	return next, errs
 }

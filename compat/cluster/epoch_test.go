@@ -3,7 +3,9 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ type shards struct {
 	masters [2]string // of the lower half of the slots, and of the upper
 	lose    string    // a key: the connection breaks when its server has answered, and has it no more
 	then    func()    // called before it breaks
+	asked   func()    // called before commands about the key "k" first run; nil: it was
 }
 
 func newShards(t *testing.T) (*shards, *cluster.Source) {
@@ -89,14 +92,68 @@ func (s *shards) learnt(t *testing.T, source *cluster.Source, key string, change
 	c.Close()
 }
 
+// refused are a cluster's replies to commands of which another server than the one at addr has a
+// key; nil: it has them all.
+func (s *shards) refused(addr string, cmds []compat.Cmd) []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked != nil && slices.ContainsFunc(cmds, func(cmd compat.Cmd) bool { return slices.Contains(cmd, any("k")) }) {
+		s.asked()
+		s.asked = nil
+	}
+	var replies []any
+	refused, multi := false, false
+	for _, cmd := range cmds {
+		key := keyOf(cmd)
+		var reply any = "OK"
+		switch name := cmd[0]; {
+		case name == "MULTI":
+			multi = true
+		case name == "EXEC" && refused:
+			reply = redis.Error("EXECABORT Transaction discarded because of previous errors.")
+		case key != "" && s.master(key) != addr:
+			refused = true
+			reply = redis.Error(fmt.Sprintf("MOVED %d %s", slots.Of(key), s.master(key)))
+		case multi:
+			reply = "QUEUED"
+		}
+		replies = append(replies, reply)
+	}
+	if !refused {
+		return nil
+	}
+	return replies
+}
+
+// keyOf is the key that a command of a lock names first, "" for none.
+func keyOf(cmd compat.Cmd) string {
+	at := 1
+	switch cmd[0] {
+	case "EVAL", "EVALSHA":
+		at = 3
+	case "MULTI", "EXEC", "UNWATCH", "DISCARD", "PING", "INFO", "TIME", "CONFIG", "SCRIPT", "ROLE", "COMMAND":
+		return ""
+	}
+	if len(cmd) <= at {
+		return ""
+	}
+	return fmt.Sprint(cmd[at])
+}
+
 type shardConn struct {
 	redis.Conn
 	s    *shards
 	addr string
+	sent []compat.Cmd
 	dead error
 }
 
 func (c *shardConn) Err() error { return c.dead }
+
+func (c *shardConn) Send(name string, args ...any) error {
+	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+	return nil
+}
 
 func (c *shardConn) Do(name string, args ...any) (any, error) {
 	if c.dead != nil {
@@ -112,7 +169,27 @@ func (c *shardConn) Do(name string, args ...any) (any, error) {
 		}
 		return ranges, nil
 	}
-	reply, err := c.Conn.Do(name, args...)
+	sent := c.sent
+	c.sent = nil
+	if name != "" {
+		sent = append(sent, append(compat.Cmd{name}, args...))
+	}
+	if replies := c.s.refused(c.addr, sent); replies != nil {
+		if name == "" {
+			return replies, nil
+		}
+		return nil, replies[len(replies)-1].(redis.Error)
+	}
+	for _, cmd := range sent {
+		c.Conn.Send(cmd[0].(string), cmd[1:]...) //nolint:errcheck // of an embedded server
+	}
+	reply, err := c.Conn.Do("")
+	if replies, _ := reply.([]any); name != "" && len(replies) > 0 {
+		reply = replies[len(replies)-1]
+		if e, failed := reply.(redis.Error); failed {
+			reply, err = nil, e
+		}
+	}
 	if c.s.lost(c.addr) {
 		c.dead = io.EOF
 		return nil, c.dead
@@ -146,18 +223,21 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		held, while func(*shards) // what happens before the release, and while it is under way
+		asked       func(*shards) // what happens while the lock is asked for,
+		held, while func(*shards) // before the release, and while it is under way
 		single      bool          // of a set another key is lost
 		want        error
 	}{
-		{"nothing has changed", nil, nil, false, nil},
-		{"another's was replaced", nil, func(s *shards) { s.set("a:1", "c:1") }, false, nil},
-		{"another's was replaced before", func(s *shards) { s.set("a:1", "c:1") }, nil, true, nil},
-		{"it was replaced", nil, func(s *shards) { s.set("c:1", "b:1") }, false, compat.ErrLost},
-		{"it was replaced before", func(s *shards) { s.set("c:1", "b:1") }, nil, false, compat.ErrLost},
-		{"it has another address now", nil, func(s *shards) { s.servers["c:1"] = s.servers["a:1"]; s.set("c:1", "b:1") }, false, nil},
-		{"it has passed the slot on", nil, func(s *shards) { s.set("b:1", "a:1") }, false, nil},
-		{"it has passed the slot on to one that is new", nil, func(s *shards) { s.set("c:1", "a:1") }, false, compat.ErrLost},
+		{"nothing has changed", nil, nil, nil, false, nil},
+		{"another's was replaced", nil, nil, func(s *shards) { s.set("a:1", "c:1") }, false, nil},
+		{"another's was replaced before", nil, func(s *shards) { s.set("a:1", "c:1") }, nil, true, nil},
+		{"it was replaced", nil, nil, func(s *shards) { s.set("c:1", "b:1") }, false, compat.ErrLost},
+		{"it was replaced before", nil, func(s *shards) { s.set("c:1", "b:1") }, nil, false, compat.ErrLost},
+		{"it has another address now", nil, nil, func(s *shards) { s.servers["c:1"] = s.servers["a:1"]; s.set("c:1", "b:1") }, false, nil},
+		{"it has passed the slot on", nil, nil, func(s *shards) { s.set("b:1", "a:1") }, false, nil},
+		{"it is replaced while it is asked", func(s *shards) { s.set("c:1", "b:1") }, nil, nil, false, nil},
+		{"it is replaced while it is asked, and once more", func(s *shards) { s.set("c:1", "b:1") }, nil, func(s *shards) { s.set("a:1", "b:1") }, false, compat.ErrLost},
+		{"it has passed the slot on to one that is new", nil, nil, func(s *shards) { s.set("c:1", "a:1") }, false, compat.ErrLost},
 	} {
 		for name, kind := range kinds {
 			if c.single && strings.HasPrefix(name, "in turn") {
@@ -166,9 +246,15 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 			inBubble(t, c.name+"/"+name, func(t *testing.T) {
 				s, source := newShards(t)
 				k, key := kind(source.Source())
+				if c.asked != nil {
+					s.asked = func() { c.asked(s) }
+				}
 				lock, err := k.TryLock(t.Context(), key, time.Minute)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if s.asked != nil {
+					t.Error("nothing was asked about the key")
 				}
 				if c.held != nil {
 					s.learnt(t, source, "other{"+low+"}", c.held)

@@ -189,8 +189,8 @@ func (s *State) On(e Event) Verdict {
 		s.renewIn(e.At, s.soon())
 
 	case NotOurs:
-		s.shorter = time.Time{}
 		if s.otherValue() {
+			s.shorter = time.Time{}
 			s.renewIn(e.At, s.soon())
 			return Read // it may hold what an unknown extension put there
 		}
@@ -247,9 +247,9 @@ func (s *State) On(e Event) Verdict {
 		s.secret = false
 
 	case Handoff:
-		s.shorter = time.Time{}
 		switch {
 		case s.leaving:
+			s.shorter = time.Time{}
 			e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
 			if s.held = e.Claim; e.Final { // its release has to find what the key holds now
 				s.doubts = nil

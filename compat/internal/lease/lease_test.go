@@ -95,7 +95,11 @@ func (w *world) expire() {
 }
 
 func (w *world) on(k Kind, c Claim, final bool) Verdict {
+	cause, until := w.s.Cause(), w.s.Until()
 	v := w.act(&w.s, Event{Kind: k, At: w.now, Claim: c, Final: final})
+	if cause == None && w.s.Cause() == Lost && w.s.Until().After(until) && k != Done { // what is done may have come to more, and be over
+		w.fail(fmt.Sprintf("believed until %v, lost, and says until %v now", until.Sub(w.now), w.s.Until().Sub(w.now)))
+	}
 	if (k == Ask || k == Send) && v != Over && !w.now.Before(w.s.Until()) {
 		w.fail("an operation may begin on a lease that has run out")
 	}

@@ -30,6 +30,7 @@ var (
 	set    = net{dir: "compat/setlock"}
 	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
 
+	following = tested("compat", "StepThatFollows")
 	clustered = tested("compat/cluster", "Unanswered|PassedOn")
 
 	batching = net{dir: "compat/simulate", run: "Simulation", args: []string{"-first", "-lock", "getset:guarded"}} // whose values change with each renewal
@@ -98,6 +99,12 @@ var table = []mutant{
 	{name: "the shorter end is believed only when its reply has come", file: lease, nets: nets(machine),
 		old: "\t\ts.shorter = Until(e.At, e.Claim.TTL)\n",
 		new: ""},
+	{name: "a lock that is lost while it is shortened was believed for longer", file: lease, nets: nets(machine),
+		old: "\tcase NotOurs:\n",
+		new: "\tcase NotOurs:\n\t\ts.shorter = time.Time{}\n"},
+	{name: "a hand-off that comes too late was believed for longer", file: lease, nets: nets(machine),
+		old: "\tcase Handoff:\n",
+		new: "\tcase Handoff:\n\t\ts.shorter = time.Time{}\n"},
 	{name: "a key that holds what an unknown extension asked for is lost", file: lease, nets: nets(machine),
 		old: "\t\tif s.otherValue() {\n",
 		new: "\t\tif false {\n"},
@@ -227,6 +234,9 @@ var table = []mutant{
 	{name: "a server that was replaced anywhere in a cluster makes a loss of a release", file: settle, nets: nets(clustered),
 		old: "since(s.backend, l.Key) > l.epoch:",
 		new: "epochOf(s.backend) != l.epoch:"},
+	{name: "what was written while the server was replaced is its predecessor's", file: "compat/server.go", nets: nets(clustered, following),
+		old: "\tif epoch <= l.epoch {\n",
+		new: "\tif epoch >= l.epoch {\n"},
 	{name: "a server that was replaced had no slots", file: "compat/cluster/learn.go", nets: nets(clustered),
 		old: "!s.slots.same(was, m, m.owner(slot)) {",
 		new: "was == \"\" {"},

@@ -456,6 +456,24 @@ func TestLongInvariants(t *testing.T) {
 	invariants(t, 5)
 }
 
+// Whoever stood still while the lease was being shortened, and learns that it is lost, did not believe in
+// it for longer in between: neither does the lock say so afterwards.
+func TestLostWhileItIsShortened(t *testing.T) {
+	for _, end := range []Event{{Kind: NotOurs}, {Kind: Handoff, Claim: Claim{Value: "v1", Fence: 4}}} {
+		now := time.Unix(1000, 0)
+		s := New(Claim{Value: "v0", Until: Until(now, long), TTL: long, Fence: 3}, true, now)
+		s.On(Event{Kind: Send, At: now, Claim: Claim{TTL: short}})
+		believed := s.Until()
+		end.At, end.Claim.Until = now.Add(2*short), believed
+		if v := s.On(end); v != Over || s.Cause() != Lost {
+			t.Errorf("event %d: verdict %d, cause %d", end.Kind, v, s.Cause())
+		}
+		if s.Until().After(believed) {
+			t.Errorf("event %d: believed until %v, lost after %v, and until %v now", end.Kind, believed.Sub(now), 2*short, s.Until().Sub(now))
+		}
+	}
+}
+
 func invariants(t *testing.T, length int) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func (j *judge) report() Report {
 
 // believes reports whether h's client may work under it now.
 func (h *holding) believes() bool {
-	return !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.now().Before(h.lock.Until())
+	return !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.clock.left(h.lock.Until()) > 0
 }
 
 // interrupted reports whether the context of a call on h has ended: its outcome may be open.
@@ -466,7 +466,7 @@ func (j *judge) lost(h *holding) {
 	if why := context.Cause(h.lock.Context()); !j.w.Kind.Owned || !errors.Is(why, compat.ErrLost) || j.excused(h) {
 		return
 	}
-	if left := h.lock.Until().Sub(h.c.p.now()); left > time.Second && len(j.keys[h.key].hands) == h.hands {
+	if left := h.c.p.clock.left(h.lock.Until()); left > time.Second && len(j.keys[h.key].hands) == h.hands {
 		j.breach("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
 	}
 }
@@ -592,7 +592,7 @@ func (k *call) end(err error) {
 		switch k.name {
 		case "Extend":
 			if k.h.lock.Context().Err() != nil && !k.h.over {
-				if cause := context.Cause(k.h.lock.Context()); errors.Is(cause, compat.ErrLost) && k.h.lock.Until().After(p.now().Add(time.Second)) {
+				if cause := context.Cause(k.h.lock.Context()); errors.Is(cause, compat.ErrLost) && p.clock.left(k.h.lock.Until()) > time.Second {
 					bad("its context has ended: " + cause.Error())
 				}
 			}
@@ -618,7 +618,7 @@ func (k *call) end(err error) {
 	case "ErrLost":
 		switch {
 		case k.h == nil: // ReleaseHandle, Adopt: see endAdopt
-		case !owned || !k.alive || k.h.given || jumped || !p.now().Add(running).Before(k.h.lock.Until()):
+		case !owned || !k.alive || k.h.given || jumped || p.clock.left(k.h.lock.Until()) <= running:
 		case len(key.hands) == k.h.hands:
 			bad("its time is not up, and nobody has touched the key")
 		case key.hands[k.h.hands] == p && k.h.epoch == j.w.servers[0].epoch.Load(): // else who answers may never have had it

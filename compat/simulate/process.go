@@ -5,10 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -17,9 +15,9 @@ import (
 // A process is one program: its Lockers, its clock and its connections, which a crash ends all at
 // once.
 type process struct {
-	w    *world
-	id   int
-	skew atomic.Int64 // nanoseconds
+	w     *world
+	id    int
+	clock *Clock
 
 	// Guarded by the world's mutex.
 	messages map[string]int // about each key, to each server
@@ -40,27 +38,12 @@ type process struct {
 }
 
 func newProcess(w *world, id int) *process {
-	p := &process{w: w, id: id, conns: map[*conn]bool{}, messages: map[string]int{}}
-	if w.Skew > 0 {
-		p.skew.Store(int64(id) * int64(w.Skew) / int64(w.Processes))
-	}
+	p := &process{w: w, id: id, clock: NewClock(), conns: map[*conn]bool{}, messages: map[string]int{}}
+	p.clock.Set(w.Skew * time.Duration(id) / time.Duration(w.Processes))
 	p.begin()
 	w.judge.chosen(p.options)
 	return p
 }
-
-// now is the process's clock.
-func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.skew.Load())) }
-
-// A skewed clock is wrong, and jumps ahead, as it does when its machine was suspended.
-type skewed struct {
-	clock.Clock
-	p *process
-}
-
-func (c skewed) Now() time.Time                  { return c.p.now() }
-func (c skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-func (c skewed) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // begin starts the program.
 func (p *process) begin() {
@@ -86,7 +69,7 @@ func (p *process) begin() {
 	}
 	for i := range w.Lockers {
 		o := w.Options
-		o.Clock = skewed{clock.New(), p}
+		o.Clock = p.clock
 		r := rand.New(rand.NewPCG(w.Seed, uint64(1000+100*p.id+10*i+p.lives)))
 		tokens := rand.New(rand.NewPCG(w.Seed+1, uint64(1000+100*p.id+10*i+p.lives)))
 		o.Rand = func() float64 {
@@ -278,7 +261,7 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 }
 
 var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
-	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock jump", "ends and starts again", "loses its replica"}
+	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock set", "ends and starts again", "loses its replica"}
 
 // misfortune is one of them.
 func (w *world) misfortune(n int, r *rand.Rand) {
@@ -354,7 +337,11 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		w.set(func() { s.down = false })
 	case 9:
 		w.set(func() { p.jumped = time.Now() })
-		p.skew.Add(int64(3 * d))
+		if r.IntN(2) == 0 { // as when its machine was suspended
+			p.clock.Set(3 * d)
+		} else {
+			p.clock.Set(-3 * d)
+		}
 	case 10:
 		p.leave(d)
 	case 11:

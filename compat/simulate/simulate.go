@@ -14,8 +14,8 @@
 // waits until its patience ends. Servers cut their connections, restart with and without their
 // keys, and fill up. Processes crash, stand still, have clocks that disagree, pools of one
 // connection, Observers that block; callers give up at any moment.
-// A replica may take a server's place, with or without its last writes; a process's clock may jump ahead, as
-// it does when its machine was suspended. Programs end well, too, in the middle of what their goroutines do, and start
+// A replica may take a server's place, with or without its last writes; a process's wall clock may be
+// set ahead, as it is when its machine was suspended, or back; its monotonic clock goes on (clock.go). Programs end well, too, in the middle of what their goroutines do, and start
 // again, maybe as clients of the lock that their fleet moves to (fleets.go). Where a lock waits for the replica, that
 // has what had reached it and nothing else (replica.go).
 //

@@ -29,7 +29,7 @@ func (j *judge) event(who, cmd, reply, note string) {
 func (j *judge) beliefs() map[string]race.Belief {
 	all := make(map[string]race.Belief, len(j.w.all))
 	for _, p := range j.w.all {
-		b := race.Belief{State: race.Idle, Until: -1, Now: p.now().Sub(j.w.start).Milliseconds()}
+		b := race.Belief{State: race.Idle, Until: -1, Now: p.clock.Now().Sub(j.w.start).Milliseconds()}
 		for h := range j.held {
 			if h.c.p == p && h.key == j.shown && h.believes() {
 				b.State, b.Until, b.Fence = race.Holds, h.lock.Until().Sub(j.w.start).Milliseconds(), h.lock.Fence()
@@ -74,7 +74,7 @@ func (j *judge) trace() race.Trace {
 		Key: j.shown, TTL: longest.Milliseconds(), Start: race.Server{TTL: -1}, Events: j.events,
 	}
 	for _, p := range j.w.all {
-		t.Clients = append(t.Clients, race.Client{Name: p.name(), Skew: p.skew.Load() / int64(time.Millisecond)})
+		t.Clients = append(t.Clients, race.Client{Name: p.name(), Skew: p.clock.Ahead().Milliseconds()})
 	}
 	for i := range t.Events {
 		t.Events[i].N = i + 1

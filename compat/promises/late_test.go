@@ -23,7 +23,7 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, all(true)[1:], func(t *testing.T, k kind) {
-				stride := 2
+				stride := 3
 				if whole {
 					stride = 1
 				}

@@ -281,11 +281,11 @@ func (n *network) strike(m misfortune, at int) {
 }
 
 // everyFault runs f in a world of its own for each misfortune at each command, until f
-// needs fewer commands than that; where not whole, at every third one, for another third
+// needs fewer commands than that; where not whole, at every fourth one, for another quarter
 // of the misfortunes in each test. f strikes, and returns what is wrong, or "".
 func everyFault(t *testing.T, k kind, f func(w *world, strike func(*network)) string) {
 	t.Helper()
-	wrong, ran, stride := 0, 0, 3
+	wrong, ran, stride := 0, 0, 4
 	switch {
 	case whole:
 		stride = 1

@@ -67,7 +67,7 @@ func main() {
 	all := flag.Bool("all", false, "every lock on every server, not one server for each lock in turn")
 	atOnce := flag.Int("at-once", 3, "so many runs")
 	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
-	slots := flag.Bool("slots", false, "slots of a cluster move, too: a client whose release was not answered, and that has learnt since of another server, is told that its lock was lost, whether it was or not")
+	slots := flag.Bool("slots", false, "slots of a cluster move, too")
 	flag.Parse()
 
 	noNetwork := ownNetwork()

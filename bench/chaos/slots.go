@@ -44,7 +44,8 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	}
 	g.seen.add("slot moved")
 	time.Sleep(d / 4)
-	return within(20*time.Second, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
+	// A cluster that fails over is down for a while.
+	return within(time.Minute, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
 		if err := moveKeys(slot, from, to); err != nil {
 			return err
 		}

@@ -109,7 +109,7 @@ func TestLateVote(t *testing.T) {
 				var l *compat.Lock
 				var err error
 				w.in(func() { l, err = k.TryLock(background, "job", ttl) },
-					step{func() bool { return wires[2].hangs() && w.held("job") == "xx-xx" }, 50 * time.Millisecond})
+					step{func() bool { return wires[2].hangs() && w.held("job") == "xx-xx" && rest(wires) }, 50 * time.Millisecond})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,7 +217,9 @@ func TestInspectAsksAtOnce(t *testing.T) {
 	var st compat.State
 	var err error
 	w.in(func() { st, err = q.Inspect(background, w.clock.Now, "job") },
-		step{func() bool { return wires[1].hangs() && wires[4].hangs() }, 250 * time.Millisecond})
+		step{func() bool {
+			return wires[0].ran("GET", "job") && wires[2].ran("GET", "job") && wires[3].ran("GET", "job") && wires[1].hangs() && wires[4].hangs() && rest(wires)
+		}, 250 * time.Millisecond})
 	if err != nil || st.Status != compat.StatusHeld || len(st.Holders) != 3 {
 		t.Errorf("%+v, %v; want held, by the word of three", st, err)
 	}

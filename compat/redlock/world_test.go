@@ -222,6 +222,7 @@ type wire struct {
 	dial    func(context.Context) error // called before each connection
 	sent    []string                    // every command, with its arguments
 	hanging int                         // writes that hang
+	out     int                         // connections that are in use
 }
 
 func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
@@ -241,7 +242,17 @@ func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.set(func(w *wire) { w.out++ })
 	return &conn{Conn: c, wire: w}, nil
+}
+
+// rest reports that all that were asked have answered, but those that hang.
+func rest(wires []*wire) bool {
+	return !slices.ContainsFunc(wires, func(w *wire) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.out > w.hanging
+	})
 }
 
 // source is that of the wire. It says that it is prompt, so that a dial that heeds no context
@@ -321,7 +332,8 @@ func (w *wire) writes() []string {
 // ran reports that the command name on key was sent.
 func (w *wire) ran(name, key string) bool {
 	return slices.ContainsFunc(w.writes(), func(write string) bool {
-		return strings.HasPrefix(write, name+" ["+key+" ")
+		tail, ok := strings.CutPrefix(write, name+" ["+key)
+		return ok && (tail[0] == ' ' || tail[0] == ']')
 	})
 }
 
@@ -339,6 +351,11 @@ func (c *conn) Err() error {
 		return c.dead
 	}
 	return c.Conn.Err()
+}
+
+func (c *conn) Close() error {
+	c.wire.set(func(w *wire) { w.out-- })
+	return c.Conn.Close()
 }
 
 func (c *conn) Send(name string, args ...any) error {

@@ -183,7 +183,7 @@ func (f Format) named(key string) bool {
 		return true
 	}
 	prefix, suffix, _ := strings.Cut(f.KeyName, "NAME")
-	return prefix+suffix != "" && len(key) >= len(prefix)+len(suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
+	return !f.raw() && len(key) >= len(prefix)+len(suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
 }
 
 // ErrUnknown means that no format has this name. The error that wraps it lists similar names.

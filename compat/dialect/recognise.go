@@ -216,7 +216,7 @@ func (g grammar) writes(f Format) bool {
 func candidates(g grammar, key string, ttl, left time.Duration) []Candidate {
 	var all, fit []Candidate
 	named := 0
-	anothers := slices.ContainsFunc(formats, func(f Format) bool { return f.telling() && f.named(key) })
+	anothers := slices.ContainsFunc(formats, func(f Format) bool { return f.named(key) && f.telling() })
 	for _, f := range formats {
 		if !g.writes(f) && !(g.token == TokenHostPID && f.Kind == TwoKeys && f.named(key)) {
 			continue

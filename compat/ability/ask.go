@@ -28,6 +28,8 @@ type Asker struct {
 	transacts bool // there are MULTI and EXEC
 	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
 	noEval    bool // nor are scripts
+
+	Again func() // if set, called before a question is asked for the second time
 }
 
 // New returns an Asker over c, with scratch keys of random names that nobody else has, in one
@@ -51,9 +53,19 @@ func (q *Asker) Without(multi, eval bool) { q.noMulti, q.noEval = multi, eval }
 var ErrNotAsked = errors.New("setnxlock: can't be asked without MULTI or scripts: a key without an end might be left behind")
 
 // Ask asks for one ability. why is "" if the server has it, and else what it does instead, as its
-// answers prove. An error means that it could not be learned: the server's own words if it
-// refused, ErrNotAsked, or the connection's error.
-func (q *Asker) Ask(a Ability) (why string, err error) { return a.row().ask(q) }
+// answers prove, twice: in a cluster a server may be replaced between two commands, by one that
+// lacks what the first has written. An error means that it could not be learned: the server's own
+// words if it refused, ErrNotAsked, or the connection's error.
+func (q *Asker) Ask(a Ability) (why string, err error) {
+	ask := a.row().ask
+	if why, err = ask(q); why == "" || err != nil {
+		return why, err
+	}
+	if q.Again != nil {
+		q.Again()
+	}
+	return ask(q)
+}
 
 // Prepare finds out how a key with a TTL is made here, and with it whether the server lets us
 // write at all.

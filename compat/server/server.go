@@ -217,6 +217,7 @@ func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
 	p := &probe{r: &Report{}, o: o, conn: &conn{}}
 	p.a, p.b = o.scratch()
 	p.asker = ability.New(nil, p.a, p.b, false)
+	p.asker.Again = func() { p.asked, p.answers = nil, nil } // one account of it is enough
 	p.session = newSession(ctx, source, o.timeout(), p.a)
 	return p
 }

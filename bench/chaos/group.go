@@ -417,12 +417,23 @@ func (g *group) left(times bool) ([]string, error) {
 			if strings.HasPrefix(key, "other:") || strings.Contains(key, ":fence") || times && !strings.Contains(key, ":") { // a timestamp stays until it is taken over
 				continue
 			}
-			if ttl, err := redis.Int(s.do("TTL", key)); err == nil && ttl == -1 {
+			if endless(s.do, key) {
 				all = append(all, key)
 			}
 		}
 	}
 	return all, nil
+}
+
+// endless reports that a key is there and has no TTL. Before 2.8 the answer to TTL is the same for a key that has just
+// gone.
+func endless(do func(name string, args ...any) (any, error), key string) bool {
+	ttl, err := redis.Int(do("TTL", key))
+	if err != nil || ttl != -1 {
+		return false
+	}
+	there, err := redis.Bool(do("EXISTS", key))
+	return err == nil && there
 }
 
 // pick is some of n, in any order.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // at is a moment, ms after the beginning.
@@ -199,6 +202,24 @@ func TestPieces(t *testing.T) {
 	} {
 		if got := fmt.Sprint(lengths(c.losses...)); got != c.want {
 			t.Errorf("%v: %s, want %s", c.losses, got, c.want)
+		}
+	}
+}
+
+// A key that has gone is not one that nothing ends, though an old server answers both with -1.
+func TestEndless(t *testing.T) {
+	for _, version := range []string{"2.4", "2.6", "2.8"} {
+		c := oldredis.Run(t, version).Dial()
+		for _, cmd := range []string{"SET endless x", "SETEX ends 60 x"} {
+			f := strings.Fields(cmd)
+			if _, err := c.Do(f[0], redis.Args{}.AddFlat(f[1:])...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for key, want := range map[string]bool{"endless": true, "ends": false, "gone": false} {
+			if got := endless(c.Do, key); got != want {
+				t.Errorf("%s: %s is endless: %v, want %v", version, key, got, want)
+			}
 		}
 	}
 }

@@ -182,7 +182,9 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	for _, key := range left {
-		if len(g.lost()) > 0 { // a save has a key that was about to get its TTL
+		// A save has a key that was about to get its TTL; and before 2.6.14 a rewrite of the AOF drops the TTL of a key that
+		// has ended and that the server has not removed yet: after a restart nothing ends it.
+		if len(g.lost()) > 0 || r.Kind == alone && ability.Older(g.servers[0].version, "2.6.14") {
 			v.apart("keys left")
 			continue
 		}

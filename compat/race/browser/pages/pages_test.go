@@ -41,7 +41,7 @@ const look = `(() => {
 	for (const e of document.body.querySelectorAll("*")) {
 		if (!shown(e) || e.closest("svg")) continue
 		const s = getComputedStyle(e)
-		if ((s.overflowX === "hidden" || s.overflowX === "clip") && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1) found.push("cut off: " + name(e) + " " + e.textContent.slice(0, 60))
+		if ((s.overflowX === "hidden" || s.overflowX === "clip") && e.scrollWidth > e.clientWidth + 1 && s.clipPath === "none") found.push("cut off: " + name(e) + " " + e.textContent.slice(0, 60))
 		if (e.tagName === "IMG" && !e.naturalWidth) found.push("no picture: " + e.src)
 	}
 	for (const e of document.querySelectorAll("main pre, main .table")) { // the workbench's and the races' have no room

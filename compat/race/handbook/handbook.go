@@ -19,8 +19,10 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 //go:embed page
@@ -171,8 +173,22 @@ func markdown() goldmark.Markdown {
 	return goldmark.New(
 		goldmark.WithExtensions(extension.Table, extension.Strikethrough),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-		goldmark.WithRendererOptions(html.WithUnsafe()), // the docs are our own, and have anchors
+		goldmark.WithRendererOptions(html.WithUnsafe(), // the docs are our own, and have anchors
+			renderer.WithNodeRenderers(util.Prioritized(words{}, 100))),
 	)
+}
+
+// words renders code in a line of text so that its words stay whole.
+type words struct{}
+
+func (words) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindCodeSpan, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		_, err := w.WriteString("<code>" + view.Words(plain(n, source)) + "</code>")
+		return ast.WalkSkipChildren, err
+	})
 }
 
 // add renders a page. top says that it stands at the top of the repository, beside docs.

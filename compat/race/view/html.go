@@ -142,7 +142,7 @@ func article(t race.Trace, c pageContext) markup.HTML {
 	w.With("<h2>What our library does instead</h2>\n<p>%s</p>\n", t.Instead)
 	w.With("<p><a href=\"%s\">The same race with it</a></p>\n", c.Survives)
 	if t.Schedule != "" {
-		w.Put("<h2>Replay</h2>\n<p class=\"replay\"><code id=\"replay\">%s</code> <button id=\"copy\" hidden>copy</button></p>\n", t.ReplayLine())
+		w.Put("<h2>Replay</h2>\n<p class=\"replay\"><code id=\"replay\">%s</code> <button id=\"copy\" hidden>copy</button></p>\n", markup.HTML(Words(t.ReplayLine())))
 	}
 	if t.Objective != "" {
 		w.Put("</details>\n")

@@ -369,9 +369,21 @@ func (p *drawing) messages() {
 	}
 }
 
+// bottom is where the axis lies. What breaks is named above it, in two lines of its own: below the last lane stand the
+// values of its key.
+func (p *drawing) bottom() float64 {
+	y := laneTop + laneHigh*float64(len(p.lane)) - 6
+	for _, e := range p.t.Events {
+		if e.Violation != nil {
+			return y + 20
+		}
+	}
+	return y
+}
+
 // axis names the moments, numbers the steps, and marks where an invariant breaks.
 func (p *drawing) axis() {
-	bottom := laneTop + laneHigh*float64(len(p.lane)) - 6
+	bottom := p.bottom()
 	last, label, up := -100.0, -100.0, 10.0
 	for n := range p.x {
 		if n > 0 {
@@ -398,7 +410,7 @@ func (p *drawing) axis() {
 }
 
 func (p *drawing) svg() string {
-	high := laneTop + laneHigh*float64(len(p.lane)) + 16
+	high := p.bottom() + 22
 	return fmt.Sprintf(`<svg class="picture" xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">
 <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0v6" class="hatch"/></pattern></defs>
 %s</svg>`, p.wide, high, p.wide, high, html.EscapeString("A lane for each client and server, time to the right; the steps below say the same in words"), p.b.String())

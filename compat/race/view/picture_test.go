@@ -100,3 +100,42 @@ func TestPictureOfALateWrite(t *testing.T) {
 		t.Error("no lane of the network")
 	}
 }
+
+// What breaks is named beside the values of the key, not over them.
+func TestNamesOfBreaksAreReadable(t *testing.T) {
+	label := regexp.MustCompile(`<text class="small( red)?" x="([0-9.]+)" y="([0-9.]+)">([^<]*)<`)
+	breaks := 0
+	traces := tracetest.Read(t, renders)
+	classic, err := race.ReplaySchedule("getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces["values in two lines"] = classic
+	for name, trace := range traces {
+		type text struct {
+			red        bool
+			x, y, wide float64
+			says       string
+		}
+		var all []text
+		for _, m := range label.FindAllStringSubmatch(Picture(trace), -1) {
+			x, _ := strconv.ParseFloat(m[2], 64)
+			y, _ := strconv.ParseFloat(m[3], 64)
+			all = append(all, text{m[1] != "", x, y, 6.4 * float64(len([]rune(m[4]))), m[4]})
+		}
+		for i, a := range all {
+			if !a.red {
+				continue
+			}
+			breaks++
+			for j, b := range all {
+				if i != j && a.x < b.x+b.wide && b.x < a.x+a.wide && a.y < b.y+9 && b.y < a.y+9 {
+					t.Errorf("%s: %q at %.0f, %.0f lies over %q at %.0f, %.0f", name, a.says, a.x, a.y, b.says, b.x, b.y)
+				}
+			}
+		}
+	}
+	if breaks == 0 {
+		t.Error("nothing breaks")
+	}
+}

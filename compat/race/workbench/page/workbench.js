@@ -11,6 +11,8 @@ const element = (name, text, attributes = {}) => {
 }
 const upper = s => s[0].toUpperCase() + s.slice(1)
 const seconds = ms => ms / 1000 + 's'
+// unbroken is code whose words are not torn behind a hyphen, as those of view.Words.
+const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
 
 // unpack puts a module together again that pack.go has taken apart: one walk over its opcodes, which copies what
 // belongs to each from the stream where its like stands.
@@ -354,7 +356,7 @@ function draw() {
   enable('undo', t.events.length > 0)
   enable('redo', redone.length > 0)
   enable('reset', t.events.length > 0)
-  $('replay').textContent = state.replay
+  $('replay').replaceChildren(...unbroken(state.replay))
 
   drawLanes()
   drawCode()
@@ -783,12 +785,22 @@ function bind() {
   $('svg').onclick = () => {
     const svg = $('picture').querySelector('svg').cloneNode(true)
     svg.setAttribute('xmlns', 'http://www.w3.org/2000/svg')
-    // Programs that draw know neither CSS's variables nor HTML's style. The colours are those of paper.
-    const rules = [...document.styleSheets[0].cssRules], paper = rules.find(r => r.selectorText === ':root').style
-    const style = document.createElementNS(svg.namespaceURI, 'style')
-    style.textContent = ['.picture { background: var(--paper); color-scheme: light; }', ...rules.map(r => r.cssText).filter(r => r.startsWith('.picture'))].join('\n')
-      .replace(/var\((--\w+)\)/g, (_, name) => paper.getPropertyValue(name).trim())
-    svg.prepend(style)
+    // Programs that draw know neither CSS's variables nor HTML's style, some no CSS at all: each part bears what it
+    // looks like. The colours are those of paper, and the page's own are as they were when it is drawn again.
+    const paper = [...document.styleSheets[0].cssRules].find(r => r.selectorText === ':root').style
+    svg.style.cssText = [...paper].filter(n => n.startsWith('--')).map(n => n + ':' + paper.getPropertyValue(n)).join(';') + ';position:absolute;visibility:hidden'
+    $('picture').append(svg)
+    for (const e of svg.querySelectorAll('text, path, rect')) {
+      const looks = getComputedStyle(e)
+      for (const name of ['fill', 'stroke', ...e.tagName === 'text' ? ['font-family', 'font-size', 'font-weight', 'text-anchor'] : ['fill-opacity', 'stroke-width', 'stroke-dasharray']])
+        e.setAttribute(name, looks.getPropertyValue(name).replace(/(\d)px/g, '$1'))
+      if (looks.opacity !== '1') e.setAttribute('opacity', looks.opacity)
+    }
+    svg.remove()
+    svg.removeAttribute('style')
+    const ground = document.createElementNS(svg.namespaceURI, 'rect')
+    for (const [name, value] of Object.entries({width: '100%', height: '100%', fill: paper.getPropertyValue('--paper').trim()})) ground.setAttribute(name, value)
+    svg.prepend(ground)
     const a = element('a', '', {download: 'race.svg', href: URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], {type: 'image/svg+xml'}))})
     a.click()
     URL.revokeObjectURL(a.href)

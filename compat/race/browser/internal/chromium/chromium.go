@@ -48,6 +48,12 @@ func path(t testing.TB) string {
 // Start starts a fresh Chromium, for five minutes at most; it ends with the test.
 func Start(t testing.TB) context.Context {
 	t.Helper()
+	return StartFor(t, 5*time.Minute)
+}
+
+// StartFor is Start with another time at most: for tests of many pages.
+func StartFor(t testing.TB, most time.Duration) context.Context {
+	t.Helper()
 	path := path(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, chromedp.DisableGPU)
@@ -56,7 +62,7 @@ func Start(t testing.TB) context.Context {
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, most)
 	t.Cleanup(cancel)
 	ctx, _ = chromedp.NewContext(ctx)
 	t.Cleanup(func() { chromedp.Cancel(ctx) }) //nolint:errcheck // it waits for the process, which else writes into a folder being removed

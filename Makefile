@@ -56,7 +56,10 @@ check:
 
 ## long: the tests called TestLong…, which take minutes: docs/testing.md has a list
 long:
-	SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$(grep -rl '^func TestLong' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+	@set -e; for m in . $(MODULES); do \
+	dirs=$$(cd $$m && grep -rl '^func TestLong' --include='*_test.go' . | sed 's|[^/]*$$||' | sort -u); \
+	[ $$m != . ] || dirs=$$(echo "$$dirs" | grep -v $(MODULES:%=-e '^\./%/')); \
+	[ -z "$$dirs" ] || (set -x; cd $$m && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$dirs); done
 
 BUSY ?= ./getsetlock ./txlock ./compat ./compat/internal/... ./compat/conformance ./compat/promises ./compat/rwlock ./compat/setlock ./compat/simulate
 RUNS ?= 50

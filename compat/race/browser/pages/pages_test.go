@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,19 +73,41 @@ const look = `(() => {
 	return found
 })()`
 
+// written is the folder with the site. It takes minutes to write: the tests share it.
+var written = sync.OnceValues(func() (string, error) {
+	if *site != "" {
+		return *site, nil
+	}
+	dir, err := os.MkdirTemp("", "site")
+	if err != nil {
+		return "", err
+	}
+	made = dir
+	if out, err := exec.Command("make", "-C", "../../../..", "site", "SITE="+dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+var made string // the folder that is removed in the end
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if made != "" {
+		os.RemoveAll(made)
+	}
+	os.Exit(code)
+}
+
 // pages are the pages of the site, in the folder in which it was written: 57 races, each with the run of the lock
 // that survives, the docs, the workbench, and what leads to them.
 func pages(t *testing.T) (dir string, names []string) {
 	t.Helper()
-	dir = *site
-	if dir == "" {
-		dir = t.TempDir()
-		write := exec.Command("make", "-C", "../../../..", "site", "SITE="+dir)
-		if out, err := write.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	dir, err := written()
+	if err != nil {
+		t.Fatal(err)
 	}
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(dir, path) //nolint:errcheck // it is in dir
 		ok, _ := filepath.Match(*only, name)
 		if strings.HasSuffix(name, ".html") && (*only == "" || ok) {

@@ -81,6 +81,10 @@ func serverRisks(r server.Report, c *Choice) []string {
 				continue // its keys have no TTL
 			}
 			c.Safe = false
+		case server.WarnEndlessKeys:
+			if strings.HasPrefix(c.Name, "getset:") {
+				continue
+			}
 		case server.WarnNoPersistence, server.WarnFailover, server.WarnCluster, server.WarnProxy:
 		default:
 			continue

@@ -16,6 +16,7 @@ const (
 	WarnEvictionVolatile = "eviction-volatile"   // keys with a TTL may be dropped: token locks
 	WarnEvictionAll      = "eviction-allkeys"    // any key may be dropped: all locks
 	WarnNoPersistence    = "no-persistence"      // a restart forgets all locks
+	WarnEndlessKeys      = "aof-drops-ttl"       // a restart brings expired keys back, without a TTL: token locks
 	WarnIdleTimeout      = "idle-timeout"        // idle connections are closed
 	WarnProxy            = "proxy"               // more than one server may answer
 	WarnCluster          = "cluster"             // keys live on several nodes
@@ -95,6 +96,10 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 		warn(WarnNoPersistence, "it saves nothing: after a restart all locks are free, although their holders go on")
 	default:
 		unknown = append(unknown, "whether locks outlive a restart")
+	}
+
+	if aof == "yes" && p.r.Kind == "redis" && p.r.Version != "" && ability.Older(p.r.Version, "2.6.14") {
+		warn(WarnEndlessKeys, "a restart may bring back a key that has expired, without its TTL: a dead holder's token then stays until somebody removes it (when the AOF was rewritten before the key was removed; fixed in 2.6.14)")
 	}
 
 	switch idle, ok := p.conf["timeout"]; {

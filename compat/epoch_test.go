@@ -111,7 +111,8 @@ func TestStepThatFollows(t *testing.T) {
 					source := compat.Pooled(f)
 					source.Epoch = f.epoch.Load
 					k := compat.NewOn(source, setlock.Lua{}, compat.Options{Renew: step == "renewed"})
-					f.follow, f.cut = step == "acquired", !answered
+					f.follow.Store(step == "acquired")
+					f.cut.Store(!answered)
 					var locks [2]*compat.Lock // renewed together
 					for i, key := range []string{"k", "l"} {
 						var err error
@@ -123,7 +124,8 @@ func TestStepThatFollows(t *testing.T) {
 						}
 					}
 					if step != "acquired" {
-						f.follow, f.cut = true, !answered
+						f.follow.Store(true)
+						f.cut.Store(!answered)
 					}
 					if time.Sleep(25 * time.Second); step == "extended" {
 						if err := locks[0].Extend(t.Context(), time.Minute); err != nil {
@@ -131,14 +133,14 @@ func TestStepThatFollows(t *testing.T) {
 						}
 					}
 					synctest.Wait()
-					if f.epoch.Load() != 1 || f.cut {
+					if f.epoch.Load() != 1 || f.cut.Load() {
 						t.Fatal("the server was not replaced, or has answered")
 					}
-					f.cut = true
+					f.cut.Store(true)
 					if err := locks[0].Release(t.Context()); err != nil {
 						t.Errorf("Release: %v", err)
 					}
-					if f.cut {
+					if f.cut.Load() {
 						t.Error("the release was answered")
 					}
 					k.Close(t.Context()) //nolint:errcheck // of the other's renewal no matter
@@ -153,8 +155,8 @@ func TestStepThatFollows(t *testing.T) {
 type follower struct {
 	servers [2]*oldredis.Server
 	epoch   atomic.Uint64
-	follow  bool // the next step does
-	cut     bool // … or its reply is not had
+	follow  atomic.Bool // the next step does
+	cut     atomic.Bool // … or its reply is not had
 }
 
 func (f *follower) GetContext(context.Context) (redis.Conn, error) {
@@ -183,8 +185,7 @@ func (c *followed) Do(name string, args ...any) (any, error) {
 		c.Send(name, args...) //nolint:errcheck // it only keeps it
 	}
 	about := slices.ContainsFunc(c.sent, func(cmd compat.Cmd) bool { return cmd[0] != "GET" && slices.Contains(cmd, any("k")) })
-	if about && c.f.follow {
-		c.f.follow = false
+	if about && c.f.follow.Swap(false) {
 		c.f.epoch.Store(1)
 		c.Conn = c.f.servers[1].Dial()
 	}
@@ -200,8 +201,8 @@ func (c *followed) Do(name string, args ...any) (any, error) {
 	last := replies[len(replies)-1]
 	refused, _ := last.(redis.Error) // NOSCRIPT, of the successor
 	switch {
-	case about && c.f.cut && refused == "":
-		c.f.cut, c.dead = false, io.EOF
+	case about && refused == "" && c.f.cut.Swap(false):
+		c.dead = io.EOF
 		return nil, c.dead
 	case name == "":
 		return replies, nil

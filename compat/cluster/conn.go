@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // A conn is one connection to its user, and has one to each server that one of its
@@ -64,7 +65,7 @@ func (c *conn) Close() error {
 		if l.Err() != nil {
 			c.s.suspect(l.addr, c.number)
 		}
-		l.Close()
+		wire.Close(l.Conn)
 	}
 	c.legs, c.home, c.open = nil, nil, nil
 	if c.err == nil {
@@ -170,9 +171,12 @@ func (c *conn) flush(v via) error {
 // fail ends the connection for a context that ended before its use: that is how
 // compat kills one which must not return to a pool.
 func (c *conn) fail(v via) error {
+	if c.err = c.Err(); c.err != nil {
+		return c.err // Close drops what is dead
+	}
 	c.err = context.Cause(v.ctx)
 	for _, l := range c.legs {
-		v.do(l.Conn, "PING") //nolint:errcheck
+		wire.Drop(l.Conn)
 	}
 	return c.err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // A session asks one question after the other, over one connection for as long
@@ -147,7 +148,7 @@ func (s *session) fail(err error) {
 // close returns the connection.
 func (s *session) close() {
 	if s.c != nil {
-		s.c.Close()
+		wire.Close(s.c)
 	}
 	s.c, s.sure = nil, false
 }
@@ -159,9 +160,7 @@ func (s *session) drop() {
 		return
 	}
 	s.lost++
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	redis.DoContext(s.c, done, "GET", s.key) //nolint:errcheck // redigo closes what is used with a context that is done
+	wire.Drop(s.c)
 	s.close()
 }
 

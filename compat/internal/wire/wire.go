@@ -143,21 +143,34 @@ func (c *Conn) Return() (alive bool) {
 		c.Do("UNWATCH") //nolint:errcheck
 	}
 	if c.Err() == nil && (left.Multi || left.Watching) {
-		kill(c.Conn)
+		Drop(c.Conn)
 	}
 	alive = c.Err() == nil
-	c.Close()
+	Close(c.Conn)
 	return alive
 }
 
-// kill makes a connection unusable, so that a pool drops it. A context that is done before
-// the call does that to a healthy redigo connection, which is the reason why a step asks
-// the context before it borrows one.
-func kill(c redis.Conn) {
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	redis.DoContext(c, done, "PING") //nolint:errcheck
+// Close returns a connection to its pool; the pool sends nothing over one that is dead.
+func Close(c redis.Conn) {
+	if c.Err() != nil {
+		Drop(c)
+	}
+	c.Close()
 }
+
+// Drop makes a connection unusable, so that a pool drops it and sends nothing more. When a context
+// ends in the middle of redigo's DoContext, the goroutine that it started may still be writing. A pool
+// that believes in an open WATCH or MULTI would send UNWATCH or DISCARD beside it, a data race. A deadline
+// that has passed kills a connection before anything is sent, and DISCARD ends that belief.
+func Drop(c redis.Conn) {
+	redis.DoContext(c, passed, "DISCARD") //nolint:errcheck
+}
+
+var passed = func() context.Context {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Time{})
+	cancel()
+	return ctx
+}()
 
 // unsupported reports that a connection has no way to do what was asked: it is not redigo's
 // own. Nothing was sent then.

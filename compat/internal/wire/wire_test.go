@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -244,5 +245,36 @@ func TestWakeup(t *testing.T) {
 		}
 		c.Return()
 		s.Close()
+	}
+}
+
+// A step that ends in the middle of a command leaves redigo's goroutine behind, which is still writing: nothing may
+// be written beside it when the connection goes back to its pool. (The race detector sees it.)
+func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {
+	for _, first := range [][]any{{"WATCH", "k"}, {"MULTI"}} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer there.Close()
+			pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(here, 0, 0), nil }}
+			defer pool.Close()
+			go func() { // answers the first command, and reads no more
+				there.Read(make([]byte, 100))  //nolint:errcheck // all of a command
+				there.Write([]byte("+OK\r\n")) //nolint:errcheck
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			c := &Conn{Conn: pool.Get()}
+			c.Begin(ctx)
+			if _, err := c.Do(first[0].(string), first[1:]...); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Do("GET", "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if c.Return() {
+				t.Error("it is alive")
+			}
+			synctest.Wait()
+		})
 	}
 }

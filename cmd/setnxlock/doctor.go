@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const doctorHelp = `Asks the server what it can do for a lock, by trying it on scratch keys of random
-name that are removed, and says which algorithm to use there and why, how far the
-server's clock is from ours, and what about its configuration may break a lock.
+const doctorHelp = `Tests what the server can do for a lock, on scratch keys with random names that it
+removes. It says which algorithm to use there and why, how far the server's clock
+is from this machine's, and which settings of the server may break a lock.
 
-With --algorithm other than auto it judges that algorithm on this server.
+With an --algorithm other than auto, it judges that algorithm on this server.
 
---verbose shows each question that was asked and what the server answered.`
+--verbose shows each test and what the server answered.`
 
 const doctorStatus = `  0      A lock is safe here, within the limits that the risks and warnings name.
   1      It is not: no algorithm (or not the one asked for) excludes others here,
@@ -39,7 +39,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "doctor",
-		Short:             "Tell what a server can do, and which lock is safe on it",
+		Short:             "Show what a server can do, and which lock is safe on it",
 		Long:              doctorHelp,
 		Example:           doctorExamples,
 		Annotations:       map[string]string{"status": doctorStatus},

@@ -20,14 +20,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const inspectHelp = `Reads KEY and tells what an attempt to lock it would meet. It changes nothing.
+const inspectHelp = `Reads KEY and says what an attempt to lock it would find. It changes nothing.
 
-  free        there is no such key
-  held        a lease is on it that has not ended
+  free        the key does not exist
+  held        it has a lease that has not ended
   dead        its time has passed and no TTL runs: clients that write such times
               take it over; "run" says whether setnxlock run does
-  persistent  held, and nothing but a release ends it: it has no TTL
-  foreign     it can't be read as a lock of this kind: it counts as held
+  persistent  it is held and has no TTL: only a release ends it
+  foreign     it is not a lock of this kind: it counts as held
 
 With --algorithm auto the value is read as what it looks like, and "like" says whose
 lock that would be, how sure that is, and why. With another algorithm, or a

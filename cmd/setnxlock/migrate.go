@@ -32,7 +32,7 @@ const migrateStatus = `  0      There is a safe way, and here it is.
 func (a *app) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "migrate",
-		Short:       "Tell how a fleet moves to another lock while it runs",
+		Short:       "Plan how a running fleet moves to another lock",
 		Long:        migrateHelp,
 		Example:     migrateExamples,
 		Annotations: alone(migrateStatus),

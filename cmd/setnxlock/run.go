@@ -22,8 +22,8 @@ import (
 )
 
 const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and
-releases the lock when COMMAND has ended. On stdout there is only what COMMAND
-writes.
+releases the lock when COMMAND has ended. Only COMMAND writes
+to stdout.
 
 COMMAND runs in its own process group, which gets the terminal if there is one.
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
@@ -34,28 +34,28 @@ continue, COMMAND is ended before it can go on.
 COMMAND finds in its environment
   SETNXLOCK_KEY    the key as it stands on the server, prefix included
   SETNXLOCK_TOKEN  what the key held when COMMAND started; a getset lock writes
-                   a new one with every renewal; if it is no text, the handle
+                   a new one with every renewal; if it is not text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
-  SETNXLOCK_FENCE  a number that grows with every acquisition of the key: let what
-                   COMMAND writes to refuse writes with a smaller one. It is
-                   empty with --no-fence and where the server has no MULTI.
+  SETNXLOCK_FENCE  a number that grows with every acquisition of the key: the
+                   storage that COMMAND writes to should refuse a smaller one.
+                   Empty with --no-fence and where the server has no MULTI.
 
-A lease can be lost: to a server that forgets or can't be reached for a whole TTL,
-or to a client that removes the key. COMMAND's group then gets SIGTERM, and
+A lease can be lost: if the server forgets it or can't be reached for a whole TTL,
+or if a client removes the key. COMMAND's group then gets SIGTERM, and
 SIGKILL after the grace period. Until then another client may already hold the
 lock; --grace 0s kills at once.
 
 If setnxlock itself is killed (kill -9, the OOM killer), nobody renews the lock: it
-is free after the TTL. On Linux the kernel then kills COMMAND at once; what COMMAND
-has started goes on, and so does a COMMAND with rights of its own (sudo): begin a
-script's last command with exec, to have no process between. On Windows all that
-COMMAND has started ends too. On other systems COMMAND goes on.
+is free after the TTL. On Linux the kernel then kills COMMAND at once, but not the
+processes that COMMAND started, nor a COMMAND that changes its privileges (sudo).
+Begin a script's last command with exec, so that no shell is in between. On Windows
+everything that COMMAND started ends too. On other systems COMMAND goes on.
 
 On Windows there are no signals and no job control: Ctrl-C, and the end of the
 console, reach COMMAND as Ctrl-Break. When the lock is lost COMMAND gets
-Ctrl-Break, which a program without a console does not hear; after the grace
-period it is terminated with all that it has started.
+Ctrl-Break, which a program without a console does not receive; after the grace
+period it is terminated with everything that it started.
 
 A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
 of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.

@@ -52,7 +52,7 @@ func (a *app) surveyCommand() *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:               "survey",
-		Short:             "Tell what looks like a lock on a server, whose, and what is wrong with it",
+		Short:             "List what looks like a lock on a server, whose it is, and what is wrong with it",
 		Long:              surveyHelp,
 		Example:           surveyExamples,
 		Annotations:       map[string]string{"status": "  0      The keys were looked at, whatever was found.\n" + statusHelp},

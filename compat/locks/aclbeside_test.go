@@ -18,16 +18,16 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
-// besides are the commands that docs/servers.md says something wants beside a lock's line.
+// besides are the commands that docs/servers.md says something needs beside a lock's line.
 func besides(t *testing.T, what string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/servers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(regexp.QuoteMeta(what) + " wants `([^`]*)`").FindSubmatch(page)
+	m := regexp.MustCompile(regexp.QuoteMeta(what) + " needs `([^`]*)`").FindSubmatch(page)
 	if m == nil {
-		t.Fatalf("docs/servers.md does not say what %s wants", what)
+		t.Fatalf("docs/servers.md does not say what %s needs", what)
 	}
 	return strings.Fields(string(m[1]))
 }
@@ -95,7 +95,7 @@ func (r *restricted) sent(granted []string) {
 	}
 }
 
-// What docs/servers.md says that Options.Signal wants beside a lock's line is enough, and all of it
+// What docs/servers.md says that Options.Signal needs beside a lock's line is enough, and all of it
 // is sent: by one that waits, by one that gives up, and by a release that wakes.
 func TestSignalACL(t *testing.T) {
 	more := besides(t, "`Options.Signal`")

@@ -150,7 +150,7 @@ func (t *Trace) lastBelief(client string) string {
 func (s *narrator) loss(d *deed) string {
 	switch d.lost {
 	case "reply":
-		return "the server has done it, and the answer never comes"
+		return "the server has run it, but the reply never arrives"
 	case "request":
 		return "the connection breaks, and the server never sees it"
 	case "late":

@@ -45,7 +45,7 @@ func (a *app) guaranteesCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:         "guarantees",
-		Short:       "Tell what each lock promises on which server",
+		Short:       "Show what each lock promises on each server",
 		Long:        guaranteesHelp,
 		Example:     guaranteesExamples,
 		Annotations: alone(guaranteesStatus),

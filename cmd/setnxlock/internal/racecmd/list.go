@@ -36,7 +36,7 @@ func (a *app) listCommand() *cobra.Command {
 	var asJSON, long bool
 	cmd := &cobra.Command{
 		Use:         "list [GROUP]",
-		Short:       "List the races that are known",
+		Short:       "List the known races",
 		Long:        listHelp,
 		Example:     listExamples,
 		Annotations: alone("  0      They were listed.\n" + raceStatus),

@@ -46,7 +46,7 @@ func (a *app) mixingCommand() *cobra.Command {
 	var list, asJSON bool
 	cmd := &cobra.Command{
 		Use:         "mixing",
-		Short:       "Tell what two fleets do to each other on one key",
+		Short:       "Show what two fleets do to each other on one key",
 		Long:        mixingHelp,
 		Example:     mixingExamples,
 		Annotations: alone(mixingStatus),

@@ -2,11 +2,11 @@
 // sure that is, and why. inspect, survey, release, repair, and run where it waits, all ask here, so
 // that they agree about every key.
 //
-//	free        there is no such key
-//	held        a lease is on it that has not ended
+//	free        the key does not exist
+//	held        it has a lease that has not ended
 //	dead        its time has passed and no TTL runs: clients that write such times take it over
 //	persistent  held, and nothing but a release ends it
-//	foreign     it can't be read as a lock of this kind: it counts as held
+//	foreign     it is not a lock of this kind: it counts as held
 //
 // A verdict says what was seen. That a client died is never seen.
 package verdict

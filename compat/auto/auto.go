@@ -12,9 +12,9 @@
 //	getset:classic   SETNX and GETSET                           1.2, other proxies
 //
 // Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
-// tx:renamed and not set:script. It needs no more round trips to acquire, and
-// its ends are in the AOF as moments; a script is logged as it was sent, so that after a
-// restart each lease would begin anew.
+// tx:renamed and not set:script. tx:renamed acquires in as few round trips, and the
+// AOF has the moment at which each of its leases ends. A script is in the AOF as it
+// was sent, so that after a restart each lease would begin anew.
 //
 // The choice is one server's: clients that share keys must all make the same
 // kind of choice, tokens or timestamps. All of txlock and setlock write the same

@@ -34,7 +34,8 @@ type Scheduler[T any] struct {
 	heap   []*Item[T] // the soonest first
 	timer  *clock.Timer
 	firing time.Time // when the timer fires; zero: it does not
-	alike  time.Time // since when the clocks have run alike
+	asOf   time.Time // when the heap was read; every item that came later, while the clocks ran alike
+	stale  bool      // one came when they did not
 	closed bool
 }
 
@@ -87,13 +88,9 @@ func (s *Scheduler[T]) Add(i *Item[T], t Times, at time.Time) bool {
 	if s.closed {
 		return false
 	}
-	now := s.Clock.Now() // not at: the clock may have been set since
-	if len(s.heap) == 0 {
-		s.alike = now
-	}
 	s.heap = append(s.heap, i)
 	i.index, i.times = len(s.heap), t
-	i.read(now)
+	s.read(i, at)
 	s.fix(i)
 	s.arm(at)
 	return true
@@ -105,7 +102,7 @@ func (s *Scheduler[T]) Set(i *Item[T], t Times, at time.Time) {
 	defer s.mu.Unlock()
 	if i.index > 0 && i.times != t {
 		i.times = t
-		i.read(s.Clock.Now())
+		s.read(i, at)
 		s.fix(i)
 		s.arm(at)
 	}
@@ -163,12 +160,22 @@ func (s *Scheduler[T]) fire() {
 	}
 }
 
+// read finds i's place as of at, and has all read anew if the clocks had parted by then, or have
+// parted since: the next to fire finds out. s.mu is held.
+func (s *Scheduler[T]) read(i *Item[T], at time.Time) {
+	if s.asOf.IsZero() || len(s.heap) == 1 {
+		s.asOf, s.stale = at, false
+	}
+	s.stale = s.stale || haveParted(s.asOf, at)
+	i.read(at)
+}
+
 // reread puts the heap in order if the wall clock was set, or the machine suspended. s.mu is held.
 func (s *Scheduler[T]) reread(now time.Time) {
-	if d := now.Round(0).Sub(s.alike.Round(0)) - now.Sub(s.alike); d.Abs() < parted {
+	if !s.stale && !haveParted(s.asOf, now) {
 		return
 	}
-	s.alike = now
+	s.asOf, s.stale = now, false
 	for _, i := range s.heap {
 		i.read(now)
 	}
@@ -176,6 +183,11 @@ func (s *Scheduler[T]) reread(now time.Time) {
 	for n, i := range s.heap {
 		i.index = n + 1
 	}
+}
+
+// haveParted reports that the clocks did not run alike between two moments.
+func haveParted(a, b time.Time) bool {
+	return (b.Round(0).Sub(a.Round(0)) - b.Sub(a)).Abs() >= parted
 }
 
 // arm sets the timer, if it does not fire soon enough. s.mu is held.

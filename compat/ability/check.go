@@ -64,7 +64,7 @@ func short(e redis.Error) string {
 	return strings.TrimSpace(s)
 }
 
-// Older reports whether version is before since. A version of "" is.
+// Older reports whether version is before since. An unknown version ("") counts as older.
 func Older(version, since string) bool {
 	return slices.Compare(numbers(version), numbers(since)) < 0
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // A Change is commands that run if, and only if, Key holds Value: an extension, a release, a
-// repair. It is data; how the condition is kept is the engine's, which carries changes out
-// one by one or many together, over a pinned connection, and with a wake-up behind them.
+// repair. It is data: the engine carries it out and keeps the condition, for one change or many
+// together, over a pinned connection if there is one, and with a wake-up behind it.
 //
-// A change whose first command answers 0 found nothing to change: that is ErrLost.
+// A change whose first command answers 0 found nothing to change: it ends with [ErrLost].
 type Change struct {
 	If    Condition
 	Key   string
@@ -22,16 +22,16 @@ type Change struct {
 	Persistent bool // and only if the key has no TTL; by WATCH
 	Once       bool // another client can write Value too: an EXEC that was aborted is final; by WATCH
 
-	// By, if it is set, carries the change out in its own way, for a lock that is not a
-	// value on a key. It returns the replies as Do's would be, the drawn number last, and
-	// ErrLost if the lock is not ours.
+	// By, if it is set, carries the change out instead of the engine, for a lock that is not one
+	// value on one key. It returns the replies to Do, the drawn number last, or [ErrLost] if the
+	// lock is not ours.
 	By func(c *Conn) ([]any, error)
 
-	// After, if it is set, runs behind a change that was done, on the same connection: once for
-	// those that an algorithm's changes were carried out together with. Its error is the change's.
+	// After, if it is set, runs on the same connection after the change was done: once for all
+	// changes of an algorithm that were carried out together. Its error is the change's.
 	After func(c *Conn) error
 
-	// Seen, if it is set, is called with the outcome, each time the change was carried out.
+	// Seen, if it is set, is called with the outcome each time the change has been carried out.
 	Seen func(err error)
 }
 
@@ -45,7 +45,8 @@ const (
 	Unguarded                  // GET, then the commands: not safe, as published (unguarded.go)
 )
 
-// Run carries ch out and returns the replies to Do, the drawn number last.
+// Run carries ch out and returns the replies to ch.Do, the drawn number last. It returns [ErrLost]
+// if the key does not hold ch.Value.
 func (c *Conn) Run(ch Change) ([]any, error) {
 	if len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2 {
 		ch.Do = nil // what a deletion is called here

@@ -11,11 +11,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Conn is a borrowed connection for the length of one step: what an Algorithm sends with.
-// It is a redis.Conn too. It brings the step's context and time limit to an algorithm that
-// knows of neither, and keeps a connection that was left in MULTI or under WATCH away from
-// the pool's next user: redigo's own pool only remembers what was sent, not what the server
-// made of it.
+// A Conn is a connection that an [Algorithm] borrows for one step. It is a [redis.Conn] too. It
+// applies the step's context and time limit, which the algorithm need not know. A connection that
+// was left in MULTI or under WATCH never reaches the pool's next user: redigo's pool remembers only
+// what was sent, not what the server made of it.
 type Conn struct {
 	redis.Conn
 	wire wire.Conn // over it
@@ -32,7 +31,7 @@ type Conn struct {
 	key    any    // the last that was made an argument
 }
 
-// NewConn is c for an Algorithm that is run without a Locker.
+// NewConn wraps c for an [Algorithm] that is run without a [Locker].
 func NewConn(c redis.Conn) *Conn {
 	conn := new(Conn)
 	conn.lend(c)
@@ -48,8 +47,9 @@ func (c *Conn) begin(ctx context.Context) {
 	c.waiter = waiterOf(ctx)
 }
 
-// Waiter names the client that waits, if the step is part of a wait: the same name in each of
-// its attempts and looks, and nobody else's. "": it asks once (TryLock, Inspect).
+// Waiter is the name of the waiting client, if the step is part of a wait: unique to the client,
+// and the same in each of its attempts and looks. "": the step is not part of a wait (TryLock,
+// Inspect).
 func (c *Conn) Waiter() string { return c.waiter }
 
 // Send is redis.Conn's.
@@ -61,9 +61,9 @@ func (c *Conn) Do(name string, args ...any) (any, error) { return c.wire.Do(name
 // Receive is redis.Conn's, within the step's context.
 func (c *Conn) Receive() (any, error) { return c.wire.Receive() }
 
-// Lacks makes *UnsafeServerError of err if it is the server's answer that it does not have a
-// command, and returns any other error as it is: a refusal by an ACL or a broken connection
-// proves nothing about the server.
+// Lacks turns err into an [*UnsafeServerError] if it is the server's answer that it does not know a
+// command, and returns any other error as it is: a refusal by an ACL or a broken connection proves
+// nothing about the server.
 func (c *Conn) Lacks(err error, why, use string) error {
 	if !answer.Lacks(err) {
 		return err
@@ -73,9 +73,8 @@ func (c *Conn) Lacks(err error, why, use string) error {
 	return unsafe
 }
 
-// Unsafe returns the *UnsafeServerError of a server on which an algorithm is unsafe, as an
-// answer of it has proven. It asks INFO for the version; a server that does not say goes
-// without.
+// Unsafe returns the [*UnsafeServerError] for a server whose answers prove that an algorithm is
+// unsafe on it. It asks INFO for the version, and leaves it "" if the server does not say.
 func (c *Conn) Unsafe(why, use string) error {
 	return &UnsafeServerError{Version: c.version(), Why: why, Use: use}
 }
@@ -85,8 +84,8 @@ func (c *Conn) version() string {
 	return answer.Version(info)
 }
 
-// InspectToken reads a key that holds a token and has its lease for a TTL: one round trip.
-// unit is what the TTL is asked for in, a second or, since Redis 2.6, a millisecond.
+// InspectToken reads a key that holds a token and whose TTL is the lease: one round trip. unit is
+// the unit in which it asks for the TTL: a second or, since Redis 2.6, a millisecond.
 func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (State, error) {
 	s := State{Key: key, Status: StatusFree, TTL: NoTTL}
 	ttl := "TTL"

@@ -17,11 +17,11 @@ var (
 	// ErrHeld means that another client holds the lock. Wait, or give up.
 	ErrHeld = errors.New("setnxlock: held by another client")
 
-	// ErrLost means that the lease was ours and is not any more, and that we did not release
-	// it. Work done under it may overlap with another client's: stop.
+	// ErrLost means that the lease was ours and no longer is, although we did not release it. Work
+	// done under it may overlap with another client's: stop.
 	ErrLost = errors.New("setnxlock: lease lost")
 
-	// ErrReleased means that the lock was released already, by us. There is nothing to do.
+	// ErrReleased means that we have released the lock already. There is nothing to do.
 	ErrReleased = errors.New("setnxlock: released already")
 
 	// ErrHandedOff means that the lock belongs to its next holder in this process.
@@ -34,46 +34,46 @@ var (
 	// left as it is.
 	ErrForeign = errors.New("setnxlock: key holds something else")
 
-	// ErrUnsafeServer means that an answer of this server proves that the algorithm can't
-	// exclude anybody on it. Nothing was written to the key.
+	// ErrUnsafeServer means that an answer of this server proves that the algorithm does not
+	// exclude other clients there. Nothing was written to the key.
 	ErrUnsafeServer = errors.New("setnxlock: not safe on this server")
 
-	// ErrDenied means that the server refuses us a command or a key: an ACL, maxmemory, a
-	// replica. The lock itself may work here.
+	// ErrDenied means that the server refuses us a command or a key: by an ACL, because it is over
+	// maxmemory, or because it is a replica. The lock itself may work here.
 	ErrDenied = errors.New("setnxlock: refused by the server")
 
-	// ErrUnknown means that the outcome could not be learned: the command may have run. Call
-	// again, or wait: the lease that the error carries ends by itself after its TTL.
+	// ErrUnknown means that the outcome could not be learned: the command may have run. Call again,
+	// or wait: the lease in the [UnknownError] ends by itself after its ttl.
 	ErrUnknown = errors.New("setnxlock: outcome unknown")
 
 	// ErrTimeout means that a limit of ours ran out: Options.Timeout, Options.Cleanup or the
 	// ttl. Every such error is os.ErrDeadlineExceeded too, and never context.Canceled.
 	ErrTimeout = limit.ErrTimeout
 
-	// ErrElection means that no master of a cluster or of a group of Sentinels serves the key,
-	// while others of the group answer: as long as one that died has no successor. Nothing was
-	// sent. Lock waits for it to pass.
+	// ErrElection means that no master serves the key, although other servers of the cluster, or
+	// other Sentinels, answer: a master died and has no successor yet. Nothing was sent.
+	// [Locker.Lock] waits for a successor, for up to a ttl.
 	ErrElection = errors.New("setnxlock: no master answers for the key")
 
-	// ErrAborted means that a release or an extension was not done, because others touched
-	// the key at every try. The lease is what it was: call again.
+	// ErrAborted means that a release or an extension was not done, because other clients touched
+	// the key at every try. The lease is unchanged: call again.
 	ErrAborted = errors.New("setnxlock: not done: others touch the key at every try")
 
-	// ErrUnanswered means that the connection broke each time the server was asked whether the
-	// lock is safe on it, while reads were answered. A proxy that lacks a command does that;
-	// so may a bad network. Nothing was written to the key.
+	// ErrUnanswered means that reads were answered, but the connection broke each time we asked the
+	// server whether the lock is safe on it. A proxy that lacks a command does that; so may a bad
+	// network. Nothing was written to the key.
 	ErrUnanswered = errors.New("setnxlock: the connection broke each time the server was tried out")
 
-	// ErrInvalid means that the arguments make no lock: an empty key, a ttl that the server
-	// can't keep. Nothing was sent.
+	// ErrInvalid means that an argument is not valid: an empty key, or a ttl that the server can't
+	// keep. Nothing was sent.
 	ErrInvalid = errors.New("setnxlock: invalid argument")
 
 	// ErrClosed means that the Locker was closed.
 	ErrClosed = queue.ErrClosed
 )
 
-// A HeldError is ErrHeld with what was seen of the holder. It is ErrForeign as well if the
-// value can't be read as a lock of this kind: such a value counts as held, never as expired.
+// A HeldError is [ErrHeld] with what was seen of the holder. It is [ErrForeign] as well if the
+// value can't be read as a lock of this kind: that counts as held, never as expired.
 type HeldError struct {
 	Key     string
 	Value   string    // "" if it was not read
@@ -96,13 +96,13 @@ func (e *HeldError) Is(target error) bool {
 	return target == ErrHeld || e.Foreign && target == ErrForeign
 }
 
-// An UnsafeServerError is ErrUnsafeServer with its reason and the remedy.
+// An UnsafeServerError is [ErrUnsafeServer] with the reason and the remedy.
 type UnsafeServerError struct {
 	Version string // as INFO gives it; "" if the server does not say
 	Why     string // what this server does that breaks the lock
 	Use     string // what to use instead
 
-	Reply redis.Error // the answer that says that it does not know a command; "" if something else is wrong
+	Reply redis.Error // the server's answer that it does not know a command; "" if something else is wrong
 }
 
 func (e *UnsafeServerError) Error() string {
@@ -119,7 +119,7 @@ func (e *UnsafeServerError) Error() string {
 
 func (e *UnsafeServerError) Is(target error) bool { return target == ErrUnsafeServer }
 
-// A DeniedError is ErrDenied with what was refused and what would allow it.
+// A DeniedError is [ErrDenied] with the command or key that was refused and what would allow it.
 type DeniedError struct {
 	Command string // that was refused; "" if it is not known which of several
 	Key     string // of the lock; what is written beside it begins with it. "" if the refusal is not about a key
@@ -145,8 +145,8 @@ func (e *DeniedError) Error() string {
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) Unwrap() error        { return e.Reply }
 
-// Denied makes a *DeniedError of a server's refusal that is about permission, room or what the
-// server does at the moment, and returns any other error as it is. key is the lock's.
+// Denied turns a server's refusal into a [*DeniedError] if it is about permission, memory or the
+// server's state (a replica, loading), and returns any other error as it is. key is the lock's.
 func (c *Conn) Denied(key string, err error) error {
 	m, isMarked := err.(marked)
 	e, ok := err.(redis.Error)
@@ -171,8 +171,8 @@ func (c *Conn) Denied(key string, err error) error {
 	}
 }
 
-// An UnknownError is ErrUnknown with the lease that may be ours and the error that hid the
-// outcome.
+// An UnknownError is [ErrUnknown] with the lease that may be ours and the error because of which
+// the outcome is not known.
 type UnknownError struct {
 	Lease Lease
 	Err   error
@@ -195,8 +195,8 @@ const (
 	Unknown                // it may have been done
 )
 
-// OutcomeOf is the outcome of a step that ended with err. It is the only place that judges:
-// the Locker and the locks made of several ask it.
+// OutcomeOf is the outcome of a step that ended with err. The [Locker] and the locks made of
+// several all ask it, and judge nothing by themselves.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Done
@@ -228,12 +228,12 @@ type marked struct {
 
 func (e marked) Unwrap() error { return e.error }
 
-// Mark says that o is the outcome of a step that ended with err, whatever err is: that nothing was
-// sent, or that everything was undone, by NotSent.
+// Mark returns err with the outcome o, whatever [OutcomeOf] would make of err: [NotSent] if nothing
+// was sent, or if everything was undone.
 func (o Outcome) Mark(err error) error { return marked{err, o} }
 
-// Foreign returns ErrForeign, with the key, if err is the server's answer that the key
-// is not a string, and err itself otherwise. The text changed in 2.8.
+// Foreign returns [ErrForeign], with the key, if err is the server's answer that the key is not a
+// string, and err itself otherwise. It knows the answer's text before Redis 2.8 and since.
 func (*Conn) Foreign(key string, err error) error { return foreign(key, err) }
 
 func foreign(key string, err error) error {

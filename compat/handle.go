@@ -18,15 +18,15 @@ type Handle struct {
 	Token string
 }
 
-// String is the handle in letters, digits, '.', '-' and '_': an argument or a
-// variable in any shell. UnmarshalText reads it.
+// String is the handle in letters, digits, '.', '-' and '_', so that any shell takes it as an
+// argument or a variable. [Handle.UnmarshalText] reads it.
 func (h Handle) String() string { return handle.Encode(h.Key, h.Token) }
 
 // MarshalText is String.
 func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads what String wrote. It returns ErrInvalid for anything else, a handle that
-// was cut or mistyped included.
+// UnmarshalText reads what [Handle.String] wrote. It returns [ErrInvalid] for anything else, also
+// for a handle that was cut or mistyped.
 func (h *Handle) UnmarshalText(s []byte) error {
 	key, token, ok := handle.Decode(string(s))
 	if !ok {
@@ -36,17 +36,16 @@ func (h *Handle) UnmarshalText(s []byte) error {
 	return nil
 }
 
-// Handle names the lock to somebody who may release it (Locker.ReleaseHandle), or take it
-// over when its holder is gone (Locker.AdoptHandle). With getsetlock each extension makes a
-// new one. To give a lock away while it is held, use Detach.
+// Handle names the lock to another process, which may release it ([Locker.ReleaseHandle]) or adopt
+// it when its holder is gone ([Locker.AdoptHandle]). With getsetlock each extension makes a new
+// handle. To give a held lock away, use [Lock.Detach].
 func (l *Lock) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token()} }
 
-// Detach gives the lock away without releasing it: nothing renews or releases it here any
-// more, and its context ends with cause ErrDetached. The handle can be adopted until Until.
-// It returns ErrLost, ErrReleased, ErrHandedOff or ErrDetached if the lock is not held any more,
-// and any other error if it is not known what the key holds: it is then held on, and ends as
-// it would have. After an extension of unknown outcome that may still arrive it is to be extended
-// once more first.
+// Detach gives the lock away without releasing it: this process no longer renews or releases it,
+// and its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until].
+// Detach returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is no longer
+// held, and any other error if it is not known what the key holds: the lock then stays held here.
+// After an extension of unknown outcome, extend the lock once more before you detach it.
 func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 	if err := l.begin(ctx); err != nil {
 		return Handle{}, err

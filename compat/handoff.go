@@ -10,14 +10,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
-// Handoff gives the lock to a new holder in this process, without releasing it on the server:
-// the new Lock has its own fence if the algorithm draws them, a token that nobody else
-// knows, and ends ttl from now. It is extended on the server for that, unless no fence is
-// drawn, nobody knows the token, and three quarters of ttl are left anyway. This Lock is over
-// then, and its context ends with cause ErrHandedOff. On an error it is what it was, or less: ErrLost if the
-// lock is not ours any more; any other error if it is not known to have been extended.
+// Handoff gives the lock to a new holder in this process, without releasing it on the server. The
+// new Lock has its own fence if the algorithm draws them, a token that nobody else knows, and ends
+// ttl from now. For that the lock is extended on the server, unless no fence is drawn, nobody knows
+// the token and three quarters of ttl are left. This Lock is then over, and its context ends with
+// cause [ErrHandedOff]. On an error there is no new Lock: it is [ErrLost] if the lock is no longer
+// ours, and any other error if the lock may not have been extended, as for [Lock.Extend].
 //
-// A Release does the same by itself if somebody waits for the lock in this process: see
+// [Lock.Release] does the same by itself if somebody in this process waits for the lock: see
 // Options.MaxHandoffs.
 func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {

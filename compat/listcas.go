@@ -13,8 +13,8 @@ import (
 // The condition kept by list commands, Redis 2.0 and later, in one round trip: package listcas
 // has the commands, and the reasons for each of them.
 
-// CanCompare returns ErrInvalid for a key or a value that the condition can't compare: by lists,
-// a key of more than 1,024 bytes, and a value that is empty or its own key.
+// CanCompare returns [ErrInvalid] for a key or a value that the condition can't compare: with
+// ListCAS, a key of more than 1,024 bytes, and a value that is empty or equal to the key.
 func (i Condition) CanCompare(key, value string) error {
 	if i != ListCAS {
 		return nil

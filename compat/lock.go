@@ -14,9 +14,9 @@ import (
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
 //
-// It can be lost at any time, to a pause of this process, to a server that forgets, to an
-// operator: what it protects must stop when Context ends, and should check the fence if it
-// can. It is safe for concurrent use.
+// It can be lost at any time: by a pause of this process, a server that loses its keys, an
+// operator. Work under it must stop when [Lock.Context] ends, and the protected resource should
+// check the fence if it can. A Lock is safe for concurrent use.
 type Lock struct {
 	k     *Locker
 	since time.Time
@@ -70,19 +70,19 @@ func times(s *lease.State) schedule.Times {
 // Key is the key as it stands on the server, prefix included.
 func (l *Lock) Key() string { return l.lease.Key }
 
-// Token is what the key holds: the proof that the lock is ours. With getsetlock it changes
-// with every extension, with the others after one of unknown outcome. "" if the lock was
-// handed off: it is its next holder's. A lock whose token was asked for is extended when it
-// is handed off, so that its next holder has its own token.
+// Token is what the key holds: the proof that the lock is ours. With getsetlock it changes with
+// every extension, with other locks after an extension of unknown outcome. "" if the lock was
+// handed off. A call of Token costs later: when the lock is handed off, it is extended, so that its
+// next holder gets another token.
 func (l *Lock) Token() string { return l.Lease().Value }
 
-// Fence is a number that grows with every acquisition of the key, for the protected resource
-// to refuse writes with an older one. 0 if the algorithm does not draw one.
+// Fence is a number that grows with every acquisition of the key, so that the protected resource
+// can refuse writes with a lower one. 0 if the algorithm draws none.
 func (l *Lock) Fence() int64 { return l.current().Fence }
 
-// Until is the end of the lease by the Locker's clock, drift taken off. It is never later
-// than what the server is known to grant: while the outcome of an extension to a shorter ttl
-// is unknown it is the shorter one's.
+// Until is the end of the lease by the Locker's clock, less a margin for drift. It is never later
+// than what the server is known to grant: while the outcome of an extension to a shorter ttl is
+// unknown, it is the shorter one's end.
 func (l *Lock) Until() time.Time { return l.current().Until }
 
 // Lease is the lease as it is now.
@@ -105,9 +105,9 @@ func (l *Lock) value(i int) (string, bool) {
 	return l.state.Value(i)
 }
 
-// Context ends with cause ErrLost before the lease does, with ErrHandedOff or ErrDetached when
-// the lock goes to another holder, and without a cause when it is released: before the server
-// is told, by whomever, Close included. Work under the lock should run in it.
+// Context is for the work under the lock. It ends with cause [ErrLost] before the lease does, with
+// cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder, and without a cause
+// when the lock is released (by [Locker.Close], too), before the server is told.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (l *Lock) Context() context.Context {
 
 type ofLock struct{}
 
-// FromContext returns the lock under which Locker.Do runs a function: for its fence, or to
-// extend it. nil if ctx is not, and does not come from, the function's.
+// FromContext returns the lock under which [Locker.Do] runs a function, given the function's
+// context or one derived from it: for its fence, or to extend it. It returns nil for any other ctx.
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(ofLock{}).(*Lock)
 	return l
@@ -241,11 +241,11 @@ func (l *Lock) end() {
 	}
 }
 
-// Extend moves the end of the lease to ttl from now: it sets, it does not add. A renewed lock
-// is renewed by the new ttl from then on. It returns ErrLost if the lock is not ours any
-// more; ErrReleased, ErrHandedOff or ErrDetached if it was given away; and any other error if
-// it is not known to have been extended: the earlier of the two ends is then believed, and it
-// may be called again.
+// Extend moves the end of the lease to ttl from now: it sets, it does not add. Renewals use the new
+// ttl from then on. It returns [ErrLost] if the lock is no longer ours; [ErrReleased],
+// [ErrHandedOff] or [ErrDetached] if it was given away; and any other error if the lock may not
+// have been extended: [Lock.Until] is then the earlier of the two ends, and Extend may be called
+// again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return err
@@ -267,13 +267,12 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release releases the lock: to the next entry that waits for it in this process (see
-// Options.MaxHandoffs), else on the server. It works when ctx has already ended: it then takes
-// a context bounded by Options.Cleanup. It returns ErrLost if the lock was not ours any more,
-// and removes nothing then; ErrReleased if it was released before; ErrUnknown if the outcome
-// could not be learned, ErrAborted, or an error of ctx if an extension was still under way: it
-// may then be called again, for it compares, and never removes another client's lock. After
-// it nothing renews the lock.
+// Release hands the lock off to the next waiter in this process (see Options.MaxHandoffs), or else
+// releases it on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
+// renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
+// nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
+// be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
+// again: it compares, and never removes another client's lock.
 func (l *Lock) Release(ctx context.Context) error {
 	start, ended := l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {

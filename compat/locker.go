@@ -19,84 +19,82 @@ import (
 
 // Options are a Locker's. The zero value is ready to use.
 type Options struct {
-	// Clock tells the time and runs every timer. nil: clock.New(). Tests hand
-	// in a *clock.Mock and move it.
+	// Clock tells the time and runs every timer. nil: clock.New(). Tests can pass a [*clock.Mock].
 	Clock clock.Clock
 
 	// Prefix is put before every key. Default: none.
 	Prefix string
 
-	// Renew makes Lock, TryLock and Adopt renew what they return, as Do
-	// always does.
+	// Renew makes Lock, TryLock and Adopt renew what they return, as Do always does: when a third
+	// of the ttl has passed. Default: off.
 	Renew bool
 
-	// MinPoll and MaxPoll bound the pause between two looks at a held key.
-	// It begins at MinPoll (default 10 ms), doubles with each look and stops at MaxPoll
-	// (default 500 ms); once the key was seen to change hands, it is an eighth of the time
-	// for which it has stood unchanged since. Each pause is shortened by up to half at random, and
-	// never goes past the moment at which the lease on the server is known to end.
+	// MinPoll and MaxPoll bound the pause between two looks at a held key. It begins at MinPoll
+	// (default 10 ms), doubles with each look and stops at MaxPoll (default 500 ms); once the key
+	// was seen to change hands, it is an eighth of the time for which the key has been unchanged
+	// since. Each pause is shortened by up to half at random, and never goes past the moment at
+	// which the lease on the server is known to end.
 	MinPoll, MaxPoll time.Duration
 
 	// Timeout bounds each step, whatever the pool, its Dial and the server do; waiting for a
-	// connection is part of the step. Default: 5 s. A step never takes longer than the ttl it
-	// is for. One that did is ErrTimeout.
+	// connection is part of the step. No step may take longer than its ttl either. A step that
+	// reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
 	Timeout time.Duration
 
-	// Cleanup bounds what is done after a context has ended: releasing what a cancelled Lock
-	// may have taken, and a Release whose context is done. Default: 250 ms. It is also the
-	// longest that Lock goes on after its context, when the server does not answer.
+	// Cleanup bounds the work after a context has ended: releasing what a cancelled Lock may have
+	// taken, and a Release whose context is done. So Lock returns at most that long after its
+	// context has ended, even if the server does not answer. Default: 250 ms.
 	Cleanup time.Duration
 
 	// MaxPinned is how many held locks may pin the connection that took them, one each, under
-	// WATCH: such a lock is extended and released in one round trip instead of two. Locks
-	// beyond it, those of algorithms that don't compare by WATCH, and one whose connection has
-	// died take the other way. Default: 0, none.
+	// WATCH: such a lock is extended and released in one round trip instead of two. It has no
+	// effect on locks beyond that number, on algorithms that don't compare by WATCH, and on a lock
+	// whose connection has died. Default: 0, none.
 	//
-	// The price is a connection for as long as the lock is held. A pool with MaxActive must
-	// let that many more be open, or steps wait in vain for one to be returned; and a server
-	// that closes idle connections sooner than locks are extended or released (its "timeout")
-	// makes unpinned locks of them.
+	// The price is a connection for as long as the lock is held. A pool with MaxActive must allow
+	// that many more, or steps wait in vain for a connection. A lock is no longer pinned when the
+	// server closes its connection as idle (the server's "timeout").
 	MaxPinned int
 
-	// Shared is how many connections steps share that need none of their own: a few carry hundreds
-	// of goroutines, whose commands travel together. set:lua, set:script, getset:listed and tx:renamed
-	// with ListCAS need none at all, the others for what they watch, and for Signal. A step whose
-	// connection breaks or is slow learns it as it would with one of its own; the next steps get
-	// another. A cluster's are not shared. Default: 0, each step has its own.
+	// Shared is how many connections the steps share that don't need one for themselves: a few are
+	// enough for hundreds of goroutines, whose commands travel together. All steps of set:lua,
+	// set:script, getset:listed and tx:renamed with ListCAS can share; other locks still borrow a
+	// connection for a step under WATCH, and all do for Signal. If a shared connection breaks or is
+	// slow, each step on it has its own outcome, as with a connection of its own, and later steps
+	// get another connection. Connections of a cluster are not shared. Default: 0, each step
+	// borrows its own.
 	Shared int
 
-	// MaxHandoffs is how often in a row a released lock may be handed off to the next
-	// goroutine that waits for it in this process, without releasing it on the server: each is
-	// a holder of its own, with a new fence if the algorithm draws them, and a lease that was
-	// extended if less than three quarters were left. Nor does it go on for longer than half a
-	// lease, or with less than a quarter left. Then the lock is released, and clients
-	// elsewhere get a chance; with Signal, if none of them waits, after four times as many. A
-	// holder that lost the lock without knowing does not learn it from a Release that hands it
-	// off; the next one learns it. Negative: never. Default: 14: of processes with eight
-	// goroutines each, nobody then waits for more than twice the fair share. A lock whose
-	// waiters take turns (rwlock) is not handed off by a release: it would pass those by who
-	// wait elsewhere.
+	// MaxHandoffs is how often in a row a release may hand the lock off to the next goroutine that
+	// waits for it in this process, without releasing it on the server. Each is a new holder, with
+	// a new fence if the algorithm draws them, and with an extended lease if less than three
+	// quarters were left. Hand-offs also end after half a lease, or when less than a quarter of the
+	// lease is left. Then the lock is released, and clients elsewhere get a chance; with Signal,
+	// and if none of them waits, after four times as many. A holder that has lost the lock without
+	// knowing does not learn it from a Release that hands the lock off; its successor does. A lock
+	// whose waiters take turns (rwlock) is never handed off by a release, which would pass over
+	// waiters elsewhere. Negative: never. Default: 14: among processes with eight goroutines each,
+	// nobody then waits for more than twice the fair share.
 	MaxHandoffs int
 
-	// Signal makes a release wake one client of ours, in whatever process, that
-	// waits for the key with Signal too, and makes waiters listen for that: on one more
-	// connection for each key that a process waits for. It needs RPOPLPUSH
-	// and BLPOP, so a Redis since 2.0 and no proxy, and connections whose read timeout
-	// is not below three seconds. Where that fails, among clients that don't
-	// signal, and for a lock on several servers, waiters poll.
+	// Signal makes a release wake one waiter in any process, if it waits with Signal too. Waiters
+	// listen on one more connection for each key that a process waits for. It needs RPOPLPUSH and
+	// BLPOP (Redis 2.0, no proxy) and connections with a read timeout of at least three seconds.
+	// Where it fails, among clients without Signal, and for a lock on several servers, waiters
+	// poll. Default: off.
 	Signal bool
 
 	// Observer sees everything that happens. Default: none.
 	Observer Observer
 
-	// Rand is where the jitter comes from: numbers from 0 to 1, without 1.
+	// Rand returns the random numbers, from 0 up to but not including 1, that shorten the pauses.
 	// nil: math/rand/v2.
 	Rand func() float64
 }
 
-// A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses
-// at most one connection for each lock that is waited for or held, and none while it sleeps,
-// but for those of Options.MaxPinned and Options.Signal.
+// A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses at
+// most one connection for each lock that it waits for or holds, and none between two steps, except
+// those of Options.MaxPinned, Options.Shared and Options.Signal.
 type Locker struct {
 	settler
 	abilities Abilities
@@ -111,8 +109,8 @@ type Locker struct {
 // New returns a Locker that runs a over connections from pool.
 func New(pool Pool, a Algorithm, o Options) *Locker { return NewOn(Pooled(pool), a, o) }
 
-// NewOn returns a Locker that runs a over connections from source: a cluster, a Sentinel
-// group.
+// NewOn returns a Locker that runs a over connections from source: a cluster's or a Sentinel
+// group's, for example.
 func NewOn(source Source, a Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
@@ -169,9 +167,10 @@ func (k *Locker) unpin(l Lease) {
 	}
 }
 
-// TryLock makes one attempt. It returns ErrHeld (a *HeldError) if another client has the lock;
-// ErrUnknown (an *UnknownError) if it could not learn whether it was obtained, ctx.Err()
-// included when that is the reason. What was obtained too late has been released.
+// TryLock makes one attempt and does not wait. It returns [ErrHeld] (a [*HeldError]) if another
+// client has the lock, and [ErrUnknown] (an [*UnknownError]) if it could not learn whether it got
+// the lock; the error wraps ctx.Err() when that is the reason. A lock that it got too late has been
+// released.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	start := k.started()
 	key, err := k.valid(key, ttl)
@@ -202,24 +201,24 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 	return err
 }
 
-// Lock waits until it has the lock or ctx is done. Callers that wait for one key with one
-// Locker are served in the order in which they came, and while a lock of the same Locker has
-// the key none of them asks the server. If ctx ends, the error wraps ctx.Err(), and what was
-// taken has been released, or is ErrUnknown as well. Errors that waiting does not cure
-// (ErrUnsafeServer, ErrDenied, ErrForeign for a key that is not a string, a server that can't be
-// reached at the first attempt or for a whole ttl) end the wait. A cluster that moves the
-// key's slot, and one or a group of Sentinels that elects a master for it (ErrElection, or a
-// master that says nothing), is waited for: for a whole ttl.
+// Lock waits until it has the lock or ctx is done. Callers that wait for one key with one Locker
+// are served in the order in which they came; while a lock of that Locker has the key, none of them
+// asks the server. If ctx ends, the error wraps ctx.Err(), and whatever was taken has been
+// released; if that is not certain, the error is [ErrUnknown] as well. Errors that waiting does not
+// cure end the wait: [ErrUnsafeServer], [ErrDenied], [ErrForeign] for a key that is not a string,
+// and a server that can't be reached at the first attempt or for a whole ttl. While a cluster moves
+// the key's slot, or a cluster or a group of Sentinels elects a master ([ErrElection], or a master
+// that does not answer), Lock waits for up to a whole ttl.
 //
-// ctx bounds the waiting, not the lock: it may end once Lock has returned.
+// ctx bounds the wait, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	return k.lock(ctx, false, key, ttl, k.o.Renew)
 }
 
-// Do waits for the lock, calls f while holding and renewing it, and releases it. The context
-// that f gets ends, with cause ErrLost, before the lease does: f must have stopped writing by
-// then. FromContext has the lock, for its fence. Do returns f's error, joined with the
-// release's if that failed: ErrLost if the lock was lost on the way.
+// Do waits for the lock, calls f while it holds and renews the lock, and releases it. The context
+// that f gets ends, with cause [ErrLost], before the lease does: f must then stop writing.
+// [FromContext] returns the lock, for its fence. Do returns f's error, joined with the release's
+// error if that failed: [ErrLost] if the lock was lost in the meantime.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
 	l, err := k.lock(ctx, true, key, ttl, true)
 	if err != nil {
@@ -240,11 +239,10 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 	return f(l.Context())
 }
 
-// Adopt takes over the lock that another process or goroutine of ours holds and has detached,
-// or died with: token is its Lock.Token at that moment. It extends the lease to ttl, which
-// proves it ours, and draws a new fence if the algorithm has them. It returns ErrLost if the
-// key does not hold token any more. A lock that is still held elsewhere must not be used
-// there again.
+// Adopt takes up a lock that another process or goroutine has detached, or held when it died: token
+// is its [Lock.Token] at that moment. It extends the lease to ttl, which proves that it is ours,
+// and draws a new fence if the algorithm has them. It returns [ErrLost] if the key no longer holds
+// token. If the former holder is still alive, it must not use the lock again.
 func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
 	start := k.now()
 	key, err := k.valid(key, ttl)
@@ -324,10 +322,10 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 	return k.inspect(ctx, key, k.o.Timeout)
 }
 
-// Close ends every wait with ErrClosed, releases what is held, ends the renewals, and waits
-// for what runs in the background. What could not be released when ctx ended runs out by
-// itself: the errors of those releases are returned. Detach first what is to live on. After
-// Close, Lock, TryLock and Adopt return ErrClosed.
+// Close ends every wait with [ErrClosed], releases what is held, ends the renewals, and waits for
+// what runs in the background. It returns the errors of releases that failed or were not done when
+// ctx ended; those locks end with their leases. Detach first what is to live on. After Close, Lock,
+// TryLock and Adopt return [ErrClosed].
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
 	locks := k.scheduler.Close()

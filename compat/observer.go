@@ -10,7 +10,7 @@ import (
 // steps: it must not block, and may be called by several goroutines at once.
 type Observer func(Event)
 
-// An Event is one thing that happened to a lock.
+// An Event is one thing that happened to a lock, or to an attempt to get one.
 type Event struct {
 	Kind  Kind
 	Key   string
@@ -29,8 +29,8 @@ const (
 	EventRefused  Kind = "refused"  // another client holds it
 	EventExtended Kind = "extended" // by Extend or by a renewal
 	EventFailed   Kind = "failed"   // a renewal failed and will be tried again
-	EventLost     Kind = "lost"     // the lease is not ours any more, or its end is too near
-	EventReleased Kind = "released" // released, or handed off; Err if it was not ours any more or the outcome is unknown
+	EventLost     Kind = "lost"     // the lease is no longer ours, or about to end
+	EventReleased Kind = "released" // released, or handed off; Err if it was no longer ours or the outcome is unknown
 	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
 	EventWeaker   Kind = "weaker"   // package auto took a weaker lock than other clients may get; Err says why
 )

@@ -42,8 +42,8 @@ type server struct {
 	lists  atomic.Uint64 // what volatile found, and in which epoch
 }
 
-// NewBackend returns the Backend of a on the servers of source, each key on the one that has
-// it: for a lock that is made of several, and for NewLocker.
+// NewBackend returns the [Backend] that runs a on the servers of source, each key on the server
+// that has it: for [NewLocker], and as a part of a lock that is made of several.
 func NewBackend(source Source, a Algorithm) Backend {
 	s := &server{source: source, algo: a, traits: a.Traits()}
 	if !source.Slots { // else each key may have a server of its own, and the one that hangs must not hold up the others

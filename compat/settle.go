@@ -459,8 +459,8 @@ func lostToo(key string, s *lease.State, err error) error {
 	return fmt.Errorf("%w: %w", lost, err)
 }
 
-// Settled is b for a lock that is made of several: a step whose reply was lost is settled by
-// reading, as the Locker does it for its own lock.
+// Settled wraps b as a part of a lock that is made of several: it settles a step whose reply was
+// lost by reading the key, as the Locker does for its own lock.
 func Settled(b Backend) Backend { return settled{b} }
 
 type settled struct{ Backend }

@@ -10,10 +10,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
-// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later,
-// rounded up: a key must not end before the lease does. A ttl below a unit is ErrInvalid:
-// rounded down it would be EXPIRE key 0, which deletes the key under its holder
-// (tx/zero-ttl), and servers before 2.6 know nothing shorter than a second.
+// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later. It
+// rounds up, because a key must not end before the lease does. A ttl below one unit is
+// [ErrInvalid]: servers before 2.6 count in seconds only, and rounded down it would be EXPIRE key
+// 0, which deletes the key under its holder (tx/zero-ttl).
 func Whole(ttl, unit time.Duration) (int64, error) {
 	if ttl < unit {
 		return 0, fmt.Errorf("%w: a ttl of %v is shorter than the %v that this lock counts in", ErrInvalid, ttl, unit)
@@ -49,7 +49,8 @@ func SetEx(millis bool, key, value any, ttl time.Duration) (Cmd, error) {
 	return m, m.count(millis, "PSETEX", ttl)
 }
 
-// Expire is the command that sets key's TTL, likewise.
+// Expire is the command that sets key's TTL, in milliseconds (PEXPIRE: Redis 2.6) or in whole
+// seconds. Errors are [Whole]'s.
 func Expire(millis bool, key any, ttl time.Duration) (Cmd, error) {
 	m := Cmd{"EXPIRE", key, nil}
 	return m, m.count(millis, "PEXPIRE", ttl)
@@ -81,8 +82,8 @@ func boxed(n int64) any {
 
 var lastTTL atomic.Value
 
-// ReadTTL returns the time that reply, TTL's or PTTL's, gives in unit, or NoTTL.
-// Before 2.8 a missing key answers as one without a TTL does: read the value in
+// ReadTTL returns the duration in a reply to TTL or PTTL, which counts in unit, or [NoTTL]. Before
+// Redis 2.8 the reply for a missing key is the same as for a key without a TTL: read the value in
 // the same write to tell them apart.
 func (*Conn) ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
 	n, err := redis.Int64(reply, nil)

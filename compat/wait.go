@@ -45,10 +45,10 @@ func (w *wait) attempt(n int) (Lease, error) {
 
 type ofWaiter struct{}
 
-// WaitingAs returns a context in which TryLock and Inspect are parts of one wait, by the client of
-// that name, for a program that does the waiting by itself: where waiters take turns they are let
-// in by their names, and what asks once has no claim to a turn. Lock and Do are such waits, each
-// under a name of its own.
+// WaitingAs returns a context in which TryLock and Inspect are parts of one wait by the client
+// called waiter. It is for a program that waits by itself, with a lock whose waiters take turns
+// (rwlock): a waiter gets its turn by its name, and a client that asks only once gets none. Lock
+// and Do are such waits, each under its own name.
 func (k *Locker) WaitingAs(ctx context.Context, waiter string) context.Context {
 	return context.WithValue(ctx, ofWaiter{}, waiter)
 }

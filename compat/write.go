@@ -22,9 +22,9 @@ func one(name string, args ...any) []Cmd {
 	return b.cmd[:]
 }
 
-// A Write is commands that travel together: one round trip. Do are those that decide. They
-// run in MULTI/EXEC if Exec is set or a fence is drawn; under a WATCH that Conn.Watch began
-// before, the EXEC does nothing if somebody touched the key.
+// A Write is commands that travel together: one round trip. Those in Do decide. They run in
+// MULTI/EXEC if Exec is set or a fence is drawn; if [Conn.Watch] was called before, the EXEC does
+// nothing when another client has touched the key.
 type Write struct {
 	Before []Cmd
 	Do     []Cmd
@@ -32,8 +32,8 @@ type Write struct {
 	Draw   bool // INCR Aux(key, "fence") in the EXEC
 	After  []Cmd
 
-	// Read reads the key behind everything else. Last says that nothing of the algorithm's
-	// follows: the engine may then read it under a WATCH, to pin the connection.
+	// Read reads the key after everything else. Last says that the algorithm sends nothing after
+	// this Write: the engine may then put a WATCH before that read, to pin the connection.
 	Read, Last bool
 }
 
@@ -45,8 +45,8 @@ type written struct {
 	Seen   reading
 }
 
-// Write sends m, which is about key. An error is the connection's, and then anything may have run; or the first
-// that the server answered to Do.
+// Write sends m, which is about key. The error is either the connection's, after which any of the
+// commands may have run, or the first that the server answered to m.Do.
 func (c *Conn) Write(key string, m Write) (written, error) {
 	exec, pins := m.Exec || m.Draw, c.pins && m.Last
 	reads := m.Read || pins
@@ -155,9 +155,9 @@ func (r reading) Refused(key string) error {
 	return &HeldError{Key: key, Value: value}
 }
 
-// Pipe sends cmds in one write and returns their replies in order. An error the server gave
-// for one of them is a redis.Error in its place; the error returned is the connection's, and
-// then any of them may have run.
+// Pipe sends cmds in one write and returns their replies in order. If the server answers one of
+// them with an error, that is a [redis.Error] in its place. The returned error is the connection's;
+// any of the commands may then have run.
 func (c *Conn) Pipe(cmds ...Cmd) ([]any, error) {
 	w := c.wire.Compose(wire.Arguments(cmds))
 	wire.All(&w, cmds)
@@ -165,17 +165,16 @@ func (c *Conn) Pipe(cmds ...Cmd) ([]any, error) {
 }
 
 // Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies, nil if EXEC did
-// nothing because a watched key was touched. The error is the first that the server answered with:
-// before 2.6.5 the other commands ran (tx/half-queued).
+// nothing because a watched key was touched. The error is the first one among the server's replies:
+// before Redis 2.6.5 the other commands have run all the same (tx/half-queued).
 func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 	w := c.wire.Compose(wire.Arguments(cmds))
 	wire.Multi(&w, cmds)
 	return w.Exec()
 }
 
-// Watch starts to WATCH key and reads it, in one write. exists is false if there is no such
-// key: on Redis 2.2.0–2.2.9 it is this read, not a SETNX, that makes the server notice an
-// expired key.
+// Watch starts to WATCH key and reads it, in one write. exists is false if there is no such key.
+// (On Redis 2.2.0–2.2.9 this read makes the server notice an expired key; a SETNX does not.)
 func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	k := c.boxed(key, nil)
 	replies, err := c.Pipe(Cmd{"WATCH", k}, Cmd{"GET", k})
@@ -193,8 +192,8 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	return value, true, err
 }
 
-// Unwatch ends a WATCH that no EXEC will end. A connection that went back to a pool under
-// WATCH would abort its next user's EXEC (tx/stale-watch-in-pool).
+// Unwatch ends a WATCH that no EXEC will end. A connection that returned to a pool under WATCH
+// could abort its next user's EXEC (tx/stale-watch-in-pool).
 func (c *Conn) Unwatch() {
 	c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
 }

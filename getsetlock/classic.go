@@ -9,14 +9,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// Classic is the lock as the SETNX page has it, for any Redis since 1.2 and for proxies
-// without transactions. One round trip when the key is free, three for a takeover; two for an
-// extension or a release, which look and then act (compat.Unguarded).
+// Classic is the lock of the SETNX page, for any Redis since 1.2 and for proxies without
+// transactions. One round trip when the key is free, three for a takeover; two for an extension or
+// a release, which look and then act ([compat.Unguarded]).
 //
-// Two dangers are in the published protocol itself and need WATCH to be mended: a GETSET that
-// lost leaves its own time on the key (getset/loser-overwrites), and one that was delayed can
-// set a live lease back (getset/stale-getset-sets-back); a client that pauses between GET and
-// DEL deletes its successor's lock (getset/paused-release). Use Guarded where WATCH exists.
+// The published protocol has dangers that only WATCH can mend. A GETSET that comes second leaves
+// its own time on the key (getset/loser-overwrites); one that was delayed can shorten a live lease
+// (getset/stale-getset-sets-back). A client that pauses between GET and DEL deletes its successor's
+// lock (getset/paused-release). Use [Guarded] where WATCH exists.
 type Classic struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets
@@ -53,17 +53,17 @@ func (g Classic) takeover(c *compat.Conn, now time.Time, l compat.Lease, held st
 	return l, nil
 }
 
-// Extend moves the end of l to now+ttl. The GET keeps a client that has lost its lease, to
-// another whose clock is fast, from writing over it.
+// Extend moves the end of l to now+ttl. Its GET is for a client that has lost its lease to another
+// whose clock is fast: it then writes nothing.
 func (g Classic) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	return g.extend(compat.Unguarded, now, l, ttl)
 }
 
-// Release deletes the key, after a look at it: what another client takes in between is deleted
-// (getset/paused-release).
+// Release reads the key and deletes it if it is ours. If another client takes the lock in between,
+// its lock is deleted (getset/paused-release).
 func (g Classic) Release(l compat.Lease) compat.Change { return release(compat.Unguarded, l) }
 
-// Traits say that it checks whether a fence can be drawn.
+// Traits say that the lock checks whether a fence can be drawn.
 func (g Classic) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if the fence can't be drawn here.

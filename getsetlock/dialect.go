@@ -8,10 +8,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// A Dialect is how a fleet writes the time until which a lock is held, and when
-// it takes that time for expired. Named has those of the clients in the field.
+// A Dialect is how a fleet writes the time until which a lock is held, and when the time counts as
+// expired. [Named] has the dialects of the clients in the field.
 type Dialect struct {
-	Name  string        // as errors and Inspect say it
+	Name  string        // as errors and Inspect show it
 	Unit  time.Duration // what one counts: time.Second, time.Millisecond, time.Nanosecond
 	Float bool          // a decimal fraction of Unit follows
 
@@ -25,49 +25,47 @@ type Dialect struct {
 	// Binary writes eight raw bytes, little-endian, instead of digits.
 	Binary bool
 
-	// Nonce makes what we write our own, so that no two clients write alike and
-	// reading the key proves whose it is: a Float value's last digits are random,
-	// and so is the Owner. Without either it has no effect.
+	// Nonce makes each value that we write unique, so that reading the key proves whose it is: the
+	// last digits of a Float value are random, and so is the Owner. Without either it has no
+	// effect.
 	Nonce bool
 
 	// Plus is added to what we write: many clients write "+1", as the SETNX
 	// page does (now + timeout + 1).
 	Plus time.Duration
 
-	// Inclusive takes a time that is just now for expired (<=) instead of to
-	// come (<).
+	// Inclusive treats a time that equals now as expired (<= instead of <).
 	Inclusive bool
 
-	// Whole cuts our time to the Unit before it is compared, as clients of whole
-	// seconds do: what they wrote at 10.9 s for five seconds is 15, and they
-	// believe in it until 15.9.
+	// Whole cuts our clock's time to the Unit before comparing, as clients that count whole seconds
+	// do: what they wrote at 10.9 s for five seconds is 15, and they believe that they hold it
+	// until 15.9.
 	Whole bool
 
-	// Margin is how much longer than the value says we leave others' leases
-	// alone: by as much may their clocks be behind ours.
+	// Margin is how long after its timestamp we wait before we take over another client's lock:
+	// their clocks may be that much behind ours.
 	Margin time.Duration
 
-	// Equal makes Classic's GETSET win only if it replaced the very value that was
-	// read; otherwise any that has expired will do. Guarded needs neither.
+	// Equal makes [Classic]'s GETSET win only if it replaced the same value that was read. Without
+	// it any expired value will do. It has no effect on [Guarded].
 	Equal bool
 }
 
-// The dialects in the field. What is written is rounded up to the dialect's
-// unit: a lease is never shorter on the key than in its holder's belief.
+// The most common dialects; [Named] has more. A time is rounded up to the dialect's unit, so that a
+// lease on the key is never shorter than its holder believes.
 var (
-	// Seconds is the SETNX page's: now + timeout + 1, expired when < now. Two
-	// clients can write the same value, so a lost reply can't be resolved by
-	// reading (getset/same-stamp).
+	// Seconds is the dialect of the SETNX page: now + timeout + 1, expired when < now. Two clients
+	// can write the same value, so a lost reply can't be resolved by reading (getset/same-stamp).
 	Seconds = Dialect{Name: "integer seconds", Unit: time.Second, Plus: time.Second}
 
-	// Float is redis-py's (2.2.4–2.9.1): seconds with a fraction: three digits
-	// of time, then twelve of our own.
+	// Float is the dialect of redis-py 2.2.4–2.9.1: seconds with a fraction. Of the fraction's
+	// digits, three are time and twelve our own.
 	Float = Dialect{Name: "float seconds", Unit: time.Second, Float: true, Nonce: true}
 
-	// Millis is jedis-lock's and npm redis-lock's.
+	// Millis is the dialect of jedis-lock and of npm's redis-lock.
 	Millis = Dialect{Name: "integer milliseconds", Unit: time.Millisecond}
 
-	// Nanos is Go's: machinery, bsm/redis-lock of 2014.
+	// Nanos is the dialect of Go clients: machinery, bsm/redis-lock of 2014.
 	Nanos = Dialect{Name: "integer nanoseconds", Unit: time.Nanosecond}
 )
 
@@ -101,10 +99,9 @@ func (d Dialect) stamp() dialect.Stamp {
 // own reports whether what we write is ours alone.
 func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 
-// Format writes until, Plus added and rounded up, with as many digits as a
-// time of our days has: what Parse reads, and nothing shorter. nonce returns
-// twelve random digits; nil: what would be made of them is left out, or all
-// zeros.
+// Format writes until, with Plus added and rounded up, as Parse reads it: with as many digits as a
+// time from 2001 to 2286 has. nonce returns twelve random digits; nil: what they would be used for
+// is left out, or all zeros.
 func (d Dialect) Format(until time.Time, from func() string) string {
 	return d.format(until, nonce{from, false})
 }
@@ -162,10 +159,9 @@ func fixed(b []byte, ms int64) []byte {
 	return b
 }
 
-// Parse reads a value of this dialect in full. A number of another length, a
-// prefix that happens to be a number, a token: none of them is a time, and ok is
-// false. (Clients that read a prefix take live token locks for expired ones:
-// compat/token-read-as-expired.)
+// Parse reads a complete value of this dialect. ok is false for anything else: a number of another
+// length, a number with text behind it, a token. (Clients that read only a leading number take held
+// token locks for expired ones: compat/token-read-as-expired.)
 func (d Dialect) Parse(value string) (until time.Time, ok bool) {
 	until, _, ok = d.orFloat().stamp().Parse(value)
 	return until, ok
@@ -183,8 +179,8 @@ func (d Dialect) past(until, now time.Time) bool {
 	return until.Before(now)
 }
 
-// Dead reports whether value is a time of this dialect that has expired at now,
-// as the dialect's clients compare, Margin and all.
+// Dead reports whether value is a time of this dialect that has expired at now, as the dialect's
+// clients compare, Margin included.
 func (d Dialect) Dead(value string, now time.Time) bool {
 	until, ok := d.Parse(value)
 	return ok && d.orFloat().past(until, now)

@@ -1,29 +1,28 @@
-// Package getsetlock is the lock of the SETNX page: the key's value is the time
-// until which it is held. A client that reads an expired timestamp takes the lock over
-// with GETSET, and the old value tells it whether it was the first. The key
-// has no TTL.
+// Package getsetlock is the lock of the SETNX page: the key's value is the time until which the
+// lock is held. A client that reads an expired timestamp takes the lock over with GETSET, and the
+// old value that GETSET returns shows whether the client was first. The key has no TTL.
 //
 //	SETNX key T     1: ours
 //	GET key         an unexpired timestamp: held; no key any more: ask again
 //	GETSET key T    an expired one, or nothing: ours; else another was faster
 //
-// Four variants write the same bytes: Classic is the published one, for any
-// Redis since 1.2 and for proxies without transactions; Guarded takes over and
-// releases under WATCH (2.2), so that a loser changes nothing; ListCAS does so
-// with lists, in one round trip less (2.0); Patient takes over what it has seen
-// unchanged for a lease, whatever the time. TwoKeys is another protocol: the
-// owner on one key, the deadline on a second.
+// Four variants write the same bytes. [Classic] is the published lock, for any Redis since 1.2 and
+// for proxies without transactions. [Guarded] takes over and releases under WATCH (Redis 2.2), so
+// that a client that is too late changes nothing. [ListCAS] does the same with lists (2.0), in one
+// round trip less. [Patient] (2.2) takes over a key that it has seen unchanged for a lease,
+// whatever time it shows. [TwoKeys] (2.2) is another protocol: the owner on one key, the deadline
+// on a second.
 //
-// It needs clocks that agree: a client whose clock is fast by more than the
-// time left takes a lock that is held (getset/skewed-takeover). There are three
-// ways out: Dialect.Margin waits that much longer; a Locker whose clock is
-// server.Clock goes by the server's; Patient needs no clocks that agree.
+// The clients' clocks must agree: a client whose clock is fast by more than the time left takes a
+// lock that is held (getset/skewed-takeover). There are three ways out: with Dialect.Margin a
+// client waits that much longer; with server.Clock as its clock a Locker goes by the server's time;
+// [Patient] works although the clocks disagree.
 //
-// A fleet of another language writes in its own dialect: Named has those of the
-// clients in the field, and compat/dialect tells what each of them does.
+// Clients in other languages write the time in their own dialects: [Named] has those of the clients
+// in the field, and package compat/dialect describes each of them.
 //
-// What can't be read in full as the dialect is held by somebody: never
-// expired, and never overwritten.
+// A value that can't be read completely in the dialect counts as held: it never expires and is
+// never overwritten.
 //
 // Sources: the SETNX page of the Redis documentation ("Handling deadlocks");
 // redis-py 2.2.4–2.9.1 Lock (float seconds, extended by nobody).
@@ -38,24 +37,24 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Options are the same for each variant. The zero value is float seconds.
+// Options are the same for all four variants. The zero value writes float seconds and draws no
+// fence.
 type Options struct {
 	// Dialect is how the fleet writes its timestamps. The zero value is Float.
 	Dialect Dialect
 
-	// Fence draws a number from INCR in the transaction that takes the key
-	// (MULTI: any Redis since 1.2, no proxies). It grows with every
-	// acquisition; a refused attempt may burn one.
+	// Fence draws a fence by INCR in the transaction that takes the key (MULTI: any Redis since
+	// 1.2, no proxies). It grows with every acquisition; a refused attempt may use up a number.
 	Fence bool
 
-	// Nonce returns the digits that make a value our own, where the Dialect has
-	// room for them: 12 of them, different each time. nil: random.
+	// Nonce returns the 12 digits that make a value unique, different at each call, where the
+	// Dialect has room for them. nil: random digits.
 	Nonce func() string
 }
 
-// Lease is what we write and believe when we ask for ttl at now, for locks that
-// are made of this one. It sends nothing. The error is ErrInvalid if ttl is
-// shorter than what the dialect counts in.
+// Lease is the lease that an attempt at now asks for: what it writes, and until when. It is for
+// locks that are made of this one, and sends nothing. The error is [compat.ErrInvalid] if ttl is
+// shorter than the dialect's unit.
 func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lease, error) {
 	d := o.Dialect.orFloat()
 	if ttl < d.unit() {
@@ -125,7 +124,7 @@ func (o Options) held(key, value string) error {
 	return &compat.HeldError{Key: key, Value: value, Until: until, Foreign: !ok}
 }
 
-// Inspect reads the value, and the TTL that should not be there: one round trip.
+// Inspect reads the value, and the TTL, which the key should not have: one round trip.
 func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"TTL", key})

@@ -7,17 +7,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// Guarded is the timestamp lock under WATCH: a client that is too late changes nothing, and
-// nobody deletes another's lock. Clients of Classic can't tell the difference. Redis 2.2 and
-// later. One round trip when the key is free, three for a takeover, two for a refusal, an
-// extension or a release.
+// Guarded is the timestamp lock under WATCH: a client that is too late changes nothing, and no
+// client deletes another's lock. To clients of [Classic] it looks the same. Redis 2.2 and later.
+// One round trip when the key is free, three for a takeover, two for a refusal, an extension or a
+// release.
 //
 //	SETNX key T              1: ours
 //	WATCH key; GET key       an unexpired timestamp: UNWATCH, held
 //	MULTI; GETSET key T; EXEC
 //	                         nil: another was faster, and nothing was written
 //
-// With a pinned connection one round trip for each step, two for a takeover:
+// With a pinned connection: one round trip for each step, two for a takeover:
 //
 //	SETNX key T; WATCH key; GET key                   0, and an expired timestamp: as above
 //	MULTI; GETSET key T; EXEC; WATCH key; GET key     extended, or taken over

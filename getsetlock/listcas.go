@@ -9,26 +9,27 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// ListCAS is the timestamp lock that compares by list commands (compat.ListCAS): what Guarded
-// does under WATCH it does in one transaction of list commands. Redis 2.0 and later, 2.0 being
-// where there is no WATCH and nothing else compares. One round trip when the key is free, for
-// an extension and for a release; two for a refusal, three for a takeover.
+// ListCAS is the timestamp lock that compares by list commands: it does in one transaction
+// ([compat.ListCAS]) what [Guarded] does under WATCH. It is for Redis 2.0, where there is no WATCH
+// and nothing else compares, and works on later versions, too. One round trip when the key is free,
+// for an extension and for a release; two for a refusal, three for a takeover.
 //
 //	SETNX key T              1: ours
 //	GET key                  an unexpired timestamp: held
 //	MULTI; lists; EXEC       what was read is on the key still: ours; else another was faster,
 //	                         and nothing was written
 //
-// Among clients of ListCAS, and of Guarded, nobody writes over a winner's time and nobody
-// deletes another's lock. Clients of Classic exclude it and are excluded by it, for they can't
-// tell the difference; but what the published protocol does to them it does to ListCAS, too:
-// one that comes second to a takeover leaves its own time on our key, so that we can't extend
-// or release and the key stays until that time (getset/loser-overwrites); and one that pauses
-// between GET and DEL past its end deletes our lock (getset/paused-release).
+// Among clients of ListCAS and [Guarded], no client overwrites the winner's time or deletes
+// another's lock. Clients of [Classic] exclude it and are excluded by it, but the dangers of the
+// published protocol remain beside them. One that comes second to a takeover leaves its own time on
+// our key: we can then neither extend nor release, and the key stays until that time
+// (getset/loser-overwrites). One that pauses between GET and DEL until its lease has ended deletes
+// our lock (getset/paused-release).
 //
-// Over maxmemory 2.0–2.4 refuse transactions, and 2.6 and later what makes lists: a lock is
-// then neither extended nor released before its end. An extension or a release writes a
-// kilobyte to the AOF and the replicas; where there is WATCH, Guarded's writes a tenth of that.
+// Over maxmemory, Redis 2.0–2.4 refuse transactions, and 2.6 and later refuse the commands that
+// make lists: a lock can then be neither extended nor released, and lasts until its end. An
+// extension or a release writes a kilobyte to the AOF and the replicas; Guarded's writes a tenth of
+// that.
 type ListCAS struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets

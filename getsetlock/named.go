@@ -7,21 +7,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// Named returns the dialect of a client in the field: "redis-py-2.9",
-// "jedis-lock", "redis-mutex", … With it Classic and Guarded write and read what
-// that client does, and take over when it does; they release by comparing, where
-// most clients simply delete, which looks the same to them. The error is
-// ErrInvalid: no client has that name (it names the near ones), or it writes no
-// time.
+// Named returns the dialect of a client in the field: "redis-py-2.9", "jedis-lock", "redis-mutex",
+// … With it [Classic] and [Guarded] write and read as that client does, and take over when it does.
+// They compare before they release, where most clients simply delete; to those clients it looks the
+// same. The error is [compat.ErrInvalid]: no client has that name (the error lists similar names),
+// or the client writes no time.
 //
 // The client's own name for the key is dialect.Format.Key's:
 //
 //	f, err := dialect.Lookup("npm-redis-lock-0.0")
 //	err = locks.Do(ctx, f.Key("report"), …)         // lock.report
 //
-// Values without an owner can be another client's: such leases are Ambiguous. A
-// fleet that reads floats reads ours with any number of digits, too: set Nonce,
-// and each value is our own.
+// Without an owner, two clients can write the same value: such leases are Ambiguous. A fleet that
+// reads floats accepts any number of digits: set Nonce, and each value is unique.
 func Named(name string) (Dialect, error) {
 	f, err := dialect.Lookup(name)
 	switch {

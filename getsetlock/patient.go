@@ -7,36 +7,33 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Patient is Guarded for clocks that don't agree: whatever time a key tells,
-// it is another client's until it has stood there unchanged for a whole lease,
-// as our own clock runs. Then its holder has let it go, or is dead, and the key is
-// removed under WATCH. Redis 2.2 and later.
+// Patient is [Guarded] for clocks that disagree: whatever time a key shows, the lock counts as held
+// until the key has been unchanged for a whole Lease by our own clock. Its holder has then lost it
+// or is dead, and the key is removed under WATCH. Redis 2.2 and later.
 //
 //	SETNX key T              1: ours; 0: held, whatever the time
 //	GET key; GET key; …      the Locker looks on, for a Lease
 //	WATCH key; GET key       unchanged since
 //	MULTI; DEL key; EXEC     nil: it lives
 //
-// Clocks need to run at the same rate, not to show the same time; the Locker's
-// is to be the computer's own, which no correction moves. The price: a
-// dead lock is recovered a whole Lease after it was first seen, and by Lock and
-// Do only, for TryLock does not look twice.
+// Clocks must run at the same rate, but need not show the same time. The Locker's clock must be the
+// computer's own, not one that is corrected, such as server.Clock. The price: a dead lock is
+// recovered a whole Lease after it was first seen, and only by Lock and Do, because TryLock does
+// not look twice.
 //
-// It keeps us from taking a lock that is held because our clock is wrong; it
-// can't keep others from taking ours because theirs is, unless they are Patient
-// too. And two clients with different clocks can write the same time in a
-// dialect without an owner (getset/same-stamp): seen only before and
-// after, they look like one.
+// It keeps us from taking a held lock when our clock is wrong; it can't keep others from taking
+// ours when theirs is, unless they are Patient too. In a dialect without an owner, two clients with
+// different clocks can write the same time (getset/same-stamp); to a waiter that reads only now and
+// then, they look like one client.
 type Patient struct {
 	Options
 
-	// Lease is the longest lease that any client of the fleet asks for, and it
-	// may not be extended without the value changing. A shorter one takes locks
-	// that are held. It must be set.
+	// Lease is the longest lease that any client of the fleet asks for; each extension must change
+	// the value. If it is set too short, held locks are taken. It must be set.
 	Lease time.Duration
 }
 
-// Acquire makes one attempt to hold key until now+ttl, and takes nothing over.
+// Acquire makes one attempt to hold key until now+ttl. It never takes a lock over.
 func (p Patient) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := p.Options.Lease(key, now, ttl)
 	if err == nil && ttl > p.Lease {
@@ -63,8 +60,8 @@ func (p Patient) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 // Release deletes the key if it still has our time on it.
 func (p Patient) Release(l compat.Lease) compat.Change { return release(compat.Watch, l) }
 
-// Inspect reads the value. A time of the dialect is held, expired or not, and
-// to be watched: for Lease and what clocks may drift in it.
+// Inspect reads the value. A time of the dialect counts as held, expired or not. State.Watch is
+// Lease and what clocks may drift in that time.
 func (p Patient) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s, err := p.Options.Inspect(c, now, key)
 	if err == nil && (s.Status == compat.StatusHeld || s.Status == compat.StatusDead) {
@@ -74,7 +71,8 @@ func (p Patient) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 	return s, err
 }
 
-// Traits say that it checks the server, and removes what has stood unchanged.
+// Traits say that the lock checks the server, and removes a key that has been unchanged for a
+// Lease.
 func (p Patient) Traits() compat.Traits {
 	return compat.Traits{Rotates: true, Check: Guarded{p.Options}.check, Repair: p.repair}
 }

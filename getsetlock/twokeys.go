@@ -9,32 +9,31 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// TwoKeys is the lock of mlanett's redis-lock: the owner stands on one key, the
-// deadline, in whole seconds, on another, so that an owner can be compared and a
-// dead one's time read. Redis 2.2 and later. One round trip when both keys are
-// free, three for a takeover, two for a refusal, an extension or a release.
+// TwoKeys is the lock of mlanett's redis-lock, a Ruby gem: the owner is on one key, and the
+// deadline, in whole seconds, on another, so that clients can compare the owner and read when a
+// dead one's lease ended. Redis 2.2 and later. One round trip when both keys are free, three for a
+// takeover, two for a refusal, an extension or a release.
 //
 //	MSETNX lock:owner:K O lock:expire:K T       1: ours
 //	WATCH both; GET both                        an unexpired timestamp: UNWATCH, held
 //	MULTI; MSET both; EXEC                      nil: another was faster, and nothing was written
 //
-// The gem deletes both keys and asks again, between which a third may step in;
-// it can't tell the difference. It takes a key without the other for dead; here
-// that is held by somebody, as all that can't be read is.
+// To take over, the gem deletes both keys and asks again, and a third client may come in between.
+// To the gem, our takeover looks the same. The gem treats one key without the other as dead; here
+// it counts as held, as everything that can't be read does.
 //
-// A lease's Value is the owner: it stays what it is when the lease is extended.
-// Clocks must agree, as for the other locks here. On a cluster both keys must
-// hash to one slot: K needs a hash tag, "{report}".
+// A lease's Value is the owner, which an extension does not change. Clocks must agree, as for the
+// other locks here. On a cluster both keys must hash to one slot: K needs a hash tag, "{report}".
 type TwoKeys struct {
-	// Fence draws a number from INCR in the transaction that takes the keys. Refused
-	// attempts may burn some.
+	// Fence draws a fence by INCR in the transaction that takes the keys. A refused attempt may use
+	// up a number.
 	Fence bool
 
-	// Margin is how much longer than the deadline says we leave others' leases alone.
+	// Margin is how long after its deadline we wait before we take over another client's lock.
 	Margin time.Duration
 
-	// Owner returns the owner of the next acquisition, different each time and for each
-	// client. nil: host-RANDOM:pid, which reads as the gem's host:pid.
+	// Owner returns the owner of the next acquisition, unique to it. nil: host-RANDOM:pid, which
+	// the gem reads as its own host:pid.
 	Owner func() string
 }
 
@@ -99,7 +98,7 @@ func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 	return l, ch, err
 }
 
-// Release deletes both keys if the owner is still ours, however late.
+// Release deletes both keys if the owner is still ours. It may come late.
 func (t TwoKeys) Release(l compat.Lease) compat.Change {
 	owner, deadline := dialect.Pair(l.Key)
 	return t.change(l, compat.Cmd{"DEL", owner, deadline}, false)

@@ -8,38 +8,36 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// Classic is the lock as the books have it: SETNX, then EXPIRE. Two round
-// trips, Redis 2.2 and later.
+// Classic is the lock of books and articles: SETNX, then EXPIRE. Two round trips, Redis 2.2 and
+// later.
 //
 //	SETNX key token           1: ours; 0: held
 //	EXPIRE key ttl; GET key   not ours any more: it was repaired, and ran out, in between
 //	                          (if the connection is pinned: EXPIRE; WATCH; GET)
 //
-// A client that dies between the two leaves a key that nothing ends (tx/crash-before-expire;
-// see Repair). An EXPIRE that arrives late sets the next holder's lease (tx/late-expire).
+// A client that dies between the two leaves a key that never expires (tx/crash-before-expire; see
+// [TTLRepair]). An EXPIRE that arrives late changes the next holder's lease (tx/late-expire).
 type Classic struct {
 	Options
 	TTLRepair
 }
 
-// TTLRepair says what a waiter does about a key without a TTL.
+// TTLRepair says what a waiter does about a key without a TTL, which no server ever ends.
 type TTLRepair string
 
 const (
-	// RepairSeen gives it a TTL after it was seen unchanged for a ttl of
-	// the waiter's, under WATCH, and never if its value is a timestamp: such a
-	// key belongs to getsetlock, whose keys have no TTL. The Locker does it
-	// while it waits. It is the default.
+	// RepairSeen gives the key a TTL, under WATCH, after the waiter has seen it unchanged for its
+	// own ttl. It leaves timestamps alone: such a key belongs to getsetlock, whose keys have no
+	// TTL. The Locker does it while it waits. It is the default.
 	RepairSeen TTLRepair = ""
 
-	// RepairPublished gives it a TTL at once, as Redis in Action has it:
-	// after a refused SETNX, TTL key answers -1, EXPIRE key ttl. On 2.2–2.6 it
-	// revives a lock that has just expired (tx/ttl-repair-revives), and it may
-	// shorten the lease of a holder that was about to set its own
-	// (tx/ttl-repair). For comparison, and to teach.
+	// RepairPublished gives the key a TTL at once, as in Redis in Action: if TTL key answers -1
+	// after a refused SETNX, EXPIRE key ttl. On Redis 2.2–2.6 it revives a lock that has just
+	// expired (tx/ttl-repair-revives), and it may shorten the lease of a holder that is about to
+	// set its TTL (tx/ttl-repair). For comparison, and to teach.
 	RepairPublished TTLRepair = "published"
 
-	// RepairNever leaves it alone.
+	// RepairNever leaves the key alone.
 	RepairNever TTLRepair = "never"
 )
 
@@ -94,7 +92,7 @@ func (k Classic) Traits() compat.Traits {
 	return compat.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
 }
 
-// Repair is the change that gives the key an end if it still holds s.Value and has no TTL.
+// Repair returns the change that gives the key a TTL if it still holds s.Value and has none.
 func (k Classic) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
 	return k.TTLRepair.repair(k.Options, s, ttl)
 }

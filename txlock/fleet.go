@@ -8,30 +8,28 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// A Fleet is Guarded among clients of another language. It writes what they
-// write and, unlike most of them, never leaves a key without an end, nor deletes
-// one that is not its own; to them that looks the same. The keys that they leave
-// without an end it repairs, if they do. For the commands as they send them, use
-// Classic with the same Options and TTLRepair.
+// A Fleet is [Guarded] beside clients in another language. It writes what they write; unlike most
+// of them, it never leaves a key without a TTL and never deletes another client's, and to them that
+// looks the same. If they repair keys without a TTL, so does it. To send the commands that they
+// send, use [Classic] with the same Options and TTLRepair.
 type Fleet struct {
 	Guarded
 	TTLRepair
 
-	// Wake names the list beside a key on which the fleet's waiters wait; a release pushes to it what
-	// their own release pushes. "" or nil: they ask again by themselves.
+	// Wake returns the name of the list beside key on which the fleet's waiters wait; a release
+	// pushes to it what their own release pushes. "" or nil: they poll.
 	Wake func(key string) string
 }
 
-// Named returns the lock of a client in the field: "redis-py-2.10",
-// "redis-in-action", "Beaker", … The error is ErrInvalid: no client has that
-// name (it names the near ones), or it writes a time, not a token.
+// Named returns the lock of a client in the field: "redis-py-2.10", "redis-in-action", "Beaker", …
+// The error is [compat.ErrInvalid]: no client has that name (the error lists similar names), or the
+// client writes a time, not a token.
 //
-// The client's own name for the key is dialect.Format.Key's. Where it counts in
-// milliseconds, so does the lock (Redis 2.6); set Options.Millis to false for an
-// older server: clients never read each other's TTLs. Clients that write the same
-// flag for every holder ("1") only ask whether the key is there; a
-// release could not tell its own flag from its successor's, so what stands on
-// the key for them is a random token.
+// The client's own name for the key is dialect.Format.Key's. Where the client counts in
+// milliseconds, so does the lock (Redis 2.6). Set Options.Millis to false for an older server:
+// clients never read each other's TTLs. Some clients write the same flag for every holder ("1") and
+// only ask whether the key exists. A release could not tell its own flag from its successor's, so
+// for them the lock writes a random token.
 func Named(name string) (Fleet, error) {
 	f, err := dialect.Lookup(name)
 	switch {
@@ -59,8 +57,8 @@ func Named(name string) (Fleet, error) {
 // python-redis-lock, which deletes the list first so that there is never more than one.
 const wakeFor = 1
 
-// Release deletes the key if it still holds our token, and wakes a waiter of the fleet in the same
-// transaction.
+// Release deletes the key if it still holds our token, and in the same transaction wakes a waiter
+// of the fleet.
 func (f Fleet) Release(l compat.Lease) compat.Change {
 	ch := f.Options.Release(l)
 	if f.Wake == nil {

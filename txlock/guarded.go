@@ -6,9 +6,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Guarded sets the key and its TTL in one command, under a WATCH that makes sure nobody else
-// did: the key is never without a TTL. Two round trips, one for a refusal, which writes
-// nothing. Redis 2.2 and later.
+// Guarded sets the key and its TTL in one command, under a WATCH, so that it does nothing if
+// another client was faster: the key is never without a TTL. Two round trips, one for a refusal,
+// which writes nothing. Redis 2.2 and later.
 //
 //	WATCH key; GET key            a value: held (the read reaps an expired key)
 //	MULTI; SETEX key ttl token; EXEC

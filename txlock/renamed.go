@@ -8,17 +8,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// Renamed takes the key by giving it a name that already has a TTL: the key is never without
-// one, whatever is lost. One round trip, Redis 2.4 and later: before that RENAMENX drops the
-// TTL, or refuses. It is the default where it works.
+// Renamed makes another key that has a TTL, and renames it to the lock's: so the lock's key is
+// never without a TTL, whatever is lost. One round trip, Redis 2.4 and later: before that RENAMENX
+// drops the TTL, or refuses.
 //
 //	SETEX tmp ttl token     a key of our own, named after the token
 //	RENAMENX tmp key        1: ours, TTL and all; 0: held
 //	DEL tmp                 after a refusal; else its TTL removes it
 //	GET key                 whose it is, after a refusal; ours, under WATCH, if the connection is pinned
 //
-// A refused attempt writes 183 bytes to the AOF and the replicas, so a waiter must look before
-// it tries, as the Locker does.
+// A refused attempt writes 183 bytes to the AOF and the replicas, so a waiter should read the key
+// before it tries, as the Locker does.
 type Renamed struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.

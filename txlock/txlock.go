@@ -18,14 +18,14 @@
 //	extend    MULTI; EXPIRE key; EXEC; WATCH key; GET key
 //	release   MULTI; EXISTS key; DEL key; EXEC   without EXISTS since 2.8.10
 //
-// All three write the same bytes on the same key, so they exclude each other,
-// SETNX+EXPIRE clients and SET NX PX clients. Clocks need not agree: only the
+// All three write the same bytes on the same key, so they exclude each other and every client that
+// takes a token lock with SETNX and EXPIRE or with SET NX PX. Clocks need not agree: only the
 // server's decides.
 //
-// Before 2.2 a SETNX on a key with a TTL deletes the key and succeeds
-// (old/setnx-on-volatile): there this lock excludes nobody, and refuses. Like
-// every lock with a lease it can't stop a holder that pauses past the end of it
-// and writes on (any/paused-holder): that is what the fence is for.
+// Before Redis 2.2 a SETNX on a key with a TTL deletes the key and succeeds
+// (old/setnx-on-volatile). This lock would exclude nobody there, so it refuses such a server. Like
+// every lock with a lease, it can't stop a holder that pauses past the end of its lease and then
+// writes (any/paused-holder): the fence is for that.
 //
 // Sources: Redis in Action, 6.2 (acquire_lock_with_timeout, release_lock);
 // redis-py 2.10 Lock; the pages of WATCH and RENAMENX.
@@ -45,29 +45,27 @@ type Options struct {
 	// later) instead of whole seconds.
 	Millis bool
 
-	// Fence draws a number from INCR in the transaction that takes the key.
-	// It grows with every acquisition; a refused attempt may burn one.
+	// Fence draws a fence by INCR in the transaction that takes the key. It grows with every
+	// acquisition; a refused attempt may use up a number.
 	Fence bool
 
 	// ListCAS releases in one round trip instead of two, by a transaction of list commands that
-	// compares (compat.ListCAS). It costs the server the time of twelve commands, some 20 µs, so
-	// it is for servers that are farther away than that, and a kilobyte in the AOF and the
-	// replicas instead of 60 bytes. The server is checked for it. Keys of more than
-	// compat.MaxListCASKey bytes, and values that are empty or their own key, are released as
+	// compares ([compat.ListCAS]). It costs the server twelve commands, some 20 µs, so it pays
+	// where a round trip takes longer than that, and writes a kilobyte to the AOF and the replicas
+	// instead of 60 bytes. The lock checks the server for it. A key of more than
+	// compat.MaxListCASKey bytes, or a value that is empty or equal to its key, is released as
 	// without it.
 	ListCAS bool
 
-	// Token returns the value of the next acquisition, different each time and
-	// for each client. nil: compat.NewToken.
+	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
 	Token func() string
 
-	// Form makes the value of an acquisition of key at now from its token, for
-	// clients that read more in it than that it is not theirs (see Named). nil:
-	// the token itself.
+	// Form makes the value from the token, the key and the time of the acquisition, for clients
+	// that read more than a token in it (see [Named]). nil: the value is the token.
 	Form func(key string, now time.Time, token string) string
 }
 
-// Extend moves the end of l to now+ttl: EXPIRE, or SETEX where the token is to be a new one.
+// Extend moves the end of l to now+ttl: by EXPIRE, or by SETEX if the token must be a new one.
 func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
 	cmd, err := compat.Expire(o.Millis, l.Key, ttl)
@@ -80,7 +78,8 @@ func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 	return l, ch, err
 }
 
-// Release deletes the key if it still holds our token: two round trips, or one.
+// Release deletes the key if it still holds our token: two round trips, or one on a pinned
+// connection or with ListCAS.
 func (o Options) Release(l compat.Lease) compat.Change {
 	ch := compat.Change{Key: l.Key, Value: l.Value}
 	if o.ListCAS && compat.ListCAS.CanCompare(l.Key, l.Value) == nil {

@@ -1,18 +1,18 @@
 // Package ability is what a lock may need of a server: each ability with its name, the Redis that
-// brought it, and the question that finds out whether a server has it. It is known here alone: a
-// lock's own check (compat.Traits.Check), the report of package server, package auto and the
-// command all read this table and ask these questions.
+// brought it, and the question that finds out whether a server has it. This is the only such table:
+// a lock's own check (compat.Traits.Check), package server, package auto and the command all read
+// it and ask its questions.
 //
 //	func (k Lock) check(c *compat.Conn, key string) error {
 //		return ability.Check(c, key, false, ability.Need{ability.Watch, "another lock"})
 //	}
 //
-// A question is asked on scratch keys. Each of them has a TTL from the moment it exists, or exists
-// inside one transaction or script alone: wherever the connection breaks, nothing is left that
-// nothing ends.
+// A question is asked on scratch keys. Each has a TTL from the moment it exists, or exists only
+// inside one transaction or script: wherever the connection breaks, no key is left that never
+// expires.
 package ability
 
-// An Ability is something that a lock may need of a server, by the name that people read.
+// An Ability is something that a lock may need of a server; the text is its name for people.
 type Ability string
 
 // The abilities that locks need.

@@ -39,23 +39,23 @@ func New(c *compat.Conn, a, b string, millis bool) *Asker {
 	return &Asker{c: c, a: a, b: b, millis: millis}
 }
 
-// On is q over another connection.
+// On returns q over another connection.
 func (q *Asker) On(c *compat.Conn) *Asker {
 	q.c = c
 	return q
 }
 
-// Without says which ways to do several things as one the server was found not to have.
+// Without tells the Asker that the server lacks MULTI or EVAL, so that it asks without them.
 func (q *Asker) Without(multi, eval bool) { q.noMulti, q.noEval = multi, eval }
 
-// ErrNotAsked means that an ability can't be asked for without the risk that a key stays behind
-// which nothing ends: the server has neither MULTI nor scripts.
+// ErrNotAsked means that the question could leave a key behind that never expires, because the
+// server has neither MULTI nor scripts.
 var ErrNotAsked = errors.New("setnxlock: can't be asked without MULTI or scripts: a key without an end might be left behind")
 
-// Ask asks for one ability. why is "" if the server has it, and else what it does instead, as its
-// answers prove, twice: in a cluster a server may be replaced between two commands, by one that
-// lacks what the first has written. An error means that it could not be learned: the server's own
-// words if it refused, ErrNotAsked, or the connection's error.
+// Ask asks for one ability. why is "" if the server has it, or else what it does instead. A no is
+// asked twice, because a server of a cluster may be replaced between two commands by one that lacks
+// what the first has written. An error means that it could not be learned: the server's refusal,
+// [ErrNotAsked], or the connection's error.
 func (q *Asker) Ask(a Ability) (why string, err error) {
 	ask := a.row().ask
 	if why, err = ask(q); why == "" || err != nil {
@@ -259,7 +259,7 @@ func (q *Asker) known(name string) (string, error) {
 	return "", err
 }
 
-// ClearsTTL asks whether GETSET takes a key's TTL away, as Redis does and SSDB does not.
+// ClearsTTL asks whether GETSET removes a key's TTL, as on Redis; SSDB keeps it.
 func (q *Asker) ClearsTTL() (bool, error) {
 	if err := q.Prepare(); err != nil {
 		return false, err

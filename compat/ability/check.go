@@ -11,16 +11,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A Need is an ability that a lock can't do without, and what to use where it is not.
+// A Need is an ability that a lock needs, and what to use on a server without it.
 type Need struct {
 	Ability Ability
 	Use     string
 }
 
-// Check asks for all that a lock needs, over c and on scratch keys beside key, in its slot: it
-// makes a lock's compat.Traits.Check. The error is ErrUnsafeServer (a *compat.UnsafeServerError)
-// if an answer proves that the server lacks something, and else the server's refusal or the
-// connection's error. millis says that the lock counts TTLs in milliseconds.
+// Check asks for everything that a lock needs, over c and on scratch keys in key's slot: use it as
+// a lock's [compat.Traits].Check. The error is [compat.ErrUnsafeServer] (a
+// [*compat.UnsafeServerError]) if an answer proves that the server lacks something, or else the
+// server's refusal or the connection's error. millis says that the lock counts TTLs in
+// milliseconds.
 func Check(c *compat.Conn, key string, millis bool, needs ...Need) error {
 	q := New(c, compat.Aux(key, "check:"+compat.NewToken()), compat.Aux(key, "check:"+compat.NewToken()), millis)
 	for _, n := range needs {
@@ -48,8 +49,8 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	return err
 }
 
-// Renamed reports that a check failed because the server does not know a command which its version
-// has: other clients, or this one later, may find it there.
+// Renamed reports whether a check failed because the server does not know a command that its
+// version has: other clients, or this one later, may find it there.
 func Renamed(err error) bool {
 	var unsafe *compat.UnsafeServerError
 	return errors.As(err, &unsafe) && strings.Contains(unsafe.Why, renamed)
@@ -63,7 +64,7 @@ func short(e redis.Error) string {
 	return strings.TrimSpace(s)
 }
 
-// Older reports that version is before since; also of a version that is not told.
+// Older reports whether version is before since. An unknown version ("") counts as older.
 func Older(version, since string) bool {
 	return slices.Compare(numbers(version), numbers(since)) < 0
 }

@@ -1,11 +1,10 @@
-// Package adapter makes a redigo connection, which is what the locks speak with, out of a
-// connection of any other client: of one function that sends commands and returns their replies.
-// The modules below it do that for go-redis and rueidis; their packages are the examples for a
-// client of your own.
+// Package adapter makes a redigo connection, as the locks need, from any other client's connection:
+// from one function that sends commands and returns their replies. The modules below it do that for
+// go-redis and rueidis; take them as examples for another client.
 //
-// The connection has to be one, and its user's alone until it is closed: WATCH, MULTI and EXEC
-// belong to a connection. What a client sends over connections that others share, or by itself a
-// second time after an error, can't carry a lock.
+// It must be a single connection, reserved for its user until it is closed, because WATCH, MULTI
+// and EXEC belong to a connection. A client that sends commands over shared connections, or repeats
+// them after an error, can't carry a lock.
 package adapter
 
 import (
@@ -24,14 +23,14 @@ import (
 
 // An Exchange sends commands in one write over one connection and returns a reply for each, in
 // their order: nil, an int64, a []byte, a []any of these, a string for a status ("OK", "QUEUED"),
-// or a redis.Error, which is no failure of the Exchange. An error means that the connection can't
-// be used any more; unless compat.NotSent marks it, any of the commands may have run. It ends when
-// ctx's deadline has passed; of a cancellation it may know nothing.
+// or a [redis.Error], which is not a failure of the Exchange. An error means that the connection
+// can't be used any more; unless [compat.NotSent] marks it, any of the commands may have run. An
+// Exchange must end when ctx's deadline passes; it need not notice a cancellation.
 type Exchange func(ctx context.Context, cmds []compat.Cmd) ([]any, error)
 
-// New returns the connection of exchange. end is called once, when it is closed and the last
-// exchange has ended; broken says that no other user may get what is behind it, because
-// replies may still arrive there.
+// New returns a connection over exchange. end is called once, when the connection is closed and the
+// last exchange has ended; broken says that the client's connection must not be used again, because
+// replies may still arrive on it.
 func New(exchange Exchange, end func(broken bool)) redis.Conn {
 	return &conn{exchange: exchange, end: end}
 }
@@ -226,9 +225,9 @@ func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 
 func (c *conn) ReceiveWithTimeout(time.Duration) (any, error) { return c.Receive() }
 
-// Text is a reply of which the client does not say whether it was a status or a value: the locks
-// compare a status as a string and read a value as bytes. A value that reads as a status is taken
-// for one, and read all the same.
+// Text makes a reply from s if the client does not say whether it was a status or a value. The
+// locks compare a status as a string and read a value as bytes. A value with the text of a status
+// is taken for a status, and read all the same.
 func Text(s string) any {
 	switch s {
 	case "OK", "QUEUED", "PONG":

@@ -11,16 +11,14 @@
 //	getset:listed    MULTI, in which list commands compare      2.0
 //	getset:classic   SETNX and GETSET                           1.2, other proxies
 //
-// Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is
-// tx:renamed and not set:script. tx:renamed acquires in as few round trips, and the
-// AOF has the moment at which each of its leases ends. A script is in the AOF as it
-// was sent, so that after a restart each lease would begin anew.
+// Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is tx:renamed and not
+// set:script. It needs no more round trips to acquire, and the AOF has the end of each lease as a
+// moment. A script is logged as it was sent, so after a restart each lease would begin again.
 //
-// The choice is one server's: clients that share keys must all make the same
-// kind of choice, tokens or timestamps. All of txlock and setlock write the same
-// tokens, so a fleet that meets a server by way of a proxy here and without one
-// there, or is updated client by client, still excludes itself. Where one
-// choice would be of tokens and another of timestamps, name the lock instead.
+// A choice is for one server. Clients that share keys must all choose tokens, or all choose
+// timestamps. All locks of txlock and setlock write the same tokens, so their clients exclude each
+// other even if some reach the server through a proxy, or only some have been updated. If some
+// clients could choose tokens and others timestamps, name the lock instead.
 package auto
 
 import (
@@ -39,11 +37,10 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// Options are what the lock must be able to do. The zero value asks for the
-// safest.
+// Options are what the lock must be able to do. With the zero value it is the safest that the
+// server supports.
 type Options struct {
-	// Fence asks for numbers that grow with every acquisition. A server
-	// without MULTI can't give them, and is refused.
+	// Fence asks for a lock that draws fences. A server without MULTI can't, and is refused.
 	Fence bool
 
 	// Dialect, if it is not the zero value, is how a fleet writes its
@@ -53,14 +50,14 @@ type Options struct {
 	// Owner names the holder in the lock's tokens: see locks.Options.
 	Owner string
 
-	// Prefix begins the name of every scratch key, as it begins the locks' own: with keys that have
-	// no prefix in common, the key that is to be locked.
+	// Prefix begins the name of every scratch key, for servers whose ACL allows certain names only:
+	// the prefix of the locks' keys, or the key to be locked if they have none in common.
 	Prefix string
 
 	// Timeout bounds each question to the server. Default: 2 s.
 	Timeout time.Duration
 
-	// Memory remembers what servers answered. nil: one for the whole process.
+	// Memory remembers what servers answered. nil: one Memory for the whole process.
 	Memory *server.Memory
 
 	// Where names the way to the server for Memory, as server.Options.Where does.
@@ -72,11 +69,11 @@ type Choice struct {
 	Algorithm compat.Algorithm
 	Name      string   // as the command's --algorithm has it: "tx:renamed"
 	Why       string   // one sentence
-	Risks     []string // what the lock can't promise here, a sentence each
+	Risks     []string // what the lock can't promise on this server, a sentence each
 
 	// Passed are the better locks that were passed over, the best first, and what each lacked.
-	// Warnings say what a user must know of a lock that is weaker than what other clients of this
-	// server may get, a sentence each.
+	// Warnings are a sentence each, for a lock that is weaker than what other clients of this
+	// server may get.
 	Passed   []Passed
 	Warnings []string
 
@@ -84,10 +81,10 @@ type Choice struct {
 	// multilock.New takes them one by one.
 	Several compat.Algorithm
 
-	// Safe says that clients of this lock exclude each other here: always for
-	// tokens; for timestamps as long as the clients' clocks agree. It is false
-	// for a lock that a client which pauses can delete from under another
-	// (getset:classic), and where the server may drop the keys of held locks.
+	// Safe says that clients of this lock exclude each other on this server: always, for tokens; as
+	// long as the clients' clocks agree, for timestamps. It is false for getset:classic, because a
+	// client that pauses can delete another's lock, and for a server that may evict the keys of
+	// held locks.
 	Safe bool
 
 	_ struct{} // no positional literals
@@ -98,21 +95,21 @@ type Passed struct {
 	Name string
 	Why  string // what it lacked, for the middle of a sentence
 
-	// Refused says that it is not the server's age: it refuses this user a command, has it renamed,
-	// or a proxy lacks it. Other clients may have the better lock.
+	// Refused says that the server is not too old: it refuses this user a command, has renamed it,
+	// or is behind a proxy that lacks it. Other clients may get the better lock.
 	Refused bool
 
 	family string
 }
 
-// Choose returns the first lock of locks.Preferred that says it is safe on the
-// server behind source, which r reports on. It passes over one whose commands the
-// server lacks, or refuses this user, or answers by closing the connection: Choice.Passed has
-// each with what it lacked, and Choice.Warnings what that means beside clients which have it.
-// It returns ErrUnsafeServer (a
-// *compat.UnsafeServerError that says what to use) for a replica, for a server that
-// lacks what every lock needs, and for one that can't do what o asks
-// for; and ErrDenied where the server refuses writes, or an ACL forbids the best lock its keys.
+// Choose returns the first lock of [locks.Preferred] that is safe on the server behind source; r is
+// the report on that server. It passes over a lock if the server lacks one of its commands, refuses
+// it to this user, or answers it by closing the connection. Choice.Passed has each of these locks
+// and what it lacked; Choice.Warnings say what that means beside clients that can use them. It
+// returns [compat.ErrUnsafeServer] (a [*compat.UnsafeServerError] that says what to use) for a
+// replica, for a server that lacks what every lock needs, and for one that can't do what o asks
+// for, and [compat.ErrDenied] if the server refuses writes or an ACL forbids the best lock its
+// keys.
 func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
 	c, _, err := choose(ctx, source, r, o)
 	return c, err
@@ -231,15 +228,15 @@ func seen(err error) string {
 	return strings.TrimPrefix(err.Error(), "setnxlock: ")
 }
 
-// New probes the server behind source, chooses, and returns the Locker with
-// what was chosen. Scratch keys begin with o.Prefix, as the locks' own do. What the server
-// answered is remembered in this process (server.Memory). Errors are server.Probe's and Choose's.
+// New probes the server behind source, chooses a lock, and returns a Locker that uses it. Scratch
+// keys begin with o.Prefix, as the locks' keys do. This process remembers what the server answered
+// ([server.Memory]). Errors are those of [server.Probe] and [Choose].
 func New(ctx context.Context, source compat.Source, o compat.Options) (*compat.Locker, Choice, error) {
 	return NewWith(ctx, source, Options{}, o)
 }
 
-// NewWith is New of a lock that can do what want asks for. An Observer sees each warning of the
-// choice as compat.EventWeaker.
+// NewWith is [New] for a lock that can do what want asks for. An Observer sees each warning of the
+// choice as [compat.EventWeaker].
 func NewWith(ctx context.Context, source compat.Source, want Options, o compat.Options) (*compat.Locker, Choice, error) {
 	if want.Prefix == "" {
 		want.Prefix = o.Prefix
@@ -256,9 +253,9 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	return compat.NewOn(source, c.Algorithm, o), c, nil
 }
 
-// Ask probes the server behind source, unless o.Memory has its answers, and chooses. A remembered
-// answer that the server contradicts, by refusing what it allowed or by allowing what it refused, is
-// forgotten, and the server asked anew.
+// Ask probes the server behind source, unless o.Memory has its answers, and chooses. If the server
+// contradicts a remembered answer, Ask forgets it and probes the server again. Errors are those of
+// [server.Probe] and [Choose].
 func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, Choice, error) {
 	for {
 		r, known, err := o.memory().Probe(ctx, source, o.server())

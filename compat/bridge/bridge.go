@@ -1,11 +1,10 @@
-// Package bridge has the locks that two fleets of clients honour at once, and
-// the plans by which a fleet moves from an old lock to a newer one while it
-// runs, without a moment of two holders.
+// Package bridge has locks that two fleets of clients both respect, and plans by which a fleet
+// moves from an old lock to a newer one while it runs, with no moment at which two clients hold the
+// lock.
 //
-// A fleet is rolled over one client after another, so that for a while two kinds
-// of lock are taken on the same keys. Where those can't be mixed, both can be
-// mixed with a third, the bridge, and the fleet goes over it in two steps: to
-// the bridge, all of it, and then on.
+// A fleet is updated one client after another, so for a while its clients take two kinds of lock on
+// the same keys. If those two can't be mixed, both can be mixed with a third, the bridge. The fleet
+// then moves in two steps: all clients to the bridge, and then all clients to the new lock.
 //
 //	OneKey     a time of the old fleet's dialect, on a key that has a TTL:
 //	           clients of times read the one, clients of tokens only see that
@@ -16,17 +15,16 @@
 //	           SET NX or under WATCH, and reads no others' values, excludes the rest.
 //	           redis-py's and setlock's locks are the same bytes
 //
-// A bridge keeps two fleets apart from itself, not from each other: while old
-// clients are left no new one may start. NewPlan says in which order, why no
-// step can be left out, and when a step is done:
+// A bridge excludes each of the two fleets, but they do not exclude each other: while old clients
+// are left, no new one may start. [NewPlan] tells the order, why no step can be left out, and when
+// a step is done:
 //
 //	p, err := bridge.NewPlan("redis-py-2.9", "set")
 //
-// What a bridge promises is what the guarded lock of the old fleet's dialect
-// promises (getsetlock.Guarded): it takes over and releases under WATCH. What
-// the old clients do to each other by themselves, bare DELs and lost
-// GETSETs, they can do to the bridge as well for as long as they are there. Redis 2.2
-// and later: before it no client of tokens is safe either.
+// A bridge promises what [getsetlock.Guarded] promises in the old fleet's dialect: it takes over
+// and releases under WATCH. The harm that old clients can do to each other (a DEL without a
+// comparison, a GETSET that comes second) they can do to the bridge, too, as long as they run.
+// Redis 2.2 and later: before that no token lock is safe either.
 package bridge
 
 import (
@@ -38,17 +36,16 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// ErrDrain means that no lock is safe beside the old fleet's: stop all of its clients,
-// wait for a lease, start the new ones. The error that wraps it says why.
+// ErrDrain means that no lock is safe beside the old fleet's: stop all its clients, wait for a
+// lease, and start the new ones. The error that wraps it says why.
 var ErrDrain = errors.New("setnxlock: no bridge: stop the old clients, wait for a lease, start the new ones")
 
-// Named returns the bridge between the fleet of a client in the field
-// ("redis-py-2.9", "jedis-lock", …) and clients of tokens on the same key. What
-// it writes is what getsetlock.Named's locks write; where those are fractions,
-// followed by a nonce of ours.
+// Named returns the bridge between the fleet of a client in the field ("redis-py-2.9",
+// "jedis-lock", …) and token clients on the same key. It writes what the locks of
+// [getsetlock.Named] write; a fraction is followed by a nonce of ours.
 //
-// The error is ErrDrain if no lock is safe beside these clients; ErrInvalid if
-// they need no bridge or another one (TwoNames), or nobody has that name.
+// The error is [ErrDrain] if no lock is safe beside these clients, and [compat.ErrInvalid] if they
+// need no bridge or another one ([TwoNames]), or if no client has that name.
 func Named(name string) (OneKey, error) {
 	f, err := dialect.Lookup(name)
 	if err != nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// OneKey is the bridge between clients of times and clients of tokens that lock
-// one and the same key. It writes a time of the old fleet's dialect, and gives
-// the key a TTL that ends not before that time: old clients read when it ends,
-// new ones see that there is a key, and if we die both have it back. Two round
-// trips, one more to forget the WATCH of a refusal. Redis 2.2 and later.
+// OneKey is the bridge between timestamp clients and token clients that lock the same key. It
+// writes a time in the old fleet's dialect, and a TTL that does not end before that time. Old
+// clients read when the lock ends, new ones see that the key exists, and if we die, both can take
+// the lock afterwards. Two round trips, three for a refusal, to end its WATCH. Redis 2.2 and later.
 //
 //	WATCH key; GET key           nothing, or an expired time: take it
 //	                             an unexpired time, a token, anything else: UNWATCH, held
@@ -23,11 +22,11 @@ import (
 //
 // An extension writes both anew, and a release deletes the key, under WATCH too.
 //
-// The published takeover, GETSET, would strip the TTL, and SETNX would leave the
-// key without one for a moment: a crash there keeps clients of tokens out for
-// ever (compat/ttl-vs-stamp). That is also why this bridge does not let both
-// fleets run at once: what an old client takes over has no TTL, and what a new one
-// holds it can't read, so that it throws or steals (compat/token-read-as-expired).
+// The published takeover, GETSET, would remove the TTL, and SETNX would leave the key without one
+// for a moment: a crash at that moment keeps token clients out for ever (compat/ttl-vs-stamp). For
+// the same reason the two fleets must not run at once, bridge or not: a key that an old client
+// takes over has no TTL, and an old client can't read a token, so it fails or takes the lock over
+// (compat/token-read-as-expired).
 //
 // Options are getsetlock's: Dialect is the old fleet's. Its clocks must agree, as
 // they had to before.
@@ -87,9 +86,9 @@ func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
 	return cmd
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl, on the key and
-// in its TTL. A key that expired unnoticed since the GET (before Redis 6.0.9) is
-// made anew: nobody else has had it, or EXEC would have failed.
+// Extend moves the end of a lease that is still ours to now+ttl, on the key and in its TTL. If the
+// key has expired unnoticed since the GET (before Redis 6.0.9), it is made again: no other client
+// has had it, or EXEC would have failed.
 func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	next, err := b.Lease(l.Key, now, ttl)
 	if err != nil {
@@ -101,11 +100,11 @@ func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat
 	return next, ch, nil
 }
 
-// Release deletes the key if it still has our time on it. It may come late:
-// a client that took over has changed the value. Not so in a dialect in which two
-// clients can write the same time: when ours has ended by its TTL, one that asked
-// long ago may make it anew (getset/same-stamp), and the key then is to be left to
-// end by itself: the Locker releases no Ambiguous lease that has run out.
+// Release deletes the key if it still has our time on it. It may come late: a client that took over
+// has changed the value. In a dialect in which two clients can write the same time it must not come
+// late: when our key has expired, another client may have written the same time again
+// (getset/same-stamp). So the Locker does not release an Ambiguous lease that has ended, and leaves
+// the key to expire.
 func (b OneKey) Release(l compat.Lease) compat.Change {
 	return b.change(l, compat.Cmd{"DEL", l.Key})
 }
@@ -116,8 +115,8 @@ func (b OneKey) change(l compat.Lease, cmd compat.Cmd) compat.Change {
 	return compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{cmd}, Once: l.Ambiguous}
 }
 
-// Inspect reads the value and the TTL: one round trip. A time of the dialect ends
-// when it says, by the clients' clocks; a token with its TTL.
+// Inspect reads the value and the TTL: one round trip. A time of the dialect ends by the clients'
+// clocks, a token with its TTL.
 func (b OneKey) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	unit := time.Second
 	if b.Millis {

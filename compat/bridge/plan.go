@@ -14,9 +14,8 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A Plan is how a fleet moves from one lock to another while it runs. Only the
-// clients of two stages that follow each other may run at once; what that
-// needs is in each Stage.
+// A Plan is how a fleet moves from one lock to another while it runs. Only clients of two
+// successive stages may run at once; each [Stage] says what that needs.
 type Plan struct {
 	From   string  `json:"from"`
 	About  string  `json:"about"` // who the old clients are
@@ -25,19 +24,19 @@ type Plan struct {
 	NewKey string  `json:"new_key"` // what the new ones must call it
 	Stages []Stage `json:"stages,omitempty"`
 
-	// Drain says why there is no way but to stop all old clients, wait for a
-	// lease and start the new ones. "" if there is one.
+	// Drain says why all old clients must be stopped, and a lease must pass, before the new ones
+	// start. "" if there is a better way.
 	Drain string `json:"drain,omitempty"`
 
-	// Direct says why no bridge is needed. "" if there is one.
+	// Direct says why no bridge is needed. "" if one is needed.
 	Direct string `json:"direct,omitempty"`
 
-	// Risks are what the old clients can do to clients beside them, as to each
-	// other, until the last old one has gone.
+	// Risks are the harm that old clients can do to other clients, and to each other, until the
+	// last old client is gone.
 	Risks []string `json:"risks,omitempty"`
 }
 
-// A Stage is a lock that all clients of the fleet take in the end.
+// A Stage is a lock to which all clients of the fleet move before the next stage begins.
 type Stage struct {
 	Name    string   `json:"name"`
 	Lock    string   `json:"lock"`              // what its clients run
@@ -52,13 +51,13 @@ type Stage struct {
 	locks []compat.Algorithm
 }
 
-// Locks are the stage's, the one that needs the newest server first: take the
-// first that says it is safe on yours (locks.Check). Those of an old client
-// are ours in its dialect, which look the same to it.
+// Locks returns the stage's locks, the one that needs the newest server first: take the first that
+// is safe on your server ([locks.Check]). For an old client they are this module's locks in its
+// dialect, which look the same to it.
 func (s Stage) Locks() []compat.Algorithm { return s.locks }
 
-// Targets are what NewPlan can lead to: the families of tokens, and of each the
-// locks that are for use.
+// Targets returns the names of the new locks that [NewPlan] accepts: the families of token locks,
+// and the locks in them that are not only for comparison.
 func Targets() []string {
 	var list []string
 	for _, family := range []string{"set", "tx"} {
@@ -72,13 +71,14 @@ func Targets() []string {
 	return list
 }
 
-// Ours are what NewPlan takes for an old lock besides the clients in the field.
+// Ours returns the names of this module's locks that [NewPlan] accepts as the old lock, besides the
+// clients in the field.
 func Ours() []string { return []string{"setnx-expire", "getset", "tx", "set"} }
 
-// NewPlan returns the plan that leads from a lock (the name of a client in the
-// field, or one of Ours; "setnx-expire" is what most articles have) to one of
-// Targets. The error is ErrInvalid if there is no such name. That there is no
-// safe way is not an error: see Plan.Drain.
+// NewPlan returns the plan from a lock (the name of a client in the field, or one of [Ours];
+// "setnx-expire" is the lock of most articles) to one of [Targets]. The error is
+// [compat.ErrInvalid] if there is no such name. It is no error if there is no safe way: see
+// Plan.Drain.
 func NewPlan(from, to string) (Plan, error) {
 	news, ok := target(to)
 	if !ok {

@@ -14,12 +14,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// TwoNames is the bridge between two fleets that call the same lock by different
-// names: one that moves its keys under a prefix, or from two keys to one. It holds
-// both names, each in its fleet's format, and takes and releases both in one EXEC.
-// There is no moment at which a part is held: a crash leaves both, each fleet ends
-// its dead lock as always, and two clients can't wait for each other. Two round
-// trips each. Redis 2.2 and later.
+// TwoNames is the bridge between two fleets that use different keys for the same lock: because the
+// new fleet adds a prefix, or uses one key instead of two. It holds both keys, each in its fleet's
+// format, and takes and releases both in one EXEC. At no moment is only one held: a crash leaves
+// both, and each fleet ends its dead lock as always. Two clients can't wait for each other. Two
+// round trips for each step. Redis 2.2 and later.
 //
 //	acquire   WATCH old new; GET old; GET new     one is held: UNWATCH, held
 //	          MULTI; SETEX old …; SETEX new …; EXEC
@@ -28,24 +27,24 @@ import (
 //	release   WATCH old new; GET old; GET new     both ours? else release the one that is
 //	          MULTI; DEL old new; EXEC
 //
-// Times are written as OneKey writes them, with a TTL; the two keys of
-// mlanett's redis-lock are set together and have none.
+// Times are written as [OneKey] writes them, with a TTL; the two keys of mlanett's redis-lock are
+// set together and have none.
 //
-// The lock's key is what both fleets call the lock; what each makes of that is
-// its Format's KeyName, which may be changed to what a fleet really uses. A
-// lease's value is both keys' values. On a cluster both keys must be in one slot.
+// The lock's key is the name that both fleets' programs use; each fleet's key comes from its
+// Format's KeyName, which you may change to what the fleet really uses. A lease's Value is both
+// keys' values. On a cluster both keys must be in one slot.
 type TwoNames struct {
 	Old, New dialect.Format
 
 	// Millis counts TTLs in milliseconds (Redis 2.6 and later).
 	Millis bool
 
-	// Fence draws a number from INCR in the transaction that takes the keys,
-	// from the counter of the new name.
+	// Fence draws a fence by INCR in the transaction that takes the keys, from the counter of the
+	// new key.
 	Fence bool
 
-	// Token returns 32 hexadecimal digits, or any text if both formats take that,
-	// different each time and for each client. nil: compat.NewToken.
+	// Token returns 32 hexadecimal digits, or any text if both formats accept that, unique to the
+	// acquisition. nil: [compat.NewToken].
 	Token func() string
 }
 
@@ -195,8 +194,8 @@ func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...c
 	return nil, compat.ErrAborted
 }
 
-// Inspect reads both names: one round trip. The state is that of the one that
-// keeps others out longer; Holders has both together, if both are there.
+// Inspect reads both keys: one round trip. The State is that of the key that keeps others out
+// longer. Holders has both, if both exist.
 func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	both, err := b.halves(key)

@@ -1,6 +1,5 @@
-// Package cluster is the locks on a Redis Cluster, 3.0 and later: a
-// [compat.Source] that knows which server has a key, and whose connections
-// follow a key that moves.
+// Package cluster is for locks on a Redis Cluster, 3.0 and later: a [compat.Source] that knows
+// which server has a key, and whose connections follow a key that moves.
 //
 //	source := cluster.New([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, cluster.Options{})
 //	defer source.Close()
@@ -15,37 +14,35 @@
 //	                           apart: an error; the Locker waits and asks again
 //	CLUSTERDOWN                nobody serves the slot now: likewise
 //
-// A command with one of these answers did not run, so following it does no harm.
-// One write of several commands is followed only if they then still run in their
-// order; otherwise the answer stands as an error.
+// A command that gets one of these answers did not run, so it is safe to send it again to the other
+// server. A write of several commands is sent again only if they then still run in their order;
+// otherwise the answer is returned as an error.
 //
-// A transaction under a WATCH is never followed: the WATCH stands on the old
-// server, and what it guarded has gone. Its answer is nil, as if a touched key had
-// aborted it, and the algorithm looks again (cluster/watch-left-behind). A
-// transaction of several keys is not followed into a slot that is being moved:
-// Redis 3.0 would run it there although one of them has stayed behind, and a
-// fence would begin again at 1 (cluster/keys-apart); it is answered TRYAGAIN, as later
-// servers answer it.
+// A transaction under a WATCH is never sent to another server: the WATCH is on the old server,
+// which no longer has the key. It returns nil, as if a touched key had aborted it, and the
+// algorithm looks again (cluster/watch-left-behind). A transaction of several keys is not sent into
+// a slot that is being moved: Redis 3.0 would run it there even if one of the keys is still on the
+// old server, and a fence would begin again at 1 (cluster/keys-apart). It ends with TRYAGAIN, as on
+// later servers.
 //
-// So while a slot is being moved, what needs one key goes on as ever: all locks
-// without a fence but txlock.Renamed, every extension, every release. What needs
-// several is put off until it has moved: an acquisition with a fence, with
-// txlock.Renamed, or of a read-write lock, and a read-write lock's release, which is
-// ErrUnknown with TRYAGAIN inside, and can be called again.
+// So while a slot is being moved, a step that needs one key works as always: acquisitions without a
+// fence, except by txlock.Renamed; every extension; every release. A step that needs several keys
+// must wait until the slot has moved: an acquisition with a fence or by txlock.Renamed, and both
+// acquisition and release of a read-write lock. Such a release is ErrUnknown with TRYAGAIN inside,
+// and can be called again.
 //
-// A master that can't be reached, or says nothing for some time, is suspected: other servers
-// are asked for the map, until they name another in its place. Packets that are dropped are
-// found out like that within 5 s, or by the end of the first step that met them, if that is
-// sooner. Until there is another master what needs it fails with [compat.ErrElection], which a
-// Locker's Lock waits for; unless no server tells the map at all.
+// If a master can't be reached or does not answer, other servers are asked for the map until they
+// name another master in its place. Dropped packets are noticed within 5 s, or by the end of the
+// first step that they affect, if that is sooner. Until there is a new master, steps that need it
+// fail with [compat.ErrElection], which a Locker's Lock waits for. If no server answers with a map,
+// the error is another one.
 //
-// All commands go to masters, reads too: a replica may not yet know of a lock,
-// or not yet know that it ended (any/read-from-replica). A master that dies
-// takes with it what it had not yet sent to its replica: a lock can be lost
-// silently, and taken by another (any/failover). Its holder learns of it at
-// its next extension, or when the lease ends, whichever comes first. The map
-// tells that a master was replaced ([Source.Epoch]), and of which slots ([Source.Since]); a Locker
-// whose key has gone then reports it lost, not released.
+// All commands go to masters, reads too: a replica may not yet know of a lock, or not yet know that
+// it ended (any/read-from-replica). When a master dies, writes that it had not yet sent to its
+// replica are lost: a lock can be lost silently and taken by another client (any/failover). Its
+// holder learns it at its next extension, or when the lease ends, whichever comes first. The map
+// shows that a master was replaced ([Source.Epoch]), and for which slots ([Source.Since]); a Locker
+// then reports a lock whose key is gone as lost, not as released.
 //
 // Source: the Redis Cluster specification, "Redirection and resharding"; what
 // servers of 3.0.7, 5.0.14 and 7.0.15 answered.
@@ -66,14 +63,13 @@ import (
 
 // Options are a Source's. The zero value is ready to use.
 type Options struct {
-	// Dial connects to the server at addr, a host:port as the servers announce
-	// it: translate it here if they are behind a NAT. Password, TLS and time
-	// limits are Dial's too; it is given up after 5 s at the latest. nil:
-	// redis.DialContext, with Timeout.
+	// Dial connects to the server at addr, a host:port as the servers announce it: translate the
+	// address here if they are behind a NAT. Dial is also the place for a password, TLS and time
+	// limits; the Source gives up on it after 5 s. nil: redis.DialContext, with Timeout.
 	Dial func(ctx context.Context, addr string) (redis.Conn, error)
 
-	// Timeout bounds connecting, each write and each reply, where Dial is nil.
-	// Default: 5 s. A step of a Locker has limits of its own besides.
+	// Timeout bounds connecting, each write and each reply, where Dial is nil. Default: 5 s. A
+	// Locker limits each step as well ([compat.Options]).
 	Timeout time.Duration
 
 	// MaxIdle is how many connections to each server are kept for the next use.
@@ -84,10 +80,9 @@ type Options struct {
 	IdleTimeout time.Duration
 }
 
-// A Source hands out connections to the masters of a cluster, and follows them
-// where they go. It is safe for concurrent use. Between two uses it runs nothing:
-// when a user finds the map of the cluster wrong it is learnt anew, once for all
-// who wait for it.
+// A Source hands out connections to the masters of a cluster, and follows slots that move. It is
+// safe for concurrent use. It runs nothing in the background: when a connection finds the map of
+// the cluster wrong, the Source loads it again, once for all callers that wait for it.
 type Source struct {
 	seeds []string
 	o     Options
@@ -111,8 +106,8 @@ type Source struct {
 	closed   bool
 }
 
-// New returns a Source of the cluster to which the servers at addrs belong: one
-// that answers is enough. It connects to none of them before it is used.
+// New returns a [Source] for the cluster to which the servers at addrs (host:port) belong: one that
+// answers is enough. It does not connect before it is used.
 func New(addrs []string, o Options) *Source {
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
@@ -138,7 +133,7 @@ func New(addrs []string, o Options) *Source {
 	return s
 }
 
-// ErrClosed is what a Source that was closed answers.
+// ErrClosed means that the [Source] was closed.
 var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
 
 // Source is what a Locker takes: compat.NewOn.
@@ -146,10 +141,10 @@ func (s *Source) Source() compat.Source {
 	return compat.Source{Get: s.Get, Slots: true, Epoch: s.Epoch, Since: s.Since}
 }
 
-// Get returns a connection to the master that has key. It is meant for key and
-// the keys of its slot (compat.Aux); one to another slot's is followed, at the
-// price of a round trip. With "" it is a connection to some master, for what has
-// no key: the first key that is used on it takes it to that key's server.
+// Get returns a connection to the master that has key. It is meant for key and other keys of its
+// slot ([compat.Aux]); a command for another slot works, for one round trip more. Get with ""
+// returns a connection to some master, for commands without a key; the first key that is used on it
+// moves it to that key's server.
 func (s *Source) Get(ctx context.Context, key string) (redis.Conn, error) {
 	if key == "" {
 		return s.get(ctx, noSlot)
@@ -217,18 +212,18 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	return s.slots.master(c.slot), nil
 }
 
-// Epoch grows with the first map, and with each in which a server that had slots has none any more:
-// its replica was promoted, and lacks what had not reached it. One that has another address now, and
-// the same id, was not replaced.
+// Epoch grows with the first map, and with each map in which a server that had slots has none any
+// more: its replica was promoted, and lacks what had not reached it. A server with the same id at
+// another address was not replaced.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// Since is the epoch in which the server that has key was last replaced. A slot that has another
-// server counts as passed on alive, unless in the same map a server has gone: of the two it may have
-// had that one's.
+// Since is the epoch in which the server that has key was last replaced. A slot that another server
+// has now counts as moved without loss, unless a server is gone from the same map, which may have
+// had the slot in between.
 func (s *Source) Since(key string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,14 +1,13 @@
-// Package conformance is the suite that every lock of this module passes, on
-// every server it says it is safe on: that it excludes, that nobody but the
-// holder releases it, that it ends when its holder dies and not before, that
-// it can be extended, renewed, adopted, detached and handed off, that fences grow, and
-// that whatever single message is lost the caller is told the truth. Where a
-// lock is not safe it must refuse, by name, and write nothing.
+// Package conformance is the suite that every lock of this module passes on every server where it
+// says that it is safe. A lock must exclude; only its holder may release it; it ends when its
+// holder dies, and not before; it can be extended, renewed, adopted, detached and handed off;
+// fences grow; and whatever single message is lost, the caller gets a true answer. On a server
+// where it is not safe, a lock must refuse and write nothing.
 //
-// A lock on one server is an [Algorithm], and [Everywhere] runs it on all
-// [Servers]: the embedded Redis in each of its versions, a real redis-server, and the
-// addresses in SETNXLOCK_TEST_REDIS. A lock made of several servers or keys is a
-// [Lock], and [Run] runs one. Both serve locks that are not of this module too:
+// A lock on one server is an [Algorithm], and [Everywhere] runs it on all [Servers]: the embedded
+// Redis in each of its versions, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS. A
+// lock made of several servers or keys is a [Lock], and [Run] runs one. Both also test locks that
+// are not of this module:
 //
 //	func TestConformance(t testing.TB) {
 //		conformance.Everywhere(t, conformance.Algorithm{
@@ -45,28 +44,28 @@ type Lock struct {
 	Server  string // for the log: "oldredis-2.4"
 	Version string // the server's, for the log; "" if there is none to tell
 
-	// New returns a client, made with o. Every Source that it uses it uses
-	// through wrap: that is where the suite loses messages.
+	// New returns a client, made with o. It must pass every Source that it uses through wrap, where
+	// the suite loses messages.
 	New func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker
 
-	// Rival returns a client that New's must keep out. nil: New.
+	// Rival returns a client that New's clients must exclude. nil: New.
 	Rival func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker
 
 	// Shared says that New's clients hold a key together: readers. Rival is
 	// then the writer.
 	Shared bool
 
-	// Turns says that waiters take turns whatever their process: a release hands nothing off.
+	// Turns says that waiters of all processes take turns, so a release hands nothing off.
 	Turns bool
 
-	// Key makes a key that can be locked of a name. nil: the name itself.
+	// Key turns a name into a key that can be locked. nil: the key is the name.
 	Key func(name string) string
 
 	// Sources are all servers that the lock writes to.
 	Sources []compat.Source
 
-	// Keys are what a lock of key may leave there, for the suite to look for after a
-	// refusal and to remove at the end. nil: prefix+key and its fence.
+	// Keys returns the keys that a lock of key may leave on the servers: the suite looks for them
+	// after a refusal and removes them at the end. nil: prefix+key and its fence.
 	Keys func(prefix, key string) []string
 
 	Fence     bool          // New's clients draw fences
@@ -79,8 +78,8 @@ type Lock struct {
 	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }
 
-// Run runs the suite over l, its checks in parallel, and logs a line with the
-// verdict. On an embedded server each check has a server and a virtual time of its own.
+// Run runs the suite over l, its checks in parallel, and logs a line with the verdict. On an
+// embedded server each check has its own server and virtual time.
 func Run(t *testing.T, l Lock) {
 	t.Helper()
 	c, err := newSuite(l)
@@ -129,8 +128,8 @@ func Run(t *testing.T, l Lock) {
 // the checks on real servers wait for leases beside them.
 var bubbles = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// Main is a TestMain: it lets the many checks that only wait for a lease to end
-// wait together, and fails if a lock left a goroutine behind.
+// Main is a TestMain: it runs the checks that wait for a lease to end at the same time, and fails
+// if a lock left a goroutine behind.
 func Main(m *testing.M, known ...goleak.Option) {
 	flag.Parse()
 	flag.Set("test.parallel", "128") //nolint:errcheck // a flag that exists

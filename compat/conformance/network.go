@@ -11,7 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// A Fault is what a Network does to one command.
+// A Fault is what a [Network] does to one command.
 type Fault int
 
 const (
@@ -21,10 +21,9 @@ const (
 	Cut               // so too, and no connection can be had until the next Lose
 )
 
-// A Network can lose the n-th command sent through it, whatever servers are
-// behind. Commands are counted from 1 over all its connections. Those of one
-// pipelined write are delivered one by one, so that a loss can cut between them. The
-// zero value loses nothing.
+// A Network can lose the n-th command that is sent through it, to whatever server. Commands are
+// counted from 1 over all its connections. Those of one write are delivered one by one, so that a
+// loss can come between them. The zero value loses nothing.
 type Network struct {
 	// Ran, if it is not nil, is called when command n has run.
 	Ran func(n int, name string)
@@ -52,28 +51,28 @@ func (n *Network) Over(source compat.Source) compat.Source {
 	return source
 }
 
-// Lose makes the next commands fail as f says, counted from here. nil: none.
+// Lose makes the next commands fail as f says; n counts from this call. nil: none fails.
 func (n *Network) Lose(f func(n int, name string) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sent, n.writes, n.fault, n.cut = nil, 0, f, false
 }
 
-// Sent are the names of the commands that were meant to be sent since Lose.
+// Sent returns the names of the commands that were sent, or lost, since [Network.Lose].
 func (n *Network) Sent() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]string(nil), n.sent...)
 }
 
-// Count is how many there are.
+// Count returns how many commands were sent since [Network.Lose].
 func (n *Network) Count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.sent)
 }
 
-// Writes is in how many writes they were to go.
+// Writes returns in how many writes they were sent.
 func (n *Network) Writes() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -34,9 +34,9 @@ func (s Server) Older(v string) bool {
 	return s.Version != "" && ability.Older(s.Version, v)
 }
 
-// Servers are the embedded Redis in all its versions and profiles, a real
-// redis-server, one with EVAL renamed away, and those at the addresses in
-// SETNXLOCK_TEST_REDIS (a comma-separated list). They end with the test.
+// Servers returns the embedded Redis in all its versions and profiles, a real redis-server, one
+// whose EVAL is renamed, and those at the addresses in SETNXLOCK_TEST_REDIS (a comma-separated
+// list). They are closed when the test ends.
 func Servers(t testing.TB) []Server {
 	t.Helper()
 	var all []Server
@@ -124,15 +124,15 @@ func info(p *redis.Pool) string {
 	return strings.TrimSpace(v)
 }
 
-// An Algorithm is a lock on one server, whichever it is.
+// An Algorithm is a lock on one server.
 type Algorithm struct {
 	Name string
 	New  func(fence bool) compat.Algorithm
 
-	// Safe says where it must hold; elsewhere it must refuse. nil: everywhere.
+	// Safe says on which servers it must work; on others it must refuse. nil: on all.
 	Safe func(Server) bool
 
-	// Fenced says where it can draw fences. nil: where there are transactions.
+	// Fenced says on which servers it can draw fences. nil: where there are transactions.
 	Fenced func(Server) bool
 
 	Ambiguous bool
@@ -171,7 +171,7 @@ func (a Algorithm) on(s Server) Lock {
 	}
 }
 
-// Everywhere runs the suite over every one of algorithms on all Servers.
+// Everywhere runs the suite over each of algorithms on all [Servers].
 func Everywhere(t *testing.T, algorithms ...Algorithm) {
 	t.Helper()
 	for _, s := range Servers(t) {

@@ -10,8 +10,8 @@
 // Package getsetlock has the locks whose value is a timestamp (the T kinds). Package txlock has
 // those whose value is an owner and whose lease is the key's TTL (the K kinds).
 //
-// A fleet is many copies of one client. Two fleets meet only on keys of the same name. Most clients
-// add their own prefix; only those without one meet others.
+// A fleet is many copies of one client. Two fleets exclude or disturb each other only on the same
+// key. Most clients add their own prefix to the key, so only those without one meet others.
 //
 // Sources: the clients' source code, at the versions that each Format names. Not supported:
 // redis_getlock, which puts float seconds into a JSON text.
@@ -137,7 +137,7 @@ func PairOf(key string) (owner, deadline string, ok bool) {
 // Key returns the key that the client locks for the program's lock called name.
 func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAME", name, 1) }
 
-// Beside returns the list that wakes the clients that wait for key; "" if there is none.
+// Beside returns the list that wakes the clients which wait for key; "" if there is none.
 func (f Format) Beside(key string) string {
 	before, after, _ := strings.Cut(f.KeyName, "NAME")
 	name, begins := strings.CutPrefix(key, before)
@@ -148,12 +148,12 @@ func (f Format) Beside(key string) string {
 	return strings.Replace(f.Signal, "NAME", name, 1)
 }
 
-// Bounded reports whether every lock of its clients has a TTL, whatever their users ask for. One of
-// theirs without a TTL was left so: between two commands, or by another client.
+// Bounded reports whether every lock of its clients has a TTL, whatever their users ask for. If one
+// has none, a client died between two commands, or another client removed the TTL.
 func (f Format) Bounded() bool { return f.TTL != TTLNone && !f.Endless }
 
-// Names reports whether the client can have called its key so: any name will do for one that adds
-// nothing to the program's.
+// Names reports whether the client can have made a key of this name. It is true for every key if
+// the client adds nothing to the program's names.
 func (f Format) Names(key string) bool { return f.raw() || f.named(key) }
 
 // raw reports whether the client adds nothing to the program's name for its lock: any key can be

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// OwnedToken makes tokens that name their holder to whoever looks at the key:
+// OwnedToken makes tokens that name their holder, for people who look at the key:
 // setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token; locks.Options and auto.Options have a
 // field for it. Clients only compare a token, so owner may be any text: what is not a letter, a
 // digit or one of "-._~:@/" is written %20, and only the first 128 bytes of that are kept. The last
-// 32 digits are as random as any token. With an owner of "" they are all there is.
+// 32 digits are random, as in any token. If owner is "", the token is only these.
 func OwnedToken(owner string) func() string {
 	if owner == "" {
 		return Random

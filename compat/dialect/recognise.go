@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Finding is one way in which a key's value can be read.
+// A Finding is one way to read a key's value.
 type Finding struct {
 	Kind       Kind
 	What       string      // the grammar in words: "float seconds", "host:pid"
@@ -20,14 +20,14 @@ type Finding struct {
 	Wrong      []string // what is wrong with it, one sentence each, without a full stop
 }
 
-// A Candidate is a client that can have written a value.
+// A Candidate is a client that may have written a value.
 type Candidate struct {
 	Format     string // its name, for Lookup
 	Confidence Confidence
 	Reasons    []string // what speaks for it and against it, one clause each, without a full stop
 }
 
-// Confidence says how sure it is that a value is a client's. It is never certain: a program can
+// Confidence says how likely it is that a client wrote a value. It is never certain: a program can
 // write anything on a key.
 type Confidence string
 
@@ -71,14 +71,14 @@ func (f Finding) Confidence() Confidence {
 	return f.Candidates[0].Confidence
 }
 
-// Recognise returns what a key's value can be, the likeliest first. Several Findings, or several
-// candidates of one, mean that the value is ambiguous; no Finding means that it is not a known lock.
-// Every reading covers the complete value. ttl is the key's, negative if it has none; now is the
-// time by a clock that agrees with the clients'.
+// Recognise returns the ways to read a key's value, the likeliest first. Several Findings, or
+// several candidates in one, mean that the value is ambiguous; no Finding means that it is not a
+// known lock. Each reads the complete value. ttl is the key's, negative if it has none; now must
+// come from a clock that agrees with the clients'.
 //
-// A key whose TTL runs is held, whatever time stands on it. So a time that ends before the TTL is
-// read as a token first, and one that has passed as a token only, unless it is of a client that
-// writes both: whoever read it as a deadline would take over a lock that is held.
+// A key with a TTL is held, whatever time it holds. So a time that ends before the TTL is read as a
+// token first, and an expired time only as a token, unless it is from a client that writes both: a
+// client that read it as a deadline would take over a held lock.
 func Recognise(key, value string, ttl time.Duration, now time.Time) []Finding {
 	var all []Finding
 	var fits, outlasts bool
@@ -123,8 +123,9 @@ func (f Finding) score() int { return f.Confidence().rank() - len(f.Wrong) }
 // Redisson is the name of a client whose locks RecogniseHash finds. It is no Format: see Lookup.
 const Redisson = "Redisson"
 
-// RecogniseHash is Recognise for a key that holds a hash: Redisson's locks are hashes, with a field
-// UUID:THREAD for each holder that counts how often it has the lock. Other hashes are no locks.
+// RecogniseHash is [Recognise] for a key that holds a hash. Redisson's locks are hashes: each
+// holder has a field UUID:THREAD, which counts how often it has taken the lock. Other hashes are
+// not locks.
 func RecogniseHash(_ string, fields map[string]string, ttl time.Duration, now time.Time) []Finding {
 	var owners []string
 	for field, value := range fields {

@@ -36,7 +36,7 @@ const (
 const beyond = 1e10
 
 // Digits returns how many digits a time from 2001 to 2286 has in this unit; 0 for a unit that no
-// client uses. Only numbers of that length are read, so that no number can be read in two units.
+// client uses. Only numbers of that length count as times, so no number can be read in two units.
 func Digits(unit time.Duration) int {
 	switch unit {
 	case time.Second:
@@ -189,8 +189,8 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// IsTime reports whether a timestamp lock may have written value, of whatever client: a TTL on it
-// would end a lock that is held.
+// IsTime reports whether value may be a timestamp of any client's lock: such a key must not be
+// given a TTL, which could end a held lock.
 func IsTime(value string) bool {
 	_, _, binary := Stamp{Unit: time.Second, Binary: true}.Parse(value)
 	return binary || timestamp().MatchString(value)

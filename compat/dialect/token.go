@@ -38,8 +38,8 @@ const (
 	TokenBytes     Token = "24 random bytes"                       // rueidislock
 )
 
-// Proves reports whether a value of this form is one holder's alone, so that reading it tells whose
-// the lock is. Where it does not, Write writes another form.
+// Proves reports whether a value of this form is unique to one holder, so that reading it shows
+// whose the lock is. If it is not, Write writes another form.
 func (t Token) Proves() bool {
 	return t != TokenFlag && t != TokenMillis && t != TokenStart && t != TokenPID
 }

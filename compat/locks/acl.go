@@ -40,14 +40,15 @@ const (
 	readers      = "get psetex pexpire expire pttl ttl setex setnx del incr time zadd zcard zunionstore zrem zremrangebyscore zrevrange zscore" + transactions
 )
 
-// Commands are what the lock sends to a server that has ACLs, its check of the server, fences and
-// what runs inside its scripts included. nil: it is made of other locks, see About.
+// Commands returns all commands that the lock sends to a server with ACLs (Redis 6), including its
+// check of the server, fences and the commands inside its scripts. nil: it is made of other locks,
+// see About.
 func (l Lock) Commands() []string {
 	return slices.Sorted(slices.Values(strings.Fields(commands[l.Name])))
 }
 
-// ACL is what ACL SETUSER is to be told behind the user's name and password for a user who may
-// take this lock on the keys that begin with prefix, and nothing else.
+// ACL returns the rules for ACL SETUSER, after the user's name and password, that allow this lock
+// on the keys that begin with prefix, and nothing else (Redis 6).
 func (l Lock) ACL(prefix string) string {
 	rules := []string{"resetkeys", "~" + prefix + "*", "resetchannels", "-@all"}
 	switch {

@@ -10,8 +10,9 @@ import (
 )
 
 // Check asks a lock whether it is safe on the server that has key. The error is
-// ErrUnsafeServer if it is proven not to be; ErrUnanswered if the connection broke each time
-// on what the lock needs; else server.Try's. Scratch keys are in key's slot and begin with it.
+// [compat.ErrUnsafeServer] if it is proven not to be; [compat.ErrUnanswered] if the connection
+// broke each time on a command that the lock needs; otherwise [server.Try]'s. Scratch keys begin
+// with key and are in its slot.
 func Check(ctx context.Context, source compat.Source, a compat.Algorithm, key string, o server.Options) error {
 	check := a.Traits().Check
 	if check == nil {

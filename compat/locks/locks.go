@@ -25,8 +25,8 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// Options are what a lock can be told when it is made. A lock ignores those
-// that mean nothing to it. The zero value works on the oldest server that has the lock.
+// Options are for making a lock, which ignores those that do not apply to it. The zero value works
+// on the oldest server that has the lock.
 type Options struct {
 	Fence       bool               // draw a fence; see Lock.Fences
 	Millis      bool               // count TTLs in milliseconds (2.6), where the lock has the choice
@@ -34,12 +34,12 @@ type Options struct {
 	Dialect     getsetlock.Dialect // getset: how the fleet writes its times
 	Lease       time.Duration      // getset:patient, which needs it: the fleet's longest lease
 
-	// Token returns what makes a value its client's own: a token, a nonce of
-	// 12 digits for getset, an owner for getset:two-keys. nil: random.
+	// Token returns the unique part of a value: a token, a nonce of 12 digits for getset, an owner
+	// for getset:two-keys. nil: random.
 	Token func() string
 
-	// Owner names the holder, for whoever looks at the key: dialect.OwnedToken. A timestamp has
-	// no room for it. "": nobody.
+	// Owner names the holder, for people who look at the key ([dialect.OwnedToken]). A timestamp
+	// has no room for it. "": no name.
 	Owner string
 }
 
@@ -64,41 +64,40 @@ type Lock struct {
 	Shared bool // several clients hold it at once: it is the readers'
 	Fences bool // it can draw them
 
-	// Preferred says that its family stands for it, and that package auto takes
-	// it where nothing above it in the table is safe.
+	// Preferred says that its family's name stands for it, and that package auto chooses it on a
+	// server where no lock above it in the table is safe.
 	Preferred bool
 
-	// Flaw says what breaks it, with the race's name in the catalogue, beyond what
-	// no lock with a lease can promise. "" if nothing does.
+	// Flaw says what breaks it, with the race's name in the catalogue, apart from what breaks every
+	// lock with a lease. "" if nothing does.
 	Flaw string
 
 	// TwoHolders says that the flaw lets two clients hold the lock at once.
 	TwoHolders bool
 
-	// Comparison says that the lock is kept to be compared with: wherever it works
-	// another one without the flaw works too.
+	// Comparison says that the lock is only for comparison: wherever it works, another one without
+	// the flaw works too.
 	Comparison bool
 
-	// Instead says how to get the lock if its name alone does not make it: the
-	// command has another flag for it, or none. "" if the name makes it.
+	// Instead says how to get the lock if the command can't make it from its name. "" if it can.
 	Instead string
 
-	// New makes the lock. nil: it is more than one algorithm, see About.
+	// New makes the lock. nil: the lock is more than one algorithm, see About.
 	New func(Options) compat.Algorithm
 
-	// Several makes the lock of several keys that excludes this one's, all keys
-	// in one transaction. nil: multilock.New takes them one by one.
+	// Several makes the lock of several keys, taken in one transaction, that excludes locks of the
+	// single keys. nil: multilock.New takes them one by one.
 	Several func(Options) compat.Algorithm
 }
 
-// Family is the name before the colon.
+// Family returns the name before the colon.
 func (l Lock) Family() string {
 	family, _, _ := strings.Cut(l.Name, ":")
 	return family
 }
 
-// Fallbacks returns o, and after it what the lock falls back on where a server
-// does not count in milliseconds, tell the time, or draw fences.
+// Fallbacks returns o, and after it the options to try on a server that does not count in
+// milliseconds, has no TIME, or can't draw fences.
 func (l Lock) Fallbacks(o Options) []Options {
 	all := []Options{o}
 	switch {
@@ -114,8 +113,8 @@ func (l Lock) Fallbacks(o Options) []Options {
 	return append(all, o)
 }
 
-// All returns the table. The order is that of preference: what is preferred
-// comes first, the safest at the top; what is kept for comparison comes last.
+// All returns the table in order of preference: the safest first; locks that are only for
+// comparison last.
 func All() []Lock { return slices.Clone(table) }
 
 // Get returns the lock of a name.
@@ -127,11 +126,11 @@ func Get(name string) (Lock, bool) {
 	return table[i], true
 }
 
-// Families are the names that stand for several locks.
+// Families returns the names that stand for several locks: "set", "tx", …
 func Families() []string { return []string{"set", "tx", "getset"} }
 
-// Named returns the locks that a name stands for, the best first: of a family
-// those that are preferred. It is empty for any other name.
+// Named returns the locks that a name stands for, the best first: for a family, its preferred
+// locks. It returns none for an unknown name.
 func Named(name string) []Lock {
 	if l, ok := Get(name); ok {
 		return []Lock{l}
@@ -145,7 +144,7 @@ func Named(name string) []Lock {
 	return list
 }
 
-// Preferred are the locks that package auto chooses from, the safest first.
+// Preferred returns the locks that package auto chooses from, the safest first.
 func Preferred() []Lock {
 	var list []Lock
 	for _, l := range table {
@@ -156,8 +155,7 @@ func Preferred() []Lock {
 	return list
 }
 
-// InCommandWords replaces the Go types in an error's text by what names the lock
-// to the command.
+// InCommandWords replaces the Go types in an error's text by the locks' names on the command line.
 func InCommandWords(text string) string {
 	var pairs []string
 	for _, l := range table {

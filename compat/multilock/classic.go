@@ -20,9 +20,9 @@ import (
 //	release   GET a; GET b                         DEL those that are ours
 //	          DEL a b
 //
-// It has the dangers of getsetlock.Classic, on each key: a GETSET that lost leaves its own time
+// Each key has the dangers of [getsetlock.Classic]: a GETSET that comes second leaves its own time
 // on the winner's key (getset/loser-overwrites), and a client that pauses between GET and DEL
-// deletes its successor's (getset/paused-release).
+// deletes its successor's lock (getset/paused-release).
 type GetSetClassic struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
@@ -67,8 +67,8 @@ func (g GetSetClassic) takeover(c *compat.Conn, now time.Time, keys []string, l 
 	return l, err
 }
 
-// Extend moves the end of l to now+ttl, on all keys. The GETs keep a client that has lost a
-// key, to another whose clock is fast, from writing over it.
+// Extend moves the end of l to now+ttl, on all keys. Its GETs are for a client that has lost a key
+// to another whose clock is fast: it must not overwrite that client's time.
 func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
 	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
@@ -90,8 +90,8 @@ func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration) 
 	}}, err
 }
 
-// Release deletes the keys that still have our time on them, after a look at them: what another
-// client takes in between is deleted (getset/paused-release).
+// Release reads the keys and deletes those that are ours. If another client takes one in between,
+// its lock is deleted (getset/paused-release).
 func (g GetSetClassic) Release(l compat.Lease) compat.Change {
 	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
 		keys, err := Split(l.Key)

@@ -7,9 +7,9 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// GetSet locks several keys of getsetlock's on one server: MSETNX makes all of them or none.
-// What a crash left behind is taken over under WATCH, so that a loser changes nothing, and
-// nobody deletes another's lock. One round trip when all keys are free, three for a takeover
+// GetSet locks several keys of getsetlock on one server: MSETNX makes all of them or none. Keys
+// that a crash left behind are taken over under WATCH: a client that is too late changes nothing,
+// and no client deletes another's lock. One round trip when all keys are free, three for a takeover
 // or a refusal, two for an extension or a release. Redis 2.2 and later.
 //
 //	acquire   MSETNX a T b T             1: ours
@@ -20,8 +20,8 @@ import (
 //	release   WATCH a b; GET a; GET b    all ours? else DEL those that are
 //	          MULTI; DEL a b; EXEC
 //
-// Options are getsetlock's: those that the single locks of the keys use.
-// Like them it needs clocks that agree.
+// Options are getsetlock's: use those of the keys' single locks. Like them it needs clocks that
+// agree.
 type GetSet struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.

@@ -31,13 +31,13 @@ type inTurn struct {
 	open map[[2]string]compat.Lease // by key and value, which is not every dialect's own: extensions of sets whose outcome is unknown
 }
 
-// New returns the Backend that locks sets of keys over any algorithm, one key after the other:
-// on a cluster each on the server that has it. It is for compat.NewLocker. The algorithm must be
-// safe on all servers.
+// New returns the Backend that locks sets of keys over any algorithm, one key after the other: on a
+// cluster each on the server that has it. It is for [compat.NewLocker]. The algorithm must be safe
+// on all servers of source.
 //
-// While it takes a set, others may see a part of it held; a client that is refused for such a
-// part asks again. A client that dies between two keys leaves the first ones held until their
-// time runs out.
+// While it takes a set, others may see a part of it held; a client that is refused for that reason
+// asks again. A client that dies between two keys leaves the first ones held until their leases
+// end.
 func New(source compat.Source, a compat.Algorithm) compat.Backend {
 	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Lease{}}
 }

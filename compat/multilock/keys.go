@@ -15,9 +15,9 @@ var (
 	unescape = strings.NewReplacer("%25", "%", "%28", "(", "%29", ")", "%2C", ",")
 )
 
-// Join makes one key of several, for a Locker over one of this package's locks: Join("b", "a")
-// is "all(a,b)". The order and repetitions do not matter; keys may contain any bytes. A Locker's
-// Options.Prefix is put before each of the keys. Join of nothing is "", which no Locker takes.
+// Join makes one key of several, for a Locker over one of this package's locks: Join("b", "a") is
+// "all(a,b)". Order and repetition do not matter; keys may contain any bytes. A Locker's
+// Options.Prefix is put before each of the keys. Join() is "", which no Locker accepts.
 func Join(keys ...string) string {
 	if len(keys) == 0 {
 		return ""
@@ -29,9 +29,9 @@ func Join(keys ...string) string {
 	return opening + strings.Join(set, ",") + ")"
 }
 
-// Split returns the keys that were joined, in the order of their bytes, each with what stands
-// before Join's text in front: "shop:all(a,b)" is "shop:a" and "shop:b". It returns ErrInvalid
-// for what Join did not make, and for an empty key.
+// Split returns the keys that were joined, in the order of their bytes, each with the prefix before
+// Join's text: "shop:all(a,b)" is "shop:a" and "shop:b". It returns [compat.ErrInvalid] for a text
+// that Join did not make, and for an empty key.
 func Split(joined string) ([]string, error) {
 	at := strings.LastIndex(joined, opening) // Join escapes every other "("
 	if at < 0 || !strings.HasSuffix(joined, ")") {

@@ -3,9 +3,9 @@
 //	locks := compat.New(pool, multilock.Tx{}, compat.Options{Prefix: "stock:"})
 //	lock, err := locks.Lock(ctx, multilock.Join("apples", "pears"), 30*time.Second)
 //
-// One lock stands for all keys: it is extended, renewed, handed off and released as one. Each
-// key holds what a lock of that key alone would, so that the locks of sets and those of single
-// keys exclude each other, as long as both are of one kind:
+// One lock stands for all keys: it is extended, renewed, handed off and released as one. Each key
+// holds what a lock of that key alone would hold, so locks of sets and locks of single keys exclude
+// each other if both are of one kind:
 //
 //	single keys         several at once                               from
 //	txlock, setlock     Tx: one EXEC under WATCH                      2.2
@@ -13,21 +13,20 @@
 //	getsetlock          GetSetClassic: one MSETNX, or one EXEC        1.2
 //	any                 New: one key after the other                  as the algorithm
 //
-// Each of the first three is a [compat.Algorithm], on one server: there is no moment at which
-// a part of the set is held. New's Backend takes the keys one by one, in the order of their
-// bytes, over any Source: on a cluster, where no command has keys of different slots, and
-// through proxies. It is the only one that a crash can leave with a part of its keys, until
-// their time runs out. Over readers (rwlock.Read) it is a lock for readers of sets.
+// Each of the first three is a [compat.Algorithm], on one server: at no moment is only a part of
+// the set held. The Backend of [New] takes the keys one by one, in the order of their bytes, over
+// any Source: on a cluster, where no command may have keys of different slots, and through proxies.
+// With it alone, a crash can leave a part of the keys held, until their leases end. Over
+// rwlock.Read it is a lock for readers of sets.
 //
-// MSETNX makes all keys or none, and can give none of them a TTL: so it serves getsetlock,
-// whose keys have none, and not txlock.
+// MSETNX makes all keys or none, but can't give them a TTL: so it serves getsetlock, whose keys
+// have none, and not txlock.
 //
-// None waits for a key while it holds another, so there is no deadlock, whatever the order in
-// which others take theirs. The price: a set is obtained only at a moment at which all of it is
-// free, so that among busy single locks of its keys a large set can wait for long. Where the
-// order can be chosen and holding some keys while waiting for others is right, take single
-// locks one after the other; where the sets are always the same, lock one key that stands for
-// all.
+// None of them waits for a key while it holds another, so there is no deadlock, in whatever order
+// other clients take their keys. The price: a client gets the set only at a moment when all its
+// keys are free, so a large set of busy keys may have to wait for long. If the same sets are always
+// locked, lock one key that stands for all. If you may hold some keys while you wait for others,
+// take single locks one after the other, always in the same order.
 //
 // # Cost
 //
@@ -41,13 +40,12 @@
 //
 // # Losing one
 //
-// A set of which one key is lost is lost: Extend and Release return ErrLost, and have released
-// the other keys.
+// If one key is lost, the set is lost: Extend and Release return [compat.ErrLost], and have
+// released the other keys.
 //
 // # Fences
 //
-// The fence of the lock is the fence of each of its keys: one number, higher than any that was
-// drawn for any of them before, and lower than all that will be. Each key's counter is drawn
-// from, and those that are behind the highest are raised to it: one round trip more when they
-// were apart, none after.
+// The lock has one fence, which is each key's fence: higher than any that was drawn for one of the
+// keys before, and lower than all that will be. It draws from each key's counter and raises the
+// counters that are behind the highest: one round trip more if they differed, none the next time.
 package multilock

@@ -31,7 +31,7 @@ func (t Tx) lost(c *compat.Conn, l compat.Lease) error {
 	return compat.ErrLost
 }
 
-// Repair is the change that gives an end to those keys of the set that hold s.Value and have
+// Repair returns the change that gives a TTL to those keys of the set that hold s.Value and have
 // none.
 func (t Tx) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
 	keys, err := Split(s.Key)

@@ -7,9 +7,9 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// Tx locks several keys of txlock's on one server, in one transaction: all get the same token
-// and the same TTL, or nothing is written. Two round trips for each step, however many keys.
-// Redis 2.2 and later.
+// Tx locks several keys of txlock on one server, in one transaction: all get the same token and the
+// same TTL, or nothing is written. Two round trips for each step, however many keys. Redis 2.2 and
+// later.
 //
 //	acquire   WATCH a b; GET a; GET b      a value: held
 //	          MULTI; SETEX a ttl token; SETEX b ttl token; EXEC
@@ -19,7 +19,7 @@ import (
 //	release   WATCH a b; GET a; GET b      all ours? else DEL those that are
 //	          MULTI; DEL a b; EXEC
 //
-// Options are txlock's: those that the single locks of the keys use.
+// Options are txlock's: use those of the keys' single locks.
 type Tx struct{ txlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
@@ -57,7 +57,7 @@ func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration
 	return l, err
 }
 
-// Extend moves the end of l to now+ttl, on all keys: EXPIRE, or SETEX where the token is to be a
+// Extend moves the end of l to now+ttl, on all keys: by EXPIRE, or by SETEX if the token must be a
 // new one.
 func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	old := l

@@ -12,8 +12,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A Config is what is explored: whose lock, on which server, how many clients,
-// and what may go wrong how often. The zero value of a field is its default.
+// A Config is what is explored: which lock, on which server, with how many clients, and what may go
+// wrong how often. The zero value of a field is its default.
 type Config struct {
 	// Algorithm is a name of Algorithms: "tx:classic", "getset:guarded". With plus
 	// signs, "getset:classic+tx:classic", it names one for each client, the last
@@ -55,7 +55,7 @@ type Config struct {
 	ExtendTo []time.Duration
 
 	// These need the Locker.
-	Wait        bool // what a client was refused it asks for again, attempt after attempt, as one that waits (compat.Locker.WaitingAs)
+	Wait        bool // a refused client asks again, attempt after attempt, as a waiter (compat.Locker.WaitingAs)
 	Downgrade   bool // writers go on as readers before they release (rwlock.Downgrade)
 	Detach      bool // holders detach the lock, and the handle is adopted, before they release
 	StaleHandle bool // somebody releases by a handle from before the hand-off, or tries to
@@ -72,18 +72,18 @@ type Config struct {
 	Invariants []string      // default: all that apply; see Invariants
 	Within     time.Duration // how soon a dead client's lock is free again; default: the ttl and a margin
 
-	// Each goes on after an invariant broke, until each of them has or there is
-	// nothing left: as if each were explored alone. Result.Breaks has them all.
+	// Each goes on after an invariant broke, until all are broken or there is nothing left to
+	// explore, as if each were explored alone. Result.Breaks has them all.
 	Each bool
 
 	MaxStates int   // 0: 50 million
 	MaxMemory int64 // bytes; 0: 1.5 GB
 
-	// Workers is on how many processors a search runs; 0: on all there are. The result is the same.
+	// Workers is the number of processors that a search uses; 0: all. The result is the same.
 	Workers int
 
-	// NoSymmetry tells clients apart that are alike: six times the states for
-	// three of them, and nothing found that is not found without.
+	// NoSymmetry distinguishes clients that are alike. With three of them there are six times as
+	// many states, and nothing more is found.
 	NoSymmetry bool
 
 	// Verify runs all client code twice, to catch what is not deterministic.
@@ -112,9 +112,9 @@ type Faults struct {
 	Down         int  // one of several servers answers no more
 	Unreaped     bool // keys that have expired may still be in memory
 
-	// Late is how often time may pass between a client's reading its clock and
-	// what it does next, or between the answer and the reading by which it
-	// learns whether its lease still lasts. 0: as often as it jumps; -1: never.
+	// Late is how often time may pass after a client has read its clock and before its next
+	// command, or after a reply and before the client checks whether its lease still lasts. 0: as
+	// often as time jumps; -1: never.
 	Late int
 }
 
@@ -381,7 +381,7 @@ func orInt(n, or int) int {
 	return n
 }
 
-// Stats are how far an exploration has come.
+// Stats say how far an exploration has come.
 type Stats struct {
 	States      int
 	Transitions int
@@ -389,8 +389,8 @@ type Stats struct {
 	Elapsed     time.Duration
 	Memory      int64 // bytes that the search holds, about
 
-	// Left is about how many states there are still to be found, guessed from how their number grew and
-	// shrank from one depth to the next; -1: too early to tell. Once half of them are found, all together are
-	// rarely more than a half more or less than that says.
+	// Left is an estimate of how many states are still to be found, from how their number has grown
+	// and shrunk with each depth; -1: too early to tell. Once half the states are found, the
+	// estimated total is rarely wrong by more than half.
 	Left int
 }

@@ -21,8 +21,8 @@ type Result struct {
 	// Trace is a shortest way to break an invariant. nil if none is broken.
 	Trace *Trace
 
-	// Breaks are the shortest ways to break each invariant that is, if
-	// Config.Each asks for them; else Trace alone.
+	// Breaks are, with Config.Each, the shortest ways to break each invariant that can be broken;
+	// otherwise only Trace.
 	Breaks []Trace
 
 	config Config
@@ -36,21 +36,20 @@ const (
 	Safe Outcome = "safe within the bounds"
 	// Violated: an invariant broke.
 	Violated Outcome = "violated"
-	// BoundReached: nothing broke in what there was room for. It proves nothing.
+	// BoundReached: nothing broke until the states or the memory ran out. It proves nothing.
 	BoundReached Outcome = "bound reached"
 )
 
-// Explore runs every schedule of c, breadth first, and returns the first that
-// breaks an invariant, which is then a shortest one; or that there is none.
+// Explore runs every schedule of c, breadth-first, and returns the first that breaks an invariant,
+// which is then a shortest one, or the verdict that none does.
 //
-// Every schedule means: within c's clients, attempts, faults and jumps of time;
-// with commands of one key; on the embedded server's semantics; with states
-// told apart by 64 bits, of which two that differ share one with a chance of n²/2⁶⁵ for n
-// states. Time jumps to the moments at which something changes for a client.
-// A client does not stop between two readings of its clock with nothing sent in
-// between.
+// Every schedule means: within c's clients, attempts, faults and jumps of time; for one lock; as
+// the embedded server behaves. States are identified by 64-bit fingerprints: for n states, the
+// chance that two different ones have the same is n²/2⁶⁵. Time jumps to the moments at which
+// something changes for a client. A client does not pause between two readings of its clock if it
+// sends nothing in between.
 //
-// A lock that refuses the server is an error: nothing would be shown of it.
+// A lock that refuses the server is an error: exploring it would show nothing.
 func Explore(ctx context.Context, c Config) (Result, error) {
 	full, err := c.complete()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// ForkStates is how many states a page can well carry: some 200 KB.
+// ForkStates is how many states fit well on a page: some 200 KB.
 const ForkStates = 400
 
 // WithFork returns t with the graph around it: from each state that can be

@@ -15,8 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A Matrix says what every algorithm of this module promises on every server,
-// under every fault.
+// A Matrix says what every algorithm of this module promises on every server under every fault.
 type Matrix struct {
 	Cells   []Cell
 	States  int
@@ -31,7 +30,8 @@ type Cell struct {
 	Fault     string // a name of AllFaults
 	Clients   int
 
-	// Refused is why the algorithm's own Check refuses the server; it is then not explored.
+	// Refused says why the algorithm's own Check refuses the server; it is then not explored. "" if
+	// it does not refuse.
 	Refused string
 
 	Bounds  string
@@ -41,7 +41,7 @@ type Cell struct {
 	Elapsed time.Duration
 }
 
-// A Break is an invariant broken, by a shortest schedule.
+// A Break is a broken invariant with a shortest schedule that breaks it.
 type Break struct {
 	Invariant string
 	Steps     int
@@ -78,11 +78,11 @@ const (
 	several
 )
 
-// AllFaults are the columns, in order. Time jumps in all of them, and clients
-// are interleaved in every way.
+// AllFaults returns the columns, in order. In all of them time jumps, and clients are interleaved
+// in every way.
 func AllFaults() []Fault { return slices.Clone(faults) }
 
-// FaultsOf are those that can befall an algorithm of the matrix.
+// FaultsOf returns the faults that apply to an algorithm of the matrix.
 func FaultsOf(algorithm string) []Fault {
 	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
 	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
@@ -91,7 +91,7 @@ func FaultsOf(algorithm string) []Fault {
 	})
 }
 
-// Bounds are those within which the fault is explored, with two clients and with more.
+// Bounds returns the bounds within which the fault is explored, with two clients and with more.
 func (x Fault) Bounds() []string {
 	var all []string
 	example := exampleOf(x)
@@ -186,8 +186,8 @@ func takesTurns(e entry) bool { return e.turns }
 
 func onOneServer(e entry) bool { return e.form != quorum }
 
-// Guaranteed are the algorithms of the matrix, in order. Of those with a plus
-// sign each client runs one, and a third client the first one too.
+// Guaranteed returns the algorithms of the matrix, in order. If the name has a plus sign, the first
+// client runs the first algorithm, the second the second, and a third client the first again.
 func Guaranteed() []string {
 	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/pinned", "getset:listed",
 		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/pinned", "tx:guarded", "tx:guarded/pinned", "tx:renamed", "tx:renamed/pinned", "tx:renamed/listcas",
@@ -228,8 +228,8 @@ func clientsOf(algorithm, server, fault string) []int {
 	return []int{2, 3}
 }
 
-// Guarantees computes the matrix, on as many processors as there are. seen, if
-// not nil, is called with each cell as it is done, one at a time.
+// Guarantees computes the matrix on all processors. seen, if not nil, is called with each finished
+// cell, one at a time.
 func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, error) {
 	var m Matrix
 	began := time.Now()
@@ -329,7 +329,7 @@ type filler struct {
 	archive *archive // nil: nothing is known from others' cells
 }
 
-// Config is what a cell stands for.
+// Config returns the configuration that a cell stands for.
 func (c Cell) Config() Config {
 	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}
 	if c.Clients >= 3 {

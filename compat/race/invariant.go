@@ -10,13 +10,13 @@ package race
 //	fence-order  fences grow in the order of acquisition
 //	fairness     a client that goes on asking is served within as many turns as there are clients; needs Config.Wait
 //
-// Two readers may hold a lock at once. Of a lock whose holders stand in several
-// keys, or among others in one, ownership covers who removes another's value, not
-// who changes what stands beside it; the order of acquisition is that in which the
-// clients hear of it. Over several servers ownership is not checked, and of
-// accuracy only that no client is refused without a holder and that nothing is
-// unknown without a loss. A turn of fairness is one of another client who came in between two
-// attempts of one that waits, the second of which was refused: who does not ask is not passed over.
+// Two readers may hold a lock at once. If a lock's holders are in several keys, or several in one
+// key, ownership covers only the removal of another's value, not changes beside it. The order of
+// acquisition is the order in which the clients get their replies. Over several servers ownership
+// is not checked; of accuracy, only that no client is refused without a holder and that nothing is
+// unknown without a loss. For fairness, a turn counts when another client came in between two
+// attempts of a waiting client and the second attempt was refused: a client that does not ask is
+// not passed over.
 func Invariants() []string {
 	return []string{"exclusion", "fencing", "ownership", "progress", "accuracy", "fence-order", "fairness"}
 }

@@ -15,21 +15,19 @@ type Lock struct {
 	Says string // one line
 	Bare bool   // it makes sense only without compat.Locker
 
-	// Among says that its overlaps with others of its kind don't count: in a
-	// fleet that is unsafe by itself, only what happens to the others matters.
+	// Among says that two holders of this same lock don't count as a violation: if a fleet is
+	// unsafe by itself, only what it does to other fleets matters.
 	Among bool
 
-	// Margins are the moments, after the time that a value says or before it, at
-	// which it begins to see something else in the value: where it leaves a lease
-	// alone for longer, or counts in whole seconds.
+	// Margins are the moments, relative to the time in a value, at which the lock begins to judge
+	// the value differently: because of a margin, or because it counts in whole seconds.
 	Margins []time.Duration
 
 	// New makes one whose values are token's. fence is Config.Fence.
 	New func(token func() string, fence bool) compat.Algorithm
 }
 
-// Locks are algorithms by name. The known ones that are not this module's are
-// catalogue.Locks.
+// Locks are algorithms by name. Those that are not this module's are in catalogue.Locks.
 type Locks map[string]Lock
 
 // entry is what the explorer knows of an algorithm, this module's or one of locks.
@@ -58,8 +56,8 @@ func Algorithms(locks Locks) []string {
 	})
 }
 
-// Describe says what an algorithm of this module or of locks is, in a line; of
-// several, with plus signs between them, what each is.
+// Describe describes an algorithm of this module or of locks in one line; for several, with plus
+// signs between them, it describes each.
 func Describe(name string, locks Locks) string {
 	var list []string
 	for _, n := range strings.Split(name, "+") {

@@ -11,33 +11,34 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
-// A Remedy is what helps against a violation, as far as exploring shows it: which faults of the
-// schedule it takes, and which locks survive them. Nothing of it is looked up by the symptom.
+// A Remedy is what helps against a violation, found by exploring: which faults of the schedule are
+// necessary, and which locks survive them.
 type Remedy struct {
 	Invariant string
 	Algorithm string
 	Server    string
 
-	// Takes are the faults without each of which every other schedule within Bounds holds;
-	// Besides those that are in the schedule although it breaks without them.
+	// Takes are the necessary faults: if one of them is left out, no schedule within Bounds breaks
+	// the invariant. Besides are the schedule's other faults.
 	Takes, Besides []string
 	Bounds         string // of the schedule: so many clients, attempts and faults of each kind
 
-	// Survives are the locks of package locks that hold in every order of the same faults,
-	// Falls those that don't, and Open those for which there was no room. Those that refuse the
-	// server are not tried; none is after a failover, and where there are several servers.
+	// Survives are the locks of package locks that hold in every order of the same faults, Falls
+	// those that don't, and Open those for which there was no room. Locks that refuse the server
+	// are not tried, and none is tried after a failover or where there are several servers.
 	Survives, Falls, Open []string
 }
 
 // remedyStates bounds each exploration of a Remedy.
 const remedyStates = 100_000
 
-// ErrNotExplored is why there is no Remedy: the schedule has what is replayed and not explored, or
-// there is no room.
+// ErrNotExplored means that there is no [Remedy], because the schedule has something that can be
+// replayed but not explored, or because the search ran out of room.
 var ErrNotExplored = errors.New("race: what this schedule has is not explored")
 
-// Remedies leaves each fault of a trace that breaks an invariant out in turn and explores again, and
-// explores the other locks under the same faults. The algorithms are this module's, or of locks.
+// Remedies takes a trace that breaks an invariant, leaves out one of its faults after the other and
+// explores again, and explores the other locks under the same faults. The algorithms are this
+// module's and those in known.
 func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 	c, choices, err := ParseSchedule(t.Schedule)
 	if err != nil {

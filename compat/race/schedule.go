@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Schedule returns the choices in c's configuration as one line that needs
-// nothing else to be replayed:
+// Schedule returns c's configuration and the choices as one line, which is all that a replay needs:
 //
 //	tx:classic 2.4 2x1 : C1 C1 +9.898s C2 C1- C1.crash
 //
@@ -87,8 +86,8 @@ func durations(of []time.Duration) string {
 	return strings.Join(list, ",")
 }
 
-// ParseSchedule reads what Schedule writes. The words may also be written at
-// length: "C1 drop", "C1 clock +3s", "redis restart". Without a colon all of s is words.
+// ParseSchedule reads what [Schedule] writes. The words may also be written out: "C1 drop", "C1
+// clock +3s", "redis restart". Without a colon, all of s is words.
 func ParseSchedule(s string) (Config, []Choice, error) {
 	var c Config
 	fields, err := fieldsQuoted(s)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Spot is where in its code a client stands.
+// A Spot is the place in the code that a client has reached.
 type Spot struct {
 	Doing  string // "acquire", "extend", "release"; "" between two attempts and while it holds
 	Type   string // of its algorithm: "getsetlock.Guarded"
@@ -22,8 +22,8 @@ type Line struct {
 	N    int    `json:"n"`
 }
 
-// Spots makes the choices and returns where each client stands then. One that is about to read its
-// clock stands where it will be when it has.
+// Spots makes the choices and returns the place that each client has then reached. For a client
+// that is about to read its clock, it is the place after the reading.
 func Spots(c Config, choices []Choice) ([]Spot, error) {
 	full, err := c.complete()
 	if err != nil {

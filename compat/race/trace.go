@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// TraceFormat names the JSON form of a Trace. It changes when a reader of an
-// older one would misread it.
+// TraceFormat names the JSON form of a [Trace]. It changes when an older reader would misread the
+// new form.
 const TraceFormat = "setnxlock-trace/1"
 
 // A Trace is one run of a lock, step by step: what was sent, what came back,
@@ -49,7 +49,7 @@ func (t Trace) ReplayLine() string {
 	return "setnxlock race replay '" + strings.ReplaceAll(t.Schedule, "'", `'\''`) + "'"
 }
 
-// Seconds writes milliseconds as a trace does: 10s, 1.5s, 3600s.
+// Seconds writes a number of milliseconds as a trace does: 10s, 1.5s, 3600s.
 func Seconds(ms int64) string {
 	return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) + "s"
 }
@@ -62,7 +62,7 @@ type Client struct {
 	Note string `json:"note,omitempty"` // "a redis-py 2.9 client"
 }
 
-// An Event is one step. What is true after it stands in it.
+// An Event is one step, with the state after it.
 type Event struct {
 	N   int    `json:"n"`     // from 1
 	At  int64  `json:"at_ms"` // the server's time
@@ -84,7 +84,7 @@ type Event struct {
 	Violation *Violation `json:"violation,omitempty"` // broken by this step
 }
 
-// A Server is what is true.
+// A Server is the true state of the server.
 type Server struct {
 	Value   string   `json:"value"`             // decoded: "t=10s", "«C1»"; "" if there is no key; of several servers "«C1» - gone"
 	Raw     string   `json:"raw,omitempty"`     // the bytes
@@ -98,7 +98,7 @@ type Server struct {
 	Others  []string `json:"others,omitempty"`  // other keys: "{lock.report}:«C1» = «C1» ttl 10s"
 }
 
-// Storage is what the lock protects.
+// Storage is the resource that the lock protects.
 type Storage struct {
 	Writer string `json:"writer"`
 	Fence  int64  `json:"fence"`
@@ -139,7 +139,7 @@ type Verdict struct {
 	Step     int    `json:"step,omitempty"`     // the event that broke it
 }
 
-// An Argument says why, in the form Let / Then / So / Fix.
+// An Argument explains a violation, in the form Let / Then / So / Fix.
 type Argument struct {
 	Let  []string `json:"let,omitempty"`
 	Then []string `json:"then,omitempty"`

@@ -11,10 +11,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// An Error is what the servers said when too few of them agreed. errors.Is and
-// errors.As see what it amounts to as a whole (ErrHeld, ErrLost, ErrUnsafeServer,
-// …) and the errors of connections; what single servers said of the lock is in
-// Servers alone, because a key that is held on one of five is not held.
+// An Error is what the servers said when too few of them agreed. errors.Is and errors.As see the
+// overall result (ErrHeld, ErrLost, ErrUnsafeServer, …) and the connections' errors. What single
+// servers said of the lock is only in Servers, because a key that is held on one of five servers is
+// not held.
 type Error struct {
 	Step    string // "acquire", "extend", "release", "inspect", "find" or "repair"
 	Key     string

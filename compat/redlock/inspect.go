@@ -16,14 +16,14 @@ import (
 // meet:
 //
 //   - free, or dead, if a majority could be had now, whatever stands on the rest;
-//   - held until as many servers will be free by themselves as that takes;
-//     persistent if some of them will not, foreign if what is there is not a lock.
+//   - held until enough servers for a majority will have become free by themselves; persistent if
+//     some of those have no TTL, foreign if what is there is not a lock.
 //
-// Value is a lease's Value if one holder has all the servers; Holders are the
-// votes, one for each server that has one, by position, with that server's value: fewer
-// than all, or with ends far apart, they show a split or something left behind.
+// Value is a lease's Value if one holder has all the servers. Holders are the votes, by position:
+// one for each server whose key is held, with its value. If some are missing or their ends are far
+// apart, the votes were split or something was left behind.
 //
-// It is an *Error if so few servers answered that it can't be told.
+// It returns an [*Error] if too few servers answered to tell.
 func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
 	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
 	if q.invalid != nil {
@@ -103,9 +103,9 @@ func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []a
 	})
 }
 
-// Find returns the lease that value, a lease's Value, stands for: until the
-// moment at which it will not be on a majority any more. It returns ErrLost if
-// it is on none now, and an *Error if too few servers answered to tell.
+// Find returns the lease that value, a lease's Value, stands for. It ends when value will no longer
+// be on a majority. Find returns ErrLost if value is not on a majority now, and an [*Error] if too
+// few servers answered to tell.
 func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
 	parts, err := q.parts(key, value)
@@ -150,8 +150,8 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 // persistent is how long a key without an end is taken to last when it is found.
 const persistent = time.Minute
 
-// Repair gives an end to the key, or removes it, on each server that still has
-// the value that s, of Inspect, saw there, as that server's algorithm does.
+// Repair repairs the key, as each server's algorithm does, on every server that still has the value
+// that is in s, a State of Inspect.
 func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
 	parts, err := q.parts(s.Key, s.Value)
 	if err != nil {

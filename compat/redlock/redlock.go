@@ -1,7 +1,6 @@
-// Package redlock is a lock over several independent servers: who has the key
-// on a majority of them has the lock. Each server may be of another age and have
-// the algorithm that suits it; a 2.0 with getsetlock, a 2.4 with txlock and a
-// 7.0 with setlock make one quorum.
+// Package redlock is a lock over several independent servers: a client that has the key on a
+// majority of them has the lock. The servers may be of different versions, each with the algorithm
+// that suits it: a 2.0 with getsetlock, a 2.4 with txlock and a 7.0 with setlock make one quorum.
 //
 //	acquire   on all at once, each by its own algorithm
 //	          a majority, before Until: ours; late votes join it
@@ -11,7 +10,7 @@
 //
 //	Until = before the first request + ttl - drift
 //
-// Which is the validity of the article, ttl − elapsed − drift, as a moment.
+// That is the article's validity time, ttl − elapsed − drift, as a moment.
 //
 //	quorum := redlock.New([]compat.Backend{
 //		compat.NewBackend(compat.Pooled(old), getsetlock.Classic{}),
@@ -20,45 +19,40 @@
 //	}, redlock.Options{})
 //	locks := compat.NewLocker(quorum, compat.Options{})
 //
-// Of 2n+1 servers n may be down. An even number tolerates no more than the odd
-// one below it, and both servers of a pair are needed. All clients must be
-// given the same servers, in the same order: a lock's token says by position
-// what is on which. A server that was listed twice refuses its second vote; that
-// is noticed, and is ErrInvalid.
+// Of 2n+1 servers, n may be down. An even number tolerates no more than the odd number below it;
+// with two servers, both are needed. All clients must list the same servers in the same order,
+// because a lock's token tells by position what is on which server. A server that is listed twice
+// refuses its second vote: that is [compat.ErrInvalid].
 //
-// The token is as long as what is on all servers, unless that is the same: a
-// client that makes one acquisition, and has Options.Token of every algorithm return
-// the same, has it once.
+// The token is made of the values on all servers, so it is long, unless they are all the same.
 //
 // # What it does not promise
 //
 // It protects from the loss of a minority of servers, and from nothing else that
 // breaks a lock on one of them:
 //
-//   - A server that restarts without its keys has forgotten its vote, and gives
-//     it again: with one more, two clients have a majority each
-//     (any/restart-forgets; the same by eviction, any/evicted, or by a replica
-//     that takes over, any/failover). Let it stay down for the longest ttl in use,
-//     or have it write with appendfsync always.
-//   - A holder that pauses past Until and writes on does harm (any/paused-holder),
-//     and so does a clock that jumps, a server's or the holder's
-//     (any/server-clock-jump): time is what the proof rests on.
+//   - A server that restarts without its keys has forgotten its vote and gives it again: two
+//     clients can then each have a majority (any/restart-forgets; the same by eviction,
+//     any/evicted, or by a replica that takes over, any/failover). Keep such a server down for the
+//     longest ttl in use, or run it with appendfsync always.
+//   - A holder that pauses past Until and then writes does harm (any/paused-holder), and so does a
+//     server's or the holder's clock that jumps (any/server-clock-jump): the proof depends on
+//     time.
 //   - There is no fence: Lease.Fence is 0 (unless there is one server). Each
 //     server has a counter of its own, and no function f of a majority's numbers
 //     grows with every acquisition, because two acquisitions can be told apart only by
 //     the servers that they have in common. Write 1:2 for "server 1 said 2"; of five
 //     servers, by the counters of 1, 1, 3 and 3 alone, f must have
 //     f(1:1 2:1 3:3) < f(1:2 4:1 5:1) < f(1:9 2:9 3:1) < f(3:2 4:1 5:1) < f(1:1 2:1 3:3).
-//   - A request that nobody has heard of can arrive after the release that was
-//     sent for that reason. What it leaves takes one server's vote, for a ttl.
+//   - A delayed request can arrive after the release that was sent because no reply came. It then
+//     takes up one server's vote for a ttl.
 //
-// That is the debate of 2016. Kleppmann: a lock whose safety rests on time and that
-// has no fence is too much for saving work and too little for correctness.
-// Sanfilippo: clocks need not be right, only run at about the same rate; a pause
-// before the lock was had is noticed, and one after it is every lease's trouble; an
-// unfenced resource is no better off elsewhere. Both are right: where two holders
-// would do damage, and not just the work twice, let the resource check a number
-// that it, or a consensus system, has given out.
+// That is the debate of 2016. Kleppmann: a lock that depends on time and has no fence is more than
+// you need to save work, and not enough for correctness. Sanfilippo: clocks need not be right, they
+// need only run at about the same rate; a pause before the lock was acquired is noticed, and a
+// pause after it is a problem of every lease; without a fence a resource is no safer with any other
+// lock. Both are right: if two holders would do damage, and not just the work twice, let the
+// resource check a number that it, or a consensus system, has issued.
 //
 // Sources: "Distributed Locks with Redis" (redis.io, 2014); Martin Kleppmann,
 // "How to do distributed locking" (2016); Salvatore Sanfilippo, "Is Redlock
@@ -81,32 +75,29 @@ import (
 
 // Options are a Quorum's. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds what a server may take for one step, connecting and, at
-	// first, checking included. It is lost time for every extension as long as a
-	// server hangs (one that refuses connections costs nothing), and for every
-	// acquisition without a majority beside it; and it is taken off the lease, so it
-	// must be small against the ttl. But a server that is slower than it has no
-	// vote. Default: a fifth of the ttl, 250 ms at most.
+	// Timeout bounds the time of one server's step, with connecting and, the first time, checking
+	// the server. A server that is slower has no vote. While a server hangs (one that refuses
+	// connections costs nothing), every extension takes that long, and so does every acquisition
+	// that has no majority without it; the lease gets shorter by as much, so keep Timeout small
+	// compared to the ttl. Default: a fifth of the ttl, at most 250 ms.
 	Timeout time.Duration
 
-	// Grace is how long servers that have not answered yet are waited for when the
-	// others have decided: a majority has granted the lock, or released it, or can't do
-	// so any more. A vote more makes the lock safer from the loss of a server. One that
-	// missed it the last time has less: as long as the others took, 1 ms at least.
-	// Default: 50 ms.
+	// Grace is how long to wait for servers that have not answered when the others have decided: a
+	// majority has granted or released the lock, or no majority is possible any more. One more vote
+	// makes the lock safer against the loss of a server. A server that came too late the last time
+	// gets only as long as the others took, at least 1 ms. Default: 50 ms.
 	Grace time.Duration
 
-	// Drift is taken off a lease of ttl, for clocks that run at different rates.
-	// nil: a hundredth and 2 ms, as compat.Until takes off.
+	// Drift is the time by which a lease of ttl is shortened, for clocks that run at different
+	// rates. nil: a hundredth of the ttl and 2 ms, as in [compat.Until].
 	Drift func(ttl time.Duration) time.Duration
 
-	// Names are what errors call the servers. Default: "servers[0]" and so on.
+	// Names are the servers' names in errors. Default: "servers[0]" and so on.
 	Names []string
 
-	// Sequential asks one server after the other, beginning with
-	// servers[First]. It then starts no goroutine, sets no timer and looks at no clock but
-	// the one it is told: what is sent depends on the answers alone. It is
-	// for compat/race and for tests; Timeout has no effect, and a server
+	// Sequential asks one server after the other, beginning with servers[First]. It then starts no
+	// goroutine, sets no timer and reads no clock but the one it is given: what it sends depends
+	// only on the answers. It is for compat/race and for tests: Timeout has no effect, and a server
 	// that hangs holds up the others.
 	Sequential bool
 	First      int
@@ -133,9 +124,9 @@ type Quorum struct {
 	pairs map[[2]int]bool // servers that are known to be two, or, if false, to be one
 }
 
-// New returns the quorum of servers: an Algorithm and its connections each, by
-// compat.NewBackend. What makes no quorum (no server, one that is there twice, readers beside
-// writers) says so at each step, with ErrInvalid.
+// New returns the quorum of servers: an Algorithm and its connections each, by compat.NewBackend.
+// If they can't make a quorum (no server, the same server twice, readers beside writers), each step
+// returns [compat.ErrInvalid].
 func New(servers []compat.Backend, o Options) *Quorum {
 	if o.Drift == nil {
 		o.Drift = lease.Drift
@@ -188,27 +179,25 @@ func (q *Quorum) valid(key string, ttl time.Duration) error {
 	return nil
 }
 
-// Abilities say that the lock is shared if its servers' locks are, and that it can change its
-// value if each of them can. It has no epoch: each server has its own.
+// Abilities say that the lock is shared if its servers' locks are, and that it can change its value
+// if each of them can. They have no Epoch: each server has its own.
 func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
 
-// Acquire asks every server for key until now+ttl. A majority that was had
-// before the lease's Until makes the lock; otherwise what was taken, or may have
-// been, is released, and the error is an *Error with every server's own. It returns
-// when the one or the other is certain; a server that has not answered is waited for no longer
-// than Options.Grace. What it grants later, within the Locker's Options.Cleanup,
-// belongs to the lock if that is still held and was not extended, and is released if not.
+// Acquire asks every server for key until now+ttl. With a majority before the lease's Until, the
+// lock is ours; otherwise what was or may have been taken is released, and the error is an [*Error]
+// with each server's own error. Acquire returns when the result is certain, and waits for servers
+// that have not answered no longer than Options.Grace. A vote that comes later, within the Locker's
+// Options.Cleanup, counts if the lock is still held and was not extended; otherwise it is released.
 //
-//   - ErrHeld if as many servers answered as it takes: others have the rest. Two
-//     clients that split the votes both get it, and a Locker has them ask again
-//     after pauses of random length.
-//   - ErrUnsafeServer if the algorithm of any server excludes nobody there, and
-//     ErrInvalid if any can't keep the ttl. Nothing was written on those.
-//   - ErrForeign if the key is not a string on so many that no majority is left.
-//   - none of these if too few servers answered.
+//   - ErrHeld if a majority answered, but other clients have too many of the servers. Two clients
+//     that split the votes both get it; a Locker asks again after a pause of random length.
+//   - ErrUnsafeServer if the algorithm of any server is not safe there, and ErrInvalid if any
+//     can't keep the ttl. Nothing was written on those servers.
+//   - ErrForeign if the key is not a string on so many servers that no majority is left.
+//   - None of these if too few servers answered.
 //
-// The outcome is unknown (to a Locker ErrUnknown) only if what may be left
-// behind, on servers that can't be reached any more, keeps others from a majority.
+// The outcome is unknown (a Locker returns ErrUnknown) only if what may be left on servers that
+// can't be reached keeps other clients from a majority.
 func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
 	if q.invalid != nil {
@@ -299,15 +288,14 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease,
 }
 
 // Extend asks the servers on which we hold the key to hold it until now+ttl. With a majority of
-// them the lease's end moves. It returns ErrLost if no majority is ours any more, having
-// released what still was. If too few answered, nothing is lost yet: it is an *Error, within an
-// ErrUnknown if the extension may have reached a majority for all that. The lease that it
-// returns then ends at the earlier of the two ends, unless a majority is known to have the old
-// one still. An extension that takes longer than its own ttl loses the lock.
+// them the lease's end moves. If no majority is ours any more, it releases the rest and returns
+// ErrLost. If too few answered, nothing is lost yet: it returns an [*Error], inside an ErrUnknown
+// if the extension may have reached a majority. The lease that it returns then has the earlier of
+// the two ends, unless a majority is known to have the old one still. An extension that takes
+// longer than its own ttl loses the lock.
 //
-// A server that refused the acquisition, or has lost its part since, is not
-// asked for it again: a lock that outlives the restarts of a majority, one
-// after the other, is lost.
+// A server that refused the acquisition, or has since lost its part, is not asked again: if a
+// majority restarts empty, one server after the other, the lock is lost.
 func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	start := now()
 	if !start.Before(l.Until) {
@@ -363,12 +351,11 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	return l, &compat.UnknownError{Lease: l, Err: err}
 }
 
-// Release releases the key on every server that holds our part or may hold it. It is done when
-// others can have a majority, whatever servers that can't be reached still hold: that ends with
-// its ttl. Those that take longer are released in the background, within the Locker's
-// Options.Cleanup. It returns ErrLost if no majority
-// was ours any more; then too the rest is released. If others can't have a
-// majority yet the outcome is unknown: release again, or wait for the ttl.
+// Release releases the key on every server that holds or may hold our part. It is done when other
+// clients can get a majority; what servers that can't be reached still hold ends with its ttl.
+// Slower servers are released in the background, within the Locker's Options.Cleanup. It returns
+// ErrLost if no majority was ours any more, and releases the rest. If others can't get a majority
+// yet, the outcome is unknown: release again, or wait for the ttl.
 func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
 	parts, err := q.parts(l.Key, l.Value)
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 )
 
 var (
-	// ErrUpgrade means that a client that reads asked to write: it would wait for itself, and
-	// two that did so for each other, for ever. Nothing was done. Release the read lock first,
-	// and look again at what was read under it once the write lock is there. It is known by
-	// Options.Client, or because a reader's lock was given to a Write to adopt.
+	// ErrUpgrade means that a reader asked for the write lock, or that a Write was given a reader's
+	// lock to adopt. It would wait for itself, and two such readers for each other, for ever.
+	// Nothing was done. Release the read lock first, and under the write lock read again what you
+	// had read. A reader that asks is recognised only if it sets Options.Client.
 	ErrUpgrade = fmt.Errorf("%w: a reader can't become the writer, because two readers that both waited for that would wait for each other for ever: release the read lock first", compat.ErrInvalid)
 
-	// ErrDowngrade means that the client that writes asked to read, and would wait for itself.
-	// Downgrade is the way.
+	// ErrDowngrade means that the writer asked for a read lock, and would wait for itself. Use
+	// [Downgrade]. A writer that asks is recognised only if it sets Options.Client.
 	ErrDowngrade = fmt.Errorf("%w: the client that would read is the writer, and would wait for itself: use rwlock.Downgrade, or release the write lock first", compat.ErrInvalid)
 )
 
-// Downgrade makes a reader of a writer, without a moment in between in which another writer could
-// come in: what was written is what the reader reads. lock is of a Locker of Write, readers one of
-// Read on the same keys; the reader's lease ends ttl from now, and it has a fence of its own if
-// they draw them. Readers that wait go in beside it.
+// Downgrade turns a writer into a reader, with no moment at which another writer could take the
+// lock: the reader reads what the writer wrote. lock comes from a Locker of [Write]; readers is a
+// Locker of [Read] on the same keys. The reader's lease ends ttl from now, and it has a new fence
+// if they draw them. Waiting readers go in beside it.
 //
-// lock is over as soon as Downgrade has begun, whatever comes of it: its context ends with cause
-// ErrDetached, for what the writer may not have known is that it became a reader. On an error
-// nothing is held; what may be left on the server was released, or ends with its lease. ErrLost:
-// the writer had lost its lock. If ctx has ended before, or if lock can't be detached, lock is
-// what it was.
+// As soon as Downgrade begins, lock is over, whatever the result: its context ends with cause
+// [compat.ErrDetached], because work under it might still write. On an error nothing is held: what
+// was on the server has been released, or ends with its lease. [compat.ErrLost] means that the
+// writer had lost its lock. Only if ctx had already ended, or if lock can't be detached, lock stays
+// as it was.
 //
-// There is no way back: see ErrUpgrade.
+// A reader can't become a writer: see [ErrUpgrade].
 func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, ttl time.Duration) (*compat.Lock, error) {
 	if !strings.HasPrefix(lock.Token(), writer) {
 		return nil, fmt.Errorf("%w: %q is not held by a writer of this package", compat.ErrInvalid, lock.Key())

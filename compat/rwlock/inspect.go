@@ -7,8 +7,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Inspect reads who holds the key and who waits: one round trip. To a reader it is held as well
-// while it has to give way to a writer that waits.
+// Inspect reads who holds the key and who waits: one round trip. The key also counts as held while
+// a reader must give way to a waiting writer.
 func (r Read) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	v, err := r.look(c, now, key, queueOf(key), true)
 	if err != nil {
@@ -23,8 +23,8 @@ func (r Read) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, 
 	return s, nil
 }
 
-// Inspect reads who holds the key and who waits: one round trip. To a writer it is held as well
-// while readers have their turn.
+// Inspect reads who holds the key and who waits: one round trip. The key also counts as held while
+// readers have their turn.
 func (w Write) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
 	v, err := w.look(c, now, key, waitingOf(key), true)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Options are the same for Read and Write. The zero value works on every server
-// since 2.2. All clients of a key should have the same: of those that differ in
-// Prefer, Inner, Millis or Margin only fairness suffers; where some have
-// ServerClock and some don't, the clocks of the latter must agree with the server's.
+// Options are the same for Read and Write. The zero value works on every server since 2.2. All
+// clients of a key should use the same. If they differ in Prefer, Inner, Millis or Margin, only
+// fairness suffers. If only some use ServerClock, the clocks of the others must agree with the
+// server's.
 type Options struct {
 	// Prefer says who goes first. Default: Fair.
 	Prefer Preference
 
-	// ServerClock counts the readers' leases by the server's TIME (Redis 2.6
-	// and later) instead of the clients' clocks. It costs no round trip.
+	// ServerClock makes readers' leases count by the server's TIME (Redis 2.6 and later) instead of
+	// the clients' clocks. It costs no round trip.
 	ServerClock bool
 
-	// Margin is how much longer than its score says a writer leaves a reader
-	// alone, for clocks that disagree. Default: none.
+	// Margin is how long after the end of a reader's lease a writer waits before it removes the
+	// reader, for clocks that disagree. Default: none.
 	Margin time.Duration
 
 	// Millis counts the writer's lease in milliseconds (PSETEX, PEXPIRE: Redis
@@ -29,29 +29,28 @@ type Options struct {
 	// milliseconds everywhere.
 	Millis bool
 
-	// Fence draws a number from INCR in the transaction that lets a reader or
-	// a writer in; both draw from one counter.
+	// Fence draws a fence by INCR in the transaction that lets a reader or a writer in; both draw
+	// from one counter.
 	Fence bool
 
-	// Inner is a lock that is held around each acquisition, as in the articles.
-	// It spares clients that come at the same moment aborted transactions, at
-	// the price of three more round trips or so; nothing rests on it, because
-	// the transaction sees itself whether it came too late. Default: none, which is faster.
+	// Inner is a lock that is held around each acquisition, as in the articles. It spares clients
+	// that come at the same moment aborted transactions, for about three more round trips. Safety
+	// does not depend on it: a transaction that comes too late does nothing. Default: none, which
+	// is faster.
 	Inner compat.Algorithm
 
-	// Client names who takes the lock: one flow of work, not a process whose
-	// goroutines lock for themselves. A Write then finds that it would wait for
-	// a reader that it is itself, and returns ErrUpgrade; a Read ErrDowngrade.
-	// Default: no name, and such a wait lasts until the lease ends.
+	// Client names the client that takes the lock: one flow of work, not a process in which several
+	// goroutines take locks. When a Write would then wait for its own reader, it returns
+	// [ErrUpgrade], and a Read that would wait for its own writer [ErrDowngrade]. Default: no name;
+	// such a wait lasts until the lease ends.
 	Client string
 
-	// Token returns the value of the next acquisition, different each time and
-	// for each client. nil: compat.NewToken.
+	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
 	Token func() string
 }
 
-// A Preference says who is let in when readers and writers wait for each other. Those wait who
-// are in Locker.Lock or Do; a TryLock waits for nobody, and nobody waits for it.
+// A Preference says who is let in when readers and writers wait for each other. Clients in
+// [compat.Locker.Lock] or Do wait; a TryLock waits for nobody, and nobody waits for it.
 type Preference string
 
 const (

@@ -22,9 +22,9 @@ import (
 //	extend    ZADD readers end token      even if a writer swept it (rw/extend-resurrects)
 //	release   ZREM readers token          whatever it answers (rw/expired-reader)
 //
-// A client that is held up inside for longer than the mutex lasts adds itself beside a writer
-// that came in meanwhile (rw/mutex-outrun). One that dies between SETNX and EXPIRE leaves a
-// mutex that nothing ends (tx/crash-before-expire). The set of readers never ends by itself.
+// A client that pauses inside for longer than the mutex lasts adds itself beside a writer that came
+// in meanwhile (rw/mutex-outrun). One that dies between SETNX and EXPIRE leaves a mutex that never
+// expires (tx/crash-before-expire). Nor does the set of readers.
 type PublishedRead struct{ Options }
 
 // PublishedWrite is the writer's half. It is not safe.
@@ -122,7 +122,7 @@ func (r PublishedRead) Extend(now time.Time, l compat.Lease, ttl time.Duration) 
 	return l, r.unseen(l, compat.Cmd{"ZADD", readersOf(l.Key), at(now.Add(ttl)), l.Value}), err
 }
 
-// Release takes the reader out of the set, and does not look whether it was still there.
+// Release takes the reader out of the set, whether or not it was still there.
 func (r PublishedRead) Release(l compat.Lease) compat.Change {
 	return r.unseen(l, compat.Cmd{"ZREM", readersOf(l.Key), l.Value})
 }

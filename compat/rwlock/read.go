@@ -9,9 +9,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Read is the readers' lock: any number hold it together. Two round trips to acquire, two to
-// extend, one to release; a refusal of one that waits costs one more. Its leases may be as short
-// as a millisecond, and 24 hours long, on every server.
+// Read is the readers' lock: any number of clients hold it together. Two round trips to acquire,
+// two to extend, one to release; refusing a waiter costs one more. Its leases last from a
+// millisecond to 24 hours, on every server.
 type Read struct{ Options }
 
 // Traits say that readers hold a key together, and that it checks the server.

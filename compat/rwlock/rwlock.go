@@ -4,9 +4,9 @@
 //	docs := compat.New(pool, rwlock.Read{}, compat.Options{})   // and
 //	edit := compat.New(pool, rwlock.Write{}, compat.Options{})  // with the same keys
 //
-// The writer's token is on the key itself, with its lease for a TTL. The readers are in a sorted
-// set beside it, "readers" below (KEY:readers:{KEY}, see compat.Aux), each with the end of its
-// lease, in milliseconds, for a score. Each step watches what it depends on:
+// The writer's token is on the key itself, and the key's TTL is its lease. The readers are in a
+// sorted set beside it, "readers" below (KEY:readers:{KEY}, see [compat.Aux]); each reader's score
+// is the end of its lease, in milliseconds. Each step watches what it depends on:
 //
 //	read       WATCH key; GET key             a token: a writer has it
 //	           MULTI; ZADD readers; EXEC      nil: a writer was faster
@@ -21,23 +21,22 @@
 //	           MULTI; ZADD readers; DEL key; EXEC
 //	extend, release                           as txlock's, under WATCH
 //
-// Readers never watch what other readers write, so that they don't abort each other. A reader
-// that dies is out of the way at the end of its lease, when the next writer sweeps the set; a
-// writer, when its key expires.
+// Readers never watch what other readers write, so they don't abort each other. After a reader has
+// died and its lease has ended, the next writer removes it from the set; a writer's key expires.
 //
-// Who is let in when readers and writers wait for each other, Preference says, and turns.go how. The
-// exclusion does not depend on it.
+// [Preference] says who is let in when readers and writers wait for each other; turns.go has the
+// protocol. Exclusion does not depend on it.
 //
-// It needs Redis 2.2: before that a ZADD deletes a sorted set that has a TTL, and all readers in
-// it, and there is no WATCH. It refuses such a server.
+// It needs Redis 2.2: before that there is no WATCH, and a ZADD deletes a sorted set that has a
+// TTL, with all readers in it. It refuses such a server.
 //
-// The readers' scores are times, so it needs clocks that agree: a writer whose clock is fast
-// takes a reader for dead (rw/skewed-sweep). Options.Margin makes it wait that much longer;
-// Options.ServerClock has the server tell the time, from 2.6 on. The writer's lease is the
-// server's to end, on every version.
+// The readers' scores are times, so clocks must agree: a writer whose clock is fast takes a live
+// reader for dead (rw/skewed-sweep). With Options.Margin it waits that much longer; with
+// Options.ServerClock it goes by the server's time (Redis 2.6). The server ends the writer's lease,
+// on every version.
 //
-// A plain lock on the same key (txlock, setlock) excludes readers and writers while it is held,
-// but does not see the readers: it must not be used beside this one.
+// Never use a plain lock (txlock, setlock) on the same key: it excludes readers and writers while
+// it is held, but does not see the readers.
 //
 // Sources: the read-write lock of many articles, a mutex around GET, ZADD and SET NX, which is
 // PublishedRead and PublishedWrite here; sync.RWMutex for who goes first.

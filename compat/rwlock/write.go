@@ -8,8 +8,8 @@ import (
 )
 
 // Write is the writer's lock: it excludes readers and other writers. Two round trips to acquire,
-// extend or release; a refusal of one that waits costs two more. Its leases are in whole
-// seconds, or in milliseconds with Options.Millis.
+// extend or release; refusing a waiter costs two more. Its leases are in whole seconds, or in
+// milliseconds with Options.Millis.
 type Write struct{ Options }
 
 // Traits say that it checks the server, and how a writer that waited goes.
@@ -17,9 +17,9 @@ func (w Write) Traits() compat.Traits {
 	return compat.Traits{Check: w.check, Leave: func(key, waiter string) []compat.Cmd { return leave(waiter, waitingOf(key)) }}
 }
 
-// Acquire makes one attempt to hold key alone until now+ttl. A refused one that waits
-// (Locker.Lock) keeps new readers out for a second, unless the preference is ReadersFirst; one
-// that does not (TryLock) leaves nothing.
+// Acquire makes one attempt to hold key alone until now+ttl. A refused waiter
+// ([compat.Locker.Lock]) keeps new readers out for a second, unless the preference is
+// [ReadersFirst]; a refused TryLock leaves nothing.
 func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
 	setex, err := compat.SetEx(w.Millis, key, l.Value, ttl)
@@ -84,10 +84,10 @@ func (w Write) refused(c *compat.Conn, v view, key string, err error) error {
 	return err
 }
 
-// Extend moves the end of l to now+ttl. It keeps its token, whatever l.Rotate says: a SETEX
-// would make the key anew if it expired unnoticed in between (before Redis 6.0.9), and readers
-// that came in meanwhile have not touched it (tx/extend-resurrects). A reader's lease does not
-// become a writer's.
+// Extend moves the end of l to now+ttl. It keeps the token, whatever l.Rotate says: before Redis
+// 6.0.9 the key may expire unnoticed under the WATCH. A SETEX would then make it again, beside
+// readers that came in meanwhile and did not touch it (tx/extend-resurrects). A reader's lease does
+// not become a writer's.
 func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	if strings.HasPrefix(l.Value, reader) {
 		return l, compat.Change{}, ErrUpgrade

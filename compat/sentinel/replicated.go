@@ -9,24 +9,23 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Replicated is an Algorithm whose lease counts only when it is on the
-// replicas too: after each acquisition and extension
+// Replicated is an Algorithm whose lease counts only when it is on the replicas too. After each
+// acquisition and extension it sends
 //
 //	WAIT replicas timeout      how many replicas have what this connection wrote
 //
-// If fewer have it the outcome is unknown to the Locker, which asks once more
-// and then releases the lock. It needs Redis 3.0. A lock that all replicas
-// have survives the promotion of any of them; one that some have, that of
-// those: Sentinel chooses by replica-priority before it looks who has the
-// most. What a replica has in memory it forgets when it restarts.
+// If fewer replicas than Replicas have it, the outcome is unknown: the Locker asks once more and
+// then releases the lock. It needs Redis 3.0. A lock survives the promotion of any replica that has
+// it. Sentinel looks at replica-priority before it looks which replica has the most data, so all
+// should have it. A replica forgets what it has only in memory when it restarts.
 //
-// The fence it draws is in the same writes: on a successor that has them it
-// does not go back.
+// The fence's counter is replicated with the lock: on a new master that has the lock, it does not
+// go back.
 type Replicated struct {
 	compat.Algorithm
 
-	// Replicas is how many must have the lease. Default: 1. Ask for all of
-	// them: with fewer, another may be promoted.
+	// Replicas is how many replicas must have the lease. Default: 1. Set it to the number of all
+	// replicas: otherwise one without the lease may be promoted.
 	Replicas int
 
 	// Timeout is how long the server waits for them. Default: 100 ms. Whole
@@ -36,8 +35,8 @@ type Replicated struct {
 
 var errNotReplicated = errors.New("setnxlock: too few replicas have it")
 
-// Acquire is the Algorithm's, and the replicas' word for it. A Timeout that
-// WAIT can't count in is ErrInvalid: rounded down to 0 it would wait for ever.
+// Acquire is the Algorithm's, confirmed by the replicas. A Timeout that WAIT can't express is
+// [compat.ErrInvalid]: rounded down to 0, WAIT would wait for ever.
 func (r Replicated) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	ms, err := r.millis()
 	if err != nil {

@@ -5,53 +5,47 @@
 //	defer source.Close()
 //	locks := compat.NewOn(source.Source(), txlock.Renamed{}, compat.Options{})
 //
-// A pool that asks Sentinel when it dials, as most do, goes on with the old
-// master after a switch. Sentinel leaves it a master for eight seconds and
-// more (on SENTINEL FAILOVER, and when a server that stood still comes back),
-// and all that time it gives its clients the locks that the new one gives to
-// others: with eighteen clients, 17,000 holds beside another's in ten seconds.
-// Hence, before a connection is handed out,
+// Most pools ask Sentinel only when they dial, and go on with the old master after a failover.
+// Sentinel may leave it a master for eight seconds and more (after SENTINEL FAILOVER, and when a
+// server that was stopped comes back). During that time it gives its clients locks that the new
+// master gives to others: with eighteen clients, 17,000 locks were held twice within ten seconds.
+// So this is asked before Get returns a connection:
 //
 //	SENTINEL get-master-addr-by-name NAME   to all Sentinels at once: most of those known must name one server
 //	ROLE                                    to that server, on this connection; INFO before 2.8.12
 //
-// unless both were answered within Recheck. And a reply that comes later than
-// that counts only after the Sentinels have named the same server once more: a
-// server that stood still answers, when it goes on, what it was asked before
-// it was replaced. A refused write (READONLY), a replica cut off from its
-// master (MASTERDOWN) and a server that still loads its data (LOADING) end the
-// connection, and the Locker asks again on the next. Nothing is read from a
-// replica (any/read-from-replica).
+// It is not asked again within Options.Recheck. A reply that takes longer than Recheck counts only
+// after the Sentinels have named the same server once more: a server that was stopped and goes on
+// may answer requests from before it was replaced. A refused write (READONLY), a replica that is
+// cut off from its master (MASTERDOWN) and a server that is still loading its data (LOADING) end
+// the connection, and the Locker asks again on another. Nothing is read from a replica
+// (any/read-from-replica).
 //
-// What this can't prevent (any/failover): Redis acknowledges a write before its
-// replicas have it. A lock that a master gave in its last moments, or after it
-// was cut off, is missing on its successor, which gives it to another while
-// the first holder's lease still runs. That holder learns it at its next
-// extension or release, which finds the key gone or another's: ErrLost; with
-// renewal, after a third of the ttl. Its context ends with its lease at the
-// latest. Fences are counted on the same servers: a number that was lost is
-// given again.
+// What this can't prevent (any/failover): Redis acknowledges a write before its replicas have it. A
+// lock that a master gave in its last moments, or after it was cut off, is missing on the new
+// master, which gives it to another client while the first holder's lease still runs. The first
+// holder learns it at its next extension or release, with renewal after a third of the ttl: the key
+// is gone or another client's, which is [compat.ErrLost]. Its context ends with its lease at the
+// latest. Fences are counted on the same servers: a number that was lost is drawn again.
 //
-// What lessens it: min-slaves-to-write and min-slaves-max-lag on the servers
-// (2.8), so that a master cut off from its replicas soon refuses every write;
-// Replicated, here, which takes no lock that is not on the replicas too (WAIT,
-// 3.0); or no failover at all: redlock, over independent servers. A master
-// that restarts empty before Sentinel calls it down forgets every lock
-// (any/restart-forgets): start it with its data, or late.
+// Three things help. With min-slaves-to-write and min-slaves-max-lag on the servers (Redis 2.8), a
+// master that is cut off from its replicas soon refuses every write. [Replicated] takes no lock
+// that is not on the replicas too (WAIT, Redis 3.0). redlock needs no failover: its servers are
+// independent. A master that restarts empty before Sentinel notices that it was down forgets every
+// lock (any/restart-forgets): start it with its data, or late.
 //
-// Each Sentinel has one vote, by however many addresses it is known; those that
-// one tells of are asked too. One that none of them tells of any more, and that
-// does not answer itself, is forgotten, unless it was given.
+// Each Sentinel has one vote, however many addresses it has. Sentinels that others name are asked
+// too. One that was not given to [New] is forgotten when no other names it any more and it does not
+// answer itself.
 //
-// While fewer than Agree Sentinels answer, no lock is given, extended or
-// released: they may be dead, or we may be cut off together with the old master.
+// While fewer than Options.Agree Sentinels answer, no lock is acquired, extended or released: they
+// may be dead, or we may be cut off together with the old master.
 //
-// Tried with the Sentinels of 2.6.11, 2.8.24 and 7.0.15. 2.6's answers
-// IDONTKNOW until it has seen the master, waits up to fifteen seconds before
-// it replaces one that is down, and leaves the clients' connections open when
-// it demotes one; from 2.8.12 on they are closed. The servers may be of any
-// version. Before 2.6 replicas accept writes, and INFO alone tells them from a
-// master.
+// It was tested with the Sentinels of 2.6.11, 2.8.24 and 7.0.15. A Sentinel of 2.6 answers
+// IDONTKNOW until it has seen the master, waits up to fifteen seconds before it replaces a master
+// that is down, and leaves clients' connections open when it demotes one; since 2.8.12 they are
+// closed. The servers may be of any version. Before 2.6 replicas accept writes, and only INFO tells
+// them from a master.
 package sentinel
 
 import (
@@ -68,8 +62,8 @@ import (
 )
 
 var (
-	// ErrNoMaster means that no server was found that the Sentinels agree on
-	// and that is a master. Nothing was sent to any.
+	// ErrNoMaster means that the Sentinels agree on no server that is a master. No command of a
+	// lock was sent.
 	ErrNoMaster = errors.New("setnxlock: no master")
 
 	// ErrNotMaster means that a connection led to a server that is not the
@@ -93,23 +87,21 @@ type Options struct {
 	// old master can send us there.
 	Agree int
 
-	// Recheck is how long an answer of the Sentinels counts, and a server's
-	// about its role. Until it has passed an old master can still be taken
-	// for the master. Default: 1 s. A nanosecond has them asked before and
-	// after each command.
+	// Recheck is how long the Sentinels' answer counts, and a server's answer about its role. For
+	// that long an old master may still be taken for the master. Default: 1 s. With a nanosecond
+	// they are asked before and after each command.
 	Recheck time.Duration
 
-	// Patience is how long Get goes on asking when there is no master,
-	// as long as its context lets it. A Locker's Lock goes on after that, for a
-	// whole ttl, as long as a Sentinel answers. Default: 3 s.
+	// Patience is how long Get goes on asking while there is no master, unless its context ends
+	// first. A Locker's Lock goes on after that, for up to a whole ttl, while a Sentinel answers.
+	// Default: 3 s.
 	Patience time.Duration
 
-	// Timeout bounds each question to a Sentinel, and the one to a server
-	// about its role, dialling included. Default: 1 s.
+	// Timeout bounds each question to a Sentinel or to a server about its role, with dialling.
+	// Default: 1 s.
 	Timeout time.Duration
 
-	// MaxIdle is how many idle connections to the master are kept. Default:
-	// 16.
+	// MaxIdle is how many idle connections to the master the Source keeps. Default: 16.
 	MaxIdle int
 
 	// Clock tells how old an answer is, and runs the timer between two
@@ -195,10 +187,9 @@ func (s *Source) Source() compat.Source {
 	}
 }
 
-// Get returns a connection to the master. If there is none, because a failover
-// is under way, it goes on asking, for Patience or until ctx ends; then it
-// returns ErrNoMaster with the reason. A name that no Sentinel knows, and a
-// password that is refused, it returns at once.
+// Get returns a connection to the master. If there is none, because a failover is under way, it
+// goes on asking for Options.Patience or until ctx ends, and then returns [ErrNoMaster] with the
+// reason. If no Sentinel knows the name, or the password is refused, it returns at once.
 func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 	enough := s.o.Clock.Now().Add(s.o.Patience)
 	for {
@@ -232,7 +223,7 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 	}
 }
 
-// Master is the address of the master, as Get would find it now.
+// Master returns the address of the master that [Source.Get] would connect to now.
 func (s *Source) Master(ctx context.Context) (string, error) {
 	c, err := s.Get(ctx)
 	if err != nil {
@@ -244,9 +235,9 @@ func (s *Source) Master(ctx context.Context) (string, error) {
 	return s.now.addr, nil
 }
 
-// Epoch is how many times the Sentinels were found to name another server than
-// before, the first included. A key that was written in one epoch and is not
-// there in the next may never have got there.
+// Epoch is how often the Sentinels were found to name another server than before, the first
+// included. A key that was written in one epoch and is missing in the next may never have reached
+// the new server.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// A Clock shows a server's time: the computer's, corrected by the server's
-// Offset. With it as a Locker's clock, getsetlock goes by the server's time: clients that
-// all use one need not have clocks that agree:
+// A Clock shows a server's time: the computer's time, corrected by the server's [Offset]. With it
+// as a Locker's clock, getsetlock goes by the server's time: if all clients do that, their own
+// clocks need not agree:
 //
 //	clk, err := server.NewClock(ctx, compat.Pooled(pool), nil, server.Options{})
 //	go clk.Keep(ctx, time.Minute, nil)
 //	timed := getsetlock.Options{Dialect: getsetlock.Dialect{Margin: 2 * clk.Uncertainty()}}
 //	locks := compat.New(pool, getsetlock.Guarded{Options: timed}, compat.Options{Clock: clk})
 //
-// Two such clocks differ by at most the sum of their uncertainties: a Margin of
-// that keeps a client from taking a lock that is held (getset/skewed-takeover).
-// Foreign clients still go by their own clocks. If the server's clock is set, all
-// these clients follow it (any/server-clock-jump).
+// Two such clocks differ by at most the sum of their uncertainties. With a Margin of that sum, no
+// client takes a lock that is held (getset/skewed-takeover). Clients of other libraries still go by
+// their own clocks. If somebody sets the server's clock, all these clients follow it
+// (any/server-clock-jump).
 //
-// Its timers and tickers are the computer's: they count the same seconds, and a
-// correction does not move one that runs.
+// Its timers and tickers are the computer's: they count the same seconds, and a correction does not
+// move one that is running.
 type Clock struct {
 	clock.Clock // the computer's
 	source      compat.Source
@@ -72,8 +72,8 @@ func (c *Clock) WithDeadline(parent context.Context, t time.Time) (context.Conte
 	return c.Clock.WithTimeout(parent, c.Until(t))
 }
 
-// Uncertainty is how much Now may be wrong by, on either side: what Offset
-// left open, and half a thousandth of the time since then.
+// Uncertainty is by how much Now may be wrong in either direction: the uncertainty that [Offset]
+// returned, and half a thousandth of the time since then.
 func (c *Clock) Uncertainty() time.Duration {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -84,10 +84,9 @@ func (c *Clock) uncertainty() time.Duration {
 	return c.off + time.Duration(float64(c.Clock.Since(c.at))*drift)
 }
 
-// Measure measures the offset anew, corrects the clock by it, and returns by how
-// much Now has moved. If that is more than the Uncertainty before and after
-// together, one of the two clocks was set in between. The errors are Offset's;
-// the clock is left as it was then.
+// Measure measures the offset again, corrects the clock, and returns by how much Now has moved. If
+// that is more than the Uncertainty before and after together, somebody set one of the two clocks
+// in between. On an error, which is one of [Offset]'s, the clock is unchanged.
 func (c *Clock) Measure(ctx context.Context) (moved time.Duration, err error) {
 	offset, off, err := Offset(ctx, c.source, c.Clock, c.o)
 	if err != nil {
@@ -100,9 +99,8 @@ func (c *Clock) Measure(ctx context.Context) (moved time.Duration, err error) {
 	return moved, nil
 }
 
-// Keep measures every so often, until ctx is done. report, if there is one, is
-// told what each Measure returned. Where it fails the clock runs on, with an
-// Uncertainty that grows.
+// Keep calls Measure at intervals of every, until ctx is done, and passes what it returned to
+// report, if that is not nil. When Measure fails, the clock runs on, and its Uncertainty grows.
 func (c *Clock) Keep(ctx context.Context, every time.Duration, report func(moved time.Duration, err error)) {
 	for {
 		t := c.Clock.Timer(every)

@@ -14,8 +14,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Kept is how long an answer is believed: what an administrator grants or configures since then is
-// noticed by then at the latest.
+// Kept is how long a [Memory] believes an answer: what an administrator grants or configures is
+// noticed after that time at the latest.
 const Kept = 24 * time.Hour
 
 // answerFormat changes with the questions and with what Report holds: answers of another format
@@ -25,10 +25,10 @@ const answerFormat = 1
 // A Memory remembers what servers can do, so that a server is asked once. It is safe for concurrent
 // use; the zero value is ready. As JSON it can be kept for the next process.
 //
-// A server is recognised by its run id, which INFO tells: a server without one (before 2.4), one
-// whose INFO is refused, a proxy and a server that refuses writes are asked each time. An answer
-// is not used any more when the run id, the version, the role, the eviction policy or the user is
-// another, when it is older than Kept, and after Forget: call it when the server contradicts.
+// It recognises a server by the run id in INFO. A server without one (before 2.4), one that refuses
+// INFO, a proxy, and a server that refuses writes are asked each time. An answer no longer counts
+// when the run id, the version, the role, the eviction policy or the user has changed, when it is
+// older than [Kept], and after [Memory.Forget]: call that when the server contradicts an answer.
 type Memory struct {
 	mu      sync.Mutex
 	answers []answer
@@ -54,8 +54,8 @@ type identity struct {
 	User    string `json:"user,omitempty"`
 }
 
-// Probe is the function Probe, unless the server is one that is remembered: then it sends three
-// commands. known says that it was.
+// Probe is the function [Probe], unless the server is remembered: then it only sends three commands
+// to recognise it. known says that it was remembered.
 func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
 	who, err := identify(ctx, source, o)
 	if err != nil && !errors.Is(err, errUnnamed) {
@@ -100,7 +100,7 @@ func (m *Memory) find(who identity, o Options) *answer {
 	return nil
 }
 
-// Forget forgets what the server of r answered: it has just answered something else.
+// Forget forgets what the server of r answered, because it has now answered something else.
 func (m *Memory) Forget(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,7 @@ func (m *Memory) Trust(r Report, o Options, lock string) {
 	}
 }
 
-// Trusts reports whether Trust was told so.
+// Trusts reports whether [Memory.Trust] was called for the same server, options and lock.
 func (m *Memory) Trusts(r Report, o Options, lock string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +142,8 @@ func (m *Memory) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]answer{}, m.answers...))
 }
 
-// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote. Answers of another format
-// or too old are left out.
+// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote. Answers in another format,
+// or older than [Kept], are left out.
 func (m *Memory) UnmarshalJSON(b []byte) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -173,7 +173,7 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Remembered reports whether a Memory has what the report says.
+// Remembered reports whether a [Memory] has this report.
 func (r Report) Remembered() bool { return r.who.RunID != "" }
 
 // SameServer reports whether c leads to the server that r is about: one command.

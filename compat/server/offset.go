@@ -12,27 +12,25 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// ErrNoClock means that the server's clock can't be learned: TIME, and EXPIREAT
-// with PTTL or TTL, are refused.
+// ErrNoClock means that the server's clock can't be read: it refuses TIME, and EXPIREAT with PTTL
+// or TTL.
 var ErrNoClock = errors.New("setnxlock: the server's clock can't be read")
 
 // errJumped means that samples contradict each other.
 var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 
-// Offset returns how far the server's clock is ahead of clk (nil: the
-// computer's), and how much that may be wrong by, on either side. It takes the
-// best way that the server allows:
+// Offset returns how far the server's clock is ahead of clk (nil: the computer's), and by how much
+// that may be wrong in either direction. It takes the best of three ways that the server allows:
 //
 //	TIME             Redis 2.6: half a round trip
 //	EXPIREAT, PTTL   2.6 with TIME refused: half a round trip and a millisecond
 //	EXPIREAT, TTL    Redis 1.2: 20 ms and half a round trip
 //
-// The third way waits, on clk, for the server's second to change: one to
-// two seconds and a dozen to twenty round trips, or four seconds on a slow
-// network. If a round trip takes over 150 ms nobody knows whether TTL rounds, and
-// half a second more is uncertain. It writes two
-// scratch keys, and removes them. The errors are Probe's, ErrNoClock, and the
-// server's refusal of a write.
+// The third way waits, on clk, for the server's second to change. It takes one to two seconds and a
+// dozen to twenty round trips, or four seconds on a slow network. If a round trip takes over 150
+// ms, it can't tell whether TTL rounds, and half a second more is uncertain. It writes two scratch
+// keys, and removes them. The errors are those of [Probe], [ErrNoClock], and the server's refusal
+// of a write.
 func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {
 	if clk == nil {
 		clk = clock.New()

@@ -1,8 +1,7 @@
-// Package server learns what a Redis server can do for a lock, by asking it to:
-// a command counts as there when it did what it should on a scratch key. What
-// INFO says is a hint; nothing depends on it, nor on PING, CONFIG or EVAL,
-// which may be refused or renamed, nor on the connection, which many proxies
-// close on a command that they don't know.
+// Package server finds out what a Redis server can do for a lock by trying it: the server has a
+// command if the command did what it should on a scratch key. What INFO says is only a hint. PING,
+// INFO, CONFIG and EVAL may all be refused or renamed, and the connection may break: many proxies
+// close it on a command that they don't know.
 //
 //	r, err := server.Probe(ctx, compat.Pooled(pool), server.Options{})
 //	offset, uncertainty, err := server.Offset(ctx, compat.Pooled(pool), nil, server.Options{})
@@ -25,7 +24,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// ErrAuth means that the server asks for a password.
+// ErrAuth means that the server asks for a password, or for another one.
 var ErrAuth = errors.New("setnxlock: the server does not let us in")
 
 // Options are Probe's and Offset's. The zero value is ready to use.
@@ -34,12 +33,12 @@ type Options struct {
 	// names only: the prefix of the locks, or the key that is to be locked. Default: none.
 	Prefix string
 
-	// Where names the way to the server for a Memory, if there may be several: directly, and
-	// through a proxy that lets less through.
+	// Where names the way to the server for a [Memory], if there are several: for example directly,
+	// and through a proxy that allows fewer commands.
 	Where string
 
-	// Timeout bounds each question and the cleaning up. A server that has not
-	// answered by then has refused. Default: 2 s.
+	// Timeout bounds each question and the cleaning up. No answer by then counts as a refusal.
+	// Default: 2 s.
 	Timeout time.Duration
 
 	// Token makes the names of the scratch keys, which must be nobody else's.
@@ -66,8 +65,8 @@ func (o Options) timeout() time.Duration {
 	return 2 * time.Second
 }
 
-// A Report is what Probe found out about a server. The comments on the
-// capabilities say from which Redis on a server has them.
+// A Report is what [Probe] found out about a server. In the comments on what a server can do, the
+// number is the first Redis that can.
 type Report struct {
 	Version string // as INFO says; "" if it does not
 	Kind    string // "redis", "proxy", the name of another server, or "" if unknown
@@ -95,8 +94,8 @@ type Report struct {
 	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
 	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do
 
-	// NotAsked are the abilities of which nothing is known: the server refuses writes, or they can't
-	// be asked for without the risk that a key stays behind which nothing ends.
+	// NotAsked are the abilities of which nothing is known, because the server refuses writes, or
+	// because the question could leave a key behind that never expires.
 	NotAsked []ability.Ability
 	Warnings []Warning
 	Checks   []Check
@@ -112,8 +111,7 @@ type Warning struct {
 	Text string // for people: one sentence, without a full stop
 }
 
-// A Check is one question and what came back. The scratch keys are called a
-// and b in it.
+// A Check is one question and its answer. The scratch keys are called a and b in it.
 type Check struct {
 	Name   string
 	Asked  string // the commands, as sent in one write
@@ -154,7 +152,7 @@ func (r *Report) field(a ability.Ability) *bool {
 	return new(bool)
 }
 
-// Abilities are all that were asked for, the oldest first.
+// Abilities returns all abilities that Probe asks for, the oldest first.
 func (r Report) Abilities() []ability.Ability { return ability.All() }
 
 // Can reports whether the server showed that it has the ability.
@@ -170,18 +168,17 @@ func (r Report) Has(id string) bool {
 	return false
 }
 
-// Probe finds out what the server behind source can do. It sends
-// thirty writes, some more for each command on which connections are closed, and
-// uses one connection at a time. It writes to two scratch keys of random name and removes them, also
-// when it fails or ctx ends. Each has a TTL as soon as anybody can see it: if the connection is
-// lost for good, wherever that is, what is left ends after two minutes.
+// Probe finds out what the server behind source can do. It sends about thirty writes, some more for
+// each command on which the server closes the connection, and uses one connection at a time. It
+// writes to two scratch keys of random names and removes them, also when it fails or ctx ends. Each
+// has a TTL as soon as anybody can see it: if the connection is lost for good at any point, what is
+// left expires after two minutes.
 //
-// It returns an error, with the report so far, if the server can't be
-// reached (the connection's error), asks for a password (ErrAuth), refuses even a GET
-// (ErrDenied: an ACL, a server that is loading), is Redis
-// 1.0 (ErrUnsafeServer, an *compat.UnsafeServerError), or if ctx ends (its
-// error). A server that refuses writes is not an error: Writable is false, Refused says why, and
-// what needs a write stays unknown: it is in NotAsked.
+// It returns an error, with the report so far, if the server can't be reached (the connection's
+// error), asks for a password ([ErrAuth]), refuses even a GET ([compat.ErrDenied]: an ACL, a server
+// that is loading), is Redis 1.0 ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), or if
+// ctx ends (its error). It is no error if the server refuses writes: Writable is then false,
+// Refused says why, and what needs a write is in NotAsked.
 func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	p := newProbe(ctx, source, o)
 	p.run()

@@ -10,12 +10,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Try runs check, an algorithm's own, on the server that has key. A connection
-// that breaks says nothing about the server: the check runs anew on another one. Only if the
-// same command breaks two connections in a row, while a GET works before and
-// after it, as a proxy does with a command that it lacks, Try returns
-// compat.ErrUnanswered and says what was seen. A refusal for want of permission or
-// room is compat.ErrDenied. Other errors are check's, or the connection's.
+// Try runs check, an algorithm's own, on the server that has key. A connection that breaks proves
+// nothing about the server: the check runs again on another one. If the same command breaks two
+// connections in a row, while a GET works before and after it, Try returns [compat.ErrUnanswered]
+// and says what was seen: a proxy does that with a command that it lacks. A refusal because of a
+// permission or memory is [compat.ErrDenied]. Other errors are check's, or the connection's.
 func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c *compat.Conn, key string) error) error {
 	s := newSession(ctx, source, o.timeout(), key)
 	defer s.close()

@@ -13,10 +13,10 @@ import (
 //	acquire and release                   Lua's
 //	extend   the script: GET, PTTL, PEXPIRE key (left + ttl)
 //
-// A lock that is renewed each third of its ttl by a whole ttl grows by two thirds
-// at each renewal: when its holder dies, the key stands for as much longer, and
-// nobody gets it (set/extend-adds). The lease we believe in is ttl all the same.
-// redis-py sets, as Lua does, with extend(…, replace_ttl=True) and reacquire().
+// A lock that adds a whole ttl after each third of its ttl grows by two thirds at each renewal.
+// When its holder dies, the key stays for that much longer, and no other client gets the lock
+// (set/extend-adds). Our Lease still counts only one ttl. redis-py sets the ttl, as [Lua] does,
+// with extend(…, replace_ttl=True) and reacquire().
 type AdditiveExtend struct{ Options }
 
 // Acquire is Lua's.
@@ -54,5 +54,5 @@ func (k AdditiveExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration)
 // Release is Lua's.
 func (k AdditiveExtend) Release(l compat.Lease) compat.Change { return Lua(k).Release(l) }
 
-// Traits are Lua's, but for the token, which it keeps.
+// Traits are Lua's, except that an extension keeps the token.
 func (k AdditiveExtend) Traits() compat.Traits { return compat.Traits{Check: Lua(k).check} }

@@ -14,7 +14,7 @@ import (
 //	EVALSHA extend 1 key token ttl        nil: not ours any more
 //	EVALSHA release 1 key token           nil: not ours any more
 //
-// With a fence a script acquires too, so that a refused attempt burns no number.
+// With a fence, a script acquires too, so that a refused attempt uses up no number.
 type Lua struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.

@@ -7,19 +7,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
-// Published is the lock of SET as it is copied from article to article by those
-// who do without a script: the client compares, then deletes. It is NOT SAFE, and here to
-// compare and to teach.
+// Published is the lock of SET as many articles have it, without a script: the client compares,
+// then deletes. It is NOT SAFE. It is here for comparison, and to teach.
 //
 //	SET key token NX PX ttl     OK: ours; nil: held
 //	GET key                     ours?
-//	PEXPIRE key ttl             whosever it is by now
-//	DEL key                     whosever it is by now
+//	PEXPIRE key ttl             whoever has it by now
+//	DEL key                     whoever has it by now
 //
-// Between the GET and the DEL the lease may end and another client take the
-// key: that client's lock is deleted, and a third one gets in beside it
-// (set/compare-then-del). An extension gives another's lock a new end in the
-// same way. Where it works one of Lua and Watched does too.
+// Between the GET and the DEL the lease may end and another client may take the key. That client's
+// lock is then deleted, and a third client gets in beside it (set/compare-then-del). In the same
+// way, an extension may change the end of another client's lock. Wherever Published works, [Lua] or
+// [Watched] works too.
 type Published struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. This part is safe.
@@ -27,13 +26,14 @@ func (k Published) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 	return k.set(c, now, key, ttl, false)
 }
 
-// Extend sets the end of what the key holds to now+ttl, if it was ours a moment ago.
+// Extend sets the key's TTL to ttl if the lock was ours when it looked. By then it may be another
+// client's.
 func (k Published) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Rotate = false // it would put our token on another's lock
 	return k.extend(compat.Unguarded, now, l, ttl)
 }
 
-// Release deletes what the key holds, if it was ours a moment ago.
+// Release deletes the key if the lock was ours when it looked. By then it may be another client's.
 func (k Published) Release(l compat.Lease) compat.Change { return release(compat.Unguarded, l) }
 
 // Traits say that it checks the server.

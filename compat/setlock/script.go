@@ -16,11 +16,10 @@ import (
 //	EVALSHA extend 1 key token ttl        nil: not ours any more
 //	EVALSHA release 1 key token           nil: not ours any more
 //
-// The articles' script is EXISTS, SET, EXPIRE. A script runs alone, but what it
-// has done stays done when a later command of it fails, and an EXPIRE that is
-// refused (a ttl out of range, a server's ACL or renamed command) leaves a key
-// that nothing ends (tx/crash-before-expire). So here the key is made by the
-// last command, with its TTL: EXISTS, PSETEX.
+// The articles' script is EXISTS, SET, EXPIRE. No other command runs during a script, but if one of
+// its commands fails, those before it are not undone: an EXPIRE that is refused (a ttl out of
+// range, an ACL, a renamed command) leaves a key that never expires (tx/crash-before-expire). So
+// here the last command makes the key, with its TTL: EXISTS, PSETEX.
 type Script struct{ Options }
 
 var take = redis.NewScript(-1, `

@@ -1,13 +1,13 @@
-// Package setlock is the lock of SET: a random token and its TTL go on the key
-// in one command, and only the holder of the token takes it off. It needs Redis
-// 2.6.12; Script, which does without SET … NX PX, needs 2.6 with scripts.
+// Package setlock is the lock of SET: one command puts a random token and a TTL on the key, and
+// only the holder of the token removes it. It needs Redis 2.6.12; [Script], which does without SET
+// … NX PX, needs 2.6 with scripts.
 //
 //	acquire   SET key token NX PX ttl      OK: ours; nil: held
 //	extend    on the condition that the key holds our token: PEXPIRE key ttl
 //	release   on the condition that the key holds our token: DEL key
 //
-// How the condition is made to hold when the command runs is what tells the
-// variants apart, each on its own page:
+// The variants differ in how they make sure that the condition still holds when the command runs.
+// Each has its own page:
 //
 //	Lua         a script compares and deletes: one round trip
 //	Watched     WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
@@ -16,15 +16,15 @@
 //	AdditiveExtend
 //	            as Lua, but an extension adds: redis-py, for comparison only
 //
-// All write the same bytes on the same key as txlock does, so they exclude each
-// other, txlock's clients, and every other client of SET … NX PX or
-// SETNX+EXPIRE with a token. Clocks need not agree: only the server's decides.
-// Like every lock with a lease they can't stop a holder that pauses past the
-// end of it and writes on (any/paused-holder): that is what the fence is for.
+// All write the same bytes on the same key as txlock does, so they exclude each other, txlock's
+// clients, and every other client that takes a token lock with SET … NX PX or with SETNX and
+// EXPIRE. Clocks need not agree: only the server's decides. Like every lock with a lease, they
+// can't stop a holder that pauses past the end of its lease and then writes (any/paused-holder):
+// the fence is for that.
 //
-// Before Redis 5.0 the AOF and the replicas get SET … PX and the scripts as they were
-// sent: after a restart from the AOF each lease begins anew, so that a dead
-// holder's lock may last for one more ttl. It never ends early by that.
+// Before Redis 5.0 the AOF and the replicas get SET … PX and the scripts as they were sent. After a
+// restart from the AOF each lease begins again, so a dead holder's lock may last for one more ttl;
+// none ends early.
 //
 // Sources: the page of SET ("a simple locking pattern"), the Redlock page
 // ("correct implementation with a single instance"); redis-py's Lock since 3.0.
@@ -40,12 +40,11 @@ import (
 
 // Options are the same for each variant. The zero value works.
 type Options struct {
-	// Fence draws a number from INCR in the transaction, or the script, that
-	// takes the key. It grows with every acquisition.
+	// Fence draws a fence by INCR in the transaction or script that takes the key. It grows with
+	// every acquisition.
 	Fence bool
 
-	// Token returns the value of the next acquisition, different each time and
-	// for each client. nil: compat.NewToken.
+	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
 	Token func() string
 }
 

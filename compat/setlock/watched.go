@@ -22,9 +22,9 @@ import (
 //	MULTI; PEXPIRE key ttl; EXEC; WATCH key; GET key
 //	MULTI; EXISTS key; DEL key; EXEC      without EXISTS since 2.8.10
 //
-// A server over its maxmemory queues nothing in a MULTI since Redis 5.0: until
-// it has room again, a lock can then neither be extended nor released, and
-// ends with its TTL. A script is let through: where there are scripts, use Lua.
+// Since Redis 5.0 a server over its maxmemory queues nothing in a MULTI: until it has room again, a
+// lock can be neither extended nor released, and ends with its TTL. Such a server still runs the
+// scripts: where they are allowed, use [Lua].
 type Watched struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.

@@ -1,6 +1,6 @@
-// Package adaptertest is what a Source over another client has to pass: the conformance suite on a
-// real redis-server, and on those in SETNXLOCK_TEST_REDIS, and that a connection whose state is not
-// known is never handed to the next user.
+// Package adaptertest has the tests that a Source over another client must pass: the conformance
+// suite on a real redis-server and on those in SETNXLOCK_TEST_REDIS, and a test that a connection
+// in an unknown state never reaches the next user.
 package adaptertest
 
 import (
@@ -97,7 +97,7 @@ func version(t testing.TB, s compat.Source) string {
 	return strings.TrimSpace(v)
 }
 
-// Connections checks what the engine takes for granted of a connection.
+// Connections checks what the engine assumes of a connection.
 func Connections(t *testing.T, open Open) {
 	t.Run("replies", func(t *testing.T) {
 		c := get(t, open(t, realredis.Start(t), 1))

@@ -4,8 +4,9 @@
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Protocol: 2, DisableIdentity: true})
 //	locks := compat.NewOn(goredis.Source(client), txlock.Renamed{}, compat.Options{})
 //
-// go-redis greets with HELLO, and goes on when a server does not know it: it was run on Redis 1.3.6
-// and everything since, with Protocol 2 and without CLIENT SETINFO (DisableIdentity).
+// go-redis begins a connection with HELLO, and goes on when a server does not know that command.
+// This adapter was tested on Redis 1.3.6 and later, with Protocol 2 and without CLIENT SETINFO
+// (DisableIdentity).
 package goredis
 
 import (
@@ -19,13 +20,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/adapter"
 )
 
-// Source is where the locks get connections of client's pool. Each step of a lock takes one for
-// its length, and one that is pinned (compat.Options.MaxPinned) keeps it: the pool (PoolSize) must
-// have room for these and for the program's other commands. The client's hooks see the locks'
+// Source returns a [compat.Source] of connections from client's pool. Each step of a lock borrows
+// one, and a pinned lock ([compat.Options].MaxPinned) keeps its connection: the pool (PoolSize)
+// must have room for these and for the program's other commands. The client's hooks see the locks'
 // commands, in pipelines.
 //
 // A command whose reply was lost may have run, so nothing is sent a second time: client's
-// MaxRetries does not count here. The engine's limit (compat.Options.Timeout) ends a step, or the
+// MaxRetries has no effect here. The engine's limit (compat.Options.Timeout) ends a step, or the
 // client's ReadTimeout if that is shorter.
 func Source(client *redis.Client) compat.Source {
 	o := client.Options()

@@ -2,10 +2,10 @@
 //
 //	compat.New(pool, txlock.Renamed{}, compat.Options{Observer: otel.Observer(provider)})
 //
-// A span "lock KEY" covers the wait for a lock that was obtained, "hold KEY" the time from there to
-// its release or its loss. An Observer is told of both when they have ended, and of no context:
-// the spans are roots of their own, and have the key, how the lock was obtained, and its fence
-// to be found by.
+// A span "lock KEY" covers the wait for a lock, until it is acquired; "hold KEY" covers the time
+// from there to its release or loss. An Observer learns of both only when they have ended, and gets
+// no context, so each span is a root. It has the key, how the lock was acquired, and the fence as
+// attributes.
 package otel
 
 import (

@@ -4,8 +4,8 @@
 //	…
 //	compat.New(pool, txlock.Renamed{}, compat.Options{Observer: locks.Observe})
 //
-// Each metric has the label lock: a name for the key, of which there must not be too many. docs/observing.md
-// describes the metrics, with alerts; dashboard.json is for Grafana.
+// Each metric has the label lock: a name for the key. Keep the number of names small.
+// docs/observing.md describes the metrics, with alerts; dashboard.json is for Grafana.
 package prometheus
 
 import (

@@ -19,10 +19,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/adapter"
 )
 
-// Source is where the locks get dedicated connections of client: each step of a lock takes one for
-// its length, and one that is pinned (compat.Options.MaxPinned) keeps it. The client's
-// BlockingPoolSize must have room for all of them. The connections that the client shares
-// between goroutines carry no lock: a WATCH on them would be everybody's.
+// Source returns a [compat.Source] of dedicated connections of client. Each step of a lock borrows
+// one, and a pinned lock ([compat.Options].MaxPinned) keeps its connection: the client's
+// BlockingPoolSize must have room for all of them. Connections that the client shares between
+// goroutines can't carry a lock: a WATCH on one would be shared as well.
 //
 // The client sends nothing of a lock a second time, whatever its DisableRetry says.
 func Source(client rueidis.Client) compat.Source {

@@ -1,4 +1,4 @@
-// Package racetest has a lock explored within a test.
+// Package racetest explores a lock in a test.
 //
 //	racetest.Check(t, race.Config{New: newMyLock, Server: "2.4", Ticks: 3})
 package racetest
@@ -17,10 +17,9 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// Check explores c and fails the test if an invariant breaks, with the shortest
-// way to it as a timeline and the line that replays it; or if there was no room
-// to explore all of it. All client code is run twice, to catch what is not
-// deterministic.
+// Check explores c. It fails the test if an invariant breaks, with a shortest way as a timeline and
+// the line that replays it, or if there was no room to explore all of c. It runs all client code
+// twice, to catch what is not deterministic.
 func Check(t TB, c race.Config) {
 	t.Helper()
 	c.Verify = true

@@ -31,13 +31,17 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 	c := &Cluster{t: t}
 	var bus []string
 	for range 2 * clusterMasters {
-		_, port, _ := net.SplitHostPort(freeAddr(t))
-		bus = append(bus, port)
-		c.Nodes = append(c.Nodes, Run(t, append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "1000",
+		ours := plain(t.TempDir(), append([]string{
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
 			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
-		}, args...)...))
+		}, args...)...)
+		busPort := ""
+		c.Nodes = append(c.Nodes, run(t, func(port string) []string {
+			_, busPort, _ = net.SplitHostPort(freeAddr(t)) // it may be taken as well, and then another is tried
+			return append(ours(port), "--cluster-port", busPort)
+		}))
+		bus = append(bus, busPort)
 		id, err := redis.String(c.Try(len(c.Nodes)-1, "CLUSTER", "MYID"))
 		if err != nil {
 			t.Fatal(err)

@@ -35,10 +35,14 @@ type Server struct {
 // the test ends. Without a redis-server the test ends as Need says.
 func Run(t testing.TB, args ...string) *Server {
 	t.Helper()
-	dir := t.TempDir()
-	return run(t, func(port string) []string {
-		return append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir}, args...)
-	})
+	return run(t, plain(t.TempDir(), args...))
+}
+
+// plain are the arguments of a server without persistence, with others behind them.
+func plain(dir string, others ...string) func(port string) []string {
+	return func(port string) []string {
+		return append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir}, others...)
+	}
 }
 
 // run starts a redis-server with the arguments for a free port.

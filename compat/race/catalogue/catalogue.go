@@ -1,8 +1,7 @@
-// Package catalogue is the races that locks of this family are known for: each
-// a text file that is run as a test and read as a page. What a file says
-// happens on the real code of a lock and on the embedded Redis of the version
-// named; `go test ./compat/race/catalogue -update` writes down what it saw.
+// Package catalogue has the known races of locks like these. Each is a text file that is run as a
+// test and read as a page: on the real code of a lock and the embedded Redis of the version named.
+// `go test ./compat/race/catalogue -update` writes what it saw into the files.
 //
-// The locks of other libraries are here too, one to a file: small, faithful to
-// what their users run, and here only to be broken.
+// The locks of other libraries are here too, one to a file, to be broken: they are small and do
+// what the library's clients do.
 package catalogue

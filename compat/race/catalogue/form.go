@@ -15,9 +15,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Form begins the name of a lock that is written out in it, so that a schedule needs nothing else to
-// be replayed. A line is a command, or what its reply means; a name has ";" for the end of a line and
-// "," for a space:
+// Form begins the name of a lock whose commands are in the name itself, so that a schedule needs
+// nothing else to be replayed. A line is a command, or what its reply means; in the name, ";" ends
+// a line and "," is a space:
 //
 //	SETNX KEY TIME     form/SETNX,KEY,TIME;1=mine;GET,KEY;later=held;GETSET,KEY,TIME;past=mine;else=held;release;DEL,KEY
 //	1 = mine
@@ -29,15 +29,16 @@ import (
 //	release
 //	DEL KEY
 //
-// KEY is the lock's key, TIME the end of the lease in milliseconds, TOKEN the client's own, TTL and TTLMS
-// the lease in seconds and milliseconds. Above "release" is an attempt to take the lock, below it what
-// releases it. What follows a command says what becomes of its reply, the first that fits: the reply as
-// it is (1, OK, nil, [1 1]), "own" for the value that this client wrote, "past" and "later" for a timestamp,
-// "else"; and then "mine", "held" by another, "lost", "done", "next" for the next command. A reply of which nothing
-// is said leads to the next command, too; behind the last one an attempt is held, and a release done.
+// KEY is the lock's key, TIME the end of the lease in milliseconds, TOKEN the client's token, TTL
+// and TTLMS the lease in seconds and milliseconds. The lines above "release" take the lock, those
+// below it release it. The lines after a command say what its reply means; the first that fits
+// counts. Left is the reply itself (1, OK, nil, [1 1]), "own" for the value that this client wrote,
+// "past" or "later" for a timestamp, or "else". Right is "mine", "held" by another, "lost", "done",
+// or "next" for the next command. A reply that no line fits leads to the next command; after the
+// last command, an attempt counts as held, and a release as done.
 const Form = "form/"
 
-// With adds to locks those that are written out in the names of an algorithm (Form).
+// With adds to locks those whose commands are in the names of an algorithm ([Form]).
 func With(locks race.Locks, algorithm string) (race.Locks, error) {
 	all := locks
 	for _, name := range strings.Split(algorithm, "+") {

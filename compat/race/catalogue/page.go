@@ -218,7 +218,7 @@ func step(e race.Event) string {
 	return text
 }
 
-// Index is the page that leads to all the others.
+// Index returns the page that links to all others.
 func Index() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -234,7 +234,7 @@ func (s Scenario) Check(schedule string) (race.Trace, error) {
 	return t, nil
 }
 
-// Groups are the first parts of the names, in the order of teaching.
+// Groups returns the first parts of the names, in the order of teaching.
 func Groups() []string {
 	var list []string
 	for _, s := range catalogue() {

@@ -34,7 +34,7 @@ type Scenario struct {
 	Timeline, Survived string // as the file has them
 }
 
-// A Run is what one schedule is run with.
+// A Run is a schedule and its configuration.
 type Run struct {
 	Config   race.Config
 	Schedule string

@@ -6,11 +6,12 @@
 //
 // # What it rests on
 //
-// MONITOR prints commands and no replies. The commands run again, at their times, on an embedded Redis, on a
-// key that is free at first: what it answers stands for the replies. Of a script its own commands run, which MONITOR prints; of
-// a transaction those that EXEC ran: none, if its WATCH failed. What a client believes is not in the log either. It is
-// taken to hold the lock from the command that took it until it removes it or its lease is over, by the server's clock; a
-// lease ends with the TTL that it has set or the time that it has written.
+// MONITOR prints commands and no replies. The commands run again, at their times, on an embedded
+// Redis, on a key that is free at first: its answers stand for the replies. For a script, its
+// commands run, which MONITOR prints; for a transaction, the commands that EXEC ran: none, if its
+// WATCH failed. What a client believes is not in the log either. It counts as a holder from the
+// command that took the lock until it removes the lock or its lease ends by the server's clock; a
+// lease ends with the TTL that the client has set or the time that it has written.
 package monitor
 
 import (
@@ -27,7 +28,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Options say what is looked at. Their zero values are defaults.
+// Options say what Read looks at. Their zero values are defaults.
 type Options struct {
 	Key    string // default: the one that is asked for most often as a lock is
 	Server string // a version of oldredis, 2.6 or later: those before name no clients; default "7.0"
@@ -40,7 +41,7 @@ type Log struct {
 	Follows []Follows  `json:"follows"`
 }
 
-// Follows says which lock a client follows, as its commands tell.
+// Follows says which lock a client follows, judged by its commands.
 type Follows struct {
 	Client  string   `json:"client"`  // its name in the trace
 	Address string   `json:"address"` // its name in the log, or several

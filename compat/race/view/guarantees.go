@@ -9,9 +9,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Guarantees is compat/race/testdata/guarantees.md, of which docs and the site show parts: what each algorithm promises, on which
-// server, under which fault, with the bounds of the proof or a shortest
-// counterexample.
+// Guarantees returns compat/race/testdata/guarantees.md, of which docs and the site show parts:
+// what each algorithm promises, on which server and under which fault, with the bounds of the proof
+// or a shortest counterexample.
 func Guarantees(of race.Matrix) string {
 	m := matrix{of}
 	var b strings.Builder

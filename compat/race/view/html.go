@@ -16,16 +16,15 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// HTML writes the trace as one page that needs nothing else: it is opened from
-// a disk, stepped with the keyboard and printed. A trace with a Fork can be
-// left at any step for another way on. Without JavaScript the page shows the
-// timeline.
+// HTML writes the trace as one page that needs no other file: it can be opened from a disk, stepped
+// with the keyboard and printed. With a Fork, the reader can leave the trace at any step for
+// another way on. Without JavaScript the page shows the timeline.
 //
-// A trace with an Objective is to be solved: of its steps only those are shown that
-// the reader has come to or asked for, and its argument is folded away.
+// A trace with an Objective is a puzzle: the page shows only the steps that the reader has reached
+// or asked for, and hides the argument.
 //
-// The page's policy forbids it to load anything, or to run any script but its
-// own: what stands in a trace was perhaps written by a stranger.
+// The page's policy forbids it to load anything, or to run any script but its own, because a
+// stranger may have written the trace.
 func HTML(w io.Writer, t race.Trace) error {
 	return writePage(w, t, pageContext{})
 }
@@ -173,7 +172,7 @@ func one(text string) []string {
 	return []string{text}
 }
 
-// Style is what the pages look like, for others that are to look like them: CSS.
+// Style returns the pages' CSS, for other pages that should look like them.
 func Style() string { return asset("page.css") }
 
 func asset(name string) string {

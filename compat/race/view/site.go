@@ -167,8 +167,8 @@ func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	return s.write(c.JSON, data.Bytes())
 }
 
-// Fragment is a schedule as the address of the workbench has it after its #. A colon, which
-// could be taken for the end of a scheme, is escaped, and the quote of a shell.
+// Fragment returns a schedule as the part of the workbench's address after the #. A colon, which
+// could be taken for the end of a scheme, and the shell's quote are escaped.
 func Fragment(schedule string) string {
 	return strings.NewReplacer(":", "%3A", "'", "%27").Replace(url.PathEscape(schedule))
 }

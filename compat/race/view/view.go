@@ -2,5 +2,5 @@
 // terminal, as a Mermaid diagram and as a page to step through; many of them as
 // a web site; and the guarantees as Markdown.
 //
-// It only reads. What a picture needs stands in the trace.
+// It only reads: everything that a picture needs is in the trace.
 package view

@@ -167,6 +167,7 @@ func (c claim) check(t *testing.T, address, key string) {
 // What is on a key reaches the terminal as text, whatever its bytes are: nothing moves the cursor or
 // sets a title.
 func TestNoRawBytes(t *testing.T) {
+	t.Parallel()
 	address := startReal(t)
 	nasty := "\x1b]0;owned\x07\x1b[31mred\r\n\x00\u202e\xff"
 	put(t, address, onKey{"lock:" + nasty, nasty, 100}, onKey{"lock:past" + nasty, "1700000000", 0}, onKey{"own" + nasty, "setnxlock:%1B[31m:" + someHex, 100})
@@ -205,6 +206,7 @@ func TestNoRawBytes(t *testing.T) {
 // Of several keys, and of several servers, they agree as well; and by force each part is removed
 // that was shown.
 func TestCommandsAgreeOnSeveral(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2.4", "7.0", "real"} {
 		start := func() string {
 			if version == "real" {

@@ -14,6 +14,7 @@ import (
 // A server that others use is left alone, unless the user insists; and nothing is
 // left on it.
 func TestBenchDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	address := startReal(t)
 	bench := func(args ...string) (string, int) {
 		cmd := exec.Command("setnxlock", append([]string{"bench", "--redis", address, "--duration", "30ms"}, args...)...)

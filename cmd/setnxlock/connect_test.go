@@ -120,6 +120,7 @@ func (a *authority) sign(name string, template, parent *x509.Certificate, by *ec
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ours, others := newAuthority(t), newAuthority(t)
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	ours.sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: usage}, ours.cert, ours.key)
@@ -235,6 +236,7 @@ func TestPassword(t *testing.T) {
 
 // Whatever goes wrong, a password is neither told nor shown by ps.
 func TestPasswordsStaySecret(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t"
 	dead := "127.0.0.1:1"
 	guarded := realredis.Start(t, "--requirepass", "another")
@@ -329,6 +331,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 // A server that takes connections and says nothing is away after one --timeout, however many
 // questions each command has.
 func TestTimeoutBoundsConnecting(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -364,6 +367,7 @@ func TestTimeoutBoundsConnecting(t *testing.T) {
 // --wait covers a server that comes late, one that is full, and one that is loading; without it
 // the user learns at once that there is none.
 func TestWaitCoversTheServer(t *testing.T) {
+	t.Parallel()
 	s := realredis.Run(t)
 	s.Kill()
 	if _, errs, status := cli(t, nil, "run", "--redis", s.Addr, "job", "--", "true"); status != statusUnavailable {
@@ -408,6 +412,7 @@ func TestWaitCoversTheServer(t *testing.T) {
 // With --wait a server that is loading its data is waited for, and what it said is told if it takes too
 // long.
 func TestWaitCoversLoading(t *testing.T) {
+	t.Parallel()
 	real := realredis.Start(t)
 	for _, flags := range [][]string{nil, {"--algorithm", "set:lua"}, {"--algorithm", "rw:write"}, {"--algorithm", "redlock"}} {
 		var loaded atomic.Bool

@@ -28,6 +28,7 @@ func command(t *testing.T, address string, args ...string) (out string, status i
 // A command runs on through a failover; a lock that was on the replica too is
 // still held after it.
 func TestOnSentinel(t *testing.T) {
+	t.Parallel()
 	s := realredis.RunSentinels(t, "mymaster")
 	at := "mymaster@" + strings.Join(s.Addrs(), ",")
 	const like = "redis://ignored/0"
@@ -72,6 +73,7 @@ func TestOnSentinel(t *testing.T) {
 // Any node will do as the address, whatever the key; keys of several slots are
 // locked as one, and a lock outlives its slot's move.
 func TestOnCluster(t *testing.T) {
+	t.Parallel()
 	c := realredis.RunCluster(t)
 	at := c.Addrs()[1]
 	run := func(args ...string) (string, int) {

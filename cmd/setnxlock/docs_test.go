@@ -75,6 +75,7 @@ func docs(t *testing.T) []string {
 // Every Go block of the docs is a program, or a test, that prints what its last comment says on
 // every server that its fence names; or it is a part of one, or of an example that go test runs.
 func TestProgramsOfTheDocs(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var programs []block
 	var parts []block
@@ -217,6 +218,7 @@ var ownTest = []string{"docs/operating.md", "docs/migration.md"}
 // Every command of a page prints what the page says, on every server that its fence names; on
 // an embedded 7.0 where it names none.
 func TestCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
 	commands := 0
 	pages := slices.DeleteFunc(docs(t), func(page string) bool { return slices.Contains(ownTest, page) })
 	for _, b := range blocks(t, "console", pages...) {
@@ -235,6 +237,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 
 // The README fits on two screens, and its make targets exist; its first one is run.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile(root + "/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -371,6 +374,7 @@ func runBlock(t *testing.T, b block, address, dir string, env ...string) (comman
 
 // docs/choosing.md has the answer that doctor gives, on every version there is.
 func TestChoosingIsWhatDoctorSays(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(root + "/docs/choosing.md")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // doctor says UNSAFE exactly where run refuses or warns that it is: of every lock, on every kind of
 // server. Of a weaker lock that is safe both say why it is not the better one.
 func TestDoctorAndRunAgree(t *testing.T) {
+	t.Parallel()
 	servers := map[string][]string{} // flags, by a name
 	for _, v := range []string{"1.2", "2.0", "2.4", "noscript", "twemproxy"} {
 		servers[v] = []string{"--redis", startOld(t, v)}

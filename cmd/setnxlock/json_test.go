@@ -17,6 +17,7 @@ const jsonPage = "../../docs/json.md"
 
 // Every command with --json prints what docs/json.md says: each field, of its type, and no null.
 func TestJSONPage(t *testing.T) {
+	t.Parallel()
 	sections, err := described.Read(jsonPage)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // A hint's command can be pasted: it asks the same server about the same key, whatever the
 // user has given.
 func TestHintsRun(t *testing.T) {
+	t.Parallel()
 	address := startOld(t, "2.4")
 	ask(t, address, "SELECT", 0)
 	key := `it's a "job"; $(touch pwned) *`

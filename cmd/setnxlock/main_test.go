@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,10 +48,13 @@ func TestMain(m *testing.M) {
 }
 
 // attentive are the tests, with commands that hear signals although the tests were started
-// to ignore them (nohup, a background job).
+// to ignore them (nohup, a background job). More of them run at a time than there are processors:
+// they wait for servers, locks and one another's ends.
 type attentive struct{ *testing.M }
 
 func (m attentive) Run() int {
+	flag.Parse()
+	flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) //nolint:errcheck // a flag that exists
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig) // nobody reads it: that is to ignore it as well
@@ -113,7 +118,10 @@ func addone() {
 	}
 }
 
-func TestScripts(t *testing.T) { runScripts(t, "testdata") }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata")
+}
 
 // The scripts that compute a page for each race.
 func TestLongScripts(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.
 func TestOperatingPage(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)

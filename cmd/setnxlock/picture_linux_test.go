@@ -16,6 +16,7 @@ const picture = root + "/docs/demo.svg"
 // docs/demo.svg is a run of setnxlock demo on a terminal, as it came, line by line; -update records
 // it anew. What differs each time, spans and what was lost, may differ.
 func TestPictureIsWhatTheDemoShows(t *testing.T) {
+	t.Parallel()
 	shown := recordDemo(t)
 	if *update {
 		if err := os.WriteFile(picture, []byte(drawn(shown)), 0o644); err != nil {

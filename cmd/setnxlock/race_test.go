@@ -12,6 +12,7 @@ import (
 
 // Whoever plays a race as the catalogue has it reaches its objective.
 func TestRacesArePlayable(t *testing.T) {
+	t.Parallel()
 	for _, s := range catalogue.All() {
 		if s.Expect.Violated == "" {
 			continue

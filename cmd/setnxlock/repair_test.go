@@ -62,6 +62,7 @@ func everyServer(t *testing.T, versions []string, f func(t *testing.T, address s
 // Nothing is changed without keys, a dialect and a yes; and then nothing that merely looks like a
 // lock, nor one that lives, nor one of clients that need not set a TTL.
 func TestRepairDoesNoHarm(t *testing.T) {
+	t.Parallel()
 	everyServer(t, []string{"2.2", "real"}, func(t *testing.T, address string) {
 		data := []onKey{
 			{"user:42:last_login", "1700000000", 0}, {"user:43:seen", "1700000000.25", 0}, {"user:44:seen", "1700000000000", 0},
@@ -119,6 +120,7 @@ func TestRepairDoesNoHarm(t *testing.T) {
 
 // What its clients left behind is ended, with the evidence shown first; what moves meanwhile stays.
 func TestRepair(t *testing.T) {
+	t.Parallel()
 	everyServer(t, []string{"2.2", "2.4", "7.0", "real"}, func(t *testing.T, address string) {
 		put(t, address, onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "1700000001", 0})
 		s := play(t, address, "repair", "--dialect", "resque-lock", "--lease", "1s", "--yes", "--match", "resque:lock:*")
@@ -175,6 +177,7 @@ func TestRepairNeedsWatch(t *testing.T) {
 
 // At a terminal it asks whose the locks are and whether to go on; anything but yes changes nothing.
 func TestRepairAsks(t *testing.T) {
+	t.Parallel()
 	need(t, "script", "bsdutils") // which gives a command a terminal
 	address := startOld(t, "7.0")
 	dead := onKey{"resque:lock:a", "1700000000", 0}

@@ -34,6 +34,7 @@ func TestStartsWithWhatItNeeds(t *testing.T) {
 
 // The command as it is installed: this test's own binary has more in it.
 func TestBinary(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "setnxlock")
 	goRun(t, ".", "build", "-ldflags", "-s -w", "-o", file, ".")
 	t.Run("size", func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 // Each row of the table in docs/command.md, on a real server.
 func TestExitStatuses(t *testing.T) {
+	t.Parallel()
 	server := realredis.Run(t)
 	at := server.Addr
 	noexec := t.TempDir() + "/data"

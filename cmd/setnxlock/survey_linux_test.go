@@ -18,6 +18,7 @@ import (
 // A survey of 200,000 keys, each of which looks like a lock, takes no more memory than it may, and
 // hardly more than one of a few.
 func TestSurveyStreams(t *testing.T) {
+	t.Parallel()
 	address := startReal(t)
 	c, err := redis.Dial("tcp", address)
 	if err != nil {

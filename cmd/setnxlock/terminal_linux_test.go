@@ -59,6 +59,7 @@ func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string)
 // Who waits at a terminal is told for whom, on one line that is gone afterwards; elsewhere, and
 // on a terminal whose lines can't be wiped, nothing is told.
 func TestWaitingLine(t *testing.T) {
+	t.Parallel()
 	address := startOld(t, "2.4")
 	env := []string{"SETNXLOCK_REDIS=" + address}
 	for _, columns := range []uint16{40, 200} {

@@ -119,6 +119,7 @@ func TestConformance(t *testing.T) {
 // Beside clients of either fleet, each of them contending for one key, no two
 // stand in the section together.
 func TestBeside(t *testing.T) {
+	t.Parallel()
 	for _, s := range conformance.Servers(t) {
 		if !slices.Contains([]string{"oldredis-2.2.5", "oldredis-2.6", "real-redis-server"}, s.Name) {
 			continue

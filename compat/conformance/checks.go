@@ -41,9 +41,9 @@ var checks = []struct {
 	{"crowd", (*suite).crowd, nil},
 }
 
-// busy lets two of the checks that keep the processor busy run at a time, so
-// that those which wait for a lease to end keep their time.
-var busy = make(chan struct{}, 2)
+// busy lets some of the checks that keep the processor busy run at a time, so that those which wait
+// for a lease to end keep their time. Each waits for a server's replies most of the time.
+var busy = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
 
 // turn waits until a check may keep the processor busy; virtual time has no need of that.
 func (c *suite) turn() (done func()) {

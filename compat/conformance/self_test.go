@@ -145,6 +145,7 @@ func (a blind) Inspect(c *compat.Conn, now time.Time, key string) (compat.State,
 
 // Each check finds the fault that it is there for.
 func TestBrokenLocks(t *testing.T) {
+	t.Parallel() // one is waited for until its time is over
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

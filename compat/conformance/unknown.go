@@ -91,13 +91,15 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 	}
 }
 
-// everyLoss calls step with each way to lose its n-th message, until there are no more, and lets it begin to lose.
-func everyLoss(step func(name string, net *Network, lose func())) {
+// everyLoss calls step with each way to lose its n-th message on net, until there are no more, and
+// lets it begin to lose. A client that goes on from step to step has what the losses before left it.
+func everyLoss(net *Network, step func(name string, lose func())) {
 	for n, ran := 1, 1; n <= ran; n++ {
 		ran = 0
 		for _, f := range []Fault{LostRequest, LostReply, Cut} {
-			net, sent := new(Network), 0
-			step(fmt.Sprintf("%d-%d", n, f), net, func() {
+			sent := 0
+			net.Lose(nil)
+			step(fmt.Sprintf("%d-%d", n, f), func() {
 				net.Lose(func(i int, _ string) Fault {
 					if sent = i; i == n {
 						return f
@@ -116,9 +118,10 @@ func everyLoss(step func(name string, net *Network, lose func())) {
 func (c *suite) lostExtension(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
-	everyLoss(func(name string, net *Network, lose func()) {
+	net := new(Network)
+	k, other := c.New(net.Over, c.options()), c.client()
+	everyLoss(net, func(name string, lose func()) {
 		key := c.key("lost-extension-" + name)
-		k := c.New(net.Over, c.options())
 		lock, err := c.take(ctx, k, key, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +150,7 @@ func (c *suite) lostExtension(t testing.TB) {
 			}
 			return
 		}
-		next, err := c.take(ctx, c.client(), key, 10*time.Second)
+		next, err := c.take(ctx, other, key, 10*time.Second)
 		if err != nil {
 			t.Fatalf("%s: released, and then %v", name, err)
 		}
@@ -177,9 +180,11 @@ func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *c
 func (c *suite) lostRelease(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
-	everyLoss(func(name string, net *Network, lose func()) {
+	net := new(Network)
+	k := c.New(net.Over, c.options())
+	everyLoss(net, func(name string, lose func()) {
 		key := c.key("lost-release-" + name)
-		lock, err := c.take(ctx, c.New(net.Over, c.options()), key, time.Minute)
+		lock, err := c.take(ctx, k, key, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +310,8 @@ func (c *suite) lostBatch(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	for size := 2; size <= 3; size++ {
-		everyLoss(func(name string, net *Network, lose func()) {
+		net := new(Network)
+		everyLoss(net, func(name string, lose func()) {
 			mock, events := now(), new(events)
 			o := c.options()
 			o.Clock, o.Renew, o.Observer = mock, true, events.Observe

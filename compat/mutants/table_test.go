@@ -19,6 +19,7 @@ var (
 	batches  = tested("compat/promises", "Batch|RenewalsResume")
 	promised = tested("compat/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
 	suspends = tested("compat/promises", "Suspended")
+	due      = tested("compat/internal/schedule", "Suspended")
 	overtake = tested("compat/promises", "Overtaken")
 	refusing = tested("compat/promises", "ARefusalProves")
 	undoing  = tested("compat/promises", "FailedAttempts")
@@ -81,6 +82,12 @@ var table = []mutant{
 	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(suspends),
 		old: "return !now.Before(until) || !now.Round(0).Before(until.Round(0))",
 		new: "return !now.Before(until)"},
+	{name: "what is due is due by the monotonic clock", file: "compat/internal/schedule/schedule.go", nets: nets(due),
+		old: "return now.Add(min(mono, wall))",
+		new: "return now.Add(mono)"},
+	{name: "what is due first is not asked anew when the clock was set", file: "compat/internal/schedule/schedule.go", nets: nets(due),
+		old: ".Abs() >= parted",
+		new: ".Abs() >= 1<<62"},
 	{name: "drift is not taken off", file: lease, nets: nets(machine, handing, stopping, settling),
 		old: "return asked.Add(ttl - Drift(ttl)) }",
 		new: "return asked.Add(ttl) }"},

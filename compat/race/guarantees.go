@@ -64,9 +64,10 @@ type Fault struct {
 
 	fenced bool // it befalls those that have fences
 
-	// only says whom else it befalls; nil: all. two: it is explored with two clients only.
+	// only says whom else it befalls; nil: all. wide: with three clients it is
+	// explored on the newest server alone, for what that costs, and never with four.
 	only func(entry) bool
-	two  bool
+	wide bool
 }
 
 type number uint8
@@ -90,16 +91,24 @@ func FaultsOf(algorithm string) []Fault {
 	})
 }
 
-// Bounds returns the bounds within which the fault is explored, with two clients and with three.
+// Bounds returns the bounds within which the fault is explored, with two clients and with more.
 func (x Fault) Bounds() []string {
-	var both []string
-	for clients := 2; clients <= 3 && !(x.two && clients == 3); clients++ {
-		c := Cell{Algorithm: exampleOf(x), Server: "7.0", Fault: x.Name, Clients: clients}.Config()
-		if full, err := c.complete(); err == nil {
-			both = append(both, full.bounds())
+	var all []string
+	example := exampleOf(x)
+	everywhere := clientsOf(example, "", x.Name)
+	for _, clients := range clientsOf(example, newest, x.Name) {
+		c := Cell{Algorithm: example, Server: newest, Fault: x.Name, Clients: clients}.Config()
+		full, err := c.complete()
+		if err != nil {
+			continue
 		}
+		bounds := full.bounds()
+		if !slices.Contains(everywhere, clients) {
+			bounds += ", on " + newest + " alone"
+		}
+		all = append(all, bounds)
 	}
-	return both
+	return all
 }
 
 // exampleOf is the first algorithm of the matrix that a fault can befall.
@@ -116,6 +125,7 @@ var faults = []Fault{
 	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*Config) {}},
 	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *Config) { c.Faults.Crash = true }},
 	{Name: "lost reply", Says: "one answer never comes", set: func(c *Config) { c.Faults.LostReplies = 1 }},
+	{Name: "two lost replies", Says: "two answers never come", wide: true, only: onOneServer, set: func(c *Config) { c.Faults.LostReplies, c.Attempts = 2, 1 }},
 	{Name: "lost request", Says: "one write never arrives", set: func(c *Config) { c.Faults.LostRequests = 1 }},
 	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *Config) { c.Faults.Cuts = 1 }},
 	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *Config) { c.Faults.Refusals = 1 }},
@@ -140,35 +150,35 @@ var faults = []Fault{
 	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
 		c.Handoff, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
 	}},
-	{Name: "shorter lease", Says: "each holder extends once, to a fifth of its lease, and one answer never comes", two: true, only: onOneServer,
+	{Name: "shorter lease", Says: "each holder extends once, to a fifth of its lease, and one answer never comes", wide: true, only: onOneServer,
 		set: func(c *Config) { c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1 }},
-	{Name: "longer lease", Says: "each holder extends once, to twice its lease, and one answer never comes", two: true, only: onOneServer,
+	{Name: "longer lease", Says: "each holder extends once, to twice its lease, and one answer never comes", wide: true, only: onOneServer,
 		set: func(c *Config) {
 			c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{20 * time.Second}, 1, 1
 		}},
-	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", two: true, only: onOneServer,
+	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", wide: true, only: onOneServer,
 		set: func(c *Config) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "old handle", Says: "each holder gives a handle away and hands the lock off, the handle's owner tries to release it, and one answer never comes",
-		two: true, only: func(e entry) bool { return onOneServer(e) && !e.shared },
+		wide: true, only: func(e entry) bool { return onOneServer(e) && !e.shared },
 		set: func(c *Config) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
-		two: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },
+		wide: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },
 		set: func(c *Config) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
 	{Name: "wake-up", Says: "a client elsewhere waits, each release wakes it, and the connection breaks once between two commands of one write",
-		two: true, only: func(e entry) bool { return e.form == oneKey },
+		wide: true, only: func(e entry) bool { return e.form == oneKey },
 		set: func(c *Config) {
 			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
 			c.Given = []string{"LPUSH " + compat.Aux(defaultKey, "waiters") + " waiter"}
 		}},
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
-		two: true, only: func(e entry) bool { return e.pinned > 0 },
+		wide: true, only: func(e entry) bool { return e.pinned > 0 },
 		set: func(c *Config) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "downgrade", Says: "each writer goes on as a reader, and one answer never comes", only: takesTurns,
 		set: func(c *Config) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
 	{Name: "waiting", Says: "clients that were refused wait and ask again, and no time passes", only: takesTurns,
 		set: func(c *Config) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
 	{Name: "late request", Says: "each holder extends once, and one write arrives only after its connection was given up, at any later time",
-		two: true, only: func(e entry) bool { return e.form == oneKey },
+		wide: true, only: func(e entry) bool { return e.form == oneKey },
 		set: func(c *Config) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
@@ -198,17 +208,22 @@ func serversOf(algorithm string) []string {
 	return append(oldredis.Versions(), oldredis.Profiles()...)
 }
 
+// newest is the server on which the most clients are explored.
+const newest = "7.0"
+
 // clientsOf are with how many clients an algorithm is run. Of readers and
 // writers three are enough where something breaks, and on three servers there is no
-// room for more than two.
-func clientsOf(algorithm, fault string) []int {
+// room for more than two. A margin makes many more states than it is worth.
+func clientsOf(algorithm, server, fault string) []int {
+	wide := slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.wide })
+	most := server == newest && algorithm != "getset:guarded/margin"
 	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).Config(); {
-	case c.form() == quorum:
-		return []int{2}
-	case slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.two }):
+	case c.form() == quorum, wide && (c.form() == members || !most):
 		return []int{2}
 	case c.form() == members && c.Faults.happens():
 		return []int{3}
+	case c.form() == oneKey && most && !wide:
+		return []int{2, 3, 4}
 	}
 	return []int{2, 3}
 }
@@ -221,7 +236,7 @@ func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, e
 	for _, a := range Guaranteed() {
 		for _, v := range serversOf(a) {
 			for _, x := range FaultsOf(a) {
-				for _, clients := range clientsOf(a, x.Name) {
+				for _, clients := range clientsOf(a, v, x.Name) {
 					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Fault: x.Name, Clients: clients})
 				}
 			}
@@ -317,7 +332,7 @@ type filler struct {
 // Config returns the configuration that a cell stands for.
 func (c Cell) Config() Config {
 	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}
-	if c.Clients == 3 {
+	if c.Clients >= 3 {
 		cfg.Attempts = 1
 		if first, _, several := strings.Cut(c.Algorithm, "+"); several {
 			cfg.Algorithm = first + "+" + c.Algorithm

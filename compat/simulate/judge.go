@@ -629,7 +629,7 @@ func (k *call) end(err error) {
 		if k.ttl > 0 {
 			limit = min(limit, k.ttl)
 		}
-		shared := k.name == "Lock" && j.w.Workers > 1 // one attempt is made for all that wait in a Locker
+		shared := (k.name == "Lock" || k.name == "Do") && j.w.Workers > 1 // one attempt is made for all that wait in a Locker
 		if !wrong && !shared && took < min(limit, 250*time.Millisecond) {
 			bad("no limit has run out")
 		}

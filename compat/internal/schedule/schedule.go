@@ -10,7 +10,9 @@
 // fires for nothing, and is armed anew if there is anything to wait for. So items that come
 // and go cost no timer at all. While there are items it fires once a second at least, where the
 // clock is the computer's: a timer counts by the monotonic clock, which stands still while the
-// machine is suspended, and an end that came meanwhile is found by the wall clock then.
+// machine is suspended, and an end that came meanwhile is found by the wall clock then. What was
+// added before such a jump may be due before what is first by the monotonic clock: each item has
+// its place by the clock that says so first, and all are read anew when the clocks have parted.
 package schedule
 
 import (
@@ -32,11 +34,17 @@ type Scheduler[T any] struct {
 	heap   []*Item[T] // the soonest first
 	timer  *clock.Timer
 	firing time.Time // when the timer fires; zero: it does not
+	asOf   time.Time // when the heap was read; every item that came later, while the clocks ran alike
+	stale  bool      // one came when they did not
 	closed bool
 }
 
 // wallCheck is how often the wall clock is looked at while there are items.
 const wallCheck = time.Second
+
+// parted is by how much the clocks must differ for every item to be looked at: more than what a
+// wall clock that is being corrected gains in some seconds.
+const parted = 10 * time.Millisecond
 
 // Times are what is due for an item.
 type Times struct {
@@ -50,15 +58,27 @@ type Item[T any] struct {
 	Of T
 
 	times Times
-	index int // in the heap, from 1; 0: it is not in it
+	due   time.Time // when something is to be done, in readings of one moment
+	index int       // in the heap, from 1; 0: it is not in it
 }
 
-// due is when something is to be done.
-func (i *Item[T]) due() time.Time {
-	if t := &i.times; !t.Renew.IsZero() && t.Renew.Before(t.End) {
-		return t.Renew
+// read sets when something is to be done, by the clock that says so first, as they are now.
+func (i *Item[T]) read(now time.Time) {
+	i.due = sooner(i.times.End, now)
+	if t := i.times.Renew; !t.IsZero() {
+		if t = sooner(t, now); t.Before(i.due) {
+			i.due = t
+		}
 	}
-	return i.times.End
+}
+
+// sooner is t by the clock that says it first, as they are now.
+func sooner(t, now time.Time) time.Time {
+	mono, wall := t.Sub(now), t.Round(0).Sub(now.Round(0))
+	if mono == wall {
+		return t
+	}
+	return now.Add(min(mono, wall))
 }
 
 // Add puts i in the heap; at is when its times were set. After Close it does not.
@@ -70,6 +90,7 @@ func (s *Scheduler[T]) Add(i *Item[T], t Times, at time.Time) bool {
 	}
 	s.heap = append(s.heap, i)
 	i.index, i.times = len(s.heap), t
+	s.read(i, at)
 	s.fix(i)
 	s.arm(at)
 	return true
@@ -81,6 +102,7 @@ func (s *Scheduler[T]) Set(i *Item[T], t Times, at time.Time) {
 	defer s.mu.Unlock()
 	if i.index > 0 && i.times != t {
 		i.times = t
+		s.read(i, at)
 		s.fix(i)
 		s.arm(at)
 	}
@@ -111,19 +133,20 @@ func (s *Scheduler[T]) fire() {
 	s.mu.Lock()
 	now := s.Clock.Now()
 	s.firing = time.Time{}
+	s.reread(now)
 	for len(s.heap) > 0 {
 		i := s.heap[0]
-		t, due := &i.times, i.due()
-		renewal := due == t.Renew
-		if !lease.Past(now, due) && !(renewal && len(renew) > 0 && due.Sub(now) <= t.Early) {
-			break
-		}
-		if t.Renew = (time.Time{}); renewal && !lease.Past(now, t.End) {
-			renew = append(renew, i.Of)
-		} else {
+		t := &i.times
+		if lease.Past(now, t.End) {
 			ended = append(ended, i.Of)
 			t.End = now.Add(wallCheck) // whose End does neither is asked again
+		} else if t.Renew.IsZero() || !lease.Past(now, t.Renew) && !(len(renew) > 0 && t.Renew.Before(t.End) && i.due.Sub(now) <= t.Early) {
+			break
+		} else {
+			renew = append(renew, i.Of)
 		}
+		t.Renew = time.Time{}
+		i.read(now)
 		s.fix(i)
 	}
 	s.arm(now)
@@ -137,6 +160,36 @@ func (s *Scheduler[T]) fire() {
 	}
 }
 
+// read finds i's place as of at, and has all read anew if the clocks had parted by then, or have
+// parted since: the next to fire finds out. s.mu is held.
+func (s *Scheduler[T]) read(i *Item[T], at time.Time) {
+	if s.asOf.IsZero() || len(s.heap) == 1 {
+		s.asOf, s.stale = at, false
+	}
+	s.stale = s.stale || haveParted(s.asOf, at)
+	i.read(at)
+}
+
+// reread puts the heap in order if the wall clock was set, or the machine suspended. s.mu is held.
+func (s *Scheduler[T]) reread(now time.Time) {
+	if !s.stale && !haveParted(s.asOf, now) {
+		return
+	}
+	s.asOf, s.stale = now, false
+	for _, i := range s.heap {
+		i.read(now)
+	}
+	slices.SortFunc(s.heap, func(a, b *Item[T]) int { return a.due.Compare(b.due) })
+	for n, i := range s.heap {
+		i.index = n + 1
+	}
+}
+
+// haveParted reports that the clocks did not run alike between two moments.
+func haveParted(a, b time.Time) bool {
+	return (b.Round(0).Sub(a.Round(0)) - b.Sub(a)).Abs() >= parted
+}
+
 // arm sets the timer, if it does not fire soon enough. s.mu is held.
 //
 // What was still to come at that time and is not any more is done at once: a mock has been moved
@@ -145,7 +198,7 @@ func (s *Scheduler[T]) arm(at time.Time) {
 	if len(s.heap) == 0 {
 		return
 	}
-	due := s.heap[0].due()
+	due := s.heap[0].due
 	if !s.firing.IsZero() && !due.Before(s.firing) {
 		return
 	}
@@ -185,17 +238,17 @@ func (s *Scheduler[T]) drop(i *Item[T]) {
 func (s *Scheduler[T]) fix(i *Item[T]) {
 	for i.index > 1 {
 		parent := s.heap[i.index/2-1]
-		if !i.due().Before(parent.due()) {
+		if !i.due.Before(parent.due) {
 			break
 		}
 		s.swap(i, parent)
 	}
 	for 2*i.index <= len(s.heap) {
 		child := s.heap[2*i.index-1]
-		if n := 2 * i.index; n < len(s.heap) && s.heap[n].due().Before(child.due()) {
+		if n := 2 * i.index; n < len(s.heap) && s.heap[n].due.Before(child.due) {
 			child = s.heap[n]
 		}
-		if !child.due().Before(i.due()) {
+		if !child.due.Before(i.due) {
 			return
 		}
 		s.swap(i, child)

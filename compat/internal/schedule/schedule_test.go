@@ -50,7 +50,7 @@ func (s *Scheduler[T]) first() (due time.Time, ok bool) {
 	if len(s.heap) == 0 {
 		return time.Time{}, false
 	}
-	return s.heap[0].due(), true
+	return s.heap[0].due, true
 }
 
 // eventually waits for what a mock's timer does on a goroutine of its own.
@@ -212,6 +212,63 @@ func TestSuspended(t *testing.T) {
 	eventually(func() bool { _, ended := l.seen(); return len(ended) > 0 })
 	if _, ended := l.seen(); len(ended) != 1 {
 		t.Errorf("an hour later, by the wall clock: %d have ended", len(ended))
+	}
+}
+
+// So is one that is not the next by the monotonic clock: what was added after the machine was
+// suspended, or what was set anew, is due before it.
+func TestSuspendedBehindOthers(t *testing.T) {
+	for name, jump := range map[string]func(c *suspended, s *Scheduler[string], l *log, a *Item[string]){
+		"added after it": func(c *suspended, s *Scheduler[string], l *log, _ *Item[string]) {
+			c.by.Store(50)
+			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
+		},
+		"added before it": func(c *suspended, s *Scheduler[string], l *log, _ *Item[string]) {
+			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(time.Hour), Renew: c.Now().Add(40 * time.Second)}, c.Now())
+			c.by.Store(50)
+			s.Add(&Item[string]{Of: "c"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
+		},
+		"set anew": func(c *suspended, s *Scheduler[string], l *log, a *Item[string]) {
+			end := a.times.End
+			c.by.Store(50)
+			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
+			c.Add(2 * time.Second)
+			s.Set(a, Times{End: end}, c.Now()) // as the lease has it, whose readings are older than the jump
+		},
+		"asked for before it, added after it": func(c *suspended, s *Scheduler[string], l *log, a *Item[string]) {
+			end, asked := a.times.End, c.Now()
+			s.Remove(a)
+			c.by.Store(50)
+			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
+			c.Add(2 * time.Second)
+			s.Add(a, Times{End: end}, asked)
+		},
+		"set back, and ahead": func(c *suspended, s *Scheduler[string], l *log, _ *Item[string]) {
+			c.by.Store(-3600)
+			c.Add(2 * time.Second)
+			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
+			c.by.Store(50)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := clock.NewMock()
+			c := &suspended{Mock: m, base: time.Now(), zero: m.Now()}
+			s, l := newScheduler(c)
+			a := &Item[string]{Of: "a"}
+			s.Add(a, Times{End: c.Now().Add(time.Minute)}, c.Now())
+			m.Add(wallCheck)
+			jump(c, s, l, a)
+			over := func() bool { _, ended := l.seen(); return slices.Contains(ended, "a") }
+			for m.Now().Sub(c.zero) < 12*time.Second {
+				if early := m.Now().Sub(c.zero) < 9*time.Second; early && over() {
+					t.Fatalf("a has ended %v early", 10*time.Second-m.Now().Sub(c.zero))
+				}
+				m.Add(wallCheck / 2)
+			}
+			if !eventually(over) {
+				t.Error("a has not ended, by the wall clock two seconds ago")
+			}
+		})
 	}
 }
 

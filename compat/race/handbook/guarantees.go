@@ -143,7 +143,7 @@ func (g Guarantees) of(lock, server, fault string) string {
 // rows is the table of what goes wrong, for docs/guarantees.md.
 func (g Guarantees) rows() string {
 	var b strings.Builder
-	b.WriteString("| fault | what goes wrong | bounds: two clients, and three |\n|---|---|---|\n")
+	b.WriteString("| fault | what goes wrong | bounds: two clients, and more |\n|---|---|---|\n")
 	for _, f := range g.Faults {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Name, f.Says, f.Bounds)
 	}

@@ -149,6 +149,7 @@ func Write(repository, dir string) (int, error) {
 		return 0, err
 	}
 	for _, p := range s.pages {
+		p.Body = s.named(p.Body)
 		if err := s.write(p, g); err != nil {
 			return 0, err
 		}
@@ -248,6 +249,22 @@ func (s *site) add(file string, source []byte, top bool) error {
 	p.Body = template.HTML(body)
 	s.pages = append(s.pages, p)
 	return nil
+}
+
+// link is one whose words are the name of its file, as a reader of the repository wants them.
+var link = regexp.MustCompile(`(<a href="([\w-]+\.html)[^"]*">)[\w/-]+\.md</a>`)
+
+// named gives links that show a file of the repository the title of their page.
+func (s *site) named(body template.HTML) template.HTML {
+	return template.HTML(link.ReplaceAllStringFunc(string(body), func(a string) string {
+		m := link.FindStringSubmatch(a)
+		for _, p := range s.pages {
+			if p.File == m[2] {
+				return m[1] + template.HTMLEscapeString(p.Title) + "</a>"
+			}
+		}
+		return a
+	}))
 }
 
 // target is where a link of the docs leads on the site; "": nowhere, to source code.

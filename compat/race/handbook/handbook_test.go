@@ -101,6 +101,9 @@ func TestLinks(t *testing.T) {
 		if bare := regexp.MustCompile(`<pre>|<th[^>]*></th>`).FindString(text); bare != "" {
 			t.Errorf("%s has a %s, which some readers can't reach", name, bare)
 		}
+		if file := regexp.MustCompile(`<a href="[^"]*">[\w/-]+\.md</a>`).FindString(shown); file != "" {
+			t.Errorf("%s: %s names a file that the site does not have", name, file)
+		}
 		if n := strings.Count(text, "<h1"); n != 1 {
 			t.Errorf("%s has %d titles", name, n)
 		}

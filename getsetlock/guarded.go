@@ -9,7 +9,7 @@ import (
 
 // Guarded is the timestamp lock under WATCH: a client that is too late changes nothing, and no
 // client deletes another's lock. To clients of [Classic] it looks the same. Redis 2.2 and later.
-// One round trip when the key is free, three for a takeover, two for a refusal, an extension or a
+// One round trip when the key is free, three for a takeover or a refusal, two for an extension or a
 // release.
 //
 //	SETNX key T              1: ours

@@ -12,7 +12,7 @@ import (
 // TwoKeys is the lock of mlanett's redis-lock, a Ruby gem: the owner is on one key, and the
 // deadline, in whole seconds, on another, so that clients can compare the owner and read when a
 // dead one's lease ended. Redis 2.2 and later. One round trip when both keys are free, three for a
-// takeover, two for a refusal, an extension or a release.
+// takeover or a refusal, two for an extension or a release.
 //
 //	MSETNX lock:owner:K O lock:expire:K T       1: ours
 //	WATCH both; GET both                        an unexpired timestamp: UNWATCH, held

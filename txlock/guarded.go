@@ -7,7 +7,7 @@ import (
 )
 
 // Guarded sets the key and its TTL in one command, under a WATCH, so that it does nothing if
-// another client was faster: the key is never without a TTL. Two round trips, one for a refusal,
+// another client was faster: the key is never without a TTL. Two round trips, a refusal included,
 // which writes nothing. Redis 2.2 and later.
 //
 //	WATCH key; GET key            a value: held (the read reaps an expired key)

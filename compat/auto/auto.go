@@ -12,8 +12,9 @@
 //	getset:classic   SETNX and GETSET                           1.2, other proxies
 //
 // Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is tx:renamed and not
-// set:script. It needs no more round trips to acquire, and the AOF has the end of each lease as a
-// moment. A script is logged as it was sent, so after a restart each lease would begin again.
+// set:script. tx:renamed acquires in as few round trips, and the AOF has the moment at which each of
+// its leases ends. A script is in the AOF as it was sent, so that after a restart each lease would
+// begin again.
 //
 // A choice is for one server. Clients that share keys must all choose tokens, or all choose
 // timestamps. All locks of txlock and setlock write the same tokens, so their clients exclude each

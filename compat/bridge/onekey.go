@@ -14,7 +14,7 @@ import (
 // OneKey is the bridge between timestamp clients and token clients that lock the same key. It
 // writes a time in the old fleet's dialect, and a TTL that does not end before that time. Old
 // clients read when the lock ends, new ones see that the key exists, and if we die, both can take
-// the lock afterwards. Two round trips, three for a refusal, to end its WATCH. Redis 2.2 and later.
+// the lock afterwards. Two round trips for each step, a refusal included. Redis 2.2 and later.
 //
 //	WATCH key; GET key           nothing, or an expired time: take it
 //	                             an unexpired time, a token, anything else: UNWATCH, held

@@ -114,11 +114,7 @@ func render(rows []row, server string, alone int) string {
 	}
 	b.WriteString("\n\\* Each after a plain SET of theirs on a held lock, as the server's record shows.\n\n")
 	b.WriteString("`getsetlock.Patient` recovers a dead lock one lease after it first saw it, whatever the timestamp says. In the dialects of whole seconds our timestamp is\nrounded up, because the lease on the key must never be shorter than its holder believes.\n\n")
-	b.WriteString("## What is guaranteed, and what is not\n\nEach race on the right was reproduced with the real client: a proxy holds back one of its commands, or the test makes it release late, or kills it\nbetween two commands. (The exception is clocks: there our clock was the fast one.) `setnxlock race show NAME` shows a race.\n\n")
-	b.WriteString("| client | guaranteed | not guaranteed, and the race |\n|---|---|---|\n")
-	for _, c := range clients {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.what, c.guaranteed(), c.dangers())
-	}
+	b.WriteString(guarantees())
 	fmt.Fprintf(&b, tail, stalls, runs, alone)
 	return b.String()
 }
@@ -161,20 +157,56 @@ func millis(d time.Duration) string {
 // timed reports whether the client writes timestamps.
 func (c client) timed() bool { return c.late != "" }
 
-// guaranteed says what holds as long as no client works past its lease.
-func (c client) guaranteed() string {
-	ours := "Our release, however late, never deletes their lock."
-	switch {
-	case c.overwrites:
-		return "We never take over a held lock. " + ours + " **No exclusion** where its clients contend: give it a separate key, or replace it."
-	case c.timed():
-		return "Exclusion while clocks agree, no client works past its lease and no GETSET of theirs comes late; the lock of a dead holder of either side is recovered when its lease has ended. " + ours
+// guarantees is the section that says what holds beside which clients, and what does not: clients
+// of the same kind share a heading and the dangers that all of them have, those with the same
+// others a row.
+func guarantees() string {
+	var b strings.Builder
+	b.WriteString("## What is guaranteed, and what is not\n\nAs long as no client works past its lease, it depends on what the others write. In any case our release, however late, never deletes their lock.\n\n" +
+		"Each race in the tables was reproduced with the real client: a proxy holds back one of its commands, or the test makes it release late, or kills it\nbetween two commands. (The exception is clocks: there our clock was the fast one.) `setnxlock race show NAME` shows a race.\n")
+	kinds := []struct {
+		title, text string
+		in          func(client) bool
+	}{
+		{"Clients that write a token", "Exclusion, whatever the clocks say. The lock of a dead holder of either side is recovered when its lease has ended.",
+			func(c client) bool { return !c.timed() && !c.overwrites }},
+		{"Clients that write a time", "Exclusion while clocks agree and no GETSET of theirs comes late. The lock of a dead holder of either side is recovered when its lease has ended.",
+			func(c client) bool { return c.timed() && !c.overwrites }},
+		{"Clients that overwrite a held lock", "We never take over a held lock. There is **no exclusion** where their clients contend: give our lock a key of its own, or replace them.",
+			func(c client) bool { return c.overwrites }},
 	}
-	return "Exclusion while no client works past its lease, whatever the clocks say; the lock of a dead holder of either side is recovered when its lease has ended. " + ours
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n", k.title, k.text)
+		these := slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !k.in(c) })
+		all := func(danger string) bool {
+			return len(these) > 1 && !slices.ContainsFunc(these, func(c client) bool { return !slices.Contains(c.dangers(), danger) })
+		}
+		between := "\nNot guaranteed beside any of them:\n\n"
+		for _, d := range these[0].dangers() {
+			if all(d) {
+				fmt.Fprintf(&b, "%s* %s\n", between, d)
+				between = ""
+			}
+		}
+		b.WriteString("\n| clients | not guaranteed, and the race |\n|---|---|\n")
+		var rows []string // in the order of the clients
+		names := map[string][]string{}
+		for _, c := range these {
+			row := strings.Join(slices.DeleteFunc(c.dangers(), all), " ")
+			if names[row] == nil {
+				rows = append(rows, row)
+			}
+			names[row] = append(names[row], c.what)
+		}
+		for _, row := range rows {
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[row], "; "), row)
+		}
+	}
+	return b.String()
 }
 
 // dangers says what the client does when it is late; a test checks each.
-func (c client) dangers() string {
+func (c client) dangers() []string {
 	var list []string
 	if c.overwrites {
 		list = append(list, "It takes a dead lock over by SET, without checking: if we were faster, both hold it (`getset/double-takeover`). It treats a missing key as a dead lock: if we took it meanwhile, both hold it, without any crash (`getset/vanished-key`). One client of theirs is enough for either.")
@@ -182,7 +214,7 @@ func (c client) dangers() string {
 	if c.late == "GETSET" {
 		list = append(list, "Its GETSET after a takeover that we have won overwrites our timestamp (`getset/loser-overwrites`): our next extension or release returns ErrLost, and the lock stays held until its timestamp expires. If that is before the end of our lease, a third client takes the lock while we still believe that we hold it (`getset/stale-getset-sets-back`).")
 		if c.gone {
-			list = append(list, "It treats a missing key as a dead lock (`getset/vanished-key`): the same happens without any crash; this causes *lost* above. Use leases as long as theirs: then its timestamp expires before our lease ends only by as much as it was late, and our margin for drift covers that up to a hundredth of the lease.")
+			list = append(list, "It treats a missing key as a dead lock (`getset/vanished-key`): what a late GETSET does, this does without any crash; it causes *lost* above. Use leases as long as theirs: then its timestamp expires before our lease ends only by as much as it was late, and our margin for drift covers that up to a hundredth of the lease.")
 		}
 	}
 	switch {
@@ -207,9 +239,9 @@ func (c client) dangers() string {
 		list = append(list, "If it is killed between SETNX and "+c.ends+", it leaves a key that never expires (`tx/crash-before-expire`): set `txlock.Fleet`'s TTLRepair to RepairSeen, and we repair it.")
 	}
 	if len(list) == 0 {
-		return "A holder that pauses past its lease, as with any lock (`any/paused-holder`)."
+		return []string{"A holder that pauses past its lease, as with any lock (`any/paused-holder`)."}
 	}
-	return strings.Join(list, " ")
+	return list
 }
 
 // The page has the current clients and algorithms: a new one needs a run of make interop.
@@ -223,7 +255,6 @@ func TestPageIsCurrent(t *testing.T) {
 		for _, a := range c.algorithms(t) {
 			want = append(want, fmt.Sprintf("| %s | %s | `%s` | `%s` |", c.what, c.registry, c.dialect, a.name))
 		}
-		want = append(want, fmt.Sprintf("| %s | %s | %s |", c.what, c.guaranteed(), c.dangers()))
 	}
 	for _, line := range strings.Split(string(text), "\n") {
 		for _, w := range want {
@@ -236,5 +267,8 @@ func TestPageIsCurrent(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("%s is not current: run make interop\nit has\n%s\nwant\n%s", page, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if !strings.Contains(string(text), guarantees()) {
+		t.Errorf("%s does not say what is guaranteed as it should: run make interop", page)
 	}
 }

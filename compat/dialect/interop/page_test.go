@@ -159,11 +159,11 @@ func (c client) timed() bool { return c.late != "" }
 
 // guarantees is the section that says what holds beside which clients, and what does not: clients
 // of the same kind share a heading and the dangers that all of them have, those with the same
-// others a row.
+// others a line.
 func guarantees() string {
 	var b strings.Builder
 	b.WriteString("## What is guaranteed, and what is not\n\nAs long as no client works past its lease, it depends on what the others write. In any case our release, however late, never deletes their lock.\n\n" +
-		"Each race in the tables was reproduced with the real client: a proxy holds back one of its commands, or the test makes it release late, or kills it\nbetween two commands. (The exception is clocks: there our clock was the fast one.) `setnxlock race show NAME` shows a race.\n")
+		"Each race below was reproduced with the real client: a proxy holds back one of its commands, or the test makes it release late, or kills it\nbetween two commands. (The exception is clocks: there our clock was the fast one.) `setnxlock race show NAME` shows a race.\n")
 	kinds := []struct {
 		title, text string
 		in          func(client) bool
@@ -181,25 +181,23 @@ func guarantees() string {
 		all := func(danger string) bool {
 			return len(these) > 1 && !slices.ContainsFunc(these, func(c client) bool { return !slices.Contains(c.dangers(), danger) })
 		}
-		between := "\nNot guaranteed beside any of them:\n\n"
+		b.WriteString("\nNot guaranteed, and the race:\n\n")
 		for _, d := range these[0].dangers() {
 			if all(d) {
-				fmt.Fprintf(&b, "%s* %s\n", between, d)
-				between = ""
+				fmt.Fprintf(&b, "* **All of them**: %s\n", d)
 			}
 		}
-		b.WriteString("\n| clients | not guaranteed, and the race |\n|---|---|\n")
-		var rows []string // in the order of the clients
+		var lines []string // in the order of the clients
 		names := map[string][]string{}
 		for _, c := range these {
-			row := strings.Join(slices.DeleteFunc(c.dangers(), all), " ")
-			if names[row] == nil {
-				rows = append(rows, row)
+			line := strings.Join(slices.DeleteFunc(c.dangers(), all), " ")
+			if names[line] == nil {
+				lines = append(lines, line)
 			}
-			names[row] = append(names[row], c.what)
+			names[line] = append(names[line], c.what)
 		}
-		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[row], "; "), row)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "* **%s**: %s\n", strings.Join(names[line], "; "), line)
 		}
 	}
 	return b.String()

@@ -286,6 +286,8 @@ func (l *Lock) Release(ctx context.Context) error {
 			defer done()
 		}
 	}
+	ctx, end := l.k.crew.Operation(ctx)
+	defer end()
 	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
 		l.mu.Lock()
 		if l.stop != nil {
@@ -295,7 +297,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		wait, done := l.k.orCleanup(ctx)
 		err := l.begin(wait)
 		if done(); err != nil {
-			return err
+			return l.lost(err)
 		}
 		start = l.k.now()
 	}

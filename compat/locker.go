@@ -42,8 +42,9 @@ type Options struct {
 	Timeout time.Duration
 
 	// Cleanup bounds the work after a context has ended: releasing what a cancelled Lock may have
-	// taken, and a Release whose context is done. So Lock returns at most that long after its
-	// context has ended, even if the server does not answer. Default: 250 ms.
+	// taken, and a Release whose context is done. All steps of a call share it, and so do the keys of
+	// a set, in equal parts: every call returns at most that long after its context has ended, even
+	// if no server answers. Default: 250 ms.
 	Cleanup time.Duration
 
 	// MaxPinned is how many held locks may pin the connection that took them, one each, under
@@ -139,9 +140,9 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.MaxHandoffs == 0 {
 		o.MaxHandoffs = 14
 	}
-	crew := cleaning.New(o.Clock, o.Cleanup, ErrTimeout)
+	crew := cleaning.New(o.Clock, o.Cleanup)
 	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(cleaning.With(context.Background(), crew), o.Clock, o.Timeout), crew: crew}
-	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: k.cleanupContext, limit: o.Timeout}
+	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
 	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	if o.Signal && k.abilities.server != nil {
@@ -177,9 +178,11 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, err
 	}
-	l, err := k.attempt(ctx, key, ttl, 1)
+	op, end := k.crew.Operation(ctx)
+	defer end()
+	l, err := k.attempt(op, key, ttl, 1)
 	if err != nil {
-		return nil, k.refusal(ctx, key, ttl, err)
+		return nil, k.refusal(op, key, ttl, err)
 	}
 	return k.hold(ctx, false, l, ttl, k.o.Renew, start, 1)
 }
@@ -278,7 +281,8 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 }
 
 // ReleaseToken releases a lock by its token alone, without a handle: it removes the key if,
-// and only if, it holds token. It returns ErrLost if it does not.
+// and only if, it holds token. It returns ErrLost if it does not. It works when ctx has already
+// ended, within Options.Cleanup.
 func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 	key, err := k.valid(key, time.Second)
 	if err != nil {
@@ -288,6 +292,13 @@ func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 }
 
 func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
+	ctx, end := k.crew.Operation(ctx)
+	defer end()
+	if ctx.Err() != nil {
+		var done func()
+		ctx, done = k.cleanup(ctx)
+		defer done()
+	}
 	h, err := k.find(ctx, key, token, k.o.Timeout)
 	if err != nil {
 		return err
@@ -336,7 +347,7 @@ func (k *Locker) Close(ctx context.Context) error {
 		}
 	})
 	idle := make(chan struct{})
-	go func() { k.tasks.Wait(); close(idle) }()
+	go func() { k.tasks.Wait(); k.scheduler.Wait(); close(idle) }()
 	select {
 	case <-idle:
 	case <-ctx.Done():
@@ -393,8 +404,10 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
+	op, end := k.crew.Operation(ctx)
+	defer end()
 	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.MinPoll}
-	w.name(ctx)
+	w.name(op)
 	tries, acquired := 0, false
 	defer func() {
 		if entry == nil {
@@ -415,7 +428,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			}
 			entry = nil
 			if g.Passed != nil {
-				err := k.inherit(ctx, q, g.Passed, ttl)
+				err := k.inherit(op, q, g.Passed, ttl)
 				if err == nil {
 					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}
@@ -505,11 +518,6 @@ func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Co
 		return k.plain, func() {}
 	}
 	return limit.PerCommand(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
-}
-
-// cleanupContext is the context of what must be done although ctx has ended.
-func (k *Locker) cleanupContext(ctx context.Context) (context.Context, func()) {
-	return limit.Within(cleaning.With(context.WithoutCancel(ctx), k.crew), k.o.Clock, k.o.Cleanup)
 }
 
 // started and elapsed measure a time for an Observer; nobody else asks.

@@ -129,8 +129,12 @@ func (s *server) share(most int) {
 	}
 }
 
-// borrow gets a connection, and never outlasts ctx or the step's limit.
+// borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has
+// ended it asks nobody: redigo's Pool panics if it is closed, and asked so.
 func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
+	if ctx.Err() != nil {
+		return nil, limit.Cause(ctx)
+	}
 	here := s.borrowing.Add(1)
 	defer s.borrowing.Add(-1)
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {

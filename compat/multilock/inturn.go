@@ -75,7 +75,9 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 			b.ambiguous.Store(parts[i].Ambiguous)
 			kept = kept || l.Rotate && parts[i].Value == was.Value
 		case lostOne(err):
-			b.undone(ctx, now, parts...) // what is left ends with its time
+			step, done := cleanup(ctx)
+			b.undone(step, now, 0, parts...) // what is left ends with its time
+			done()
 			return l, fmt.Errorf("%w: %q, and with it the set", compat.ErrLost, parts[i].Key)
 		case i == 0 && compat.OutcomeOf(err) != compat.Unknown:
 			return l, err // nothing has changed yet
@@ -96,16 +98,13 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 	if err != nil {
 		return err
 	}
-	late := sync.OnceValues(func() (context.Context, func()) { return cleanup(ctx) })
 	var lost, open error
+	rest := &shares{ctx: ctx}
+	defer rest.done()
 	for i := len(parts) - 1; i >= 0; i-- {
-		step := ctx
-		if ctx.Err() != nil { // the rest is released all the same
-			var done func()
-			step, done = late()
-			defer done()
-		}
+		step, done := rest.of(i + 1)
 		err := b.one.Release(step, now, parts[i])
+		done()
 		switch {
 		case lostOne(err):
 			lost = lostPart(parts[i].Key, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // take takes one key. With an error comes the lease that may stand for all that, or one without
@@ -25,8 +26,16 @@ func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl
 // giveUp releases the first n parts of a set that can't be had, then the next one if it may be
 // ours, and returns why; or, if anything may be left, a lease of that.
 func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, n int, why error) (compat.Lease, error) {
-	left := !b.undone(ctx, now, parts[:n]...)
-	if n < len(parts) && parts[n].Value != "" && (parts[n].Ambiguous || !b.undone(ctx, now, parts[n:n+1]...)) {
+	ctx, done := cleanup(ctx)
+	defer done()
+	next := 0
+	if n < len(parts) && parts[n].Value != "" && !parts[n].Ambiguous {
+		next = 1
+	}
+	left := !b.undone(ctx, now, next, parts[:n]...)
+	switch {
+	case n == len(parts) || parts[n].Value == "":
+	case next == 0 || !b.undone(ctx, now, 0, parts[n]):
 		left = true
 	}
 	switch {
@@ -38,14 +47,14 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 	return compat.Lease{Key: key}, why
 }
 
-// undone releases parts although ctx may have ended, the last one first, takes the values of those
-// that are gone, and reports whether all are.
-func (b *inTurn) undone(ctx context.Context, now func() time.Time, parts ...compat.Lease) bool {
-	ctx, done := cleanup(ctx)
-	defer done()
+// undone releases parts, the last one first, takes the values of those that are gone, and reports
+// whether all are. ctx is a cleanup, and so many more parts are to have their share of it.
+func (b *inTurn) undone(ctx context.Context, now func() time.Time, more int, parts ...compat.Lease) bool {
 	all := true
 	for i := len(parts) - 1; i >= 0; i-- {
-		if err := b.one.Release(ctx, now, parts[i]); err != nil && !lostOne(err) {
+		step, done := limit.Share(ctx, len(parts)+more)
+		err := b.one.Release(step, now, parts[i])
+		if done(); err != nil && !lostOne(err) {
 			all = false
 		} else {
 			parts[i].Value, parts[i].Or = "", nil
@@ -54,11 +63,35 @@ func (b *inTurn) undone(ctx context.Context, now func() time.Time, parts ...comp
 	return all
 }
 
+// shares are the contexts in which a set's keys are released in turn: the caller's own, and when that
+// has ended, or is a cleanup already, equal shares of the cleanup.
+type shares struct {
+	ctx context.Context
+	n   int // of the cleanup; 0: it has not begun
+	end func()
+}
+
+// of is the next key's, with so many left.
+func (s *shares) of(left int) (context.Context, func()) {
+	if s.n == 0 && (s.ctx.Err() != nil || cleaning.Late(s.ctx)) {
+		s.ctx, s.end = cleanup(s.ctx)
+		s.n = left
+	}
+	return limit.Share(s.ctx, max(s.n, 1))
+}
+
+func (s *shares) done() {
+	if s.end != nil {
+		s.end()
+	}
+}
+
 // cleanup is the context of what must be done although ctx has ended: the Locker's
-// Options.Cleanup bounds it.
+// Options.Cleanup bounds it. Each key has its share, so that one whose server does not answer leaves
+// the others theirs.
 func cleanup(ctx context.Context) (context.Context, func()) {
-	return cleaning.Of(ctx, alone).Begin(ctx)
+	return cleaning.Of(ctx, alone).After(ctx)
 }
 
 // alone cleans up where no Locker is, in the default of its Options.Cleanup.
-var alone = cleaning.New(clock.New(), 250*time.Millisecond, compat.ErrTimeout)
+var alone = cleaning.New(clock.New(), 250*time.Millisecond)

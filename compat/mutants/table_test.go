@@ -25,6 +25,7 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
+	bounded  = tested("compat/promises", "CleanupIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -88,6 +89,21 @@ var table = []mutant{
 	{name: "what is due first is not asked anew when the clock was set", file: "compat/internal/schedule/schedule.go", nets: nets(due),
 		old: ".Abs() >= parted",
 		new: ".Abs() >= 1<<62"},
+	{name: "each step cleans up for as long as all of them may", file: "compat/internal/cleaning/cleaning.go", nets: nets(bounded),
+		old: "\trest, stop := o.rest, func() {}\n",
+		new: "\trest, stop := context.Context(nil), func() {}\n"},
+	{name: "a key of a set that is not answered has the others' time", file: "compat/multilock/undo.go", nets: nets(bounded),
+		old: "return limit.Share(s.ctx, max(s.n, 1))",
+		new: "return limit.Share(s.ctx, 1)"},
+	{name: "a release by a token is not tried when the context has ended", file: "compat/locker.go", nets: nets(bounded),
+		old: "\tif ctx.Err() != nil {\n\t\tvar done func()\n\t\tctx, done = k.cleanup(ctx)",
+		new: "\tif false {\n\t\tvar done func()\n\t\tctx, done = k.cleanup(ctx)"},
+	{name: "closing leaves renewals under way", file: "compat/internal/schedule/schedule.go", nets: nets(bounded),
+		old: "\t\ts.renewing.Add(1)\n\t\tdefer s.renewing.Done()\n",
+		new: ""},
+	{name: "an extension under way hides that the lock is lost", file: "compat/lock.go", nets: nets(bounded),
+		old: "\t\tif done(); err != nil {\n\t\t\treturn l.lost(err)\n",
+		new: "\t\tif done(); err != nil {\n\t\t\treturn err\n"},
 	{name: "drift is not taken off", file: lease, nets: nets(machine, handing, stopping, settling),
 		old: "return asked.Add(ttl - Drift(ttl)) }",
 		new: "return asked.Add(ttl) }"},

@@ -233,6 +233,26 @@ func TestCloseDuringHandoff(t *testing.T) {
 	})
 }
 
+// Close waits for the renewals under way, also for those of locks that are lost meanwhile: whoever
+// closes the pool after it takes it from nobody. (A bubble does not end while a goroutine is left.)
+func TestCloseWaitsForRenewals(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			locker, net := w.client(compat.Options{Renew: true, Timeout: time.Hour})
+			for n := range 3 {
+				l, err := locker.TryLock(background, w.kind.another(n), short)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Context()
+			}
+			net.delay(func(int, string) (before, after time.Duration) { return 2 * short, 0 })
+			time.Sleep(short + short/4)
+			locker.Close(w.within(time.Hour)) //nolint:errcheck // what it says of locks that are lost is not asked here
+		})
+	})
+}
+
 // Close does not end the wait of the head.
 func TestCloseEndsWaits(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {

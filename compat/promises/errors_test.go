@@ -82,14 +82,27 @@ func TestDoSaysThatTheLockWasLost(t *testing.T) {
 			net.set(func(n *network) { n.down = true })
 			time.AfterFunc(2*short, net.clear)
 		},
+		"the server falls silent": func(_ *world, net *network) {
+			net.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+		},
 	} {
 		for result, err := range map[string]error{"nil": nil, "its own error": ours, "the context's cause": context.Canceled} {
 			t.Run(name+"/f returns "+result, func(t *testing.T) {
 				eachKind(t, all(false), func(t *testing.T, k kind) {
 					inWorld(t, k, func(w *world) {
-						locker, net := w.client(compat.Options{})
+						locker, net := w.client(compat.Options{Renew: true})
+						if beside, err := locker.TryLock(background, w.kind.another(1), short); err != nil { // renewed in the same batch
+							t.Fatal(err)
+						} else {
+							beside.Context()
+						}
 						var cause error
-						got := locker.Do(background, w.kind.key, short, func(ctx context.Context) error {
+						caller, cancel := context.WithCancel(background)
+						defer cancel()
+						got := locker.Do(caller, w.kind.key, short, func(ctx context.Context) error {
+							if result == "nil" {
+								defer cancel()
+							}
 							happen(w, net)
 							select {
 							case <-ctx.Done():
@@ -106,6 +119,8 @@ func TestDoSaysThatTheLockWasLost(t *testing.T) {
 						if err == ours && !errors.Is(got, ours) {
 							t.Errorf("Do: %v, which hides the work's own error", got)
 						}
+						net.clear()
+						locker.Close(w.within(time.Minute)) //nolint:errcheck // it waits for what is cleaned up behind the call
 					})
 				})
 			})

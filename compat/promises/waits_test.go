@@ -192,8 +192,8 @@ func (a announcing) GetContext(ctx context.Context) (redis.Conn, error) {
 	return a.Pool.GetContext(ctx)
 }
 
-// What is done after a context has ended is bounded by Options.Cleanup, for
-// every kind of lock.
+// What is done after a context has ended is bounded by Options.Cleanup, once, however many steps
+// it takes, for every kind of lock.
 func TestCleanupIsBounded(t *testing.T) {
 	kinds := append(singles(false), composites(false)[:5]...)
 	patient := quorum("redlock with a long limit", false, []string{"2.2", "2.4", "2.6.12"})
@@ -203,7 +203,7 @@ func TestCleanupIsBounded(t *testing.T) {
 	}
 	kinds = append(kinds, patient, quorum("redlock", false, []string{"2.2", "2.4", "2.6.12"}, getsetlock.Guarded{}, txlock.Renamed{}, setlock.Lua{}))
 	eachKind(t, kinds, func(t *testing.T, k kind) {
-		for _, q := range []question{questions[0], questions[1], questions[6]} {
+		for _, q := range questions {
 			for n, reached := 1, true; reached && n < 40; n++ {
 				inWorld(t, k, func(w *world) {
 					locker, net := w.client(compat.Options{Timeout: time.Hour, Cleanup: 250 * time.Millisecond})
@@ -217,13 +217,68 @@ func TestCleanupIsBounded(t *testing.T) {
 					start := time.Now()
 					err, ok := ended(net, time.Hour+time.Minute, func() error { _, err := q.ask(w.within(time.Second), w, locker, l); return err })
 					reached = net.commands() >= n
-					if took := time.Since(start); !ok || took > time.Second+500*time.Millisecond {
+					if took := time.Since(start); !ok || took > time.Second+250*time.Millisecond {
 						t.Errorf("%s, no answer from command %d on: it took %v with a context of 1 s: %v", q.name, n, took, err)
 					}
 					net.clear()
 					locker.Close(w.within(time.Minute)) //nolint:errcheck // it waits for what is cleaned up behind the call
 				})
 			}
+		}
+	})
+}
+
+// Each key of a set has its share of Options.Cleanup: one that is not answered leaves the others
+// theirs, so that no more stays behind than must.
+func TestASilentKeyCostsTheOthersNothing(t *testing.T) {
+	eachKind(t, composites(false)[:3], func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			locker, net := w.client(compat.Options{Timeout: time.Hour})
+			l := w.try(locker, long)
+			net.delay(func(i int, _ string) (before, after time.Duration) {
+				if i == 1 {
+					return time.Hour, 0
+				}
+				return 0, 0
+			})
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			start := time.Now()
+			if err := l.Release(ctx); !errors.Is(err, compat.ErrUnknown) || time.Since(start) > 250*time.Millisecond {
+				t.Errorf("a release with a context that had ended, %v later: %v", time.Since(start), err)
+			}
+			if a, b, c := w.get("a"), w.get("b"), w.get("c"); a != "" || b != "" || c == "" {
+				t.Errorf("it left %q, %q and %q: c alone was not answered", a, b, c)
+			}
+			net.clear()
+		})
+	})
+}
+
+// A token is good for a release when the context has ended, and within Options.Cleanup even if
+// nobody answers.
+func TestReleaseTokenAfterTheEnd(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for _, silent := range []bool{false, true} {
+			inWorld(t, k, func(w *world) {
+				locker, net := w.client(compat.Options{Timeout: time.Hour})
+				l := w.try(locker, long)
+				key, token := l.Key(), l.Token()
+				if _, err := l.Detach(background); err != nil {
+					t.Fatal(err)
+				}
+				if silent {
+					net.hang()
+				}
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				start := time.Now()
+				err := locker.ReleaseToken(ctx, key, token)
+				if (err != nil) != silent || time.Since(start) > 250*time.Millisecond {
+					t.Errorf("a server that is silent: %t: after %v: %v", silent, time.Since(start), err)
+				}
+				net.clear()
+			})
 		}
 	})
 }

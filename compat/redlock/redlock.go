@@ -138,7 +138,7 @@ func New(servers []compat.Backend, o Options) *Quorum {
 		o.Grace = 50 * time.Millisecond
 	}
 	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[id]*moved), pairs: make(map[[2]int]bool)}
-	q.crew = cleaning.New(o.Clock, cleanupAtMost, compat.ErrTimeout)
+	q.crew = cleaning.New(o.Clock, cleanupAtMost)
 	q.abilities.Rotates = true
 	if len(servers) == 0 {
 		q.invalid = fmt.Errorf("%w: a quorum of no servers", compat.ErrInvalid)

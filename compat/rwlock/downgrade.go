@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 )
 
 var (
@@ -47,7 +48,7 @@ func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, t
 	}
 	l, err := readers.AdoptHandle(ctx, h, ttl)
 	if err != nil && !errors.Is(err, compat.ErrLost) {
-		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		ctx, done := cleaning.Together(ctx)
 		defer done()
 		readers.ReleaseHandle(ctx, h) //nolint:errcheck // it may have become the other
 		var unknown *compat.UnknownError

@@ -22,14 +22,15 @@ type process struct {
 	// Guarded by the world's mutex.
 	messages map[string]int // about each key, to each server
 	conns    map[*conn]bool
-	faulted  time.Time // until when a fault of its messages or of a server may show; zero: there was none
-	bursts   time.Time // when a fault befell what it sent last
-	cutOff   time.Time // until when nothing of it arrives
-	jumped   time.Time // when its clock did last
-	crashed  bool      // between a crash and its next start
-	ending   bool      // … or while it ends by itself
-	stands   time.Time // until when it stands still
-	lives    int       // how often it was started
+	faulted  time.Time     // until when a fault of its messages or of a server may show; zero: there was none
+	bursts   time.Time     // when a fault befell what it sent last
+	cutOff   time.Time     // until when nothing of it arrives
+	jumped   time.Time     // when its clock did last
+	crashed  bool          // between a crash and its next start
+	ending   bool          // … or while it ends by itself
+	stands   time.Time     // until when it stands still
+	blocked  time.Duration // by its observers, all together
+	lives    int           // how often it was started
 	pools    []*redis.Pool
 	lockers  []*compat.Locker
 	readers  []*compat.Locker
@@ -109,6 +110,7 @@ func (p *process) observe(e compat.Event) {
 	d := time.Duration(0)
 	if !w.calm && w.Faults.Every > 0 && r.IntN(100) == 0 {
 		d = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
+		p.blocked += d
 	}
 	w.mu.Unlock()
 	w.judge.note("P%d observes %s of %s (%s, fence %d, until %v) %v", p.id, e.Kind, e.Key, e.Lease.How, e.Lease.Fence, w.at(e.Lease.Until), e.Err)

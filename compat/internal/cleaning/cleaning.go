@@ -1,5 +1,6 @@
-// Package cleaning is what the steps of a lock leave to be done behind them: within a limit of
-// its own, whatever has become of the step's context, and waited for when the Locker is closed.
+// Package cleaning is what the steps of a lock leave to be done behind them, whatever has become of
+// their context: within a limit of its own, which one operation has once, or in the background,
+// where closing the Locker waits for it.
 package cleaning
 
 import (
@@ -8,28 +9,31 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A Crew does what the steps of one Locker leave behind.
 type Crew struct {
 	clock clock.Clock
 	limit time.Duration
-	over  error // what ends a job that takes longer
 
 	mu   sync.Mutex
 	jobs int
 	idle chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
 
-// New returns a Crew that takes no longer than limit for a job, which ends with cause over.
-func New(c clock.Clock, limit time.Duration, over error) *Crew {
-	return &Crew{clock: c, limit: limit, over: over}
-}
+// New returns a Crew that takes no longer than limit for a job, which then ends with ErrTimeout.
+func New(c clock.Clock, limit time.Duration) *Crew { return &Crew{clock: c, limit: limit} }
 
 type key struct{}
 
 // With is ctx for a step of the Locker whose Crew is c.
-func With(ctx context.Context, c *Crew) context.Context { return context.WithValue(ctx, key{}, c) }
+func With(ctx context.Context, c *Crew) context.Context {
+	if ctx.Value(key{}) == c { // as that of an Operation
+		return ctx
+	}
+	return context.WithValue(ctx, key{}, c)
+}
 
 // Of returns the Crew of the Locker whose step has ctx, and otherwise if it has none.
 func Of(ctx context.Context, otherwise *Crew) *Crew {
@@ -39,16 +43,101 @@ func Of(ctx context.Context, otherwise *Crew) *Crew {
 	return otherwise
 }
 
-// Begin begins a job, for which Wait waits until done is called. Its context outlives ctx.
+// An Operation is the context of one call of the Locker's, which may take several steps and clean up
+// after each. From the end of the caller's context on all of them have one limit together: the call
+// returns when that has passed.
+type Operation struct {
+	context.Context
+	crew *Crew // nil: of no Locker's alone
+	late bool  // it is what After or Begin returned
+
+	mu   sync.Mutex
+	rest context.Context // ends with the limit; nil: the caller's context has not been seen to have ended
+	stop func()
+}
+
+// Operation begins an operation of the Locker whose Crew is c, if it is no part of one. What can't be
+// cancelled needs none.
+func (c *Crew) Operation(ctx context.Context) (_ context.Context, end func()) {
+	o, part := ctx.(*Operation)
+	if part && !o.late || !limit.Cancels(ctx) {
+		return ctx, func() {}
+	}
+	o = &Operation{Context: ctx, crew: c}
+	return o, o.end
+}
+
+// Together begins an operation of several calls, each of which is to be passed the context as it is.
+func Together(ctx context.Context) (_ context.Context, end func()) {
+	o := &Operation{Context: ctx}
+	return o, o.end
+}
+
+type operation struct{}
+
+// Value finds the Operation and its Crew.
+func (o *Operation) Value(k any) any {
+	switch {
+	case k == operation{}:
+		return o
+	case k == key{} && o.crew != nil:
+		return o.crew
+	}
+	return o.Context.Value(k)
+}
+
+func (o *Operation) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stop != nil {
+		o.stop()
+	}
+}
+
+// After is the context of what must be done although ctx has ended, or ends meanwhile: until the
+// limit has passed, or what is left of it in the Operation that ctx is of.
+func (c *Crew) After(ctx context.Context) (context.Context, func()) {
+	o, _ := ctx.Value(operation{}).(*Operation)
+	if o == nil {
+		o = &Operation{Context: context.WithoutCancel(ctx), crew: c}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	rest, stop := o.rest, func() {}
+	if rest == nil {
+		rest, stop = limit.Within(context.Background(), c.clock, c.limit)
+		if o.Context.Err() != nil {
+			o.rest, o.stop, stop = rest, stop, func() {}
+		}
+	}
+	ctx, done := limit.Alongside(ctx, rest)
+	return &Operation{Context: ctx, crew: c, late: true, rest: rest}, func() {
+		done()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.rest == nil && o.Context.Err() != nil { // the caller's context ended in between
+			o.rest, o.stop = rest, stop
+			return
+		}
+		stop()
+	}
+}
+
+// Late reports that ctx is of what is done after the end of the caller's, or in the background.
+func Late(ctx context.Context) bool {
+	o, _ := ctx.Value(operation{}).(*Operation)
+	return o != nil && o.late
+}
+
+// Begin begins a job in the background, for which Wait waits until done is called. Its context
+// outlives ctx.
 func (c *Crew) Begin(ctx context.Context) (_ context.Context, done func()) {
 	c.mu.Lock()
 	c.jobs++
 	c.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := c.clock.AfterFunc(c.limit, func() { cancel(c.over) })
-	return ctx, sync.OnceFunc(func() {
-		t.Stop()
-		cancel(nil)
+	ctx, stop := limit.Within(context.WithoutCancel(ctx), c.clock, c.limit)
+	return &Operation{Context: ctx, crew: c, late: true, rest: ctx}, sync.OnceFunc(func() {
+		stop()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.jobs--; c.jobs == 0 && c.idle != nil {

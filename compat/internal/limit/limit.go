@@ -66,6 +66,35 @@ func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Contex
 	return &Context{ctx, d, c}, func() { t.Stop(); cancel(nil) }
 }
 
+// Alongside has what ctx carries, but ends with other, which has a limit.
+func Alongside(ctx, other context.Context) (context.Context, func()) {
+	l := other.Value(key{}).(*Context)
+	ctx, cancel := context.WithCancelCause(carrying{other, context.WithoutCancel(ctx)})
+	return &Context{ctx, l.Limit, l.clock}, func() { cancel(nil) }
+}
+
+// carrying ends with its Context and has the values of another.
+type carrying struct {
+	context.Context
+	values context.Context
+}
+
+func (c carrying) Value(k any) any {
+	if v := c.values.Value(k); v != nil {
+		return v
+	}
+	return c.Context.Value(k) // how it ends
+}
+
+// Share is ctx, which has a limit, for an n-th of that.
+func Share(ctx context.Context, n int) (context.Context, func()) {
+	if n == 1 {
+		return ctx, func() {}
+	}
+	l := ctx.Value(key{}).(*Context)
+	return Within(ctx, l.clock, l.Limit/time.Duration(n))
+}
+
 // Await calls get in the background, and never outlasts ctx or its limit. What comes too late
 // goes to late.
 func Await[T any](ctx context.Context, get func(context.Context) (T, error), late func(T, error)) (got T, err error) {

@@ -37,6 +37,8 @@ type Scheduler[T any] struct {
 	asOf   time.Time // when the heap was read; every item that came later, while the clocks ran alike
 	stale  bool      // one came when they did not
 	closed bool
+
+	renewing sync.WaitGroup
 }
 
 // wallCheck is how often the wall clock is looked at while there are items.
@@ -115,7 +117,8 @@ func (s *Scheduler[T]) Remove(i *Item[T]) {
 	s.drop(i)
 }
 
-// Close lets no more items in, and returns those that there are. They end as they would.
+// Close lets no more items in, begins no more renewals, and returns the items that there are. They end
+// as they would.
 func (s *Scheduler[T]) Close() []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,6 +153,13 @@ func (s *Scheduler[T]) fire() {
 		s.fix(i)
 	}
 	s.arm(now)
+	if s.closed { // what is held is being released
+		renew = nil
+	}
+	if len(renew) > 0 {
+		s.renewing.Add(1)
+		defer s.renewing.Done()
+	}
 	s.mu.Unlock()
 
 	for _, of := range ended {
@@ -159,6 +169,9 @@ func (s *Scheduler[T]) fire() {
 		s.Renew(renew)
 	}
 }
+
+// Wait waits for the renewals that were under way when the scheduler was closed.
+func (s *Scheduler[T]) Wait() { s.renewing.Wait() }
 
 // read finds i's place as of at, and has all read anew if the clocks had parted by then, or have
 // parted since: the next to fire finds out. s.mu is held.

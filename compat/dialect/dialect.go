@@ -211,8 +211,18 @@ func Lookup(name string) (Format, error) {
 			return f, nil
 		}
 	}
-	return Format{}, fmt.Errorf("%w: %q; near it are %s", ErrUnknown, name, strings.Join(near(name), ", "))
+	return Format{}, unknown(name)
 }
+
+// unknown is ErrUnknown of a name. What is near it is worked out for who reads it: a bridge asks about
+// each dialect, and most are nobody's.
+type unknown string
+
+func (u unknown) Error() string {
+	return fmt.Sprintf("%v: %q; near it are %s", ErrUnknown, string(u), strings.Join(near(string(u)), ", "))
+}
+
+func (u unknown) Unwrap() error { return ErrUnknown }
 
 // All returns every format, those of a kind together, in the order of the kinds.
 func All() []Format { return slices.Clone(formats) }

@@ -108,7 +108,7 @@ what there was before the first lock; for one lock it is the connections and wha
 		`Whole processes, from start to end, in turns with `+"`"+redisCLI+"`"+`, which connects, asks once and ends. `+"`run`"+` takes a lock, starts
 `+"`true`"+`, waits for it and releases the lock; with auto the server is one that the cache knows.`, d.command)
 	d.absent()
-	return d.b.String(), d.err
+	return withoutEmptyColumns(d.b.String()), d.err
 }
 
 func (d *document) setup() {
@@ -452,4 +452,43 @@ func count(n int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%s %03d", count(n/1000), n%1000)
+}
+
+// withoutEmptyColumns is a text whose tables have no column with a heading and nothing below it: what is not measured on
+// every server.
+func withoutEmptyColumns(text string) string {
+	var b strings.Builder
+	var table [][]string
+	flush := func() {
+		if len(table) < 3 {
+			table = nil
+			return
+		}
+		keep := make([]bool, len(table[0]))
+		for i, heading := range table[0] {
+			keep[i] = strings.TrimSpace(heading) == "" || slices.ContainsFunc(table[2:], func(row []string) bool {
+				return i >= len(row) || strings.TrimSpace(row[i]) != ""
+			})
+		}
+		for _, row := range table {
+			b.WriteByte('|')
+			for i, cell := range row {
+				if i >= len(keep) || keep[i] {
+					b.WriteString(cell + "|")
+				}
+			}
+			b.WriteByte('\n')
+		}
+		table = nil
+	}
+	for line := range strings.Lines(text) {
+		if row := strings.TrimSuffix(line, "\n"); strings.HasPrefix(row, "|") && strings.HasSuffix(row, "|") {
+			table = append(table, strings.Split(row[1:len(row)-1], "|"))
+			continue
+		}
+		flush()
+		b.WriteString(line)
+	}
+	flush()
+	return b.String()
 }

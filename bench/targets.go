@@ -107,12 +107,20 @@ func (j *judge) medians(list []workload.Result, where string) {
 		if !ok {
 			continue
 		}
-		j.says(r.OverPings() <= most, fmt.Sprintf("acquire + release, p50: at most %.2f × two PINGs%s", most, where), "%s: %.2f ×", name, r.OverPings())
+		j.says(r.OverPings() <= most, fmt.Sprintf("acquire + release, p50: at most %.2f × two PINGs%s", most, where), "%s: %s ×", name, ratio(r.OverPings(), most))
 		if hasModern {
 			over := r.Pair.P50.Seconds() / modern.Pair.P50.Seconds()
-			j.says(over <= overHand[name], fmt.Sprintf("acquire + release, p50, %s: at most %.2f × %s%s", name, overHand[name], byHand, where), "%.2f ×", over)
+			j.says(over <= overHand[name], fmt.Sprintf("acquire + release, p50, %s: at most %.2f × %s%s", name, overHand[name], byHand, where), "%s ×", ratio(over, overHand[name]))
 		}
 	}
+}
+
+// ratio is one that may be most, with as many digits as tell whether it is more.
+func ratio(x, most float64) string {
+	digits := 2
+	for ; x > most && digits < 6 && fmt.Sprintf("%.*f", digits, x) == fmt.Sprintf("%.*f", digits, most); digits++ {
+	}
+	return fmt.Sprintf("%.*f", digits, x)
 }
 
 // overHand is what each may take, as a multiple of the two commands by hand.

@@ -22,7 +22,7 @@ func (s *narrator) note(d *deed) string {
 	case Down:
 		return s.which(d) + "is gone"
 	case Jump:
-		return "its clock is set by " + signed(d.choice.By)
+		return "its clock is set " + set(d.choice.By)
 	case Stale:
 		return "a replica answers"
 	case Arrive:
@@ -34,7 +34,7 @@ func (s *narrator) note(d *deed) string {
 	case Resume:
 		return "resumes"
 	case Clock:
-		return "its clock is set by " + signed(d.choice.By)
+		return "its clock is set " + set(d.choice.By)
 	case Look:
 		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
 	}
@@ -212,10 +212,33 @@ func (s *narrator) reason(d *deed) string {
 	if text == "" {
 		text = "it asks the server"
 	}
+	if said := inVain(d, first, text); said != "" {
+		text = said
+	}
 	if aborted && d.lost == "" {
 		text += ", on the condition that the key has not changed; it has, and nothing is done"
 	}
 	return text
+}
+
+// inVain is text, the reason for a single command, where the reply says that it has done nothing; "":
+// it does not.
+func inVain(d *deed, first, text string) string {
+	if len(d.cmds) != 1 || len(d.replies) != 1 || d.lost != "" {
+		return ""
+	}
+	refused, isError := d.replies[0].(error)
+	switch {
+	case isError && strings.HasPrefix(refused.Error(), "NOSCRIPT"):
+		return "the server does not know the script, and does nothing"
+	case isError:
+		return "the server refuses the command, and does nothing"
+	case first == "DEL" && d.replies[0] == int64(0):
+		return strings.Replace(strings.Replace(text, "removes a key", "would remove a key", 1), "removes it", "would remove it", 1) + ", but there is none"
+	case first == "SET" && d.replies[0] == nil:
+		return text + "; there is one"
+	}
+	return ""
 }
 
 type reasonKey struct {
@@ -227,45 +250,55 @@ const anyPhase = phase(255)
 
 var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 	return map[reasonKey]string{
-		{acquiring, "SETNX", ""}:         "it tries to create the key: only one client can",
-		{acquiring, "MULTI", "SETNX"}:    "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
-		{acquiring, "EXPIRE", ""}:        "it gives the key a TTL",
-		{acquiring, "PEXPIRE", ""}:       "it gives the key a TTL",
-		{acquiring, "GET", ""}:           "it reads the key",
-		{acquiring, "TTL", ""}:           "it asks whether the key has a TTL",
-		{acquiring, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
-		{acquiring, "GETSET", ""}:        "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
-		{acquiring, "MULTI", "GETSET"}:   "it has read an expired timestamp: it takes the lock over",
-		{acquiring, "MULTI", "SETEX"}:    "it saw no key: it creates it with a TTL",
-		{acquiring, "MULTI", "PSETEX"}:   "it saw no key: it creates it with a TTL",
-		{acquiring, "SETEX", ""}:         "it creates another key, with a TTL",
-		{acquiring, "PSETEX", ""}:        "it creates another key, with a TTL",
-		{acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
-		{acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
-		{acquiring, "DEL", ""}:           "it removes a key",
-		{acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
-		{acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
-		{extending, "WATCH", ""}:         "from here on, a change of the key aborts its transaction",
-		{extending, "GET", ""}:           "it checks that the key is still its own",
-		{extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
-		{extending, "GETSET", ""}:        "it writes a later timestamp",
-		{extending, "MULTI", "GETSET"}:   "the key is its own: it writes a later timestamp",
-		{releasing, "WATCH", ""}:         "it is done; from here on, a change of the key aborts its transaction",
-		{releasing, "GET", ""}:           "it checks that the key is still its own",
-		{releasing, "DEL", ""}:           "it takes the key for its own, and removes it",
-		{releasing, "MULTI", "DEL"}:      "the key is its own: it removes it",
-		{releasing, "EVAL", ""}:          "the server runs the script: it removes the key if it is its own",
-		{releasing, "EVALSHA", ""}:       "it removes the key if it is its own: a script compares and deletes in one",
-		{extending, "EVAL", ""}:          "the server runs the script: it sets a new TTL if the key is its own",
-		{extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
-		{acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
-		{acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
-		{acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
-		{extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
-		{extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
-		{anyPhase, "UNWATCH", ""}:        "it stops watching",
-		{anyPhase, "MULTI", ""}:          "it begins a transaction",
-		{anyPhase, "WATCH", ""}:          "from here on, a change of the key aborts its transaction",
-		{anyPhase, "GET", ""}:            "it reads the key",
+		{acquiring, "SETNX", ""}:                "it tries to create the key: only one client can",
+		{acquiring, "MULTI", "SETNX"}:           "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
+		{acquiring, "EXPIRE", ""}:               "it gives the key a TTL",
+		{acquiring, "PEXPIRE", ""}:              "it gives the key a TTL",
+		{acquiring, "GET", ""}:                  "it reads the key",
+		{acquiring, "TTL", ""}:                  "it asks whether the key has a TTL",
+		{acquiring, "WATCH", ""}:                "from here on, a change of the key aborts its transaction",
+		{acquiring, "GETSET", ""}:               "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
+		{acquiring, "MULTI", "GETSET"}:          "it has read an expired timestamp: it takes the lock over",
+		{acquiring, "MULTI", "SETEX"}:           "it saw no key: it creates it with a TTL",
+		{acquiring, "MULTI", "PSETEX"}:          "it saw no key: it creates it with a TTL",
+		{acquiring, "SETEX", ""}:                "it creates another key, with a TTL",
+		{acquiring, "PSETEX", ""}:               "it creates another key, with a TTL",
+		{acquiring, "RENAMENX", ""}:             "it renames that key to the lock's name, if there is no lock",
+		{acquiring, "MULTI", "RENAMENX"}:        "it renames that key to the lock's name, if there is no lock, and draws a fence",
+		{acquiring, "DEL", ""}:                  "it removes a key",
+		{acquiring, "SET", ""}:                  "it creates the key with a TTL, if there is no key",
+		{acquiring, "MULTI", "EXPIRE"}:          "the key has its value: it sets the TTL anew, which proves that it still has",
+		{extending, "WATCH", ""}:                "from here on, a change of the key aborts its transaction",
+		{extending, "GET", ""}:                  "it checks that the key is still its own",
+		{extending, "MULTI", "EXPIRE"}:          "the key is its own: it sets a new TTL",
+		{extending, "GETSET", ""}:               "it writes a later timestamp",
+		{extending, "MULTI", "GETSET"}:          "the key is its own: it writes a later timestamp",
+		{releasing, "WATCH", ""}:                "it is done; from here on, a change of the key aborts its transaction",
+		{releasing, "GET", ""}:                  "it checks that the key is still its own",
+		{releasing, "DEL", ""}:                  "it takes the key for its own, and removes it",
+		{releasing, "MULTI", "DEL"}:             "the key is its own: it removes it",
+		{releasing, "EVAL", ""}:                 "the server runs the script: it removes the key if it is its own",
+		{releasing, "EVALSHA", ""}:              "it removes the key if it is its own: a script compares and deletes in one",
+		{extending, "EVAL", ""}:                 "the server runs the script: it sets a new TTL if the key is its own",
+		{extending, "EVALSHA", ""}:              "it sets a new TTL if the key is its own: a script compares and does it in one",
+		{acquiring, "EVAL", ""}:                 "the server runs the script: it creates the key with a TTL, if there is no key",
+		{acquiring, "EVALSHA", ""}:              "a script creates the key with a TTL, if there is no key",
+		{acquiring, "MULTI", "SET"}:             "it creates the key with a TTL, if there is no key, and draws a fence",
+		{extending, "MULTI", "PEXPIRE"}:         "the key is its own: it sets a new TTL",
+		{extending, "PEXPIRE", ""}:              "it takes the key for its own, and sets a new TTL",
+		{anyPhase, "ZADD", ""}:                  "it writes a name into a set, with the time at which it goes out of date",
+		{anyPhase, "ZREM", ""}:                  "it takes a name out of a set",
+		{anyPhase, "ZREMRANGEBYSCORE", ""}:      "it takes out of a set what is out of date",
+		{anyPhase, "ZREVRANGE", ""}:             "it reads a set of names",
+		{anyPhase, "ZSCORE", ""}:                "it asks whether a name is in a set",
+		{anyPhase, "ZCARD", ""}:                 "it asks how many names are in a set",
+		{anyPhase, "MULTI", "ZADD"}:             "it writes a name into a set, in a transaction",
+		{anyPhase, "MULTI", "ZREMRANGEBYSCORE"}: "in one transaction it takes out of a set what is out of date, and changes what it has read",
+		{anyPhase, "TIME", ""}:                  "it asks for the server's time",
+		{anyPhase, "TTL", ""}:                   "it asks whether the key has a TTL",
+		{anyPhase, "UNWATCH", ""}:               "it stops watching",
+		{anyPhase, "MULTI", ""}:                 "it begins a transaction",
+		{anyPhase, "WATCH", ""}:                 "from here on, a change of the key aborts its transaction",
+		{anyPhase, "GET", ""}:                   "it reads the key",
 	}
 })

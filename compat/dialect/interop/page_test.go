@@ -96,11 +96,11 @@ these clients support. ` + "`make interop`" + ` fetches the clients and rewrites
 
 func render(rows []row, server string, alone int) string {
 	var b strings.Builder
-	total, stalls, runs := 0, 0, 0
+	total, stalls := 0, 0
 	for _, r := range rows {
 		total += r.theirs + r.ours
 		if r.c.name == "rueidislock" {
-			stalls, runs = stalls+r.stalls, runs+1
+			stalls += r.stalls
 		}
 	}
 	fmt.Fprintf(&b, head, server, workers, workers, total)
@@ -115,15 +115,15 @@ func render(rows []row, server string, alone int) string {
 	b.WriteString("\n\\* Each after a plain SET of theirs on a held lock, as the server's record shows.\n\n")
 	b.WriteString("`getsetlock.Patient` recovers a dead lock one lease after it first saw it, whatever the timestamp says. In the dialects of whole seconds our timestamp is\nrounded up, because the lease on the key must never be shorter than its holder believes.\n\n")
 	b.WriteString(guarantees())
-	fmt.Fprintf(&b, tail, stalls, runs, alone)
+	fmt.Fprintf(&b, tail, stalls, alone)
 	return b.String()
 }
 
 const tail = `
 ## rueidislock's waiters
 
-Beside other clients, and beside each other, rueidislock's waiters sometimes wait for ever on a key that is free. In this run %d waits did so in %d runs beside ours, and %d among eight
-processes of theirs alone; the driver ends such a wait after two seconds and begins it again, so the table above shows no trace of it. It is theirs, not ours:
+Beside other clients, and beside each other, rueidislock's waiters sometimes wait for ever on a key that is free. In this run such waits were %d beside ours and %d among eight
+processes of theirs alone; the driver ends one after two seconds and begins it again, so the table above shows no trace of it. It is theirs, not ours:
 
 * A waiter asks once, and then waits for the server to tell it that the key has changed (CLIENT TRACKING). A waiter that stalled had been told: its process logged the refusal, the wait and
   *then* the invalidation, and did not go on. So our writes are announced as theirs are, be it SET NX PX and a script, or SETEX and DEL in a transaction.

@@ -114,7 +114,8 @@ func TestTogether(t *testing.T) {
 		done()
 		end()
 	}
-	inherited := context.WithValue(both, "a", "lock's")
+	inherited, stop := context.WithCancel(both)
+	defer stop()
 	op, end := c.Operation(inherited)
 	defer end()
 	if ctx, done := c.After(op); !open(t, ctx) {

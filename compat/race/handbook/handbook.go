@@ -245,18 +245,35 @@ func (s *site) add(file string, source []byte, top bool) error {
 	body = strings.ReplaceAll(body, "</table>", "</table></div>")
 	body = strings.ReplaceAll(body, "<pre>", `<pre tabindex="0">`)                        // what scrolls is reached by keyboard
 	body = regexp.MustCompile(`<th( [^>]*)?></th>`).ReplaceAllString(body, "<td$1></td>") // a head that says nothing is none
+	body = regexp.MustCompile(`<thead>\s*<tr>(\s*<td[^>]*></td>)+\s*</tr>\s*</thead>`).ReplaceAllString(body, "")
 	body = regexp.MustCompile(`(?s)<!--.*?-->\n?`).ReplaceAllString(body, "")
+	body = cell.ReplaceAllStringFunc(body, func(c string) string {
+		if strings.Contains(c, "<code") {
+			return c
+		}
+		return unit.ReplaceAllString(c, "$1\u00a0$2")
+	})
 	p.Body = template.HTML(body)
 	s.pages = append(s.pages, p)
 	return nil
 }
 
+// cell is one of a table, and unit what follows a number in it, which does not stand alone on a line.
+var (
+	cell = regexp.MustCompile(`(?s)<td[^>]*>.*?</td>`)
+	unit = regexp.MustCompile(`(\d|&lt;) (×|%|\+|(?:ns|µs|ms|s|min|h|MB|kB|\d|\d{3})\b)`)
+)
+
 // link is one whose words are the name of its file, as a reader of the repository wants them.
 var link = regexp.MustCompile(`(<a href="([\w-]+\.html)[^"]*">)[\w/-]+\.md</a>`)
 
-// named gives links that show a file of the repository the title of their page.
+// race is what is a link already, or a race's name as code.
+var race = regexp.MustCompile(`(?s)(<a .*?</a>)|<code><span class="word">([a-z]+/[a-z-]+)</span></code>`)
+
+// named gives links that show a file of the repository the title of their page, and what is called by
+// the title of a page, or by the name of a race, a link.
 func (s *site) named(body template.HTML) template.HTML {
-	return template.HTML(link.ReplaceAllStringFunc(string(body), func(a string) string {
+	text := link.ReplaceAllStringFunc(string(body), func(a string) string {
 		m := link.FindStringSubmatch(a)
 		for _, p := range s.pages {
 			if p.File == m[2] {
@@ -264,6 +281,18 @@ func (s *site) named(body template.HTML) template.HTML {
 			}
 		}
 		return a
+	})
+	for _, p := range s.pages {
+		title := "<em>" + template.HTMLEscapeString(p.Title) + "</em>"
+		text = strings.ReplaceAll(text, title, `<a href="`+p.File+`">`+title+"</a>")
+	}
+	return template.HTML(race.ReplaceAllStringFunc(text, func(a string) string {
+		m := race.FindStringSubmatch(a)
+		file := "races/" + strings.ReplaceAll(m[2], "/", "-") + ".html"
+		if _, err := os.Stat(filepath.Join(s.dir, file)); m[1] != "" || m[2] == "" || err != nil {
+			return a
+		}
+		return `<a href="` + file + `">` + a + "</a>"
 	}))
 }
 
@@ -421,6 +450,7 @@ type look struct {
 	Menu       []place
 	Up         string // to the top of the site
 	Parts      []part
+	Intro      template.HTML // of the page whose table comes before its text
 	Guarantees template.JS
 }
 
@@ -435,6 +465,8 @@ func (s *site) write(p page, g Guarantees) error {
 		if err != nil {
 			return err
 		}
+		intro, text, _ := strings.Cut(string(p.Body), "<h2")
+		l.Intro, l.Body = template.HTML(intro), template.HTML("<h2"+text)
 		l.Guarantees = template.JS(b) // Marshal writes <, > and & as \u003c and so on
 	}
 	return s.render("page.html", p.File, l)

@@ -36,6 +36,7 @@ const (
 	leftEdge = 92.0
 	stepWide = 27.0
 	timeWide = 360.0 // for all the time that passes
+	letter   = 6.4   // of small text
 	tailWide = 120.0 // behind the last step, at the least: leases that end in three of it are drawn to their ends
 )
 
@@ -48,6 +49,7 @@ type drawing struct {
 	who   map[string]*lane
 	steps map[int64]float64 // moments that the axis names
 	b     strings.Builder
+	words strings.Builder // drawn last, over every line
 }
 
 // A lane is a client's, a server's or the storage's.
@@ -60,17 +62,16 @@ type lane struct {
 // scale places the steps.
 func (p *drawing) scale() {
 	n := len(p.t.Events)
-	if n > 0 && p.t.Events[n-1].At > 0 {
+	if n > 0 && p.t.Events[n-1].At > p.t.TTL/2 {
 		p.perMs = timeWide / float64(p.t.Events[n-1].At)
+	} else if p.t.TTL > 0 { // little of it, or none: the leases show how little
+		p.perMs = timeWide / 2 / float64(p.t.TTL)
 	}
 	p.x = []float64{leftEdge}
 	at := int64(0)
 	for _, e := range p.t.Events {
 		p.x = append(p.x, p.x[len(p.x)-1]+stepWide+float64(e.At-at)*p.perMs)
 		at = e.At
-	}
-	if p.perMs == 0 && p.t.TTL > 0 {
-		p.perMs = timeWide / 2 / float64(p.t.TTL)
 	}
 	p.wide = p.x[n] + p.tail()
 }
@@ -125,6 +126,11 @@ func (p *drawing) span(n int, until int64) (from, to float64, whole bool) {
 
 func (p *drawing) add(n int, format string, args ...any) {
 	fmt.Fprintf(&p.b, `<g data-n="%d">`+format+"</g>\n", append([]any{n}, args...)...)
+}
+
+// write adds text, at a place in the middle of other things.
+func (p *drawing) write(n int, class string, x, y float64, text string) {
+	fmt.Fprintf(&p.words, `<g class="words" data-n="%d"><text class="%s" x="%.1f" y="%.1f">%s</text></g>`+"\n", n, class, x, y, html.EscapeString(text))
 }
 
 func (p *drawing) lanes() {
@@ -191,7 +197,9 @@ func (p *drawing) bar(n int, y, from, to float64, class, says string) {
 
 // end marks where a lease ends.
 func (p *drawing) end(n int, x, y float64, at int64) {
-	p.add(n, `<path class="end" d="M%.1f %.1fv%.0f"/><text class="small" x="%.1f" y="%.1f">%s</text>`, x, y-barHigh/2-3, barHigh+6, x+2, y-barHigh/2-4, race.Seconds(at))
+	p.add(n, `<path class="end" d="M%.1f %.1fv%.0f"/>`, x, y-barHigh/2-3, barHigh+6)
+	text := race.Seconds(at)
+	p.write(n, "small", min(x+2, p.wide-letter*float64(len(text))), y-barHigh/2-4, text)
 }
 
 func (p *drawing) client(l *lane, c race.Client, _ int) {
@@ -208,7 +216,7 @@ func (p *drawing) client(l *lane, c race.Client, _ int) {
 		switch {
 		case b.State == race.Dead:
 			if n == 0 || p.t.Events[n-1].Belief[c.Name].State != race.Dead {
-				p.add(e.N, `<text class="sign %s" x="%.1f" y="%.1f">✕</text>`, color, p.x[e.N]-4, l.y+4)
+				p.write(e.N, "sign "+color, p.x[e.N]-4, l.y+4, "✕")
 			}
 			continue
 		case class == "":
@@ -217,6 +225,9 @@ func (p *drawing) client(l *lane, c race.Client, _ int) {
 			from, to, _ := p.span(e.N, -1)
 			p.bar(e.N, l.y, from, to, class+" out "+color, says)
 			continue
+		}
+		if goesOn := p.after(n, c.Name); goesOn.State == b.State && goesOn.Until == b.Until && goesOn.Until > goesOn.Now {
+			until = max(until, p.t.Events[n+1].At+1) // its clock has not gone as far, though the server's was set
 		}
 		from, to, whole := p.span(e.N, until)
 		if until > e.At {
@@ -236,9 +247,17 @@ func (p *drawing) client(l *lane, c race.Client, _ int) {
 			if until <= e.At {
 				sign = color
 			}
-			p.add(e.N, `<text class="sign %s" x="%.1f" y="%.1f">!</text>`, sign, p.x[e.N]+3, l.y+4)
+			p.write(e.N, "sign "+sign, p.x[e.N]+3, l.y+4, "!")
 		}
 	}
+}
+
+// after is what a client believes after the step that follows step n.
+func (p *drawing) after(n int, client string) race.Belief {
+	if n+1 >= len(p.t.Events) {
+		return race.Belief{}
+	}
+	return p.t.Events[n+1].Belief[client]
 }
 
 // of is what a server has after a step.
@@ -268,6 +287,11 @@ func (p *drawing) server(l *lane, i int) {
 		if s.TTL >= 0 {
 			until = p.at(n) + s.TTL
 		}
+		if n+1 < len(p.x) && until >= 0 { // whole seconds are rounded down: what is there at the next step has not ended before it
+			if next := p.of(n+1, i); next.Value == s.Value && next.TTL >= 0 && !next.Dead {
+				until = max(until, p.at(n+1)+1)
+			}
+		}
 		from, to, whole := p.span(n, until)
 		class := "bar key"
 		if s.Dead {
@@ -283,8 +307,8 @@ func (p *drawing) server(l *lane, i int) {
 			if low = from < edge && !low; low { // not over the one before it
 				y += 11
 			}
-			p.add(n, `<text class="small" x="%.1f" y="%.1f">%s</text>`, from+2, y, html.EscapeString(text))
-			shown, edge = text, from+8+6.4*float64(utf8.RuneCountInString(text))
+			p.write(n, "small", from+2, y, text)
+			shown, edge = text, from+8+letter*float64(utf8.RuneCountInString(text))
 		}
 	}
 }
@@ -297,8 +321,8 @@ func (p *drawing) event(l *lane, e race.Event, i int) {
 	if of := p.t.Start.Each; of != nil && !strings.HasPrefix(e.Note, fmt.Sprintf("S%d ", i+1)) {
 		return
 	}
-	p.add(e.N, `<path class="event" d="M%.1f %.1fv%.0f"/><text class="small event" x="%.1f" y="%.1f">↯ %s</text>`,
-		p.x[e.N], l.y-barHigh, 2*barHigh, p.x[e.N]+3, l.y-barHigh/2-4, html.EscapeString(clean(e.Note)))
+	p.add(e.N, `<path class="event" d="M%.1f %.1fv%.0f"/>`, p.x[e.N], l.y-barHigh, 2*barHigh)
+	p.write(e.N, "small event", p.x[e.N]+3, l.y-barHigh/2-4, "↯ "+clean(e.Note))
 }
 
 // network draws the writes that are on their way after their connection was given up.
@@ -331,7 +355,8 @@ func (p *drawing) storage(l *lane) {
 		if !taken {
 			sign = "✗"
 		}
-		p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1f"/><text class="sign %s" x="%.1f" y="%.1f">%s</text>`, p.x[e.N], acts.y+barHigh/2, l.y, p.color(e.Who), p.x[e.N]-4, l.y+4, sign)
+		p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1f"/>`, p.x[e.N], acts.y+barHigh/2, l.y)
+		p.write(e.N, "sign "+p.color(e.Who), p.x[e.N]-4, l.y+4, sign)
 	}
 }
 
@@ -360,11 +385,13 @@ func (p *drawing) messages() {
 			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1f"><title>%s</title></path>`, x, y1, p.who["network"].y-barHigh/2, says)
 		case "request", "cut":
 			half := y1 + (y2-y1)*.5
-			p.add(e.N, `<path class="msg lost" d="M%.1f %.1fV%.1f"><title>%s</title></path><text class="sign red" x="%.1f" y="%.1f">✗</text>`, x, y1, half, says, x-4, half+4)
+			p.add(e.N, `<path class="msg lost" d="M%.1f %.1fV%.1f"><title>%s</title></path>`, x, y1, half, says)
+			p.write(e.N, "sign red", x-4, half+4, "✗")
 		default: // it ran, and its answer is lost on the way back
 			half := y1 + (y2-y1)*.3
-			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1fm-3 -5l3 5l3 -5"><title>%s</title></path><path class="msg lost" d="M%.1f %.1fV%.1f"/><text class="sign red" x="%.1f" y="%.1f">✗</text>`,
-				x-2, y1, y2, says, x+3, y2, half, x-1, half+2)
+			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1fm-3 -5l3 5l3 -5"><title>%s</title></path><path class="msg lost" d="M%.1f %.1fV%.1f"/>`,
+				x-2, y1, y2, says, x+3, y2, half)
+			p.write(e.N, "sign red", x-1, half+2, "✗")
 		}
 	}
 }
@@ -388,20 +415,22 @@ func (p *drawing) axis() {
 	for n := range p.x {
 		if n > 0 {
 			e := p.t.Events[n-1]
-			p.add(n, `<text class="no" x="%.1f" y="14">%d</text>`, p.x[n], n)
+			p.write(n, "no", p.x[n], 14, fmt.Sprint(n))
 			if v := e.Violation; v != nil {
 				if up = 32 - up; p.x[n]-label > 90 { // beside another's words it stands above them
 					up = 10
 				}
 				label = p.x[n]
-				p.add(n, `<path class="broken" d="M%.1f 18V%.1f"/><text class="small red" x="%.1f" y="%.1f">✗ %s</text>`, p.x[n], bottom-8, p.x[n]+4, bottom-up, html.EscapeString(v.Invariant))
+				p.add(n, `<path class="broken" d="M%.1f 18V%.1f"/>`, p.x[n], bottom-8)
+				p.write(n, "small red", p.x[n]+4, bottom-up, "✗ "+v.Invariant)
 			}
 		}
 		if n > 0 && p.at(n) == p.at(n-1) || p.x[n]-last < 34 {
 			continue
 		}
 		last = p.x[n]
-		p.add(n, `<path class="tick" d="M%.1f %.1fv5"/><text class="no" x="%.1f" y="%.1f">%s</text>`, p.x[n], bottom, p.x[n], bottom+17, race.Seconds(p.at(n)))
+		p.add(n, `<path class="tick" d="M%.1f %.1fv5"/>`, p.x[n], bottom)
+		p.write(n, "no", p.x[n], bottom+17, race.Seconds(p.at(n)))
 	}
 	for _, l := range p.lane {
 		fmt.Fprintf(&p.b, `<text class="name" x="0" y="%.1f">%s</text><path class="lane" d="M%.1f %.1fH%.1f"/>`+"\n", l.y+4, html.EscapeString(clean(l.name)), leftEdge-10, l.y, p.wide)
@@ -413,5 +442,5 @@ func (p *drawing) svg() string {
 	high := p.bottom() + 22
 	return fmt.Sprintf(`<svg class="picture" xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">
 <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0v6" class="hatch"/></pattern></defs>
-%s</svg>`, p.wide, high, p.wide, high, html.EscapeString("A lane for each client and server, time to the right; the steps below say the same in words"), p.b.String())
+%s</svg>`, p.wide, high, p.wide, high, html.EscapeString("A lane for each client and server, time to the right; the steps below say the same in words"), p.b.String()+p.words.String())
 }

@@ -74,6 +74,11 @@ func (p *drawing) scale() {
 		at = e.At
 	}
 	p.wide = p.x[n] + p.tail()
+	for _, e := range p.t.Events {
+		if e.Who == "redis" { // what a server does by itself is named there
+			p.wide = max(p.wide, p.x[e.N]+letter*float64(4+utf8.RuneCountInString(clean(e.Note))))
+		}
+	}
 }
 
 // tail is the room behind the last step, for the ends of the leases that last then.

@@ -334,15 +334,17 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 }
 
 // Close ends every wait with [ErrClosed], releases what is held, ends the renewals, and waits for
-// what runs in the background. It returns the errors of releases that failed or were not done when
-// ctx ended; those locks end with their leases. Detach first what is to live on. After Close, Lock,
+// what runs in the background. It returns the errors of releases that failed or were not done within
+// Options.Cleanup of ctx's end; those locks end with their leases. Detach first what is to live on. After Close, Lock,
 // TryLock and Adopt return [ErrClosed].
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
 	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
+	all, end := k.crew.Operation(ctx)
+	defer end()
 	schedule.AtOnce(len(locks), func(i int) {
-		if err := locks[i].Release(ctx); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
+		if err := locks[i].Release(all); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
 			errs[i] = err
 		}
 	})

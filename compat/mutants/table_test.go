@@ -25,7 +25,7 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
-	bounded  = tested("compat/promises", "CleanupIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
+	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -98,6 +98,9 @@ var table = []mutant{
 	{name: "a release by a token is not tried when the context has ended", file: "compat/locker.go", nets: nets(bounded),
 		old: "\tif ctx.Err() != nil {\n\t\tvar done func()\n\t\tctx, done = k.cleanup(ctx)",
 		new: "\tif false {\n\t\tvar done func()\n\t\tctx, done = k.cleanup(ctx)"},
+	{name: "closing releases each lock for as long as all of them may", file: "compat/locker.go", nets: nets(bounded),
+		old: "all, end := k.crew.Operation(ctx)",
+		new: "all, end := ctx, func() {}"},
 	{name: "closing leaves renewals under way", file: "compat/internal/schedule/schedule.go", nets: nets(bounded),
 		old: "\t\ts.renewing.Add(1)\n\t\tdefer s.renewing.Done()\n",
 		new: ""},

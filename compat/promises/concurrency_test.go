@@ -233,6 +233,27 @@ func TestCloseDuringHandoff(t *testing.T) {
 	})
 }
 
+// Close returns within Options.Cleanup of its context's end, however many locks are held.
+func TestCloseIsBounded(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			locker, net := w.client(compat.Options{Timeout: time.Hour})
+			for n := range 40 {
+				if _, err := locker.TryLock(background, w.kind.another(n), long); err != nil {
+					t.Fatal(err)
+				}
+			}
+			net.hang()
+			net.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+			start := time.Now()
+			if err := locker.Close(w.within(time.Second)); err == nil || time.Since(start) > time.Second+250*time.Millisecond {
+				t.Errorf("after %v: %v", time.Since(start), err)
+			}
+			net.clear()
+		})
+	})
+}
+
 // Close waits for the renewals under way, also for those of locks that are lost meanwhile: whoever
 // closes the pool after it takes it from nobody. (A bubble does not end while a goroutine is left.)
 func TestCloseWaitsForRenewals(t *testing.T) {

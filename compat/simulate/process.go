@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -188,15 +189,21 @@ func (p *process) leave(away time.Duration) {
 	w.mu.Lock()
 	p.ending = true
 	lockers, pools := append(p.lockers, p.readers...), p.pools
+	blocked := p.blocked
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), away)
 	defer cancel()
+	ends := time.Now().Add(away)
 	for _, k := range lockers {
 		began := time.Now()
 		err := k.Close(ctx)
 		w.judge.count("Close: " + nameOf(err))
-		if took := time.Since(began); took > away+2*time.Second { // Options.Cleanup, and what stands still
-			w.judge.broken("waits: Close of P%d takes %v, its context ended after %v", p.id, took, away)
+		w.mu.Lock()
+		limit := cmp.Or(w.Options.Cleanup, 250*time.Millisecond) + p.blocked - blocked
+		stood := p.stands
+		w.mu.Unlock()
+		if late := min(time.Since(began), time.Since(ends), time.Since(stood)); late > limit+50*time.Millisecond {
+			w.judge.broken("waits: Close of P%d went on for %v after its context had ended, where %v are allowed", p.id, late, limit)
 		}
 	}
 	w.judge.crashed(p)

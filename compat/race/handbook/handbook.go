@@ -247,6 +247,7 @@ func (s *site) add(file string, source []byte, top bool) error {
 	body = regexp.MustCompile(`<th( [^>]*)?></th>`).ReplaceAllString(body, "<td$1></td>") // a head that says nothing is none
 	body = regexp.MustCompile(`<thead>\s*<tr>(\s*<td[^>]*></td>)+\s*</tr>\s*</thead>`).ReplaceAllString(body, "")
 	body = regexp.MustCompile(`(?s)<!--.*?-->\n?`).ReplaceAllString(body, "")
+	body = tables.ReplaceAllStringFunc(body, stacked)
 	body = cell.ReplaceAllStringFunc(body, func(c string) string {
 		if strings.Contains(c, "<code") {
 			return c
@@ -256,6 +257,38 @@ func (s *site) add(file string, source []byte, top bool) error {
 	p.Body = template.HTML(body)
 	s.pages = append(s.pages, p)
 	return nil
+}
+
+var (
+	tables  = regexp.MustCompile(`(?s)<table>.*?</table>`)
+	rows    = regexp.MustCompile(`(?s)<tr>.*?</tr>`)
+	columns = regexp.MustCompile(`(?s)<t[hd][^>]*>(.*?)</t[hd]>`)
+	anyCell = regexp.MustCompile(`<td\b`)
+	tags    = regexp.MustCompile(`<[^>]*>`)
+)
+
+// stacked gives each cell of a table its heading, if the table is about names of code and has three to
+// six columns: on a telephone, where these have no room side by side, each row is a block.
+func stacked(table string) string {
+	head, body, ok := strings.Cut(table, "</thead>")
+	var headings []string
+	for _, c := range columns.FindAllStringSubmatch(head, -1) {
+		headings = append(headings, strings.TrimSpace(tags.ReplaceAllString(c[1], "")))
+	}
+	first := columns.FindString(body)
+	if !ok || len(headings) < 3 || len(headings) > 6 || !strings.Contains(first, "<code>") {
+		return table
+	}
+	body = rows.ReplaceAllStringFunc(body, func(row string) string {
+		n := -1
+		return anyCell.ReplaceAllStringFunc(row, func(td string) string {
+			if n++; n == 0 || n >= len(headings) || headings[n] == "" {
+				return td
+			}
+			return td + ` data-of="` + headings[n] + `"`
+		})
+	})
+	return strings.Replace(head, "<table>", `<table class="stacked">`, 1) + "</thead>" + body
 }
 
 // cell is one of a table, and unit what follows a number in it, which does not stand alone on a line.

@@ -276,3 +276,16 @@ for (const name of %s) {
 		}
 	}
 }
+
+// A table about names of code says in each cell what it is of, for a telephone; one of numbers stays a table.
+func TestStacked(t *testing.T) {
+	table := func(first string) string {
+		return "<table>\n<thead>\n<tr>\n<th>lock</th>\n<th>since</th>\n<th></th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td>" + first + "</td>\n<td>2.4</td>\n<td>best</td>\n</tr>\n</tbody>\n</table>"
+	}
+	if got := stacked(table("<code>tx</code>")); !strings.Contains(got, `<table class="stacked">`) || !strings.Contains(got, `<td><code>tx</code></td>`+"\n"+`<td data-of="since">2.4</td>`+"\n"+`<td>best</td>`) {
+		t.Error(got)
+	}
+	if got := stacked(table("64 goroutines")); got != table("64 goroutines") {
+		t.Error(got)
+	}
+}

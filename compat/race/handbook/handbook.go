@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/yuin/goldmark"
@@ -267,16 +268,17 @@ var (
 	tags    = regexp.MustCompile(`<[^>]*>`)
 )
 
-// stacked gives each cell of a table its heading, if the table is about names of code and has three to
-// six columns: on a telephone, where these have no room side by side, each row is a block.
+// stacked gives each cell of a table its heading, if the table is about names of code, or has much to
+// say, in three to six columns: on a telephone, where these have no room side by side, each row is a block.
 func stacked(table string) string {
 	head, body, ok := strings.Cut(table, "</thead>")
 	var headings []string
 	for _, c := range columns.FindAllStringSubmatch(head, -1) {
 		headings = append(headings, strings.TrimSpace(tags.ReplaceAllString(c[1], "")))
 	}
-	first := columns.FindString(body)
-	if !ok || len(headings) < 3 || len(headings) > 6 || !strings.Contains(first, "<code>") {
+	text := columns.FindAllString(body, -1)
+	much := func(c string) bool { return utf8.RuneCountInString(tags.ReplaceAllString(c, "")) > 100 }
+	if !ok || len(headings) < 3 || len(headings) > 6 || !strings.Contains(text[0], "<code>") && !slices.ContainsFunc(text, much) {
 		return table
 	}
 	body = rows.ReplaceAllStringFunc(body, func(row string) string {

@@ -107,15 +107,26 @@ func TestReplicatedWire(t *testing.T) {
 		}
 	}
 
-	m := clock.NewMock()
-	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true})
+	m, renewed := clock.NewMock(), make(chan bool, 2)
+	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true, Observer: func(e compat.Event) {
+		if e.Kind == compat.EventExtended {
+			renewed <- true
+		}
+	}})
 	for _, key := range []string{"a", "b"} {
 		if _, err := k.TryLock(t.Context(), key, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wire()
-	m.Add(20 * time.Second)
+	m.Add(20 * time.Second) // the mock does not wait for what it wakes
+	for range 2 {
+		select {
+		case <-renewed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("they were not renewed")
+		}
+	}
 	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("renewed by %s, want %s", got, want)
 	}

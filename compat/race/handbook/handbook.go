@@ -249,6 +249,7 @@ func (s *site) add(file string, source []byte, top bool) error {
 	body = regexp.MustCompile(`<thead>\s*<tr>(\s*<td[^>]*></td>)+\s*</tr>\s*</thead>`).ReplaceAllString(body, "")
 	body = regexp.MustCompile(`(?s)<!--.*?-->\n?`).ReplaceAllString(body, "")
 	body = tables.ReplaceAllStringFunc(body, stacked)
+	body = heading.ReplaceAllStringFunc(body, func(h string) string { return option.ReplaceAllString(h, `$1<span class="word">$2</span>`) })
 	body = cell.ReplaceAllStringFunc(body, func(c string) string {
 		if strings.Contains(c, "<code") {
 			return c
@@ -264,6 +265,8 @@ var (
 	tables  = regexp.MustCompile(`(?s)<table>.*?</table>`)
 	rows    = regexp.MustCompile(`(?s)<tr>.*?</tr>`)
 	columns = regexp.MustCompile(`(?s)<t[hd][^>]*>(.*?)</t[hd]>`)
+	heading = regexp.MustCompile(`<h[23].*?</h[23]>`)
+	option  = regexp.MustCompile(`( )(--[\w-]+)`)
 	anyCell = regexp.MustCompile(`<td\b`)
 	tags    = regexp.MustCompile(`<[^>]*>`)
 )

@@ -60,7 +60,10 @@ func (c *Conn) Hurry() {
 func (c *Conn) Send(name string, args ...any) error {
 	c.Asked = true
 	c.Session.Sent(name)
-	return c.why(c.Conn.Send(name, args...)) // a limit may have closed it in the command before
+	if err := c.Conn.Err(); err != nil { // see exchange
+		return c.why(err)
+	}
+	return c.why(c.Conn.Send(name, args...))
 }
 
 // Do is redis.Conn's, within the step's limits.
@@ -80,8 +83,12 @@ func (c *Conn) exec() (any, error) {
 	return reply, err
 }
 
-// exchange sends one command, and what was sent before.
+// exchange sends one command, and what was sent before; nothing over a connection that is dead: redigo
+// may still be writing there what the step's limit ended, in a goroutine of its own (see Drop).
 func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
+	if err := c.Conn.Err(); err != nil {
+		return nil, c.why(err)
+	}
 	switch {
 	case c.ctx != nil:
 		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
@@ -120,7 +127,12 @@ func (c *Conn) why(err error) error {
 // Receive is redis.Conn's, within the step's context.
 func (c *Conn) Receive() (any, error) {
 	var reply any
-	var err error
+	err := c.Conn.Err() // see exchange
+	if err != nil {
+		err = c.why(err)
+		c.Session.Received(reply, err)
+		return reply, err
+	}
 	if c.ctx != nil {
 		reply, err = redis.ReceiveContext(c.Conn, c.ctx)
 	}

@@ -249,7 +249,7 @@ func TestWakeup(t *testing.T) {
 }
 
 // A step that ends in the middle of a command leaves redigo's goroutine behind, which is still writing: nothing may
-// be written beside it when the connection goes back to its pool. (The race detector sees it.)
+// be written beside it, not when the step goes on, nor when the connection goes back to its pool. (The race detector sees it.)
 func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {
 	for _, first := range [][]any{{"WATCH", "k"}, {"MULTI"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -269,6 +269,15 @@ func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := c.Do("GET", "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if _, err := c.Do("DEL", "k"); !errors.Is(err, context.DeadlineExceeded) { // as a check that tidies up does
+				t.Error(err)
+			}
+			if err := c.Send("DEL", "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if _, err := c.Receive(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 			if c.Return() {

@@ -75,9 +75,9 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 			b.ambiguous.Store(parts[i].Ambiguous)
 			kept = kept || l.Rotate && parts[i].Value == was.Value
 		case lostOne(err):
-			step, done := cleanup(ctx)
-			b.undone(step, now, 0, parts...) // what is left ends with its time
-			done()
+			rest := &shares{ctx: ctx, n: len(parts)}
+			b.undone(rest, now, parts) // what is left ends with its time
+			rest.done()
 			return l, fmt.Errorf("%w: %q, and with it the set", compat.ErrLost, parts[i].Key)
 		case i == 0 && compat.OutcomeOf(err) != compat.Unknown:
 			return l, err // nothing has changed yet

@@ -26,16 +26,15 @@ func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl
 // giveUp releases the first n parts of a set that can't be had, then the next one if it may be
 // ours, and returns why; or, if anything may be left, a lease of that.
 func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, n int, why error) (compat.Lease, error) {
-	ctx, done := cleanup(ctx)
-	defer done()
-	next := 0
-	if n < len(parts) && parts[n].Value != "" && !parts[n].Ambiguous {
-		next = 1
+	next := n < len(parts) && parts[n].Value != ""
+	keys := n
+	if next && !parts[n].Ambiguous {
+		keys++
 	}
-	left := !b.undone(ctx, now, next, parts[:n]...)
-	switch {
-	case n == len(parts) || parts[n].Value == "":
-	case next == 0 || !b.undone(ctx, now, 0, parts[n]):
+	rest := &shares{ctx: ctx, n: keys}
+	defer rest.done()
+	left := !b.undone(rest, now, parts[:n])
+	if next && (parts[n].Ambiguous || !b.undone(rest, now, parts[n:n+1])) {
 		left = true
 	}
 	switch {
@@ -48,11 +47,11 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 }
 
 // undone releases parts, the last one first, takes the values of those that are gone, and reports
-// whether all are. ctx is a cleanup, and so many more parts are to have their share of it.
-func (b *inTurn) undone(ctx context.Context, now func() time.Time, more int, parts ...compat.Lease) bool {
+// whether all are.
+func (b *inTurn) undone(rest *shares, now func() time.Time, parts []compat.Lease) bool {
 	all := true
 	for i := len(parts) - 1; i >= 0; i-- {
-		step, done := limit.Share(ctx, len(parts)+more)
+		step, done := rest.of(i + 1)
 		err := b.one.Release(step, now, parts[i])
 		if done(); err != nil && !lostOne(err) {
 			all = false
@@ -67,15 +66,15 @@ func (b *inTurn) undone(ctx context.Context, now func() time.Time, more int, par
 // has ended, or is a cleanup already, equal shares of the cleanup.
 type shares struct {
 	ctx context.Context
-	n   int // of the cleanup; 0: it has not begun
+	n   int // of the cleanup; 0: as many as there are keys left when it begins
 	end func()
 }
 
-// of is the next key's, with so many left.
+// of is the next key's, with so many left. If n is set, the cleanup begins with the first of them.
 func (s *shares) of(left int) (context.Context, func()) {
-	if s.n == 0 && (s.ctx.Err() != nil || cleaning.Late(s.ctx)) {
+	if s.end == nil && (s.n > 0 || s.ctx.Err() != nil || cleaning.Late(s.ctx)) {
 		s.ctx, s.end = cleanup(s.ctx)
-		s.n = left
+		s.n = max(s.n, left)
 	}
 	return limit.Share(s.ctx, max(s.n, 1))
 }

@@ -460,15 +460,13 @@ func withoutEmptyColumns(text string) string {
 	var b strings.Builder
 	var table [][]string
 	flush := func() {
-		if len(table) < 3 {
-			table = nil
-			return
-		}
-		keep := make([]bool, len(table[0]))
-		for i, heading := range table[0] {
-			keep[i] = strings.TrimSpace(heading) == "" || slices.ContainsFunc(table[2:], func(row []string) bool {
-				return i >= len(row) || strings.TrimSpace(row[i]) != ""
-			})
+		var keep []bool
+		if len(table) > 2 { // below the headings and their line
+			for i, heading := range table[0] {
+				keep = append(keep, strings.TrimSpace(heading) == "" || slices.ContainsFunc(table[2:], func(row []string) bool {
+					return i >= len(row) || strings.TrimSpace(row[i]) != ""
+				}))
+			}
 		}
 		for _, row := range table {
 			b.WriteByte('|')

@@ -128,15 +128,10 @@ func (c *Conn) why(err error) error {
 func (c *Conn) Receive() (any, error) {
 	var reply any
 	err := c.Conn.Err() // see exchange
-	if err != nil {
-		err = c.why(err)
-		c.Session.Received(reply, err)
-		return reply, err
-	}
-	if c.ctx != nil {
+	if err == nil && c.ctx != nil {
 		reply, err = redis.ReceiveContext(c.Conn, c.ctx)
 	}
-	if c.ctx == nil || unsupported(err) {
+	if err == nil && c.ctx == nil || unsupported(err) {
 		reply, err = c.Conn.Receive()
 	}
 	err = c.why(err)

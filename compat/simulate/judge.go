@@ -662,7 +662,7 @@ func (k *call) end(err error) {
 		return
 	}
 	// What is done after the caller's context has ended is bounded by Cleanup.
-	limit := cmp.Or(j.w.Options.Cleanup, 250*time.Millisecond) + k.works + blocked
+	limit := j.w.cleanup() + k.works + blocked
 	if late := min(time.Since(k.ended), time.Since(stood)); late > limit+50*time.Millisecond {
 		j.breach("waits: %s: %s(%s, %v) took %v, and went on for %v after its context had ended, where %v are allowed", k.x.name, k.name, k.key, k.ttl, took, late, limit)
 	}

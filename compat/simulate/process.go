@@ -199,7 +199,7 @@ func (p *process) leave(away time.Duration) {
 		err := k.Close(ctx)
 		w.judge.count("Close: " + nameOf(err))
 		w.mu.Lock()
-		limit := cmp.Or(w.Options.Cleanup, 250*time.Millisecond) + p.blocked - blocked
+		limit := w.cleanup() + p.blocked - blocked
 		stood := p.stands
 		w.mu.Unlock()
 		if late := min(time.Since(began), time.Since(ends), time.Since(stood)); late > limit+50*time.Millisecond {
@@ -212,6 +212,9 @@ func (p *process) leave(away time.Duration) {
 	}
 	p.again(away)
 }
+
+// cleanup is Options.Cleanup, or its default.
+func (w *world) cleanup() time.Duration { return cmp.Or(w.Options.Cleanup, 250*time.Millisecond) }
 
 // stand makes the process stand still: what it sends is under way for that much longer.
 func (p *process) stand(d time.Duration) {

@@ -12,6 +12,13 @@ import (
 
 const most = 250 * time.Millisecond
 
+// start returns a Crew, its clock, and a caller's context with what ends it.
+func start() (*clock.Mock, *Crew, context.Context, func()) {
+	mock := clock.NewMock()
+	caller, cancel := context.WithCancel(context.Background())
+	return mock, New(mock, most), caller, cancel
+}
+
 // open reports that all go on, and fails if one that ended did not end by the limit.
 func open(t *testing.T, all ...context.Context) bool {
 	t.Helper()
@@ -29,9 +36,7 @@ func open(t *testing.T, all ...context.Context) bool {
 // From the end of the caller's context on an operation has one limit, whichever of its steps cleans
 // up, and whatever that leads to.
 func TestOneLimit(t *testing.T) {
-	mock := clock.NewMock()
-	c := New(mock, most)
-	caller, cancel := context.WithCancel(context.Background())
+	mock, c, caller, cancel := start()
 	op, end := c.Operation(caller)
 	defer end()
 	step, done := limit.Within(op, mock, time.Hour)
@@ -65,9 +70,7 @@ func TestOneLimit(t *testing.T) {
 // While the caller's context goes on each has the whole limit; if it ends in between, what follows has
 // what was left.
 func TestLimitAsTheContextEnds(t *testing.T) {
-	mock := clock.NewMock()
-	c := New(mock, most)
-	caller, cancel := context.WithCancel(context.Background())
+	mock, c, caller, cancel := start()
 	op, end := c.Operation(caller)
 	defer end()
 	for range 3 {
@@ -95,9 +98,7 @@ func TestLimitAsTheContextEnds(t *testing.T) {
 // Calls that belong together share a limit; a context of a call that is over, such as a lock's, is the
 // caller's own.
 func TestTogether(t *testing.T) {
-	mock := clock.NewMock()
-	c := New(mock, most)
-	caller, cancel := context.WithCancel(context.Background())
+	mock, c, caller, cancel := start()
 	cancel()
 	both, end := Together(caller)
 	defer end()
@@ -127,9 +128,7 @@ func TestTogether(t *testing.T) {
 
 // A job in the background outlives its operation, has a limit of its own, and is waited for.
 func TestJob(t *testing.T) {
-	mock := clock.NewMock()
-	c := New(mock, most)
-	caller, cancel := context.WithCancel(context.Background())
+	mock, c, caller, cancel := start()
 	cancel()
 	op, end := c.Operation(caller)
 	_, done := c.After(op)

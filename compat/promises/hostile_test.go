@@ -46,7 +46,7 @@ var lies = []string{"OK", "QUEUED", "PONG", "", "0", "-1", "1", "999999999999999
 var refusals = []string{"ERR unknown command 'X'", "ERR wrong number of arguments for 'x' command", "NOPERM this user has no permissions to run the 'x' command",
 	"OOM command not allowed when used memory > 'maxmemory'.", "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only slave.",
 	"WRONGTYPE Operation against a key holding the wrong kind of value", "EXECABORT Transaction discarded", "NOSCRIPT No matching script.", "MOVED 1 127.0.0.1:1",
-	"ASK 1 x", "CLUSTERDOWN", "BUSY", "NOAUTH", "MASTERDOWN", "TRYAGAIN", "", "MOVED", "-"}
+	"ASK 1 x", "CLUSTERDOWN", "BUSY", "NOAUTH", "ERR ACL failure in script: No permissions to access a key script: 1, on @user_script:8.", "MASTERDOWN", "TRYAGAIN", "", "MOVED", "-"}
 
 func (l *liar) reply(depth int) any {
 	b := l.next()

@@ -95,17 +95,18 @@ func Redirected(err error) bool {
 func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
 	s := string(e)
 	word, _, _ := strings.Cut(s, " ")
+	inScript, runs := strings.CutPrefix(s, "ERR ACL failure in script: ") // from 7.2 on; and Valkey
 	switch {
-	case word == "NOPERM" && strings.Contains(s, "command"), strings.Contains(s, "executing the script can't run this command"):
-		if _, quoted, ok := strings.Cut(s, "'"); ok && word == "NOPERM" {
+	case runs && strings.Contains(inScript, "permissions to run"), strings.Contains(s, "executing the script can't run this command"):
+		command = strings.ToUpper(command)
+		remedy = "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"
+	case word == "NOPERM" && strings.Contains(s, "command"):
+		if _, quoted, ok := strings.Cut(s, "'"); ok {
 			command, _, _ = strings.Cut(quoted, "'")
 		}
 		command = strings.ToUpper(command)
 		remedy = "the user's ACL lacks this command: ACL SETUSER … +" + strings.ToLower(command)
-		if word != "NOPERM" {
-			remedy = "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"
-		}
-	case word == "NOPERM", strings.Contains(s, "executing the script can't access"):
+	case word == "NOPERM", runs, strings.Contains(s, "executing the script can't access"):
 		of = key
 		remedy = "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~" + key + "*"
 	case word == "OOM" || strings.Contains(s, "'maxmemory'"):

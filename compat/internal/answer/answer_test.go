@@ -43,14 +43,21 @@ func TestAnswers(t *testing.T) {
 func TestDenied(t *testing.T) {
 	for e, want := range map[redis.Error][3]string{
 		"NOPERM this user has no permissions to run the 'watch' command": {"WATCH", "", "the user's ACL lacks this command: ACL SETUSER … +watch"},
-		"NOPERM No permissions to access a key":                          {"GET", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
-		"OOM command not allowed":                                        {"GET", "", "the server is over its maxmemory: it needs room, or a higher maxmemory"},
-		"READONLY You can't write":                                       {"GET", "", "this is a replica: connect to its master"},
-		"ERR operation not permitted":                                    {"GET", "", "it asks for a password: AUTH"},
-		"LOADING Redis is loading the dataset in memory":                 {"GET", "", "it is loading its data: try again when it has"},
-		"ERR syntax error":                                               {"GET", "", ""},
+		"NOPERM No permissions to access a key":                          {"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.": {
+			"EVAL", "", "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"}, // 7.0
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 1, on @user_script:1.": {
+			"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"ERR ACL failure in script: User app has no permissions to run the 'incr' command script: 1, on @user_script:8.": {
+			"EVAL", "", "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"}, // 7.4, Valkey 8.0
+		"ERR ACL failure in script: No permissions to access a key script: 1, on @user_script:8.": {"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"OOM command not allowed":                        {"EVAL", "", "the server is over its maxmemory: it needs room, or a higher maxmemory"},
+		"READONLY You can't write":                       {"EVAL", "", "this is a replica: connect to its master"},
+		"ERR operation not permitted":                    {"EVAL", "", "it asks for a password: AUTH"},
+		"LOADING Redis is loading the dataset in memory": {"EVAL", "", "it is loading its data: try again when it has"},
+		"ERR syntax error":                               {"EVAL", "", ""},
 	} {
-		if command, key, remedy := Denied(e, "GET", "app:k"); command != want[0] || key != want[1] || remedy != want[2] {
+		if command, key, remedy := Denied(e, "EVAL", "app:k"); command != want[0] || key != want[1] || remedy != want[2] {
 			t.Errorf("%s: %q, %q, %q", e, command, key, remedy)
 		}
 	}

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -271,10 +272,13 @@ func (w *wait) jittered(d time.Duration) time.Duration {
 // the caller gave up, whatever the key holds; an outcome that stayed unknown is
 // said too.
 func (w *wait) gaveUp(ctx context.Context, err error) error {
-	why := ctx.Err()
-	if why == nil { // a connection noticed first
-		why = context.DeadlineExceeded
+	if ctx.Err() == nil { // a connection noticed first; a caller who asks the context is to hear the same
+		select {
+		case <-ctx.Done():
+		case <-time.After(w.k.o.Cleanup):
+		}
 	}
+	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	var u *UnknownError
 	if errors.As(err, &u) || w.open != nil {
 		if u == nil {

@@ -137,8 +137,13 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		redis.DialPassword(at.password),
 		redis.DialDatabase(at.db),
 	)
-	if err != nil && parent.Err() == nil && (ctx.Err() != nil || silent(err)) {
-		return nil, errUnanswered(a.timeout)
+	if err != nil && (ctx.Err() != nil || silent(err)) {
+		if end, ok := parent.Deadline(); ok && !time.Now().Before(end) {
+			<-parent.Done() // a socket may notice the same end first
+		}
+		if parent.Err() == nil {
+			return nil, errUnanswered(a.timeout)
+		}
 	}
 	if c != nil {
 		c.made()

@@ -407,3 +407,30 @@ func TestPanickingObserver(t *testing.T) {
 		})
 	}
 }
+
+// A late context's deadline has passed before it ends, as that of a timer on a busy machine.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// A connection notices a deadline before its context has ended. A caller who asks the context why Lock has ended is told.
+func TestLockEndsAfterItsContext(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for after := time.Second; after < 2*time.Second; after += 50 * time.Millisecond {
+			inWorld(t, k, func(w *world) {
+				rival, _ := w.client(compat.Options{})
+				w.try(rival, long)
+				locker, _ := w.client(compat.Options{})
+				deadline := time.Now().Add(after)
+				ctx, cancel := context.WithDeadline(background, deadline.Add(200*time.Millisecond))
+				defer cancel()
+				if _, err := locker.Lock(late{ctx, deadline}, k.key, long); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+					t.Errorf("%v, %v before the context had ended", err, time.Until(deadline.Add(200*time.Millisecond)))
+				}
+			})
+		}
+	})
+}

@@ -19,9 +19,10 @@ import (
 //   - held until enough servers for a majority will have become free by themselves; persistent if
 //     some of those have no TTL, foreign if what is there is not a lock.
 //
-// Value is a lease's Value if one holder has all the servers. Holders are the votes, by position:
-// one for each server whose key is held, with its value. If some are missing or their ends are far
-// apart, the votes were split or something was left behind.
+// Value is a lease's Value if one holder has every key that is there; beside a majority that is
+// held, what has run out does not count. Holders are the votes, by position: one for each such key,
+// with its value. If some are missing or their ends are far apart, the votes were split or something
+// was left behind.
 //
 // It returns an [*Error] if too few servers answered to tell.
 func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
@@ -37,9 +38,9 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 	}
 	var ends []time.Time
 	parts := make([]part, len(seen))
-	came, free, open, foreign, notString := 0, 0, 0, 0, 0
+	came, free, there, open, foreign, notString := 0, 0, 0, 0, 0, 0
 	clocks := make(map[string]bool)
-	for i, a := range seen {
+	for _, a := range seen {
 		switch {
 		case errors.Is(a.err, compat.ErrForeign):
 			came, foreign, notString = came+1, foreign+1, notString+1
@@ -56,10 +57,8 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 			free++
 			continue
 		}
-		parts[i].values = []string{st.Value}
-		clocks[st.Clock] = true
+		there++
 		s.Watch = max(s.Watch, st.Watch)
-		s.Holders = append(s.Holders, compat.Holder{Value: st.Value, Until: st.Until})
 		switch st.Status {
 		case compat.StatusDead:
 			free++
@@ -75,7 +74,7 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		return s, failed(q, "inspect", key, seen, compat.ErrForeign)
 	case came < q.need:
 		return s, failed(q, "inspect", key, seen, nil)
-	case free >= q.need && len(s.Holders) == 0:
+	case free >= q.need && there == 0:
 		return s, nil
 	case free >= q.need:
 		s.Status = compat.StatusDead
@@ -86,6 +85,15 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		if s.Until = freeAt(q.need-free, ends); s.Until.IsZero() {
 			s.Status = compat.StatusPersistent
 		}
+	}
+	for i, a := range seen {
+		st := a.value
+		if a.err != nil || st.Status == compat.StatusFree || st.Status == compat.StatusDead && s.Status == compat.StatusHeld { // not the holder's
+			continue
+		}
+		parts[i].values = []string{st.Value}
+		clocks[st.Clock] = true
+		s.Holders = append(s.Holders, compat.Holder{Value: st.Value, Until: st.Until})
 	}
 	s.Open = s.Status == compat.StatusHeld && open >= q.need
 	s.Value = format(parts)

@@ -464,6 +464,20 @@ func TestOneToken(t *testing.T) {
 	w.wantHeld("job", "---")
 }
 
+// What is left of a lease that has run out is no vote: beside it the holder's value is the lock's.
+func TestInspectBesideWhatHasRunOut(t *testing.T) {
+	w := newWorld(t, fleet)
+	w.do(0, "SET", "job", fmt.Sprint(w.clock.Now().Unix()-5))
+	q, wires := w.quorum(redlock.Options{})
+	wires[0].cut() // it does not take what is left there
+	l := w.acquire(q, "job")
+	other, _ := w.quorum(redlock.Options{})
+	st, err := other.Inspect(background, w.clock.Now, "job")
+	if err != nil || st.Status != compat.StatusHeld || !st.Holds(l.Value) || len(st.Holders) != 4 || st.Format != "votes of 4 of 5 servers" {
+		t.Errorf("%+v, %v; want %q held by four", st, err, l.Value)
+	}
+}
+
 // Inspect says what an attempt would meet.
 func TestInspect(t *testing.T) {
 	classic := txlock.Classic{}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
 )
@@ -93,7 +95,8 @@ func (a *app) benchCommand() *cobra.Command {
 // A benchmark is what bench has found, as --json prints it.
 type benchmark struct {
 	Server   string            `json:"server"`
-	Version  string            `json:"version,omitempty"`
+	Version  string            `json:"version,omitempty"`  // redis_version of its servers
+	Products []string          `json:"products,omitempty"` // what they are, as INFO says: "Redis 7.0.15"
 	Embedded bool              `json:"embedded"`
 	Workload benchWorkload     `json:"workload"`
 	Results  []workload.Result `json:"results"`
@@ -229,8 +232,12 @@ const (
 func (a *app) undisturbed(ctx context.Context, p *deployment, b *benchmark, anyway bool) error {
 	for _, n := range p.nodes {
 		first, ok := a.info(ctx, n)
-		if v := first["redis_version"]; !strings.Contains(b.Version, v) {
+		v := first["redis_version"]
+		if !strings.Contains(b.Version, v) {
 			b.Version = strings.TrimPrefix(b.Version+", "+v, ", ")
+		}
+		if kind, own, _ := server.Product(first); kind != "" && !slices.Contains(b.Products, product(kind, own, v)) {
+			b.Products = append(b.Products, product(kind, own, v))
 		}
 		if b.Embedded {
 			continue
@@ -444,8 +451,8 @@ func (b *benchmark) title() string {
 		text += fmt.Sprintf(", held for %v", w.Section)
 	}
 	text += fmt.Sprintf(", %v each, on %s", w.Duration, b.Server)
-	if b.Version != "" {
-		text += ", Redis " + b.Version
+	for _, p := range b.Products {
+		text += ", " + p
 	}
 	return text
 }

@@ -57,6 +57,7 @@ type diagnosis struct {
 	Away      string    `json:"away,omitempty"` // why a server of a quorum could not be asked
 	Version   string    `json:"version,omitempty"`
 	Kind      string    `json:"kind,omitempty"`
+	Own       string    `json:"own_version,omitempty"` // of a server that is not Redis
 	Role      string    `json:"role,omitempty"`
 	Master    string    `json:"master,omitempty"`
 	Safe      bool      `json:"safe"`
@@ -185,7 +186,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 		return nil, a.probing(ctx, n, err)
 	}
 	d := &diagnosis{
-		Server: n.name, Version: r.Version, Kind: r.Kind, Role: r.Role, Master: r.Master,
+		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
 		Can: abilities(r),
 	}
 	for _, w := range r.Warnings {
@@ -296,18 +297,26 @@ func (d *diagnosis) verdict(s stage) string {
 
 // title is version, kind and role in one line.
 func (d *diagnosis) title() string {
-	name := map[string]string{"redis": "Redis", "": "unknown", "proxy": "a proxy"}[d.Kind]
-	if name == "" {
-		name = d.Kind
-	}
-	t := strings.TrimSpace(name + " " + d.Version)
-	if d.Version == "" {
+	t := product(d.Kind, d.Own, d.Version)
+	if d.Version == "" && d.Own == "" {
 		t += ", which does not tell its version"
 	}
 	if d.Role != "" {
 		t += ", " + d.Role
 	}
 	return t
+}
+
+// product names a server, in its own version: what another server calls redis_version is the Redis that it is like.
+func product(kind, own, version string) string {
+	switch name := map[string]string{"redis": "Redis", "": "unknown", "proxy": "a proxy"}[kind]; {
+	case name != "":
+		return strings.TrimSpace(name + " " + version)
+	case version == "":
+		return strings.TrimSpace(kind + " " + own)
+	default:
+		return strings.TrimSpace(kind+" "+own) + ", like Redis " + version
+	}
 }
 
 func (o *offset) String() string {

@@ -78,29 +78,41 @@ func (p *probe) config() bool {
 	return p.r.Config
 }
 
-// kind says what answers, and why we think so.
-func kind(p *probe) (name, why string) {
+// kind says what answers, in which version of its own, and why we think so.
+func kind(p *probe) (name, own, why string) {
 	r := p.r
+	name, own, why = Product(p.info)
+	switch {
+	case name != "" && name != "redis":
+		return name, own, why
+	case len(p.closers) > 0:
+		return "proxy", "", "it closes the connection on " + strings.Join(p.closers, ", ")
+	case r.ExpireAgain && !r.Multi && !p.forbidden:
+		return "proxy", "", "EXPIRE moves an end that was set before, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
+	case name != "":
+		return name, own, why
+	case r.Multi:
+		return "redis", "", "it behaves like one"
+	}
+	return "", "", "nothing says so"
+}
+
+// Product is the name of the server that answered an INFO ("redis", "valkey", …; "" if it names none), its own version if it
+// is not Redis ("" if it does not say), and how both are known. Such a server's redis_version names the Redis that it is like.
+func Product(info map[string]string) (name, own, why string) {
 	for _, field := range []string{"valkey_version", "dragonfly_version", "garnet_version", "pika_version", "kvrocks_version"} {
-		if v := p.info[field]; v != "" {
-			return strings.TrimSuffix(field, "_version"), "INFO says " + field + ":" + v
+		if v := info[field]; v != "" {
+			return strings.TrimSuffix(field, "_version"), v, "INFO says " + field + ":" + v
 		}
 	}
-	if v := p.info["server_name"]; v != "" && v != "redis" {
-		return v, "INFO says so"
+	if v := info["server_name"]; v != "" && v != "redis" {
+		return v, "", "INFO says so"
 	}
-	if strings.Contains(p.info["executable"], "keydb") {
-		return "keydb", "INFO says executable:" + p.info["executable"]
+	if strings.Contains(info["executable"], "keydb") {
+		return "keydb", "", "INFO says executable:" + info["executable"]
 	}
-	switch {
-	case len(p.closers) > 0:
-		return "proxy", "it closes the connection on " + strings.Join(p.closers, ", ")
-	case r.ExpireAgain && !r.Multi && !p.forbidden:
-		return "proxy", "EXPIRE moves an end that was set before, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
-	case r.Version != "":
-		return "redis", "INFO says redis_version:" + r.Version
-	case r.Multi:
-		return "redis", "it behaves like one"
+	if v := info["redis_version"]; v != "" {
+		return "redis", "", "INFO says redis_version:" + v
 	}
-	return "", "nothing says so"
+	return "", "", ""
 }

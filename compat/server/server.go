@@ -68,8 +68,9 @@ func (o Options) timeout() time.Duration {
 // A Report is what [Probe] found out about a server. In the comments on what a server can do, the
 // number is the first Redis that can.
 type Report struct {
-	Version string // as INFO says; "" if it does not
+	Version string // redis_version of INFO, where other servers say which Redis they are like; "" if it does not say
 	Kind    string // "redis", "proxy", the name of another server, or "" if unknown
+	Own     string // another server's own version, as INFO says; "" if it does not
 	Why     string // how Kind is known
 	Role    string // "master", "replica" or "" if unknown
 	Master  string // host:port of a replica's master, as INFO says; "" if it does not
@@ -183,7 +184,7 @@ func Probe(ctx context.Context, source compat.Source, o Options) (Report, error)
 	p := newProbe(ctx, source, o)
 	p.run()
 	if p.err == nil {
-		p.r.Kind, p.r.Why = kind(p)
+		p.r.Kind, p.r.Own, p.r.Why = kind(p)
 		p.r.Warnings = warnings(p)
 	}
 	return *p.r, p.err

@@ -412,7 +412,11 @@ func TestProbePool(t *testing.T) {
 func TestRealServer(t *testing.T) {
 	source := poolOf(t, realredis.Start(t))
 	r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
-	if err != nil || abilities(r) != facts["7.0"] || r.Kind != "redis" || r.Role != "master" {
+	kind := "redis"
+	if r.Own != "" { // where redis-server is Valkey's
+		kind = "valkey"
+	}
+	if err != nil || abilities(r) != facts["7.0"] || r.Kind != kind || r.Role != "master" {
 		t.Errorf("%v: kind %q, role %q, found %s", err, r.Kind, r.Role, abilities(r))
 	}
 	if !r.Has(server.WarnNoPersistence) || len(r.Warnings) != 1 {

@@ -222,26 +222,10 @@ func TestLostLockKillsTheWholeGroup(t *testing.T) {
 }
 
 func TestServerGoneEndsTheCommand(t *testing.T) {
-	s := puppets(t, startOldWithDoor(t), "--ttl", "400ms", "--timeout", "100ms", "--grace", "100ms")
-	s.want(statusLost, "is lost")
-}
-
-// startOldWithDoor starts a server that goes away once the lock is taken.
-func startOldWithDoor(t *testing.T) string {
 	address, shut := startStoppable(t, "2.6")
-	go func() {
-		until(t, "the lock is taken", func() bool {
-			c, err := redis.Dial("tcp", address)
-			if err != nil {
-				return true
-			}
-			defer c.Close()
-			v, err := c.Do("GET", "job")
-			return err != nil || v != nil
-		})
-		shut()
-	}()
-	return address
+	s := puppets(t, address, "--ttl", "2s", "--timeout", "100ms", "--grace", "100ms")
+	shut()
+	s.want(statusLost, "is lost")
 }
 
 func TestLossAtReleaseIsReported(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,8 +195,36 @@ func (e *events) settle(so func() bool) {
 	}
 }
 
-// narrow is source with one connection. waits is told of each that has to wait for it.
-func narrow(source compat.Source, waits chan<- struct{}) compat.Source {
+// A line is of those that wait for a connection: how many came, and how many of them have gone.
+type line struct {
+	came, gone atomic.Int64
+	news       chan struct{}
+}
+
+func (l *line) count(n *atomic.Int64) {
+	n.Add(1)
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for the line to be so, or for what has ended.
+func (l *line) until(ctx context.Context, t testing.TB, ended <-chan error, so func(came, gone int64) bool) (err error, over bool) {
+	for !so(l.came.Load(), l.gone.Load()) {
+		select {
+		case err := <-ended:
+			return err, true
+		case <-l.news:
+		case <-ctx.Done():
+			t.Fatalf("%d came for a connection, %d have gone, and it goes on for ever", l.came.Load(), l.gone.Load())
+		}
+	}
+	return nil, false
+}
+
+// narrow is source with one connection; those that have to wait for it join the line.
+func narrow(source compat.Source, l *line) compat.Source {
 	free := make(chan struct{}, 1)
 	free <- struct{}{}
 	get := source.Get
@@ -203,10 +232,8 @@ func narrow(source compat.Source, waits chan<- struct{}) compat.Source {
 		select {
 		case <-free:
 		default:
-			select {
-			case waits <- struct{}{}:
-			default:
-			}
+			l.count(&l.came)
+			defer l.count(&l.gone)
 			select {
 			case <-free:
 			case <-ctx.Done():

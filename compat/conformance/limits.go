@@ -51,7 +51,7 @@ func (c *suite) limits(t testing.TB) {
 func (c *suite) oneConnection(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	key, mock, waits := c.key("one-connection"), now(), make(chan struct{}, 1)
+	key, mock, waits := c.key("one-connection"), now(), &line{news: make(chan struct{}, 1)}
 	o := c.options()
 	o.Clock, o.Timeout = mock, 2*time.Second
 	var sources []compat.Source
@@ -80,35 +80,30 @@ func (c *suite) oneConnection(t testing.TB) {
 		}
 		defer conn.Close()
 	}
-	for len(waits) > 0 {
-		<-waits
-	}
 	contexts := []context.Context{ctx}
-	if c.algorithm != nil { // what is made of several has limits of its own, in its own time
+	if c.algorithm != nil { // what is made of several has limits of its own
 		contexts = append(contexts, context.Background())
 	}
-	for _, ctx := range contexts {
+	for _, asked := range contexts {
 		ended := make(chan error, 1)
 		go func() {
-			_, err := k.TryLock(ctx, key, 20*time.Second)
+			_, err := k.TryLock(asked, key, 20*time.Second)
 			ended <- err
 		}()
-		<-waits
-		var err error
-		for steps, over := 0, false; !over; steps++ {
-			select {
-			case err = <-ended:
-				over = true
-			default:
-				if steps > 1000 {
-					t.Fatal("TryLock waits for a connection for ever")
-				}
-				mock.Add(100 * time.Millisecond)
+		// Time goes on when each server that is asked at once keeps somebody waiting, and not again
+		// before all of them have been told that theirs was up: however busy the machine is.
+		err, over := waits.until(ctx, t, ended, func(came, gone int64) bool { return came-gone >= int64(len(sources)) })
+		for !over {
+			came := waits.came.Load()
+			mock.Add(o.Timeout)
+			if err, over = waits.until(ctx, t, ended, func(_, gone int64) bool { return gone >= came }); !over {
+				err, over = waits.until(ctx, t, ended, func(came, gone int64) bool { return came > gone })
 			}
 		}
 		if !errors.Is(err, compat.ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("TryLock without a connection: %v, want ErrTimeout", err)
 		}
+		waits.until(ctx, t, nil, func(came, gone int64) bool { return came == gone }) // who waited may go after who asked
 	}
 	if st, err := c.client().Inspect(ctx, key); err != nil || st.Value != "" {
 		t.Errorf("after that: %+v, %v; want a free key", st, err)

@@ -14,27 +14,32 @@ import (
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
-// broken are locks with a fault each, and the check that must find it.
-var broken = []struct {
+// brokenLock is a lock with a fault, and the check that must find it.
+type brokenLock struct {
 	name  string
 	check string
 	lock  compat.Algorithm
 	says  string // what the check must say
 	ttl   time.Duration
-}{
-	{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps", time.Second},
-	{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release", time.Second},
-	{"lets others see nothing", "holder only", blind{fenced()}, "want held by", time.Second},
-	{"ends early", "expiry", endsEarly{fenced()}, "within the lease", time.Second},
-	{"does not extend", "extension", noExtend{fenced()}, "after the extension", time.Second},
-	{"does not renew", "renewal", noExtend{fenced()}, "a rival got a lock that is being renewed", time.Second / 8},
-	{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is", time.Second},
-	{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is", time.Second},
-	{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7", time.Second},
-	{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token", time.Second},
-	{"tells of a shorter end too late", "lost extension", longer{fenced()}, "believed until", time.Second},
-	{"is another in a wrapper", "forwarding", &fickle{Lua: fenced()}, "it behaves as", time.Second},
-	{"lets others take what it detaches", "detachment", takesHeld{fenced()}, "between the two holders", time.Second},
+}
+
+// broken are new ones each time: some remember what they were asked.
+func broken() []brokenLock {
+	return []brokenLock{
+		{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps", time.Second},
+		{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release", time.Second},
+		{"lets others see nothing", "holder only", blind{fenced()}, "want held by", time.Second},
+		{"ends early", "expiry", endsEarly{fenced()}, "within the lease", time.Second},
+		{"does not extend", "extension", noExtend{fenced()}, "after the extension", time.Second},
+		{"does not renew", "renewal", noExtend{fenced()}, "a rival got a lock that is being renewed", time.Second / 8},
+		{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is", time.Second},
+		{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is", time.Second},
+		{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7", time.Second},
+		{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token", time.Second},
+		{"tells of a shorter end too late", "lost extension", longer{fenced()}, "believed until", time.Second},
+		{"is another in a wrapper", "forwarding", &fickle{Lua: fenced()}, "it behaves as", time.Second},
+		{"lets others take what it detaches", "detachment", takesHeld{fenced()}, "between the two holders", time.Second},
+	}
 }
 
 func fenced() setlock.Lua { return setlock.Lua{Options: setlock.Options{Fence: true}} }
@@ -146,7 +151,7 @@ func (a blind) Inspect(c *compat.Conn, now time.Time, key string) (compat.State,
 // Each check finds the fault that it is there for.
 func TestBrokenLocks(t *testing.T) {
 	t.Parallel() // one is waited for until its time is over
-	for _, b := range broken {
+	for _, b := range broken() {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }, TTL: b.ttl}), b.check)

@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 					for i, m := range members {
 						servers = append(servers, compat.NewBackend(wrap(sources[i]), m.algo))
 					}
-					return compat.NewLocker(redlock.New(servers, redlock.Options{Timeout: 5 * time.Second, Grace: 5 * time.Second}), o)
+					return compat.NewLocker(redlock.New(servers, redlock.Options{Timeout: 5 * time.Second, Grace: 5 * time.Second, Clock: o.Clock}), o)
 				},
 			})
 		})

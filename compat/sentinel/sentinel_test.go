@@ -225,8 +225,8 @@ func TestLearns(t *testing.T) {
 	all[1].name(addr(1))
 	all[2].name(addr(1))
 	m.Add(time.Second)
-	if master, err := s.Master(t.Context()); err != nil || master != addr(1) {
-		t.Errorf("%q, %v; want what the others name, now that the first is gone", master, err)
+	if named, err := master(t, s, m); err != nil || named != addr(1) {
+		t.Errorf("%q, %v; want what the others name, now that the first is gone", named, err)
 	}
 }
 

@@ -43,16 +43,6 @@ func newScheduler(c clock.Clock) (*Scheduler[string], *log) {
 	return &Scheduler[string]{Clock: c, Renew: l.Renew, End: l.End}, l
 }
 
-// first is when something is due next.
-func (s *Scheduler[T]) first() (due time.Time, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.heap) == 0 {
-		return time.Time{}, false
-	}
-	return s.heap[0].due, true
-}
-
 // eventually waits for what a mock's timer does on a goroutine of its own.
 func eventually(so func() bool) bool {
 	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(time.Millisecond) {
@@ -111,23 +101,24 @@ func TestOrder(t *testing.T) {
 				s.Set(all[i].item, Times{End: all[i].end}, s.Clock.Now())
 			}
 		}
-		ends := make(map[string]time.Time)
+		ends, items := make(map[string]time.Time), make(map[string]*Item[string])
 		for _, p := range all {
-			ends[p.item.Of] = p.end
+			ends[p.item.Of], items[p.item.Of] = p.end, p.item
 		}
+		var removed atomic.Int64
 		s.End = func(item string, at time.Time) {
 			if at != ends[item] {
 				t.Errorf("%q ended at %v, want %v", item, at, ends[item])
 			}
 			l.End(item, at)
-			for _, p := range all {
-				if p.item.Of == item {
-					s.Remove(p.item)
-				}
-			}
+			s.Remove(items[item])
+			removed.Add(1)
 		}
-		for first, ok := s.first(); ok; first, ok = s.first() {
-			m.Set(first)
+		slices.SortFunc(all, func(a, b placed) int { return a.end.Compare(b.end) })
+		for n, p := range all { // a timer that is set anew may be in the mock's past
+			if !eventually(func() bool { m.Set(p.end); return removed.Load() > int64(n) }) {
+				t.Fatalf("%d of %d ended", removed.Load(), len(all))
+			}
 		}
 		if _, ended := l.seen(); len(ended) != len(all) {
 			t.Fatalf("%d of %d ended", len(ended), len(all))

@@ -20,6 +20,9 @@ DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
+# Each test's servers are small, and soon gone: with Go's own figure half of the processor time of compat/promises went into collecting them.
+test long busy race mutants fuzz simulate: export GOGC ?= 400
+
 .PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint golangci install
 
 ## demo: the locks at work, on the embedded old Redis
@@ -61,14 +64,16 @@ long:
 	[ $$m != . ] || dirs=$$(echo "$$dirs" | grep -v $(MODULES:%=-e '^\./%/')); \
 	[ -z "$$dirs" ] || (set -x; cd $$m && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$dirs); done
 
-BUSY ?= ./getsetlock ./txlock ./compat ./compat/internal/... ./compat/conformance ./compat/promises ./compat/rwlock ./compat/setlock ./compat/simulate
+# All in which something waits or runs at once, the slow packages first.
+BUSY ?= ./compat/promises ./cmd/setnxlock ./compat/conformance ./compat/multilock ./compat/simulate ./compat ./compat/cluster ./compat/redlock ./compat/rwlock \
+	./getsetlock ./txlock ./compat/server ./compat/sentinel ./compat/auto ./compat/locks ./compat/setlock ./compat/ability ./compat/internal/...
 RUNS ?= 50
 
 ## busy: the packages in BUSY tested RUNS times, while every processor has something else to do
 busy:
-	@set -e; pids=; trap 'kill $$pids' EXIT; \
+	@set -e; pids=; trap 'kill $$pids' EXIT; trap 'exit 1' HUP INT TERM; \
 	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
-	SETNXLOCK_TEST=embedded $(GO) test -count=$(RUNS) -timeout 0 $(BUSY)
+	SETNXLOCK_TEST=embedded $(GO) test -p $(PACKAGES_AT_ONCE) -count=$(RUNS) -timeout 0 $(BUSY)
 
 ## mutants: a hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
@@ -94,7 +99,7 @@ interop:
 simulate:
 	@$(GO) test -c -o $${TMPDIR:-/tmp}/setnxlock-simulate ./compat/simulate
 	@if [ -n "$(SEED)" ]; then cd compat/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -sections $(SECTIONS) -only; fi; \
-	cd compat/simulate; export GOGC=400; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
+	cd compat/simulate; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
 	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -sections $(SECTIONS) -for $(FOR) & pids="$$pids $$!"; done; \
 	for p in $$pids; do wait $$p || failed=1; done; exit $$failed
 

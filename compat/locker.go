@@ -255,8 +255,9 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	return k.adopt(ctx, key, token, ttl, start)
 }
 
-// adopt is Adopt of a key with its prefix. That its time ran out before the server's answer tells
-// nothing of a key that nobody here had believed in yet: it is asked again, once.
+// adopt is Adopt of a key with its prefix. That its time ran out before the server's answer, or that
+// the clock was set ahead meanwhile, tells nothing of a key that nobody here had believed in yet: it
+// is asked again, once.
 func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*Lock, error) {
 	for again := false; ; again = true {
 		h, err := k.find(ctx, key, token, ttl)
@@ -264,12 +265,11 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 			return nil, err
 		}
 		next, err := k.extend(ctx, h, ttl, false, true, lease.Done)
-		late := errors.Is(err, errNoAnswer) || errors.Is(err, errLateAnswer)
 		switch {
 		case err == nil:
 			h.lease.How = Adopted
 			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
-		case late && !again && ctx.Err() == nil:
+		case errors.Is(err, ErrLost) && !again && ctx.Err() == nil:
 		case errors.Is(err, errNoAnswer):
 			return nil, &UnknownError{Lease: next, Err: errNoAnswer}
 		case OutcomeOf(err) == Unknown:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/simulate"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -337,24 +338,41 @@ func TestNeverALeaseThatHasRunOut(t *testing.T) {
 }
 
 // An adoption says that the lock is lost only if it can't be adopted a moment later: that its own time had
-// run out before the server answered proves nothing about the key.
+// run out before the server answered, or that the clock was set meanwhile, proves nothing about the key.
 func TestAdoptionLostMeansLost(t *testing.T) {
+	const over = medium + time.Second
+	slow := func(before, after time.Duration) func(*network, *simulate.Clock, int) {
+		return func(net *network, _ *simulate.Clock, n int) {
+			net.delay(func(i int, _ string) (time.Duration, time.Duration) {
+				if i == n {
+					return before, after
+				}
+				return 0, 0
+			})
+		}
+	}
+	ways := map[string]func(net *network, c *simulate.Clock, n int){
+		"request late": slow(over, 0),
+		"reply late":   slow(0, over),
+		"clock set ahead": func(net *network, c *simulate.Clock, n int) {
+			net.set(func(net *network) {
+				net.ran = func(i int, _ string) {
+					if i == n {
+						c.Set(time.Hour)
+					}
+				}
+			})
+		},
+	}
 	eachKind(t, all(false), func(t *testing.T, k kind) {
-		for _, late := range []bool{false, true} {
+		for way, strike := range ways {
 			for n, reached := 1, true; reached && n < 60; n++ {
 				inWorld(t, k, func(w *world) {
 					holder, _ := w.client(compat.Options{Timeout: time.Hour})
 					l := w.try(holder, long)
-					adopter, net := w.client(compat.Options{Timeout: time.Hour})
-					net.delay(func(i int, _ string) (before, after time.Duration) {
-						switch {
-						case i != n:
-							return 0, 0
-						case late:
-							return 0, medium + time.Second
-						}
-						return medium + time.Second, 0
-					})
+					c := simulate.NewClock()
+					adopter, net := w.client(compat.Options{Timeout: time.Hour, Clock: c})
+					strike(net, c, n)
 					_, err := adopter.Adopt(background, l.Key(), l.Token(), medium)
 					synctest.Wait()
 					reached = net.commands() >= n
@@ -363,7 +381,7 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 					}
 					net.clear()
 					if _, again := adopter.Adopt(background, l.Key(), l.Token(), medium); again == nil {
-						t.Errorf("command %d, late %v: %v, and then it was adopted", n, late, err)
+						t.Errorf("command %d, %s: %v, and then it was adopted", n, way, err)
 					}
 				})
 			}

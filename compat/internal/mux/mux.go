@@ -15,6 +15,7 @@ package mux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"os"
@@ -28,11 +29,19 @@ import (
 )
 
 // ErrNotSent means that nothing was written.
-var ErrNotSent = errors.New("mux: not sent")
+var ErrNotSent = errors.New("not sent")
 
 // ErrSlow means that the replies did not come in time. They may come yet, for others on the
 // connection: it gets no new messages, and ends when the last is answered or gives up.
-var ErrSlow = errors.New("mux: no reply in time")
+var ErrSlow = errors.New("no reply in time")
+
+// unsent is ErrNotSent, and why; nil: the connection takes no more.
+func unsent(why error) error {
+	if why == nil {
+		return ErrNotSent
+	}
+	return fmt.Errorf("%w: %w", ErrNotSent, why)
+}
 
 // A Message is commands that travel together.
 type Message struct {
@@ -145,7 +154,7 @@ func (c *Conn) load() (n int, ok bool) {
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		m.free()
-		return nil, errors.Join(ErrNotSent, err)
+		return nil, unsent(err)
 	}
 	if err := c.send(m, patience); err != nil {
 		m.free()
@@ -178,7 +187,7 @@ func (c *Conn) send(m *Message, patience time.Duration) error {
 	c.mu.Lock()
 	if c.err != nil || c.retired {
 		defer c.mu.Unlock()
-		return errors.Join(ErrNotSent, c.err)
+		return unsent(c.err)
 	}
 	c.waiting++
 	c.set(due)
@@ -298,7 +307,7 @@ func (c *Conn) ring() {
 	c.pending = slices.DeleteFunc(c.pending, func(m *Message) bool {
 		late := overdue(m)
 		if late {
-			c.answer(m, nil, errors.Join(ErrNotSent, ErrSlow))
+			c.answer(m, nil, unsent(ErrSlow))
 		}
 		return late
 	})
@@ -338,7 +347,7 @@ func (c *Conn) leave(m *Message, why error) error {
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
 		m.free()
-		return errors.Join(ErrNotSent, why)
+		return unsent(why)
 	}
 	m.left = true // its replies are thrown away, and it with them
 	return why
@@ -435,7 +444,7 @@ func (c *Conn) failed(err error) {
 		c.answer(m, nil, err)
 	}
 	for _, m := range c.pending {
-		c.answer(m, nil, errors.Join(ErrNotSent, err))
+		c.answer(m, nil, unsent(err))
 	}
 	c.sent, c.batch, c.pending = nil, nil, nil
 	c.shut()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,8 +68,14 @@ func TestBroken(t *testing.T) {
 	if _, err := c.Do(context.Background(), 0, say("GET", "k")); err == nil || errors.Is(err, ErrNotSent) {
 		t.Errorf("on a connection that is gone: %v", err)
 	}
-	if _, err := c.Do(context.Background(), 0, say("GET", "k")); !errors.Is(err, ErrNotSent) {
-		t.Errorf("afterwards: %v", err)
+	if _, err := c.Do(context.Background(), 0, say("GET", "k")); !errors.Is(err, ErrNotSent) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("afterwards: %q, want on one line that it was not sent", err)
+	}
+	retired := New(s.Dial())
+	defer retired.Close()
+	retired.Retire()
+	if _, err := retired.Do(context.Background(), 0, say("GET", "k")); !errors.Is(err, ErrNotSent) || strings.Contains(err.Error(), "nil") {
+		t.Errorf("on one that takes no more: %q", err)
 	}
 }
 

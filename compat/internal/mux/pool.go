@@ -2,7 +2,6 @@ package mux
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -130,7 +129,7 @@ func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration) ([]an
 	c, err := p.Get(ctx, patience)
 	if err != nil {
 		m.free()
-		return nil, errors.Join(ErrNotSent, err)
+		return nil, unsent(err)
 	}
 	return c.Do(ctx, patience, m)
 }

@@ -133,7 +133,7 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) error {
 	}
 	conn, err := s.pool.Borrow(ctx, s.key)
 	if err != nil {
-		s.err = errors.Join(ErrNotSent, err)
+		s.err = unsent(err)
 		return s.err
 	}
 	s.conn = conn
@@ -202,7 +202,7 @@ func (s *Step) receive(ctx context.Context, limit time.Duration) (any, error) {
 		s.replies = replies
 	}
 	if len(s.replies) == 0 {
-		return nil, errors.New("mux: nothing to receive")
+		return nil, errors.New("nothing to receive")
 	}
 	r := s.replies[0]
 	s.replies = s.replies[1:]

@@ -37,9 +37,10 @@ test:
 	@[ "$(SETNXLOCK_TEST)" = embedded ] || ./.ci/setup
 	$(GO) vet ./...
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
-	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; \
+	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; said=$$(mktemp); \
+	(for m in $(MODULES); do (cd $$m && $(GO) test -timeout 15m ./...) || exit=1; done; exit $${exit:-0}) >$$said 2>&1 & modules=$$!; \
 	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 30m ./... || failed=1; \
-	for m in $(MODULES); do (cd $$m && $(GO) test -timeout 15m ./...) || failed=1; done; \
+	wait $$modules || failed=1; cat $$said; rm -f $$said; \
 	skipped=$$(sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u); rm -f $$SETNXLOCK_TEST_SKIPPED; \
 	needs=$$(echo "$$skipped" | grep -v ': make long$$'); long=$$(echo "$$skipped" | sed -n 's/: make long$$//p'); \
 	[ -z "$$needs" ] || { echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; echo "$$needs"; }; \

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A fake is a cluster of embedded servers that answer as real ones were seen to
@@ -379,11 +380,22 @@ func (f *fake) cluster(c *fakeConn, what string) any {
 // TestEveryMoment has the slots move, begin to move, or go down before each
 // single command of an acquisition, an extension and a release, in every
 // algorithm; and whatever comes, what the client is told is so.
-func TestEveryMoment(t *testing.T) {
-	for _, algo := range algorithms() {
+func TestEveryMoment(t *testing.T) { everyMoment(t, 0) }
+
+// The locks without a fence where that one has those with one, and the other way round.
+func TestLongEveryMoment(t *testing.T) {
+	realredis.Long(t)
+	everyMoment(t, 1)
+}
+
+func everyMoment(t *testing.T, part int) {
+	for i, algo := range algorithms() {
 		for _, manner := range []string{"3.0", "7.0"} {
-			for _, fence := range []bool{false, true} {
-				if manner == "3.0" && (!fence || !strings.HasPrefix(algo.name, "tx:")) {
+			for j, fence := range []bool{false, true} {
+				if manner == "7.0" && (i+j)%2 != part {
+					continue
+				}
+				if manner == "3.0" && (part == 1 || !fence || !strings.HasPrefix(algo.name, "tx:")) {
 					continue // on one key 3.0 answers no differently, and the others send the same transactions
 				}
 				t.Run(fmt.Sprintf("%s/%s/fence=%v", algo.name, manner, fence), func(t *testing.T) {

@@ -29,6 +29,9 @@ func (c *suite) unknown(t testing.TB) {
 			if net.Count() == 0 {
 				t.Fatal("New does not use its Sources through wrap, so that nothing can be lost")
 			}
+			if !c.virtual { // what is lost while a server is checked is lost on the embedded ones
+				c.checked(t, ctx, k, key)
+			}
 			net.Lose(func(i int, _ string) Fault {
 				if i == n {
 					return f
@@ -41,6 +44,17 @@ func (c *suite) unknown(t testing.TB) {
 		if n > ran {
 			return
 		}
+	}
+}
+
+// checked has k find out whether the servers are safe.
+func (c *suite) checked(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
+	lock, err := c.take(ctx, k, key, time.Minute)
+	if err == nil {
+		err = lock.Release(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -311,11 +325,11 @@ func (c *suite) lostBatch(t testing.TB) {
 	ctx := within(t, 60*time.Second)
 	for size := 2; size <= 3; size++ {
 		net := new(Network)
+		mock, events := now(), new(events)
+		o := c.options()
+		o.Clock, o.Renew, o.Observer = mock, true, events.Observe
+		k := c.New(net.Over, o)
 		everyLoss(net, func(name string, lose func()) {
-			mock, events := now(), new(events)
-			o := c.options()
-			o.Clock, o.Renew, o.Observer = mock, true, events.Observe
-			k := c.New(net.Over, o)
 			var locks []*compat.Lock
 			for i := range size {
 				lock, err := c.take(ctx, k, c.key(fmt.Sprintf("lost-batch-%d-%s-%d", size, name, i)), 20*time.Second)

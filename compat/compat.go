@@ -244,14 +244,20 @@ func (s State) Holds(value string) bool {
 	return s.Value == value || slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.Value == value })
 }
 
-// until is the end of value's hold; zero if it is not known.
-func (s State) until(value string) time.Time {
+// End is when value's hold of the key ends, at the latest, by our clock; zero if it is not known.
+// Until may be up to a second earlier: a server that counts the TTL in seconds leaves out a part of one.
+func (s State) End(value string) time.Time {
+	end := s.Until
 	for _, h := range s.Holders {
 		if h.Value == value {
-			return h.Until
+			end = h.Until
+			break
 		}
 	}
-	return s.Until
+	if s.Clock == "server" && s.TTL != NoTTL && !end.IsZero() {
+		end = end.Add(time.Second)
+	}
+	return end
 }
 
 // Status says what an attempt on the key would meet.

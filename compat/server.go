@@ -501,7 +501,7 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 	if value == "" || !st.Holds(value) {
 		return Lease{}, fmt.Errorf("%w: %q does not hold this token", ErrLost, key)
 	}
-	return Lease{Key: key, Value: value, Until: st.until(value)}, nil
+	return Lease{Key: key, Value: value, Until: st.End(value)}, nil
 }
 
 // check asks the algorithm, once in each epoch, whether it is safe on this server, and returns

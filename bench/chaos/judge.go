@@ -39,18 +39,14 @@ func (v *verdict) apart(what string) {
 const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
 
 // heading stands above the rows.
-var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "each key: worst wait (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
+var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "the worst of the keys: worst wait (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
 
 func (v verdict) row(r run) string {
 	faults := 0
 	for _, n := range v.Counts {
 		faults += n
 	}
-	var waits []string
-	for _, w := range v.Waits {
-		waits = append(waits, w.String())
-	}
-	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Ended["lost"], v.Ended["crashed"], faults, len(v.Broken), v.Checked, strings.Join(waits, ", "))
+	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Ended["lost"], v.Ended["crashed"], faults, len(v.Broken), v.Checked, worst(v.Waits))
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
 		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
 	}

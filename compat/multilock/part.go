@@ -19,7 +19,7 @@ func either(part compat.Lease) []string { return append([]string{part.Value}, pa
 func heldBy(part compat.Lease, st compat.State) (until time.Time, yes bool) {
 	for _, v := range either(part) {
 		if v != "" && st.Holds(v) {
-			return end(st, v), true
+			return st.End(v), true
 		}
 	}
 	return time.Time{}, false

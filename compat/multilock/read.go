@@ -71,16 +71,6 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 	return l, nil
 }
 
-// end is when value's hold of a key ends; zero if it is not known.
-func end(st compat.State, value string) time.Time {
-	for _, h := range st.Holders {
-		if h.Value == value {
-			return h.Until
-		}
-	}
-	return st.Until
-}
-
 // repairable reports whether the Locker may come to repair what s shows.
 func repairable(s compat.State) bool { return s.Status == compat.StatusPersistent || s.Watch > 0 }
 

@@ -48,6 +48,47 @@ func TestEdgesOfTTL(t *testing.T) {
 	}
 }
 
+// A lease that is made much shorter lives for its time: its context ends shortly before it, by a part of
+// what is left, not of what there was.
+func TestShortenedLivesItsTime(t *testing.T) {
+	kinds := append(all(true), all(false)...)
+	kinds = append(kinds, one("tx:renamed in milliseconds", "2.6", txlock.Renamed{Options: txlock.Options{Millis: true}}))
+	shorten := map[string]func(l *compat.Lock, ttl time.Duration) (*compat.Lock, error){
+		"Extend":  func(l *compat.Lock, ttl time.Duration) (*compat.Lock, error) { return l, l.Extend(background, ttl) },
+		"Handoff": func(l *compat.Lock, ttl time.Duration) (*compat.Lock, error) { return l.Handoff(background, ttl) },
+	}
+	eachKind(t, kinds, func(t *testing.T, k kind) {
+		for name, to := range shorten {
+			for _, ttl := range []time.Duration{40 * time.Millisecond, 150 * time.Millisecond, 240 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second} {
+				for _, renews := range []bool{false, true} {
+					inWorld(t, k, func(w *world) {
+						locker, net := w.client(compat.Options{Renew: renews})
+						l := w.try(locker, long)
+						net.delay(func(int, string) (before, after time.Duration) { return 50 * time.Microsecond, 50 * time.Microsecond })
+						next, err := to(l, ttl)
+						if errors.Is(err, compat.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
+							l.Release(background) //nolint:errcheck // it renews itself until then
+							return
+						}
+						if err != nil {
+							t.Errorf("%s(%v) of a minute's lease: %v", name, ttl, err)
+							return
+						}
+						next.Context()
+						if pass(ttl / 2); !believes(next) {
+							t.Errorf("%v after %s(%v): %v", ttl/2, name, ttl, context.Cause(next.Context()))
+						}
+						if pass(ttl); believes(next) != renews {
+							t.Errorf("%v after %s(%v), renewed %v: believed %v", ttl+ttl/2, name, ttl, renews, !renews)
+						}
+						locker.Close(background) //nolint:errcheck // it may be lost
+					})
+				}
+			}
+		}
+	})
+}
+
 func edge(w *world, question string, ttl time.Duration) string {
 	holder, net := w.client(compat.Options{})
 	rival, _ := w.client(compat.Options{})

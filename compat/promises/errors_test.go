@@ -389,6 +389,35 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 	})
 }
 
+// A handle can be adopted until Lock.Until, also where a server counts in whole seconds.
+func TestDetachedIsAdoptable(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for _, since := range []time.Duration{0, 400 * time.Millisecond, 990 * time.Millisecond} { // the server's second began
+			for at, over := time.Duration(0), false; !over; at += 100 * time.Millisecond {
+				inWorld(t, k, func(w *world) {
+					pass(since)
+					locker, _ := w.client(compat.Options{})
+					l := w.try(locker, 2*time.Second)
+					pass(at)
+					left := time.Until(l.Until())
+					if over = !believes(l); over {
+						return
+					}
+					h, err := l.Detach(background)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if next, err := locker.AdoptHandle(background, h, medium); err != nil {
+						t.Errorf("detached %v before its end: AdoptHandle: %v", left, err)
+					} else if err := next.Release(background); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	})
+}
+
 // An extension whose reply was lost, and which was found by reading, leaves a lock
 // that is released like any other, also where the server can be replaced: it was not.
 func TestReleaseAfterAResolvedExtension(t *testing.T) {

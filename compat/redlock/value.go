@@ -53,15 +53,9 @@ func (p part) in(st compat.State) (value string, until time.Time) {
 		return "", time.Time{}
 	}
 	for _, v := range p.values {
-		if !st.Holds(v) {
-			continue
+		if st.Holds(v) {
+			return v, st.End(v)
 		}
-		for _, h := range st.Holders {
-			if h.Value == v {
-				return v, h.Until
-			}
-		}
-		return v, st.Until
 	}
 	return "", time.Time{}
 }

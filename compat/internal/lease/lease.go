@@ -126,8 +126,8 @@ const most = 16
 // A State is one lock. The zero State is not ready to use: New makes one.
 type State struct {
 	held     Claim
-	doubts   []Claim   // extensions that may have run, or may still run
-	shorter  time.Time // the end an extension under way may bring; zero: none is under way
+	doubts   []Claim // extensions that may have run, or may still run
+	asked    Claim   // the end that an extension under way may bring, and its TTL; zero: none is under way
 	renews   bool
 	renewAt  time.Time
 	released bool // a release was sent whose outcome is unknown
@@ -160,11 +160,11 @@ func (s *State) On(e Event) Verdict {
 		if v := s.ask(e.At); v != OK && v != Read { // Read: it was read, and a doubt remains
 			return v
 		}
-		s.shorter = Until(e.At, e.Claim.TTL)
+		s.asked = Claim{Until: Until(e.At, e.Claim.TTL), TTL: e.Claim.TTL}
 		s.renewAt = time.Time{} // under way
 
 	case Done:
-		s.shorter = time.Time{}
+		s.asked = Claim{}
 		if e.Final {
 			s.doubts = nil
 		}
@@ -180,17 +180,17 @@ func (s *State) On(e Event) Verdict {
 		return s.ask(e.At)
 
 	case Refused, NotSent:
-		s.shorter = time.Time{}
+		s.asked = Claim{}
 		s.renewIn(e.At, s.soon())
 
 	case Unknown:
-		s.shorter = time.Time{}
+		s.asked = Claim{}
 		s.doubts = append(s.doubts[:len(s.doubts):len(s.doubts)], e.Claim)
 		s.renewIn(e.At, s.soon())
 
 	case NotOurs:
 		if s.otherValue() {
-			s.shorter = time.Time{}
+			s.asked = Claim{}
 			s.renewIn(e.At, s.soon())
 			return Read // it may hold what an unknown extension put there
 		}
@@ -249,7 +249,7 @@ func (s *State) On(e Event) Verdict {
 	case Handoff:
 		switch {
 		case s.leaving:
-			s.shorter = time.Time{}
+			s.asked = Claim{}
 			e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
 			if s.held = e.Claim; e.Final { // its release has to find what the key holds now
 				s.doubts = nil
@@ -362,16 +362,29 @@ func (s *State) Until() time.Time {
 	for _, d := range s.doubts {
 		until = earlier(until, d.Until)
 	}
-	if !s.shorter.IsZero() {
-		until = earlier(until, s.shorter)
+	if !s.asked.Until.IsZero() {
+		until = earlier(until, s.asked.Until)
 	}
 	return until
 }
 
-// End is when the lock's context ends: shortly before the lease does.
+// End is when the lock's context ends: shortly before the lease does, whichever of those that may be
+// in force that is.
 func (s *State) End() time.Time {
-	until := s.Until()
-	return until.Add(-min(max(time.Millisecond, s.held.TTL/50), 250*time.Millisecond))
+	end := s.held.end()
+	for _, d := range s.doubts {
+		end = earlier(end, d.end())
+	}
+	if !s.asked.Until.IsZero() {
+		end = earlier(end, s.asked.end())
+	}
+	return end
+}
+
+// end leaves a fiftieth of the TTL for what a context's end sets off: between a millisecond and a
+// quarter of a second.
+func (c Claim) end() time.Time {
+	return c.Until.Add(-min(max(time.Millisecond, c.TTL/50), 250*time.Millisecond))
 }
 
 // RenewAt is when the next renewal is due; zero: none is, or one is under way.

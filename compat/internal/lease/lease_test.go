@@ -347,7 +347,7 @@ func (w *world) check(when string) {
 		if w.act(&later, Event{Kind: Tick, At: later.Until()}); later.Cause() != Lost {
 			w.fail(when + ": neither scheduled nor ended")
 		}
-		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.shorter.IsZero() {
+		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.asked.Until.IsZero() {
 			w.fail(when + ": not to be renewed any more")
 		}
 	}
@@ -512,7 +512,7 @@ var mutants = map[string]func(s *State, e Event) Verdict{
 	"the shorter end is believed only when its reply has come": func(s *State, e Event) Verdict {
 		v := s.On(e)
 		if e.Kind == Send && v == OK {
-			s.shorter = s.held.Until
+			s.asked = s.held
 		}
 		return v
 	},

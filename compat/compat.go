@@ -189,7 +189,11 @@ type Lease struct {
 	// lock made of several leaves it set if one of the parts kept its value.
 	Rotate bool
 
-	final bool   // no extension that was sent before can take effect any more
+	// Final says of the lease that an Extend returns that no extension sent before can take effect any
+	// more. The engine sees that of a new value and of a change by WATCH; a lock that carries its
+	// changes out itself ([Change.By]), or is made of several, says it.
+	Final bool
+
 	drew  bool   // more than the value was to change with it: a number was drawn, or an After ran
 	epoch uint64 // the Source's, when the lease was asked for
 	pin   *pin   // the connection that has watched Key since it held Value; nil: none

@@ -277,12 +277,13 @@ func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Chang
 	if lease.Past(now, l.Until) {
 		return l, Change{}, ErrLost
 	}
+	l.Final = false
 	next, ch, err := s.algo.Extend(now, l, ttl)
 	if err != nil {
 		return l, ch, err
 	}
 	next.Rotate, next.pin = false, nil
-	next.final = next.Value != l.Value || ch.By == nil && ch.If == Watch
+	next.Final = next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch
 	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
 	return next, ch, nil
 }

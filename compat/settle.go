@@ -152,7 +152,7 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 // answer tells h's machine what became of an extension of l, and returns the caller's error.
 // again: it is open, or the key is to be read and it is to be asked once more.
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
-	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.final || l.Rotate && !next.Rotate && next.Value != l.Value}
+	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	switch OutcomeOf(err) {
 	case Done:
 		e.Kind = then
@@ -500,7 +500,7 @@ func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	switch OutcomeOf(err) {
 	case Done:
 		got := h.either(h.current())
-		got.final, got.drew = next.final, next.drew
+		got.Final, got.drew = next.Final, next.drew
 		return got, nil
 	case Unknown:
 		next.Until = h.state.Until()

@@ -94,7 +94,7 @@ func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 	_, until, err := t.lease(l.Key, now, ttl)
 	_, deadline := dialect.Pair(l.Key)
 	ch := t.change(l, compat.Cmd{"SET", deadline, until}, t.Fence && l.Fence == 0) // adopted, or its number was lost with the reply
-	l.Until = compat.Until(now, ttl)
+	l.Until, l.Final = compat.Until(now, ttl), true                                // it writes to what an earlier one watches
 	return l, ch, err
 }
 

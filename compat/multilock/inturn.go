@@ -67,13 +67,14 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	if err != nil {
 		return l, err
 	}
-	kept := false // a value that was to be a new one
+	kept, final := false, true // kept: a value that was to be a new one
 	for i, was := range parts {
 		parts[i], err = b.one.Extend(ctx, now, was, ttl)
 		switch {
 		case err == nil:
 			b.ambiguous.Store(parts[i].Ambiguous)
 			kept = kept || l.Rotate && parts[i].Value == was.Value
+			final = final && parts[i].Final
 		case lostOne(err):
 			rest := &shares{ctx: ctx, n: len(parts)}
 			b.undone(rest, now, parts) // what is left ends with its time
@@ -86,7 +87,7 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		}
 	}
 	next, err := b.fenced(ctx, now, l.Key, parts, ttl)
-	if next.Rotate = kept; err != nil {
+	if next.Rotate, next.Final = kept, final; err != nil {
 		return b.unknown(now, next, err)
 	}
 	return next, nil

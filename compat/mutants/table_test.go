@@ -25,6 +25,7 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
+	oncemore = tested("compat/promises", "ExtendOnceMore")
 	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
@@ -497,6 +498,18 @@ var table = []mutant{
 	{name: "the context of a shortened lease ends as far before it as of the long one", file: lease, nets: nets(tested("compat/promises", "ShortenedLives")),
 		old: "end = earlier(end, s.asked.end())",
 		new: "end = earlier(end, Claim{Until: s.asked.Until, TTL: s.held.TTL}.end())"},
+	{name: "an extension of two keys is never the last word", file: "getsetlock/twokeys.go", nets: nets(oncemore),
+		old: "l.Until, l.Final = compat.Until(now, ttl), true",
+		new: "l.Until, l.Final = compat.Until(now, ttl), false"},
+	{name: "nor is a quorum's", file: "compat/redlock/redlock.go", nets: nets(oncemore),
+		old: "next.Final = next.Final && a.err == nil && a.value.Final",
+		new: "next.Final = false"},
+	{name: "nor a set's", file: "compat/multilock/inturn.go", nets: nets(oncemore),
+		old: "final = final && parts[i].Final",
+		new: "final = false"},
+	{name: "every extension is the last word", file: "compat/server.go", nets: nets(tested("compat/promises", "KeptValue")),
+		old: "next.Final = next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch",
+		new: "next.Final = true"},
 	{name: "all check a server at once", file: "compat/server.go", nets: nets(tested("compat", "FewCheckAtOnce")),
 		old: "make(chan struct{}, checksAtOnce)",
 		new: "make(chan struct{}, 50*checksAtOnce)"},

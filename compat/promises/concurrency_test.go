@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -364,6 +365,86 @@ func TestDetachLoops(t *testing.T) {
 		t.Logf("Detach: %v", err)
 		l.Release(background)
 		k.Close(background)
+	})
+}
+
+// What Detach asks for after an extension of unknown outcome, to extend once more, is enough; and however
+// often replies are lost in a lock's life, it can be extended afterwards.
+func TestExtendOnceMore(t *testing.T) {
+	two, write := getsetlock.TwoKeys{}, rwlock.Write{}
+	kinds := append(append(all(false), all(true)...),
+		one("getset:two-keys", "2.2", two), one("getset:two-keys with a fence", "2.2", getsetlock.TwoKeys{Fence: true}),
+		one("forwarding(getset:two-keys)", "2.2", plain{two}),
+		several("multilock.New(getset:two-keys)", "2.2", two), several("multilock.New(rwlock.Write)", "2.4", write),
+		quorum("redlock(rwlock.Write)", true, []string{"2.4", "2.4", "2.4"}, write, write, write),
+		quorum("redlock(getset:two-keys)", true, []string{"2.4", "2.4", "2.4"}, two, two, two))
+	eachKind(t, kinds, func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			locker, net := w.client(compat.Options{})
+			l := w.try(locker, time.Hour)
+			unknown := 0
+			for n := range 20 {
+				net.expect(func(int, string) fate { return replyLost })
+				if err := l.Extend(background, time.Hour); errors.Is(err, compat.ErrUnknown) || compat.OutcomeOf(err) == compat.Unknown {
+					unknown++
+				}
+				net.clear()
+				if err := l.Extend(background, time.Hour); err != nil {
+					w.Fatalf("Extend once more, the %d-th time: %v", n+1, err)
+				}
+			}
+			if _, err := l.Detach(background); err != nil {
+				t.Errorf("Detach after Extend once more, %d were unknown: %v", unknown, err)
+			}
+		})
+	})
+}
+
+// keeping is a lock by script that keeps its value: an earlier extension may run after a later one.
+type keeping struct{ setlock.Lua }
+
+func (k keeping) Traits() compat.Traits {
+	t := k.Lua.Traits()
+	t.Rotates = false
+	return t
+}
+
+func (k keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	l.Rotate = false
+	return k.Lua.Extend(now, l, ttl)
+}
+
+// Such a lock is believed in no longer than the late one leaves it.
+func TestKeptValueEndsWithALateExtension(t *testing.T) {
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		k, n := w.clientOf(keeping{}, compat.Options{})
+		l, err := k.TryLock(background, "k", long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Context()
+		if err := l.Extend(background, long); err != nil { // the server knows the script from now on
+			t.Fatal(err)
+		}
+		n.expect(func(_ int, name string) fate {
+			if strings.HasPrefix(name, "EVAL") {
+				return requestLate
+			}
+			return arrives
+		})
+		l.Extend(background, 2*time.Second) //nolint:errcheck // unknown
+		n.clear()
+		if err := l.Extend(background, medium); err != nil {
+			t.Fatal(err)
+		}
+		n.deliverLate()
+		pass(3 * time.Second)
+		if value := w.get("k"); value != "" {
+			t.Fatalf("the late extension left %q on the key", value)
+		}
+		if believes(l) {
+			t.Error("the late extension has ended the lease, and it is believed in")
+		}
 	})
 }
 

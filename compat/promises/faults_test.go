@@ -273,7 +273,9 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration, m compat.Cmd, r
 		c.net.set(func(n *network) {
 			n.late = append(n.late, func() {
 				for _, m := range rest {
-					to.Do(m[0].(string), m[1:]...) //nolint:errcheck // nobody reads the reply
+					if to.Do(m[0].(string), m[1:]...); to.Err() != nil { //nolint:errcheck // nobody reads the reply
+						panic("what is late does not arrive: " + to.Err().Error())
+					}
 				}
 				to.Close()
 			})
@@ -337,8 +339,11 @@ func (c *conn) pass(ctx context.Context, limit, d time.Duration) error {
 	}
 }
 
+// die ends the connection. One that is gone for its client already may have something to deliver yet.
 func (c *conn) die(why error) error {
-	c.dead = why
-	c.to.Close()
+	if c.dead == nil {
+		c.dead = why
+		c.to.Close()
+	}
 	return why
 }

@@ -313,7 +313,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		},
 	})
 	next := l
-	next.Until, next.Rotate = start.Add(ttl-q.o.Drift(ttl)), false
+	next.Until, next.Rotate, next.Final = start.Add(ttl-q.o.Drift(ttl)), false, true
 	t, asBefore := tally{}, 0
 	for i, a := range answers {
 		kind := t.add(a.asked, a.err)
@@ -322,6 +322,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		}
 		if a.asked {
 			parts[i] = parts[i].after(a.value, a.err)
+			next.Final = next.Final && a.err == nil && a.value.Final
 		}
 	}
 	next.Value = format(parts)

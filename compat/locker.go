@@ -245,7 +245,9 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 // Adopt takes up a lock that another process or goroutine has detached, or held when it died: token
 // is its [Lock.Token] at that moment. It extends the lease to ttl, which proves that it is ours,
 // and draws a new fence if the algorithm has them. It returns [ErrLost] if the key no longer holds
-// token. If the former holder is still alive, it must not use the lock again.
+// token. After an [ErrUnknown] the key may hold the new value of the extension: adopt with the
+// [UnknownError]'s Lease.Value and, if that is ErrLost, with token. If the former holder is still
+// alive, it must not use the lock again.
 func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
 	start := k.now()
 	key, err := k.valid(key, ttl)
@@ -273,7 +275,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		case errors.Is(err, errNoAnswer):
 			return nil, &UnknownError{Lease: next, Err: errNoAnswer}
 		case OutcomeOf(err) == Unknown:
-			return nil, &UnknownError{Lease: next, Err: err}
+			return nil, &UnknownError{Lease: next, Err: cause(err)}
 		default:
 			return nil, err
 		}

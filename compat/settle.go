@@ -55,7 +55,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
 	}
 	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
-		return s.undo(ctx, h, errors.Join(why, err))
+		return s.undo(ctx, h, both(why, err))
 	}
 	h.lease.How = Resolved
 	return nil
@@ -72,7 +72,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
 		return why
 	}
-	return &UnknownError{Lease: l, Err: errors.Join(why, err)}
+	return &UnknownError{Lease: l, Err: both(cause(why), cause(err))}
 }
 
 // Why a lock is lost that nobody else was seen to hold.
@@ -313,7 +313,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 			return woken, sent, err
 		case l.Ambiguous && sent || try == 2:
 			done()
-			return woken, sent, &UnknownError{Lease: l, Err: err}
+			return woken, sent, &UnknownError{Lease: l, Err: cause(err)}
 		}
 		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
@@ -322,7 +322,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 		st, readErr := s.backend.Inspect(step, s.now, l.Key)
 		done()
 		if readErr != nil {
-			return woken, sent, &UnknownError{Lease: l, Err: err}
+			return woken, sent, &UnknownError{Lease: l, Err: cause(err)}
 		}
 		if !st.Holds(l.Value) {
 			return woken, sent, s.gone(l, sent, inTime, err)
@@ -508,7 +508,7 @@ func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	}
 	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
 		next := h.either(h.current())
-		return next, &UnknownError{Lease: next, Err: err}
+		return next, &UnknownError{Lease: next, Err: cause(err)}
 	}
 	return l, err
 }

@@ -284,7 +284,7 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 		if u == nil {
 			u = &UnknownError{Lease: *w.open, Err: ErrElection}
 		}
-		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, errors.Join(why, u))
+		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, both(why, u))
 	}
 	if w.held != nil { // in words only: the error must not be ErrHeld
 		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -387,6 +388,63 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An error is one line, for a log, and says once of each key that an outcome is unknown.
+func TestErrorsAreOneLine(t *testing.T) {
+	eachKind(t, append(all(false), all(true)...), func(t *testing.T, k kind) {
+		everyFault(t, k, func(w *world, strike func(*network)) string {
+			locker, net := w.client(compat.Options{})
+			var wrong string
+			says := func(err error) {
+				if err != nil && (strings.Contains(err.Error(), "\n") || strings.Count(err.Error(), sprint("outcome unknown for %q", k.key)) > 1 && len(k.versions) == 1) {
+					wrong = sprint("%q", err)
+				}
+			}
+			strike(net)
+			l, err := locker.TryLock(background, k.key, long)
+			if says(err); err == nil {
+				says(l.Extend(background, medium))
+				says(l.Release(background))
+			}
+			ctx, cancel := context.WithTimeout(background, 3*time.Second)
+			defer cancel()
+			_, err = locker.Lock(ctx, k.key, long)
+			says(err)
+			return wrong
+		})
+	})
+}
+
+// An adoption of unknown outcome is repeated, as its comment says, and has the lock then.
+func TestAdoptOnceMore(t *testing.T) {
+	for _, fence := range []bool{false, true} {
+		eachKind(t, all(fence), func(t *testing.T, k kind) {
+			everyFault(t, k, func(w *world, strike func(*network)) string {
+				holder, _ := w.client(compat.Options{})
+				l := w.try(holder, time.Hour)
+				adopter, net := w.client(compat.Options{})
+				strike(net)
+				_, err := adopter.Adopt(background, l.Key(), l.Token(), time.Hour)
+				net.clear()
+				var unknown *compat.UnknownError
+				if !errors.As(err, &unknown) {
+					return ""
+				}
+				next, err := adopter.Adopt(background, l.Key(), unknown.Lease.Value, time.Hour)
+				if errors.Is(err, compat.ErrLost) {
+					next, err = adopter.Adopt(background, l.Key(), l.Token(), time.Hour)
+				}
+				if err != nil {
+					return sprint("%v, and then %v", unknown, err)
+				}
+				if err := next.Release(background); err != nil {
+					return sprint("adopted, and then %v", err)
+				}
+				return ""
+			})
+		})
+	}
 }
 
 // A handle can be adopted until Lock.Until, also where a server counts in whole seconds.

@@ -430,6 +430,42 @@ func TestFindUntil(t *testing.T) {
 	}
 }
 
+// A lease that is found is in doubt on every server that it may be on, and gone where it is not.
+func TestFindDoubts(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	w.servers[0].FlushAll()
+	wires[1].cut()
+	found, err := q.Find(background, w.clock.Now, "job", l.Value)
+	parts := strings.Split(l.Value, ",")
+	if want := ",~" + strings.Join(parts[1:], ",~"); err != nil || found.Value != want {
+		t.Errorf("Value %q, %v; want %q", found.Value, err, want)
+	}
+}
+
+// What is remembered of extensions that did not reach a majority is forgotten when their leases have ended.
+func TestEndedIsForgotten(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	for n := range 100 {
+		l := w.acquire(q, fmt.Sprint("job", n))
+		for _, x := range wires[1:] {
+			x.dies(unanswered, "EVALSHA", "EVAL")
+		}
+		if _, err := q.Extend(background, w.clock.Now, l, ttl); !errors.Is(err, compat.ErrUnknown) {
+			t.Fatalf("one of three extended: %v, want ErrUnknown", err)
+		}
+		for _, x := range wires {
+			x.mend()
+		}
+		w.clock.Add(time.Minute)
+	}
+	if n := q.Remembered(); n > 20 {
+		t.Errorf("%d of 100 are remembered, a minute from one to the next", n)
+	}
+}
+
 // A key that tells no end to be believed is watched by a quorum's waiters too,
 // and removed when it has not changed for that long.
 func TestWatched(t *testing.T) {

@@ -104,3 +104,30 @@ func TestRepairOfWhatHasAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// Nor does a repair try again: a client that writes the same value may have taken the key meanwhile, and is about
+// to give it an end of its own.
+func TestRepairOfWhatWasTakenAnew(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	c := s.Dial()
+	execs := 0
+	b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
+		return meddled{s.Dial(), func() {
+			if execs++; execs == 1 {
+				c.Do("DEL", "k")        //nolint:errcheck
+				c.Do("SETNX", "k", "1") //nolint:errcheck
+			}
+		}}, nil
+	}}, txlock.Classic{TTLRepair: txlock.RepairSeen})
+	if _, err := c.Do("SET", "k", "1"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := b.Inspect(t.Context(), time.Now, "k")
+	if err != nil || st.Status != compat.StatusPersistent {
+		t.Fatal(st, err)
+	}
+	err = b.Repair(t.Context(), time.Now, st, time.Hour)
+	if left, _ := redis.Int(c.Do("TTL", "k")); err == nil || left != -1 || execs != 1 {
+		t.Errorf("%v after %d EXECs, %d s are left", err, execs, left)
+	}
+}

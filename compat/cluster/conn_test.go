@@ -451,6 +451,33 @@ func TestPassedOn(t *testing.T) {
 	if s.Since("k") != 2 || s.Since("l") != 2 || s.Epoch() != 2 {
 		t.Errorf("since %d and %d, epoch %d, want 2 (%v)", s.Since("k"), s.Since("l"), s.Epoch(), err)
 	}
+	// That it was passed on is of the map before: now it is that of the one that has it.
+	f.silent[a], f.silent[b], f.owner = false, true, a
+	f.conn(s, "k")
+	if s.Since("k") != 3 || s.Epoch() != 3 {
+		t.Errorf("back at %s: since %d, epoch %d, want 3", a, s.Since("k"), s.Epoch())
+	}
+}
+
+// If a server says that it has a slot no more, and nobody tells who is there, it may have been replaced.
+func TestMovedAndNobodyTells(t *testing.T) {
+	f := newFake(t, false)
+	cut := false
+	s := cluster.New([]string{a, b}, cluster.Options{Dial: func(ctx context.Context, addr string) (redis.Conn, error) {
+		if cut {
+			return nil, errSilent
+		}
+		return f.dial(ctx, addr)
+	}})
+	t.Cleanup(func() { s.Close() })
+	c := f.conn(s, "k")
+	cut, f.owner = true, b
+	if _, err := c.Do("GET", "k"); err == nil {
+		t.Error("it has the key still")
+	}
+	if s.Since("k") != 2 || s.Since("l") != 0 || s.Epoch() != 2 {
+		t.Errorf("since %d, of another slot %d, epoch %d; want 2, 0 and 2", s.Since("k"), s.Since("l"), s.Epoch())
+	}
 }
 
 // A hundred clients that find the same map wrong ask for it once.

@@ -224,6 +224,45 @@ func TestKeysApartUnderWatch(t *testing.T) {
 		"a DISCARD → ERR") // Conn.Exec's, after any error
 }
 
+// Where the key is asked for on the server that the slot is moved to, the WATCH stands there, and the other
+// key may not have come yet: a fence would begin anew.
+func TestKeysApartUnderWatchThere(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		f := newFake(t, old)
+		c := f.conn(f.source(), "k")
+		f.do(a, "SET", fence, "7")
+		f.begin()
+		if _, exists, err := c.Watch("k"); exists || err != nil {
+			t.Fatal(exists, err)
+		}
+		_, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
+			t.Errorf("of 3.0 %v: %v, want TRYAGAIN", old, err)
+		}
+		if on, value := f.where(fence); len(on) != 1 || value != "7" {
+			t.Errorf("of 3.0 %v: the fence is on %v, %s", old, on, value)
+		}
+	}
+}
+
+// A server that has got the whole slot is asked without ASKING, and all keys are there.
+func TestMovedAfterAsked(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.begin()
+	if _, err := c.Do("GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	f.end()
+	if _, err := c.Do("GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	replies, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+	if err != nil || len(replies) != 2 {
+		t.Errorf("%v, %v", replies, err)
+	}
+}
+
 // A pair is a lock that reads two keys in one write.
 type pair struct{ compat.Algorithm }
 

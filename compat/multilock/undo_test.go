@@ -37,3 +37,31 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// told answers each key's release in its own way.
+type told struct {
+	compat.Backend
+	of map[string]error
+}
+
+func (b told) Release(_ context.Context, _ func() time.Time, l compat.Lease) error {
+	return b.of[l.Key]
+}
+
+// A set of which one key was lost and another may still be held is not released yet.
+func TestOneLostAndOneOpen(t *testing.T) {
+	l := compat.Lease{Key: Join("a", "b", "c"), Value: "1,2,3"}
+	for _, c := range []struct {
+		of   map[string]error
+		want error
+	}{
+		{map[string]error{"b": compat.ErrLost}, compat.ErrLost},
+		{map[string]error{"a": errors.New("no answer")}, compat.ErrUnknown},
+		{map[string]error{"a": compat.ErrLost, "c": errors.New("no answer")}, compat.ErrUnknown},
+		{map[string]error{"c": compat.ErrLost, "a": errors.New("no answer")}, compat.ErrUnknown},
+	} {
+		if err := (&inTurn{one: told{of: c.of}}).Release(t.Context(), time.Now, l); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v, want %v", c.of, err, c.want)
+		}
+	}
+}

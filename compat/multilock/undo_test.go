@@ -27,14 +27,24 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}}
 		b := &inTurn{one: silent{key: key}}
-		if _, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why")); err == nil {
-			t.Error("no error")
+		l, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why"))
+		if compat.OutcomeOf(err) != compat.Unknown || l.Value == "" {
+			t.Errorf("%s was not released: %q, %v; want what is left, and that it is unknown", key, l.Value, err)
 		}
 		for _, p := range parts {
 			if (p.Value != "") != (p.Key == key) {
 				t.Errorf("%s was not released: %s has the value %q", key, p.Key, p.Value)
 			}
 		}
+	}
+}
+
+// If all was released, nothing is unknown any more.
+func TestAllIsUndone(t *testing.T) {
+	parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	l, err := (&inTurn{one: silent{}}).giveUp(t.Context(), time.Now, Join("a", "b"), parts, 1, errors.New("no answer"))
+	if compat.OutcomeOf(err) != compat.NotSent || l.Value != "" {
+		t.Errorf("%q, %v", l.Value, err)
 	}
 }
 

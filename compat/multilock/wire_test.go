@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -356,5 +357,67 @@ func TestKeysOfASetApart(t *testing.T) {
 	c.Do("EXPIRE", "a", 5)   //nolint:errcheck
 	if found, err := b.Find(t.Context(), s.Now, key, l.Value); err != nil || found.Until.Sub(s.Now()).Round(time.Second) != 5*time.Second {
 		t.Errorf("found: %v, for %v", err, found.Until.Sub(s.Now()))
+	}
+}
+
+// A set is taken over if all its keys are dead, whichever stands first.
+func TestOneOfTwoLives(t *testing.T) {
+	const past, future = "1330862300.5", "1330862460.5"
+	for _, a := range []compat.Algorithm{multilock.GetSet{}, multilock.GetSetClassic{}} {
+		for _, on := range [][2]string{{past, future}, {future, past}} {
+			s := oldredis.Run(t, "2.4")
+			c := s.Dial()
+			c.Do("MSET", "a", on[0], "b", on[1]) //nolint:errcheck
+			if _, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%T: %v, want ErrHeld", a, err)
+			}
+			if left, err := redis.Strings(c.Do("MGET", "a", "b")); err != nil || [2]string(left) != on {
+				t.Errorf("%T: the keys hold %v, %v; want %v", a, left, err, on)
+			}
+		}
+	}
+}
+
+// An old server runs an EXEC although a watched key has expired: the set is lost then, and the rest released.
+func TestOneExpiresUnderItsWatch(t *testing.T) {
+	a := multilock.Tx{}
+	for name, change := range map[string]func(s *oldredis.Server, l compat.Lease) (compat.Change, error){
+		"Extend": func(s *oldredis.Server, l compat.Lease) (compat.Change, error) {
+			_, ch, err := a.Extend(s.Now(), l, ttl)
+			return ch, err
+		},
+		"Release": func(_ *oldredis.Server, l compat.Lease) (compat.Change, error) { return a.Release(l), nil },
+	} {
+		s := oldredis.Run(t, "2.4")
+		l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Dial().Do("EXPIRE", "b", 5) //nolint:errcheck
+		once := sync.OnceFunc(func() { s.Advance(6 * time.Second) })
+		ch, err := change(s, l)
+		if err == nil {
+			_, err = compat.NewConn(&meddled{Conn: s.Dial(), before: once}).Run(ch)
+		}
+		if left, _ := redis.Strings(s.Dial().Do("KEYS", "*")); !errors.Is(err, compat.ErrLost) || len(left) > 0 {
+			t.Errorf("%s: %v, and %v are left; want ErrLost, and none", name, err, left)
+		}
+	}
+}
+
+// An extension changes the token if it is to, and draws a fence where there is none.
+func TestTxRotatesAndDraws(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	a := multilock.Tx{Options: txlock.Options{Fence: true}}
+	l, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := l
+	l.Rotate, l.Fence = true, 0
+	next, err := extend(s.Dial(), a, l, ttl)
+	held, _ := redis.Strings(s.Dial().Do("MGET", "a", "b"))
+	if err != nil || next.Value == was.Value || next.Fence <= was.Fence || held[0] != next.Value || held[1] != next.Value {
+		t.Errorf("%+v, %v, and the keys hold %v; before it was %+v", next, err, held, was)
 	}
 }

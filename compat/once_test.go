@@ -131,3 +131,37 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 		t.Errorf("%v after %d EXECs, %d s are left", err, execs, left)
 	}
 }
+
+// A lacking server does not know a command.
+type lacking struct {
+	redis.Conn
+	name string
+}
+
+func (l lacking) Send(name string, args ...any) error {
+	if name == l.name {
+		name = "NO" + name
+	}
+	return l.Conn.Send(name, args...)
+}
+
+func (l lacking) Do(name string, args ...any) (any, error) {
+	if name == l.name {
+		name = "NO" + name
+	}
+	return l.Conn.Do(name, args...)
+}
+
+// What the server refused was not done, whatever keeps the condition.
+func TestRefusedIsNotDone(t *testing.T) {
+	for _, by := range []compat.Condition{compat.Watch, compat.Unguarded} {
+		s := oldredis.Run(t, "2.4")
+		if _, err := s.Dial().Do("SET", "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := compat.NewConn(lacking{s.Dial(), "DEL"}).Run(compat.Change{If: by, Key: "k", Value: "v"})
+		if n, _ := redis.Int(s.Dial().Do("EXISTS", "k")); err == nil || errors.Is(err, compat.ErrLost) || n != 1 {
+			t.Errorf("condition %d: %v, and the key is there: %d", by, err, n)
+		}
+	}
+}

@@ -108,10 +108,13 @@ func TestReplicatedWire(t *testing.T) {
 		}
 	}
 
-	m, renewed := clock.NewMock(), make(chan bool, 2)
+	m, renewed, failed := clock.NewMock(), make(chan bool, 2), make(chan string, 100)
 	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true, Observer: func(e compat.Event) {
-		if e.Kind == compat.EventExtended {
+		switch e.Kind {
+		case compat.EventExtended:
 			renewed <- true
+		case compat.EventFailed:
+			failed <- e.Key
 		}
 	}})
 	for _, key := range []string{"a", "b"} {
@@ -130,6 +133,18 @@ func TestReplicatedWire(t *testing.T) {
 	}
 	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("renewed by %s, want %s", got, want)
+	}
+	servers[0].answer("WAIT", int64(0))
+	m.Add(20 * time.Second)
+	for missing := map[string]bool{"a": true, "b": true}; len(missing) > 0; {
+		select {
+		case key := <-failed:
+			delete(missing, key)
+		case <-renewed:
+			t.Fatal("one was renewed, and no replica has it")
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing happened")
+		}
 	}
 }
 

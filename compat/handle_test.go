@@ -13,6 +13,24 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
+// The token by which a lock was adopted is known: who gets the lock then has another.
+func TestAdoptedAndHandedOff(t *testing.T) {
+	w := newWorld(t, "2.4")
+	k, _ := w.client(txlock.Renamed{})
+	h, err := try(t, k, "k").Detach(background)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := k.AdoptHandle(background, h, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.Handoff(background, ttl)
+	if err != nil || next.Token() == h.Token || w.value("k") != next.Token() {
+		t.Errorf("%v, %q by the handle %q, and the key holds %q", err, next.Token(), h.Token, w.value("k"))
+	}
+}
+
 // A handle survives its way through a string, whatever the key and the token are,
 // and one that was cut or changed anywhere is not a handle.
 func FuzzHandle(f *testing.F) {

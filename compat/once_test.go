@@ -104,3 +104,64 @@ func TestRepairOfWhatHasAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// Nor does a repair try again: a client that writes the same value may have taken the key meanwhile, and is about
+// to give it an end of its own.
+func TestRepairOfWhatWasTakenAnew(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	c := s.Dial()
+	execs := 0
+	b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
+		return meddled{s.Dial(), func() {
+			if execs++; execs == 1 {
+				c.Do("DEL", "k")        //nolint:errcheck
+				c.Do("SETNX", "k", "1") //nolint:errcheck
+			}
+		}}, nil
+	}}, txlock.Classic{TTLRepair: txlock.RepairSeen})
+	if _, err := c.Do("SET", "k", "1"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := b.Inspect(t.Context(), time.Now, "k")
+	if err != nil || st.Status != compat.StatusPersistent {
+		t.Fatal(st, err)
+	}
+	err = b.Repair(t.Context(), time.Now, st, time.Hour)
+	if left, _ := redis.Int(c.Do("TTL", "k")); err == nil || left != -1 || execs != 1 {
+		t.Errorf("%v after %d EXECs, %d s are left", err, execs, left)
+	}
+}
+
+// A lacking server does not know a command.
+type lacking struct {
+	redis.Conn
+	name string
+}
+
+func (l lacking) Send(name string, args ...any) error {
+	if name == l.name {
+		name = "NO" + name
+	}
+	return l.Conn.Send(name, args...)
+}
+
+func (l lacking) Do(name string, args ...any) (any, error) {
+	if name == l.name {
+		name = "NO" + name
+	}
+	return l.Conn.Do(name, args...)
+}
+
+// What the server refused was not done, whatever keeps the condition.
+func TestRefusedIsNotDone(t *testing.T) {
+	for _, by := range []compat.Condition{compat.Watch, compat.Unguarded} {
+		s := oldredis.Run(t, "2.4")
+		if _, err := s.Dial().Do("SET", "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := compat.NewConn(lacking{s.Dial(), "DEL"}).Run(compat.Change{If: by, Key: "k", Value: "v"})
+		if n, _ := redis.Int(s.Dial().Do("EXISTS", "k")); err == nil || errors.Is(err, compat.ErrLost) || n != 1 {
+			t.Errorf("condition %d: %v, and the key is there: %d", by, err, n)
+		}
+	}
+}

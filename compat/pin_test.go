@@ -224,6 +224,11 @@ func TestPinnedRefusal(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+		another := try(t, k, "free")
+		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
+			t.Errorf("%d connections are pinned for two locks, after refusals that needed none", n)
+		}
+		release(t, another)
 		if err := held.Release(background); err != nil {
 			t.Errorf("Release after contenders were refused (tx/contender-aborts-release): %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -14,6 +15,40 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
+
+// A lock is renewed when the context in which it was taken has ended, and when it was handed off.
+func TestRenewalOutlivesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New("2.4", oldredis.Options{Clock: clock.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		source := compat.Pooled(s)
+		source.Prompt = true
+		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{Renew: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := k.TryLock(ctx, "k", ttl)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ttl)
+		if err := l.Context().Err(); err != nil || l.Until().Before(time.Now()) {
+			t.Fatalf("two leases later: %v, until %v", err, l.Until())
+		}
+		if l, err = l.Handoff(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ttl)
+		if err := l.Context().Err(); err != nil || l.Until().Before(time.Now()) {
+			t.Errorf("two leases after it was handed off: %v, until %v", err, l.Until())
+		}
+		if err := k.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // A watcher counts what happens to the locks of a client.
 type watcher chan compat.Event

@@ -196,6 +196,16 @@ func TestEqualOrPast(t *testing.T) {
 	}
 }
 
+// A zero Dialect is Float, and keeps what it asks for of the comparison.
+func TestMarginOfTheZeroDialect(t *testing.T) {
+	d := getsetlock.Dialect{Margin: time.Minute}
+	for late, dead := range map[time.Duration]bool{59 * time.Second: false, 61 * time.Second: true} {
+		if got := d.Dead("1330862400.5", half.Add(late)); got != dead {
+			t.Errorf("%v after the end, with a minute's margin: dead %v, want %v", late, got, dead)
+		}
+	}
+}
+
 func TestParseInFull(t *testing.T) {
 	for _, c := range []struct {
 		d     getsetlock.Dialect

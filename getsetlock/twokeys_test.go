@@ -213,6 +213,51 @@ func TestTwoKeysOvertaken(t *testing.T) {
 	}
 }
 
+// A takeover that comes too late is a refusal, whatever keeps the condition.
+func TestOvertakenTakeover(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"guarded": getsetlock.Guarded{}, "by lists": getsetlock.ListCAS{}} {
+		s := oldredis.Run(t, "2.4")
+		conn, other := dial(s), s.Dial()
+		conn.Do("SET", "k", "1330862300.5")                                             //nolint:errcheck
+		slow := &beforeMulti{s.Dial(), func() { other.Do("SET", "k", "1330862460.5") }} //nolint:errcheck
+		if _, err := a.Acquire(compat.NewConn(slow), half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("%s: %v, want ErrHeld", name, err)
+		}
+	}
+}
+
+// A pair is taken over when its margin is over too, and one that was adopted draws a fence.
+func TestTwoKeysMarginAndFence(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	conn := dial(s)
+	conn.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862400") //nolint:errcheck
+	a := getsetlock.TwoKeys{Fence: true, Margin: time.Minute}
+	if _, err := a.Acquire(conn, noon.Add(59*time.Second), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("within the margin: %v, want ErrHeld", err)
+	}
+	l, err := a.Acquire(conn, noon.Add(61*time.Second), "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Fence = 0
+	if _, ch, err := a.Extend(noon, l, ttl); err != nil || !ch.Draw {
+		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
+	} else if replies, err := conn.Run(ch); err != nil || replies[len(replies)-1].(int64) <= 1 {
+		t.Errorf("it drew %v, %v", replies, err)
+	}
+}
+
+// No lease of Patient's is longer than others wait for.
+func TestPatientExtendsNoLonger(t *testing.T) {
+	l := compat.Lease{Key: "k", Value: "1330862410.5"}
+	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl+time.Second); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid", err)
+	}
+}
+
 // beforeMulti lets another act before each MULTI.
 type beforeMulti struct {
 	redis.Conn

@@ -175,6 +175,12 @@ func TestFleetWakesWaiters(t *testing.T) {
 		if err := release(fleet, c, l); err != nil {
 			t.Fatal(err)
 		}
+		if l, err = fleet.Acquire(c, s.Now(), key, ttl); err == nil { // nobody has used the first
+			err = release(fleet, c, l)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		list, _ := redis.Strings(c.Do("LRANGE", "lock-signal:report", 0, -1))
 		left, _ := redis.Int(c.Do("TTL", "lock-signal:report"))
 		if held, _ := redis.Bool(c.Do("EXISTS", key)); held || !slices.Equal(list, []string{"1"}) || left != 1 {

@@ -171,6 +171,15 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 	}
 }
 
+// One that was overtaken between its look and its EXEC is refused.
+func TestGuardedThatWasOvertaken(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	slow := touching{s.Dial(), func() { s.Dial().Do("SETEX", "k", 60, "other") }} //nolint:errcheck
+	if _, err := (txlock.Guarded{Options: options("me")}).Acquire(compat.NewConn(slow), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+}
+
 // overtaken lets another act after the first command.
 type overtaken struct {
 	redis.Conn

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +202,127 @@ func TestOneKeyLateRelease(t *testing.T) {
 		err = lock.Release(t.Context())
 		if n, _ := s.Dial().Do("EXISTS", "k"); (n == int64(1)) != c.left || errors.Is(err, compat.ErrLost) != c.left {
 			t.Errorf("released %v after it was taken for %v: %v, and the key is there: %v; want it left: %v", c.after, ttl, err, n, c.left)
+		}
+	}
+}
+
+// A time that two clients can write proves nothing: a change is tried once, and no WATCH on it is kept.
+func TestOneKeyAmbiguous(t *testing.T) {
+	for _, d := range []getsetlock.Dialect{getsetlock.Seconds, getsetlock.Float} {
+		b := bridge.OneKey{Options: getsetlock.Options{Dialect: d}}
+		s := oldredis.Run(t, "2.6")
+		sent := s.Record()
+		lock, err := compat.New(s, b, compat.Options{MaxPinned: 1}).TryLock(t.Context(), "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := lock.Lease()
+		_, ch, err := b.Extend(noon, l, ttl)
+		if vague := !d.Nonce; err != nil || l.Ambiguous != vague || ch.Once != vague || b.Release(l).Once != vague {
+			t.Errorf("%s: ambiguous %v, extended once %v, released once %v; %v", d.Name, l.Ambiguous, ch.Once, b.Release(l).Once, err)
+		}
+		if kept := strings.Contains(sent.String(), "]\nWATCH k → OK\n"); kept != d.Nonce {
+			t.Errorf("%s: watched after it was taken: %v\n%s", d.Name, kept, sent)
+		}
+	}
+}
+
+// A key has an end however short the lease is, and one that has no fence draws it.
+func TestOneKeyShortOrAdopted(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	conn := compat.NewConn(s.Dial())
+	b := bridge.OneKey{Options: getsetlock.Options{Fence: true}}
+	l, err := b.Acquire(conn, noon, "k", 300*time.Millisecond)
+	if left, _ := redis.Int(conn.Do("TTL", "k")); err != nil || l.Fence != 1 || left != 1 {
+		t.Errorf("for 300 ms: %v, fence %d, %d s are left, want one", err, l.Fence, left)
+	}
+	l.Fence = 0 // as of one that was adopted
+	if _, ch, err := b.Extend(noon, l, ttl); err != nil || !ch.Draw {
+		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
+	}
+}
+
+// What two clients of both fleets can write is as ambiguous as a time of one.
+func TestTwoNamesOfTimes(t *testing.T) {
+	for _, c := range []struct {
+		old, new string
+		vague    bool
+	}{{"redis-docs", "jedis-lock", true}, {"redis-docs", "redis-py-2.9", false}, {"redis-docs", "redis-py-3", false}} {
+		s := oldredis.Run(t, "2.4")
+		l, err := twoNames(c.old, c.new, nil).Acquire(compat.NewConn(s.Dial()), noon, "k", ttl)
+		if err != nil || l.Ambiguous != c.vague {
+			t.Errorf("%s and %s: %v, ambiguous %v, want %v", c.old, c.new, err, l.Ambiguous, c.vague)
+		}
+	}
+}
+
+// Half of an old pair is somebody's, and a deadline in whole seconds counts until the next second.
+func TestTwoNamesMeetAPair(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		keys     []any
+		now      time.Time
+		obtained bool
+	}{
+		{"half a pair, dead", []any{"lock:expire:k", "1330862340"}, noon, false},
+		{"an owner alone", []any{"lock:owner:k", "other:2"}, noon, false},
+		{"a pair in its last second", []any{"lock:owner:k", "other:2", "lock:expire:k", "1330862400"}, noon.Add(900 * time.Millisecond), false},
+		{"a dead pair", []any{"lock:owner:k", "other:2", "lock:expire:k", "1330862400"}, noon.Add(time.Second), true},
+	} {
+		s := oldredis.Run(t, "2.4")
+		conn := compat.NewConn(s.Dial())
+		if _, err := conn.Do("MSET", c.keys...); err != nil {
+			t.Fatal(err)
+		}
+		l, err := twoNames("mlanett-redis-lock", "redis-py-3", nil).Acquire(conn, c.now, "k", ttl)
+		if (err == nil) != c.obtained || err != nil && !errors.Is(err, compat.ErrHeld) || err == nil && l.How != compat.TakenOver {
+			t.Errorf("%s: %+v, %v; want it obtained: %v", c.what, l, err, c.obtained)
+		}
+	}
+}
+
+// beforeMulti lets something happen before each MULTI.
+type beforeMulti struct {
+	redis.Conn
+	do func()
+}
+
+func (c beforeMulti) Send(name string, args ...any) error {
+	if name == "MULTI" {
+		c.do()
+	}
+	return c.Conn.Send(name, args...)
+}
+
+// An old server runs an EXEC although a watched key has expired: the lock is lost then, and nothing of it
+// is left. Nor is it had if another was faster.
+func TestTwoNamesOvertaken(t *testing.T) {
+	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {
+		b := twoNames(old, "redis-py-3", nil)
+		for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
+			"Extend":  func(l compat.Lease) (compat.Change, error) { _, ch, err := b.Extend(noon, l, ttl); return ch, err },
+			"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
+		} {
+			s := oldredis.Run(t, "2.4")
+			l, err := b.Acquire(compat.NewConn(s.Dial()), noon, "k", ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ch, err := change(l)
+			if err == nil {
+				_, err = compat.NewConn(beforeMulti{s.Dial(), func() { s.Advance(ttl + time.Second) }}).Run(ch)
+			}
+			if !errors.Is(err, compat.ErrLost) {
+				t.Errorf("%s of %s, which expired under its WATCH: %v, want ErrLost", step, old, err)
+			}
+			if left, err := redis.Strings(s.Dial().Do("KEYS", "*")); err != nil || len(left) > 0 {
+				t.Errorf("after %s of %s %v are left, %v", step, old, left, err)
+			}
+		}
+		s := oldredis.Run(t, "2.4")
+		faster := beforeMulti{s.Dial(), func() { s.Dial().Do("SETEX", "k", 60, "another's") }} //nolint:errcheck
+		if _, err := b.Acquire(compat.NewConn(faster), noon, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("%s and redis-py-3, of which another took the second: %v, want ErrHeld", old, err)
 		}
 	}
 }

@@ -224,6 +224,45 @@ func TestKeysApartUnderWatch(t *testing.T) {
 		"a DISCARD → ERR") // Conn.Exec's, after any error
 }
 
+// Where the key is asked for on the server that the slot is moved to, the WATCH stands there, and the other
+// key may not have come yet: a fence would begin anew.
+func TestKeysApartUnderWatchThere(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		f := newFake(t, old)
+		c := f.conn(f.source(), "k")
+		f.do(a, "SET", fence, "7")
+		f.begin()
+		if _, exists, err := c.Watch("k"); exists || err != nil {
+			t.Fatal(exists, err)
+		}
+		_, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
+			t.Errorf("of 3.0 %v: %v, want TRYAGAIN", old, err)
+		}
+		if on, value := f.where(fence); len(on) != 1 || value != "7" {
+			t.Errorf("of 3.0 %v: the fence is on %v, %s", old, on, value)
+		}
+	}
+}
+
+// A server that has got the whole slot is asked without ASKING, and all keys are there.
+func TestMovedAfterAsked(t *testing.T) {
+	f := newFake(t, false)
+	c := f.conn(f.source(), "k")
+	f.begin()
+	if _, err := c.Do("GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	f.end()
+	if _, err := c.Do("GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	replies, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+	if err != nil || len(replies) != 2 {
+		t.Errorf("%v, %v", replies, err)
+	}
+}
+
 // A pair is a lock that reads two keys in one write.
 type pair struct{ compat.Algorithm }
 
@@ -450,6 +489,33 @@ func TestPassedOn(t *testing.T) {
 	f.conn(s, "k")
 	if s.Since("k") != 2 || s.Since("l") != 2 || s.Epoch() != 2 {
 		t.Errorf("since %d and %d, epoch %d, want 2 (%v)", s.Since("k"), s.Since("l"), s.Epoch(), err)
+	}
+	// That it was passed on is of the map before: now it is that of the one that has it.
+	f.silent[a], f.silent[b], f.owner = false, true, a
+	f.conn(s, "k")
+	if s.Since("k") != 3 || s.Epoch() != 3 {
+		t.Errorf("back at %s: since %d, epoch %d, want 3", a, s.Since("k"), s.Epoch())
+	}
+}
+
+// If a server says that it has a slot no more, and nobody tells who is there, it may have been replaced.
+func TestMovedAndNobodyTells(t *testing.T) {
+	f := newFake(t, false)
+	cut := false
+	s := cluster.New([]string{a, b}, cluster.Options{Dial: func(ctx context.Context, addr string) (redis.Conn, error) {
+		if cut {
+			return nil, errSilent
+		}
+		return f.dial(ctx, addr)
+	}})
+	t.Cleanup(func() { s.Close() })
+	c := f.conn(s, "k")
+	cut, f.owner = true, b
+	if _, err := c.Do("GET", "k"); err == nil {
+		t.Error("it has the key still")
+	}
+	if s.Since("k") != 2 || s.Since("l") != 0 || s.Epoch() != 2 {
+		t.Errorf("since %d, of another slot %d, epoch %d; want 2, 0 and 2", s.Since("k"), s.Since("l"), s.Epoch())
 	}
 }
 

@@ -27,13 +27,51 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}}
 		b := &inTurn{one: silent{key: key}}
-		if _, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why")); err == nil {
-			t.Error("no error")
+		l, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why"))
+		if compat.OutcomeOf(err) != compat.Unknown || l.Value == "" {
+			t.Errorf("%s was not released: %q, %v; want what is left, and that it is unknown", key, l.Value, err)
 		}
 		for _, p := range parts {
 			if (p.Value != "") != (p.Key == key) {
 				t.Errorf("%s was not released: %s has the value %q", key, p.Key, p.Value)
 			}
+		}
+	}
+}
+
+// If all was released, nothing is unknown any more.
+func TestAllIsUndone(t *testing.T) {
+	parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	l, err := (&inTurn{one: silent{}}).giveUp(t.Context(), time.Now, Join("a", "b"), parts, 1, errors.New("no answer"))
+	if compat.OutcomeOf(err) != compat.NotSent || l.Value != "" {
+		t.Errorf("%q, %v", l.Value, err)
+	}
+}
+
+// told answers each key's release in its own way.
+type told struct {
+	compat.Backend
+	of map[string]error
+}
+
+func (b told) Release(_ context.Context, _ func() time.Time, l compat.Lease) error {
+	return b.of[l.Key]
+}
+
+// A set of which one key was lost and another may still be held is not released yet.
+func TestOneLostAndOneOpen(t *testing.T) {
+	l := compat.Lease{Key: Join("a", "b", "c"), Value: "1,2,3"}
+	for _, c := range []struct {
+		of   map[string]error
+		want error
+	}{
+		{map[string]error{"b": compat.ErrLost}, compat.ErrLost},
+		{map[string]error{"a": errors.New("no answer")}, compat.ErrUnknown},
+		{map[string]error{"a": compat.ErrLost, "c": errors.New("no answer")}, compat.ErrUnknown},
+		{map[string]error{"c": compat.ErrLost, "a": errors.New("no answer")}, compat.ErrUnknown},
+	} {
+		if err := (&inTurn{one: told{of: c.of}}).Release(t.Context(), time.Now, l); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v, want %v", c.of, err, c.want)
 		}
 	}
 }

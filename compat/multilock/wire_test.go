@@ -3,7 +3,9 @@ package multilock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,5 +268,156 @@ func TestRoundTrips(t *testing.T) {
 		if n := took(); err != nil || n != c.release {
 			t.Errorf("%s: released in %d round trips, want %d; %v", c.name, n, c.release, err)
 		}
+	}
+}
+
+// meddled lets another act before each MULTI, and loses the replies of the EXECs if it is to.
+type meddled struct {
+	redis.Conn
+	before func()
+	loses  bool
+	sent   bool
+}
+
+func (m *meddled) Send(name string, args ...any) error {
+	if name == "MULTI" {
+		m.before()
+		m.sent = true
+	}
+	return m.Conn.Send(name, args...)
+}
+
+func (m *meddled) Do(name string, args ...any) (any, error) {
+	reply, err := m.Conn.Do(name, args...)
+	if m.loses && m.sent {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return reply, err
+}
+
+// Where there is no WATCH, one that another came before has nothing, keeps nothing, and knows nothing by its own
+// time on the keys.
+func TestClassicOvertaken(t *testing.T) {
+	const past, future = "1330862300.5", "1330862460.5"
+	a, key := multilock.GetSetClassic{}, multilock.Join("a", "b")
+	run := func(s *oldredis.Server, before func(), loses bool) *compat.Conn {
+		return compat.NewConn(&meddled{Conn: s.Dial(), before: before, loses: loses})
+	}
+	value := func(s *oldredis.Server, key string) string {
+		v, _ := redis.String(s.Dial().Do("GET", key))
+		return v
+	}
+	dead := func() *oldredis.Server {
+		s := oldredis.Run(t, "2.0")
+		s.Dial().Do("MSET", "a", past, "b", past) //nolint:errcheck
+		return s
+	}
+	s := dead()
+	_, err := a.Acquire(run(s, func() { s.Dial().Do("SET", "b", future) }, false), noon, key, ttl) //nolint:errcheck
+	if !errors.Is(err, compat.ErrHeld) || value(s, "a") != "" {
+		t.Errorf("a takeover that came second: %v, and the first key holds %q", err, value(s, "a"))
+	}
+	s = dead()
+	if l, err := a.Acquire(run(s, func() {}, true), noon, key, ttl); err == nil || !l.Ambiguous {
+		t.Errorf("a takeover whose reply was lost: ambiguous %v, %v", l.Ambiguous, err)
+	}
+	s = dead()
+	l, err := a.Acquire(run(s, func() {}, false), noon, key, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ch, err := a.Extend(noon, l, 2*ttl)
+	if err == nil {
+		_, err = run(s, func() { s.Dial().Do("SET", "b", future) }, false).Run(ch) //nolint:errcheck
+	}
+	if !errors.Is(err, compat.ErrLost) || value(s, "a") != "" && value(s, "a") != l.Value {
+		t.Errorf("an extension that came second: %v, and the first key holds %q", err, value(s, "a"))
+	}
+}
+
+// Of a set only the key is given an end that was watched, and one that is found ends with its first key.
+func TestKeysOfASetApart(t *testing.T) {
+	s := oldredis.Run(t, "2.6")
+	c := s.Dial()
+	b := multilock.New(compat.Pooled(s), txlock.Classic{})
+	key := multilock.Join("a", "b")
+	c.Do("MSET", "a", "one", "b", "other") //nolint:errcheck
+	err := b.Repair(t.Context(), s.Now, compat.State{Key: key, Value: "other", Status: compat.StatusPersistent, TTL: compat.NoTTL}, ttl)
+	first, _ := redis.Int(c.Do("TTL", "a"))
+	second, _ := redis.Int(c.Do("TTL", "b"))
+	if err != nil || first != -1 || second <= 0 {
+		t.Errorf("repaired: %v, with TTLs of %d and %d", err, first, second)
+	}
+	c.Do("DEL", "a", "b") //nolint:errcheck
+	l, err := b.Acquire(t.Context(), s.Now, key, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Do("EXPIRE", "b", 100) //nolint:errcheck
+	c.Do("EXPIRE", "a", 5)   //nolint:errcheck
+	if found, err := b.Find(t.Context(), s.Now, key, l.Value); err != nil || found.Until.Sub(s.Now()).Round(time.Second) != 5*time.Second {
+		t.Errorf("found: %v, for %v", err, found.Until.Sub(s.Now()))
+	}
+}
+
+// A set is taken over if all its keys are dead, whichever stands first.
+func TestOneOfTwoLives(t *testing.T) {
+	const past, future = "1330862300.5", "1330862460.5"
+	for _, a := range []compat.Algorithm{multilock.GetSet{}, multilock.GetSetClassic{}} {
+		for _, on := range [][2]string{{past, future}, {future, past}} {
+			s := oldredis.Run(t, "2.4")
+			c := s.Dial()
+			c.Do("MSET", "a", on[0], "b", on[1]) //nolint:errcheck
+			if _, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%T: %v, want ErrHeld", a, err)
+			}
+			if left, err := redis.Strings(c.Do("MGET", "a", "b")); err != nil || [2]string(left) != on {
+				t.Errorf("%T: the keys hold %v, %v; want %v", a, left, err, on)
+			}
+		}
+	}
+}
+
+// An old server runs an EXEC although a watched key has expired: the set is lost then, and the rest released.
+func TestOneExpiresUnderItsWatch(t *testing.T) {
+	a := multilock.Tx{}
+	for name, change := range map[string]func(s *oldredis.Server, l compat.Lease) (compat.Change, error){
+		"Extend": func(s *oldredis.Server, l compat.Lease) (compat.Change, error) {
+			_, ch, err := a.Extend(s.Now(), l, ttl)
+			return ch, err
+		},
+		"Release": func(_ *oldredis.Server, l compat.Lease) (compat.Change, error) { return a.Release(l), nil },
+	} {
+		s := oldredis.Run(t, "2.4")
+		l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Dial().Do("EXPIRE", "b", 5) //nolint:errcheck
+		once := sync.OnceFunc(func() { s.Advance(6 * time.Second) })
+		ch, err := change(s, l)
+		if err == nil {
+			_, err = compat.NewConn(&meddled{Conn: s.Dial(), before: once}).Run(ch)
+		}
+		if left, _ := redis.Strings(s.Dial().Do("KEYS", "*")); !errors.Is(err, compat.ErrLost) || len(left) > 0 {
+			t.Errorf("%s: %v, and %v are left; want ErrLost, and none", name, err, left)
+		}
+	}
+}
+
+// An extension changes the token if it is to, and draws a fence where there is none.
+func TestTxRotatesAndDraws(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	a := multilock.Tx{Options: txlock.Options{Fence: true}}
+	l, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := l
+	l.Rotate, l.Fence = true, 0
+	next, err := extend(s.Dial(), a, l, ttl)
+	held, _ := redis.Strings(s.Dial().Do("MGET", "a", "b"))
+	if err != nil || next.Value == was.Value || next.Fence <= was.Fence || held[0] != next.Value || held[1] != next.Value {
+		t.Errorf("%+v, %v, and the keys hold %v; before it was %+v", next, err, held, was)
 	}
 }

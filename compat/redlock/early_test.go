@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,6 +147,80 @@ func TestLateVote(t *testing.T) {
 				w.wantHeld("job", "-----")
 			}
 		})
+	}
+}
+
+// What a vote that comes late to an attempt that failed has taken is given back too.
+func TestLateVoteForNothing(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	for i := range 2 {
+		w.do(i, "SET", "job", "another's")
+	}
+	open := slow(wires[2])
+	t.Cleanup(open)
+	var err error
+	w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+		step{func() bool {
+			return wires[2].hangs() && wires[0].ran("SET", "job") && wires[1].ran("SET", "job") && rest(wires)
+		}, 50 * time.Millisecond})
+	if !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+	wires[2].set(func(w *wire) { w.dial = nil })
+	open()
+	eventually(t, func() bool { return wires[2].ran("SET", "job") && w.held("job") == "xx-" })
+}
+
+// A server that was in time before is waited for as long as Grace lets it; one that was late, only
+// as long as the others took.
+func TestGrace(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{Grace: time.Second, Timeout: time.Minute})
+	w.acquire(q, "warm")
+	for n, test := range []struct {
+		pass time.Duration
+		late bool // it answers only when the others have the lock
+	}{{900 * time.Millisecond, false}, {time.Second, true}, {time.Millisecond, true}} {
+		key, before := fmt.Sprint("job", n), wires[2].hung()
+		open := slow(wires[2])
+		t.Cleanup(open)
+		answers := func() bool {
+			if !test.late {
+				open()
+			}
+			return true
+		}
+		var l compat.Lease
+		var err error
+		w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) },
+			step{func() bool { return wires[2].hung() > before && w.held(key) == "xx-" && rest(wires) }, test.pass}, step{answers, 0})
+		if err != nil || strings.HasSuffix(l.Value, ",") != test.late {
+			t.Errorf("%v after the others: %v, Value %q; want the third server's part: %v", test.pass, err, l.Value, !test.late)
+		}
+		wires[2].mend()
+	}
+}
+
+// It is not known that the lock is held by others before so many have said so: one that is slow is
+// waited for.
+func TestHeldOrAway(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	for i := 1; i < 3; i++ {
+		w.do(i, "SET", "job", "another's")
+	}
+	wires[0].cut()
+	open := slow(wires[2])
+	t.Cleanup(open)
+	so := func() bool { return wires[2].hangs() && wires[1].ran("SET", "job") && rest(wires) }
+	var err error
+	w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+		step{so, 60 * time.Millisecond}, step{so, 60 * time.Millisecond}, step{func() bool { open(); return true }, 0})
+	if !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("one away, one held, and one that says so after Grace: %v, want ErrHeld", err)
 	}
 }
 

@@ -225,6 +225,80 @@ func TestShortenByTooFew(t *testing.T) {
 	}
 }
 
+// A part in doubt is not known to have the old end: a shorter one that another server has is believed.
+func TestShortenBesideDoubts(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	l, err := q.Acquire(background, w.clock.Now, "job", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range wires[1:] {
+		x.dies(lost, "EVALSHA", "EVAL")
+	}
+	if l, err = q.Extend(background, w.clock.Now, l, time.Minute); !errors.Is(err, compat.ErrUnknown) {
+		t.Fatalf("one of three extended: %v, want ErrUnknown", err)
+	}
+	l, err = q.Extend(background, w.clock.Now, l, ttl)
+	if want := compat.Until(w.clock.Now(), ttl); !errors.Is(err, compat.ErrUnknown) || !l.Until.Equal(want) {
+		t.Errorf("one of three shortened: %v, until %v; want ErrUnknown, and %v", err, l.Until, want)
+	}
+}
+
+// One server that has forgotten the lease and one that does not answer are no loss yet.
+func TestExtendOneLostOneAway(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	w.servers[0].FlushAll()
+	wires[1].cut()
+	if _, err := q.Extend(background, w.clock.Now, l, ttl); err == nil || errors.Is(err, compat.ErrLost) {
+		t.Errorf("%v, want an error, and not ErrLost", err)
+	}
+	w.wantHeld("job", "-xx")
+}
+
+// An extension that takes longer than the lease lasts, or than its own ttl, loses the lock.
+func TestExtendTooSlowly(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl, takes time.Duration
+		cut        []int
+	}{
+		"than its own ttl":                    {2 * time.Second, 3 * time.Second, nil},
+		"than the lease, and reaches too few": {time.Minute, ttl, []int{1, 2}},
+	} {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{Sequential: true})
+		l := w.acquire(q, "job")
+		for _, i := range c.cut {
+			wires[i].cut()
+		}
+		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) error { w.clock.Add(c.takes); return nil } })
+		if _, err := q.Extend(background, w.clock.Now, l, c.ttl); !errors.Is(err, compat.ErrLost) {
+			t.Errorf("slower %s: %v, want ErrLost", name, err)
+		}
+	}
+}
+
+// A release waits for those that may have lost the lock, as long as it is their word that decides.
+func TestReleaseLearnsOfTheLoss(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	for _, i := range []int{0, 1, 3} {
+		w.servers[i].FlushAll()
+	}
+	open := slow(wires[3])
+	t.Cleanup(open)
+	so := func() bool { return wires[3].hangs() && w.held("job") == "-----" && rest(wires) }
+	var err error
+	w.in(func() { err = q.Release(background, w.clock.Now, l) },
+		step{so, 60 * time.Millisecond}, step{so, 60 * time.Millisecond}, step{func() bool { open(); return true }, 0})
+	if !errors.Is(err, compat.ErrLost) {
+		t.Errorf("three of five have forgotten, the third of them says so late: %v, want ErrLost", err)
+	}
+}
+
 // An extension asks for new values where Lease.Rotate does, and for a part in doubt: what was
 // sent to it before must have no effect any more.
 func TestRotation(t *testing.T) {
@@ -427,6 +501,42 @@ func TestFindUntil(t *testing.T) {
 	}
 	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Status != compat.StatusHeld || st.Value != l.Value {
 		t.Errorf("after the extension: %+v, %v; want held", st, err)
+	}
+}
+
+// A lease that is found is in doubt on every server that it may be on, and gone where it is not.
+func TestFindDoubts(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+	q, wires := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	w.servers[0].FlushAll()
+	wires[1].cut()
+	found, err := q.Find(background, w.clock.Now, "job", l.Value)
+	parts := strings.Split(l.Value, ",")
+	if want := ",~" + strings.Join(parts[1:], ",~"); err != nil || found.Value != want {
+		t.Errorf("Value %q, %v; want %q", found.Value, err, want)
+	}
+}
+
+// What is remembered of extensions that did not reach a majority is forgotten when their leases have ended.
+func TestEndedIsForgotten(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	for n := range 100 {
+		l := w.acquire(q, fmt.Sprint("job", n))
+		for _, x := range wires[1:] {
+			x.dies(unanswered, "EVALSHA", "EVAL")
+		}
+		if _, err := q.Extend(background, w.clock.Now, l, ttl); !errors.Is(err, compat.ErrUnknown) {
+			t.Fatalf("one of three extended: %v, want ErrUnknown", err)
+		}
+		for _, x := range wires {
+			x.mend()
+		}
+		w.clock.Add(time.Minute)
+	}
+	if n := q.Remembered(); n > 20 {
+		t.Errorf("%d of 100 are remembered, a minute from one to the next", n)
 	}
 }
 

@@ -168,6 +168,40 @@ func TestRefused(t *testing.T) {
 		t.Errorf("half a second on a 2.2: %v, want ErrInvalid and which", err)
 	}
 	w.wantHeld("job", "-----")
+	lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Extend(background, 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) || !lock.Until().Equal(compat.Until(w.clock.Now(), ttl)) {
+		t.Errorf("an extension to half a second: %v, until %v; want ErrInvalid and the end as it was", err, lock.Until())
+	}
+}
+
+// A server that can't be part of the quorum is not one that can be done without, because it does not
+// answer now: it is what it said last.
+func TestUnfitAndSilent(t *testing.T) {
+	w := newWorld(t, []member{fleet[2], fleet[4], fleet[4]})
+	q, wires := w.quorum(redlock.Options{})
+	w.acquire(q, "warm")
+	silent := func(key string) (err error) {
+		open := slow(wires[0])
+		before := wires[0].hung()
+		w.in(func() { _, err = q.Acquire(background, w.clock.Now, key, ttl) },
+			step{func() bool { return wires[0].hung() > before && w.held(key) == "-xx" && rest(wires) }, 50 * time.Millisecond})
+		wires[0].mend()
+		open()
+		return err
+	}
+	if _, err := q.Acquire(background, w.clock.Now, "short", 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) {
+		t.Fatalf("half a second on a 2.4: %v, want ErrInvalid", err)
+	}
+	if err := silent("after a refusal"); !errors.Is(err, compat.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid still", err)
+	}
+	w.acquire(q, "longer")
+	if err := silent("after a vote"); err != nil {
+		t.Error(err)
+	}
 }
 
 // Keys that are no locks on so many servers that no majority is left end the
@@ -184,6 +218,10 @@ func TestForeign(t *testing.T) {
 	w.do(1, "SETEX", "job", 100, "another's")
 	if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
 		t.Errorf("one of five is a list, two are held: %v, want ErrHeld and no more", err)
+	}
+	w.do(4, "LPUSH", "job", "x")
+	if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+		t.Errorf("two of five are lists, two are held: %v, want ErrHeld and no more", err)
 	}
 
 	w = newWorld(t, stamps)
@@ -243,9 +281,12 @@ func TestReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w = newWorld(t, []member{fleet[4], {"7.0", setlock.AdditiveExtend{}}})
-	if q, _ = w.quorum(redlock.Options{}); q.Abilities().Shared || q.Abilities().Rotates {
-		t.Errorf("one of whose servers keeps its token can do %+v", q.Abilities())
+	adds := member{"7.0", setlock.AdditiveExtend{}}
+	for _, members := range [][]member{{fleet[4], adds}, {adds, fleet[4]}} {
+		w = newWorld(t, members)
+		if q, _ = w.quorum(redlock.Options{}); q.Abilities().Shared || q.Abilities().Rotates {
+			t.Errorf("one of whose servers keeps its token can do %+v", q.Abilities())
+		}
 	}
 }
 
@@ -302,25 +343,30 @@ func TestUnknownMinority(t *testing.T) {
 // If a majority may hold what we can't take back, others may be kept out by it:
 // that is unknown, and the error has the lease.
 func TestUnknownMajority(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm")
-	wires[0].dies(unanswered, "SET")
-	wires[1].dies(unanswered, "SET")
-	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
-	_, err := k.TryLock(background, "job", ttl)
-	var unknown *compat.UnknownError
-	if !errors.As(err, &unknown) || errors.Is(err, compat.ErrHeld) || !errors.As(err, new(*redlock.Error)) {
-		t.Fatalf("two of three unknown: %v, want ErrUnknown", err)
+	for _, away := range []bool{false, true} { // to the third nothing is sent
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{})
+		w.acquire(q, "warm")
+		wires[0].dies(unanswered, "SET")
+		wires[1].dies(unanswered, "SET")
+		if away {
+			wires[2].cut()
+		}
+		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		_, err := k.TryLock(background, "job", ttl)
+		var unknown *compat.UnknownError
+		if !errors.As(err, &unknown) || errors.Is(err, compat.ErrHeld) || !errors.As(err, new(*redlock.Error)) {
+			t.Fatalf("two of three unknown, the third away %v: %v, want ErrUnknown", away, err)
+		}
+		w.wantHeld("job", "xx-")
+		for _, x := range wires {
+			x.mend()
+		}
+		if err := k.ReleaseToken(background, "job", unknown.Lease.Value); err != nil {
+			t.Errorf("ReleaseToken of the lease that is unknown: %v", err)
+		}
+		w.wantHeld("job", "---")
 	}
-	w.wantHeld("job", "xx-")
-	for _, x := range wires {
-		x.mend()
-	}
-	if err := k.ReleaseToken(background, "job", unknown.Lease.Value); err != nil {
-		t.Errorf("ReleaseToken of the lease that is unknown: %v", err)
-	}
-	w.wantHeld("job", "---")
 }
 
 // A value that others may write too does not prove a part ours: what is unknown
@@ -340,6 +386,20 @@ func TestUnknownAmbiguous(t *testing.T) {
 		t.Error(err)
 	}
 	w.wantHeld("job", "x--")
+}
+
+// Nor does it prove that two servers are one, where another client has written it.
+func TestSameStampIsNoTwin(t *testing.T) {
+	seconds := getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
+	w := newWorld(t, slices.Repeat([]member{{"2.4", seconds}}, 3))
+	other, _ := w.quorum(redlock.Options{})
+	w.acquire(other, "another")
+	w.do(0, "SET", "job", w.values("another")[0])
+	q, _ := w.quorum(redlock.Options{})
+	l := w.acquire(q, "job")
+	if !strings.HasPrefix(l.Value, ",!") {
+		t.Errorf("Value %q, want nothing for the first server", l.Value)
+	}
 }
 
 // A server that hangs holds a step up for the timeout and no longer, is not
@@ -451,6 +511,29 @@ func TestStuck(t *testing.T) {
 	wires[2].mend()
 	w.acquire(q, "after")
 	w.wantHeld("after", "xxx")
+}
+
+// Close does not wait for what is stuck in a server.
+func TestCloseWhileStuck(t *testing.T) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+	q, wires := w.quorum(redlock.Options{})
+	k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+	w.acquire(q, "warm")
+	open := slow(wires[2])
+	t.Cleanup(open)
+	var l *compat.Lock
+	var err error
+	w.in(func() { l, err = k.TryLock(background, "job", ttl) },
+		step{func() bool { return wires[2].hangs() && w.held("job") == "xx-" && rest(wires) }, 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == 1 })
+	wires[2].cut()
+	w.in(func() { err = errors.Join(l.Release(background), k.Close(background)) })
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // A caller that cancels is told so, and no keys are left.
@@ -573,6 +656,12 @@ func TestSequential(t *testing.T) {
 	if n := len(wires[1].writes()); n != before {
 		t.Errorf("%q was sent although no majority was left to be had", wires[1].writes()[before:])
 	}
+	wires[3].cut()
+	if _, err = q.Acquire(background, w.clock.Now, "taken", ttl); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("one is away, two are taken, and two not asked: %v, want ErrHeld", err)
+	}
+	wires[4].cut()
+	w.acquire(q, "by the other three")
 }
 
 // The number of one server is a fence; those of several are not, and none is
@@ -587,6 +676,10 @@ func TestFence(t *testing.T) {
 		}
 		if l, err := q.Extend(background, w.clock.Now, l, ttl); err != nil || l.Fence != want {
 			t.Errorf("%d servers, extended: fence %d, %v; want %d", n, l.Fence, err, want)
+		}
+		l.Fence = 0 // as of one that was adopted
+		if l, err := q.Extend(background, w.clock.Now, l, ttl); err != nil || l.Fence != 2*want {
+			t.Errorf("%d servers, extended without one: fence %d, %v; want %d", n, l.Fence, err, 2*want)
 		}
 	}
 }

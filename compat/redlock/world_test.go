@@ -327,10 +327,12 @@ func (w *wire) dies(f fate, names ...string) {
 // has reports whether a write has the command name.
 func has(write, name string) bool { return slices.Contains(strings.Fields(write), name) }
 
-func (w *wire) hangs() bool {
+func (w *wire) hangs() bool { return w.hung() > 0 }
+
+func (w *wire) hung() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hanging > 0
+	return w.hanging
 }
 
 func (w *wire) writes() []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -730,6 +731,7 @@ func TestUpgrade(t *testing.T) {
 		release(t, s, rwlock.Read{Options: as("a")}, l, nil)
 		refused(t, s, rwlock.Write{Options: as("a")}, compat.ErrHeld) // by a:b
 
+		acquire(t, s, rwlock.Read{Options: as("a")}, ttl) // and its client dies
 		s.Advance(2 * ttl)
 		acquire(t, s, rwlock.Write{Options: as("a")}, ttl)
 		refused(t, s, rwlock.Read{Options: as("a")}, rwlock.ErrDowngrade)
@@ -878,4 +880,79 @@ func TestInner(t *testing.T) {
 			refused(t, s, write, compat.ErrHeld)
 		})
 	}
+}
+
+// An inner lock of which it is not known whether it was had is given back.
+func TestInnerUnanswered(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		o := rwlock.Options{Inner: unanswered{}}
+		for _, a := range []compat.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}} {
+			refused(t, s, a, io.ErrUnexpectedEOF)
+			if n := do(t, s, "EXISTS", "k:mutex:{k}"); n != int64(0) {
+				t.Errorf("%T: it is still held", a)
+			}
+		}
+	})
+}
+
+// unanswered is a lock that is had, and whose reply is lost.
+type unanswered struct{ txlock.Guarded }
+
+func (u unanswered) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := u.Guarded.Acquire(c, now, key, ttl)
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return l, err
+}
+
+// By the server's clock: until when the key is held is told by that of the client, which may show another time.
+func TestHeldUntilByOurClock(t *testing.T) {
+	o := rwlock.Options{ServerClock: true}
+	read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		s := oldredis.Run(t, "2.6")
+		now := s.Now().Add(-ahead)
+		until := func(a compat.Algorithm) time.Duration {
+			_, err := a.Acquire(compat.NewConn(s.Dial()), now, "k", ttl)
+			var held *compat.HeldError
+			if !errors.As(err, &held) {
+				t.Fatalf("%v, want a HeldError", err)
+			}
+			return held.Until.Sub(now).Round(time.Second)
+		}
+		l := acquire(t, s, read, ttl)
+		if left := until(write); left != ttl {
+			t.Errorf("by a reader, the server %v ahead: for %v, want %v", ahead, left, ttl)
+		}
+		release(t, s, read, l, nil)
+		acquire(t, s, write, ttl)
+		if left := until(read); left != ttl {
+			t.Errorf("by a writer, the server %v ahead: for %v, want %v", ahead, left, ttl)
+		}
+	}
+}
+
+// A reader whose key was touched, and whose lease no writer has ended, looks again.
+func TestExtensionLooksAgain(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		l := acquire(t, s, rwlock.Read{}, ttl)
+		c := &beforeMulti{Conn: s.Dial(), act: func() {
+			do(t, s, "SET", "k", "for a moment")
+			do(t, s, "DEL", "k")
+		}}
+		if _, err := extendAt(c, rwlock.Read{}, s.Now(), l, ttl); err != nil || c.act != nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A reader's Locker that has taken a writer up to downgrade it can let it go, too.
+func TestReadReleasesWriter(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		l := acquire(t, s, rwlock.Write{}, ttl)
+		release(t, s, rwlock.Read{}, l, nil)
+		release(t, s, rwlock.Read{}, l, compat.ErrLost)
+		acquire(t, s, rwlock.Write{}, ttl)
+	})
 }

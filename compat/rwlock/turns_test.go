@@ -247,6 +247,40 @@ func TestTurn(t *testing.T) {
 	})
 }
 
+// One that another comes in before, between its look and its EXEC, waits as one that was refused at once.
+func TestTooLateWaits(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for set, a := range map[string]compat.Algorithm{"k:waiting:{k}": rwlock.Write{}, "k:queue:{k}": rwlock.Read{}} {
+			var l compat.Lease
+			c := &between{Conn: s.Dial(), act: func() { l = acquire(t, s, rwlock.Write{}, ttl) }}
+			if _, err := over(c, a).Acquire(waiting("late"), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%T: %v, want ErrHeld", a, err)
+			}
+			if n := do(t, s, "ZCARD", set); n != int64(1) {
+				t.Errorf("%T: %v wait", a, n)
+			}
+			release(t, s, rwlock.Write{}, l, nil)
+			s.FlushAll()
+		}
+	})
+}
+
+// A reader that has to give way sees the key as held, and not as open to it.
+func TestShutOutIsNotOpen(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		acquire(t, s, rwlock.Read{}, ttl)
+		for _, shut := range []bool{false, true} {
+			if shut {
+				waits(t, s, rwlock.Write{}, "writer")
+			}
+			st, err := rwlock.Read{}.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
+			if err != nil || st.Status != compat.StatusHeld || st.Open == shut {
+				t.Errorf("shut out %v: %+v, %v", shut, st, err)
+			}
+		}
+	})
+}
+
 // A word counts for a second, and one from a clock that is far ahead does not.
 func TestWord(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {

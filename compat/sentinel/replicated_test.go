@@ -2,6 +2,7 @@ package sentinel_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -107,10 +108,13 @@ func TestReplicatedWire(t *testing.T) {
 		}
 	}
 
-	m, renewed := clock.NewMock(), make(chan bool, 2)
+	m, renewed, failed := clock.NewMock(), make(chan bool, 2), make(chan string, 100)
 	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true, Observer: func(e compat.Event) {
-		if e.Kind == compat.EventExtended {
+		switch e.Kind {
+		case compat.EventExtended:
 			renewed <- true
+		case compat.EventFailed:
+			failed <- e.Key
 		}
 	}})
 	for _, key := range []string{"a", "b"} {
@@ -129,6 +133,18 @@ func TestReplicatedWire(t *testing.T) {
 	}
 	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("renewed by %s, want %s", got, want)
+	}
+	servers[0].answer("WAIT", int64(0))
+	m.Add(20 * time.Second)
+	for missing := map[string]bool{"a": true, "b": true}; len(missing) > 0; {
+		select {
+		case key := <-failed:
+			delete(missing, key)
+		case <-renewed:
+			t.Fatal("one was renewed, and no replica has it")
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing happened")
+		}
 	}
 }
 
@@ -152,6 +168,55 @@ func TestReplicatedCheck(t *testing.T) {
 		}
 		if n, err := redis.Int(servers[0].Dial().Do("DBSIZE")); n != 0 || err != nil {
 			t.Errorf("on %s: %d keys left, %v", c.version, n, err)
+		}
+	}
+}
+
+// waits answers WAIT by itself, and notes what was asked.
+type waits struct {
+	redis.Conn
+	have  int64
+	asked []string
+}
+
+func (w *waits) Do(name string, args ...any) (any, error) {
+	if name == "WAIT" {
+		w.asked = append(w.asked, fmt.Sprint(args...))
+		return w.have, nil
+	}
+	return w.Conn.Do(name, args...)
+}
+
+// One replica for 100 ms, unless more is asked for; and what an Algorithm does behind its change, it does first.
+func TestReplicatedAsks(t *testing.T) {
+	plain := sentinel.Replicated{Algorithm: txlock.Guarded{}}
+	for _, c := range []struct {
+		a    compat.Algorithm
+		have int64
+		want string
+		done bool
+	}{
+		{plain, 0, "1 100", false},
+		{plain, 1, "1 100", true},
+		{sentinel.Replicated{Algorithm: txlock.Guarded{}, Replicas: 2, Timeout: 1500 * time.Microsecond}, 1, "2 2", false},
+		{sentinel.Replicated{Algorithm: plain, Replicas: 2}, 2, "1 100 2 100", true},
+		{sentinel.Replicated{Algorithm: plain, Replicas: 2}, 0, "1 100", false},
+	} {
+		n, _ := newNetwork(t, "5.0")
+		dialled, _ := n.dial(t.Context(), addr(0))
+		w := &waits{Conn: dialled, have: c.have}
+		conn := compat.NewConn(w)
+		l, err := c.a.Acquire(conn, time.Now(), "k", time.Minute)
+		if got := strings.Join(w.asked, " "); got != c.want || (err == nil) != c.done {
+			t.Errorf("Acquire, %d have it: asked for %s, want %s; %v", c.have, got, c.want, err)
+		}
+		w.asked = nil
+		_, ch, err := c.a.Extend(time.Now(), l, time.Minute)
+		if err == nil {
+			_, err = conn.Run(ch)
+		}
+		if got := strings.Join(w.asked, " "); got != c.want || (err == nil) != c.done {
+			t.Errorf("Extend, %d have it: asked for %s, want %s; %v", c.have, got, c.want, err)
 		}
 	}
 }

@@ -270,8 +270,10 @@ func TestSentinelRestarts(t *testing.T) {
 		last = c
 		return c, err
 	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	for i := range 3 {
-		if _, err := s.Master(t.Context()); err != nil {
+		if _, err := s.Master(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if dials != 1+i/2 {

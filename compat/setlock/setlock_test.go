@@ -431,6 +431,17 @@ func TestCompareThenDel(t *testing.T) {
 	}
 }
 
+// A token that is to be a new one stays where nothing keeps it from being put on another's lock.
+func TestPublishedKeepsItsToken(t *testing.T) {
+	for _, v := range variants {
+		l := compat.Lease{Key: "k", Value: "mine", Rotate: true}
+		next, _, err := v.make(options("me")).Extend(time.Unix(0, 0), l, ttl)
+		if stays := next.Value == "mine"; err != nil || stays != !v.make(options("me")).Traits().Rotates {
+			t.Errorf("%s: %q, %v", v.name, next.Value, err)
+		}
+	}
+}
+
 // afterGet lets time pass and others act after a GET of the client's, alone or in a pipe.
 type afterGet struct {
 	redis.Conn

@@ -143,10 +143,10 @@ type Source struct {
 	// the present epoch.
 	Since func(key string) uint64
 
-	// Prompt says that Get never outlasts its context. Idle is how many connections can be had
-	// without waiting, Fresh how long an idle one is kept (0: for ever). Where neither promises
-	// that Get returns in time, the engine calls it in the background, at the cost of some
-	// microseconds, so that a Dial without a context can't hold up a step.
+	// Prompt says that Get never outlasts its context, and does not wait if that has no end. Idle
+	// is how many connections can be had without waiting, Fresh how long an idle one is kept (0: for
+	// ever). Where neither promises that Get returns in time, the engine calls it in the background,
+	// at the cost of some microseconds, so that a Dial without a context can't hold up a step.
 	Prompt bool
 	Idle   func() int
 	Fresh  time.Duration

@@ -89,18 +89,23 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	pins := c.pins
 	var together *mux.Step
+	var waits time.Time // since when, for a connection; zero: it had one at once
 	if s.shared != nil {
 		c.step = s.shared.Step(key)
 		together = &c.step
 		c.lend(together)
 	} else {
-		borrowed, err := s.borrow(ctx, key)
+		borrowed, since, err := s.get(ctx, key)
 		if err != nil {
 			return noConnection(ctx, err)
 		}
+		waits = since
 		c.lend(borrowed)
 	}
 	c.begin(ctx)
+	if !waits.IsZero() {
+		c.wire.Since(waits)
+	}
 	c.pins = pins
 	err := c.verdict(key, step(c))
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
@@ -119,7 +124,12 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 }
 
 func noConnection(ctx context.Context, err error) error {
-	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Slow(limit.Because(ctx, err))))
+	if ctx.Err() != nil { // then a dialer's read timeout is the caller's end
+		err = limit.Because(ctx, err)
+	} else {
+		err = limit.Slow(err)
+	}
+	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", err))
 }
 
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
@@ -132,19 +142,28 @@ func (s *server) share(most int) {
 // borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has
 // ended it asks nobody: redigo's Pool panics if it is closed, and asked so.
 func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
+	c, _, err := s.get(ctx, key)
+	return c, err
+}
+
+// get is borrow, and says since when it waited; zero: it did not.
+func (s *server) get(ctx context.Context, key string) (c redis.Conn, waits time.Time, err error) {
 	if ctx.Err() != nil {
-		return nil, limit.Cause(ctx)
+		return nil, waits, limit.Cause(ctx)
 	}
 	here := s.borrowing.Add(1)
 	defer s.borrowing.Add(-1)
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
-		return connected(s.source.Get(ctx, key))
+		c, err = connected(s.source.Get(ctx, key))
+		return c, waits, err
 	}
-	return limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
+	waits = time.Now()
+	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
 		if c != nil {
 			c.Close()
 		}
 	})
+	return c, waits, err
 }
 
 // fresh reports that the connections that are idle can't be too old for the pool.
@@ -516,10 +535,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	if s.checking != nil {
 		select {
 		case s.checking <- struct{}{}:
-			defer func() { <-s.checking }()
-		case <-ctx.Done():
-			return epoch, limit.Slow(limit.Cause(ctx))
+		default:
+			var stop func()
+			ctx, stop = limit.Whole(ctx) // what it waits for others' checks, its own has not
+			defer stop()
+			select {
+			case s.checking <- struct{}{}:
+			case <-ctx.Done():
+				return epoch, limit.Cause(ctx)
+			}
 		}
+		defer func() { <-s.checking }()
 		if epoch = s.epoch(); s.checked.Load() == epoch+1 {
 			return epoch, nil
 		}

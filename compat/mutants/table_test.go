@@ -26,6 +26,8 @@ var (
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
 	oncemore = tested("compat/promises", "ExtendOnceMore")
+	gaveUp   = tested("compat/promises", "WhoGaveUp")
+	dialing  = tested("compat/promises", "ADialThat")
 	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
@@ -710,4 +712,45 @@ var table = []mutant{
 	{name: "all check a server at once", file: "compat/server.go", nets: nets(tested("compat", "FewCheckAtOnce")),
 		old: "make(chan struct{}, checksAtOnce)",
 		new: "make(chan struct{}, 50*checksAtOnce)"},
+
+	// Limits.
+	{name: "each that waits for a Dial waits without a limit", file: "compat/internal/mux/pool.go", nets: nets(sharing, tested("compat/promises", "ManyAtOnce")),
+		old: "\treturn within(ctx, patience, p.wait)\n",
+		new: "\tmade, err := p.wait(ctx)\n\treturn made, patience, err\n"},
+	{name: "a Dial that fails is told to nobody else", file: "compat/internal/mux/pool.go", nets: nets(dialing),
+		old: "\t\t\td.err = err\n",
+		new: ""},
+	{name: "a Dial that was given up is told to all", file: "compat/internal/mux/pool.go", nets: nets(dialing),
+		old: "\t\tif ctx.Err() == nil {\n\t\t\td.err",
+		new: "\t\tif true {\n\t\t\td.err"},
+	{name: "a Dial goes on after Close", file: "compat/internal/mux/pool.go", nets: nets(sharing),
+		old: "\t\td.stop()\n",
+		new: ""},
+	{name: "what a shared connection took to be made is left for the replies", file: "compat/internal/mux/pool.go", nets: nets(sharing),
+		old: "max(time.Until(until), 1)",
+		new: "max(time.Until(until), patience)"},
+	{name: "the limit of a Dial is said as the caller's deadline", file: "compat/internal/mux/pool.go", nets: nets(gaveUp),
+		old: "bounded, stop := limit.Within(ctx, real, patience)",
+		new: "bounded, stop := context.WithTimeout(ctx, patience)"},
+	{name: "a reply that is late on a shared connection is no ErrTimeout", file: "compat/internal/mux/mux.go", nets: nets(sharing, gaveUp),
+		old: "c.answer(m, nil, limit.ErrTimeout)",
+		new: "c.answer(m, nil, errors.New(\"no reply in time\"))"},
+	{name: "the wait for others' checks has no limit", file: "compat/server.go", nets: nets(tested("compat/promises", "ManyAtOnce")),
+		old: "ctx, stop = limit.Whole(ctx)",
+		new: "stop = func() {}"},
+	{name: "the wait for a connection counts for nothing", file: "compat/internal/wire/wire.go", nets: nets(tested("compat/promises", "TheWaitForAConnection")),
+		old: "\t\tc.until = at.Add(c.limit)\n",
+		new: ""},
+	{name: "a limit below a value is not found", file: "compat/internal/limit/limit.go", nets: nets(net{dir: "compat/internal/limit"}),
+		old: "\tl, ok := ctx.Value(key{}).(*Context)\n\tif !ok || Cancels",
+		new: "\tl, ok := ctx.(*Context)\n\tif !ok || Cancels"},
+	{name: "a dialer's read timeout hides the caller's deadline", file: "compat/server.go", nets: nets(gaveUp),
+		old: "\t\terr = limit.Because(ctx, err)\n",
+		new: "\t\terr = limit.Slow(limit.Because(ctx, err))\n"},
+	{name: "a quorum says that its caller cancelled, whose deadline passed", file: "compat/redlock/poll.go", nets: nets(gaveUp),
+		old: "cancel(limit.As(caller))",
+		new: "cancel(context.Cause(caller))"},
+	{name: "a quorum hides that its caller cancelled", file: "compat/redlock/errors.go", nets: nets(gaveUp),
+		old: "\t\t\t\t\tall = append(all, end)\n",
+		new: "\t\t\t\t\tall = append(all, end)\n\t\t\t\t\tbreak\n"},
 }

@@ -239,6 +239,10 @@ func ended(net *network, d time.Duration, f func() error) (err error, ok bool) {
 // hangs are the ways in which a server does not answer.
 var hangs = map[string]func(n *network){
 	"dial": (*network).hang,
+	"handshake": func(n *network) { // it notices its socket's timeout
+		n.hang()
+		n.set(func(n *network) { n.hung = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded} })
+	},
 	"reply": func(n *network) {
 		n.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
 	},
@@ -250,9 +254,13 @@ func TestWhoGaveUp(t *testing.T) {
 	gone := errors.New("the user has left")
 	for _, q := range questions {
 		for hang, hangs := range hangs {
-			for _, who := range []string{"cancel", "deadline", "our limit", "our limit, with a context that can end"} {
+			for _, who := range []string{"cancel", "cancel because of a deadline", "deadline", "deadline with a cause", "our limit", "our limit, with a context that can end"} {
 				t.Run(q.name+"/"+hang+" hangs/"+who, func(t *testing.T) {
 					kinds := []kind{all(false)[1], all(false)[5], all(false)[7], composites(false)[1], composites(false)[8], quorum("redlock", false, []string{"2.2", "2.4", "2.6"}, getsetlock.Guarded{}, txlock.Renamed{}, txlock.Renamed{})}
+					kinds = append(kinds, sharing(kinds[0]), sharing(kinds[1]), sharing(kinds[2]))
+					if who != "our limit" { // a Get that waits needs a context that ends
+						kinds = append(kinds, prompt(kinds[0]), prompt(sharing(kinds[1])))
+					}
 					eachKind(t, kinds, func(t *testing.T, k kind) {
 						inWorld(t, k, func(w *world) {
 							o := compat.Options{Timeout: time.Hour}
@@ -261,8 +269,14 @@ func TestWhoGaveUp(t *testing.T) {
 							switch who {
 							case "cancel":
 								time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
+							case "cancel because of a deadline": // as errgroup does
+								time.AfterFunc(100*time.Millisecond, func() { cancel(context.DeadlineExceeded) })
 							case "deadline":
 								ctx = w.within(100 * time.Millisecond)
+							case "deadline with a cause":
+								bounded, done := context.WithTimeoutCause(background, 100*time.Millisecond, gone)
+								defer done()
+								ctx = bounded
 							case "our limit":
 								ctx, o.Timeout = background, 2*time.Second
 							default:
@@ -271,21 +285,30 @@ func TestWhoGaveUp(t *testing.T) {
 							locker, net := w.client(o)
 							l := w.try(locker, medium)
 							hangs(net)
+							if hang != "reply" {
+								w.needsDial(locker)
+							}
 							err, ok := ended(net, 30*time.Second, func() error { _, err := q.ask(ctx, w, locker, l); return err })
+							ends := !strings.HasPrefix(who, "our limit")
 							switch canceled, late := errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded); {
 							case !ok:
 								t.Error("it has not ended after 30 s")
-							case q.name == "Release" && (who == "cancel" || who == "deadline") && errors.Is(err, compat.ErrUnknown):
-							case who == "cancel" && !canceled:
+							case q.name == "Release" && ends && errors.Is(err, compat.ErrUnknown):
+							case strings.HasPrefix(who, "cancel") && (!canceled || late && who == "cancel"):
 								t.Errorf("the caller cancelled: %v", err)
-							case who == "deadline" && !late:
+							case strings.HasPrefix(who, "deadline") && (!late || canceled):
 								t.Errorf("the caller's deadline passed: %v", err)
-							case who == "cancel" || who == "deadline":
-							case canceled:
-								t.Errorf("our limit ran out, and that is said to be context.Canceled: %v", err)
+							case ends && q.name == "Inspect" && errors.Is(err, errTimeout): // which cleans nothing up
+								t.Errorf("the caller's end is said to be our limit: %v", err)
+							case ends:
+							case canceled || late:
+								t.Errorf("our limit ran out, and that is said to be the caller's end: %v", err)
 							case !errors.Is(err, errTimeout):
 								t.Errorf("our limit ran out, which nothing tells: %v", err)
 							}
+							net.clear()
+							locker.Close(w.within(time.Minute)) //nolint:errcheck // it ends the connections that are shared
+							pass(time.Minute)
 						})
 					})
 				})

@@ -40,6 +40,7 @@ type network struct {
 	broken         error         // the error of a connection that is gone; nil: io.ErrUnexpectedEOF
 	down           bool          // nothing arrives, nobody can connect
 	hanging        chan struct{} // until it is closed, dialing ends with its context only; nil: it does not hang
+	hung           error         // what it says then; nil: what the context does
 	late           []func()
 	opened, closed int
 	all            []*conn
@@ -116,12 +117,15 @@ type link struct {
 func (l link) GetContext(ctx context.Context) (redis.Conn, error) {
 	l.net.mu.Lock()
 	l.net.dials++
-	down, hanging := l.net.down, l.net.hanging
+	down, hanging, hung := l.net.down, l.net.hanging, l.net.hung
 	l.net.mu.Unlock()
 	if hanging != nil {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			if hung == nil {
+				hung = ctx.Err()
+			}
+			return nil, hung
 		case <-hanging:
 			return nil, errRefused
 		}
@@ -133,19 +137,23 @@ func (l link) GetContext(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	through := &conn{net: l.net, to: c}
+	through := &conn{net: l.net, to: c, cut: make(chan struct{})}
 	l.net.set(func(n *network) { n.opened, n.all = n.opened+1, append(n.all, through) })
 	return through, nil
 }
 
-// A conn is a connection through the network.
+// A conn is a connection through the network. One goroutine may send while another receives.
 type conn struct {
 	net     *network
 	to      redis.Conn
 	pending []compat.Cmd
 	replies []any // an error among them is a redis.Error
-	dead    error
-	gone    bool
+
+	mu   sync.Mutex
+	sent []compat.Cmd // flushed, and delivered when somebody waits for the replies
+	dead error
+	cut  chan struct{} // closed when it is dead
+	gone bool
 }
 
 var (
@@ -154,6 +162,8 @@ var (
 )
 
 func (c *conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.dead != nil {
 		return c.dead
 	}
@@ -161,23 +171,46 @@ func (c *conn) Err() error {
 }
 
 func (c *conn) Close() error {
-	if !c.gone {
-		c.gone = true
+	c.mu.Lock()
+	gone := c.gone
+	c.gone = true
+	c.mu.Unlock()
+	if !gone {
 		c.net.set(func(n *network) { n.closed++ })
 	}
-	if c.dead == nil {
-		c.dead = errors.New("closed")
+	if c.end(errors.New("closed")) {
 		return c.to.Close()
 	}
 	return nil
 }
 
-func (c *conn) Send(name string, args ...any) error {
+// end is the end of the connection for its client; false: it had ended before.
+func (c *conn) end(why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.dead != nil {
-		return c.dead
+		return false
 	}
-	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
-	return nil
+	c.dead = why
+	close(c.cut)
+	return true
+}
+
+// die ends the connection. One that is gone for its client already may have something to deliver yet.
+func (c *conn) die(why error) error {
+	if c.end(why) {
+		c.to.Close()
+	}
+	return why
+}
+
+func (c *conn) Send(name string, args ...any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == nil {
+		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	}
+	return c.dead
 }
 
 func (c *conn) Do(name string, args ...any) (any, error) {
@@ -196,11 +229,11 @@ func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any
 }
 
 func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
-	if c.dead != nil {
-		return nil, c.dead
-	}
 	if name != "" {
-		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+		c.Send(name, args...) //nolint:errcheck // Flush says the same
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
 	}
 	if err := c.flush(ctx, limit); err != nil {
 		return nil, err
@@ -210,9 +243,25 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 	return answer.Do(name, replies)
 }
 
-func (c *conn) Flush() error { return c.flush(context.Background(), 0) }
+func (c *conn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent, c.pending = append(c.sent, c.pending...), nil
+	return c.dead
+}
 
-func (c *conn) Receive() (any, error) {
+func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
+func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
+	return c.receive(context.Background(), limit)
+}
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.receive(ctx, 0) }
+
+func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
+	if len(c.replies) == 0 {
+		if err := c.flush(ctx, limit); err != nil {
+			return nil, err
+		}
+	}
 	if len(c.replies) == 0 {
 		return nil, errors.New("nothing to receive")
 	}
@@ -221,13 +270,15 @@ func (c *conn) Receive() (any, error) {
 	return answer.Receive(r)
 }
 
-func (c *conn) ReceiveWithTimeout(time.Duration) (any, error)   { return c.Receive() }
-func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.Receive() }
-
 // flush delivers what was sent.
 func (c *conn) flush(ctx context.Context, limit time.Duration) error {
-	cmds := c.pending
-	c.pending = nil
+	c.mu.Lock()
+	cmds, dead := c.sent, c.dead
+	c.sent = nil
+	c.mu.Unlock()
+	if dead != nil {
+		return dead
+	}
 	if len(cmds) > 0 {
 		c.net.set(func(n *network) { n.writes++ })
 	}
@@ -268,7 +319,7 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration, m compat.Cmd, r
 	case requestLost:
 		return nil, c.die(broken)
 	case requestLate:
-		c.dead = broken
+		c.end(broken)
 		to := c.to
 		c.net.set(func(n *network) {
 			n.late = append(n.late, func() {
@@ -336,14 +387,7 @@ func (c *conn) pass(ctx context.Context, limit, d time.Duration) error {
 		return c.die(os.ErrDeadlineExceeded)
 	case <-ctx.Done():
 		return c.die(ctx.Err())
+	case <-c.cut:
+		return c.Err()
 	}
-}
-
-// die ends the connection. One that is gone for its client already may have something to deliver yet.
-func (c *conn) die(why error) error {
-	if c.dead == nil {
-		c.dead = why
-		c.to.Close()
-	}
-	return why
 }

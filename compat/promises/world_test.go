@@ -31,6 +31,7 @@ type kind struct {
 	versions []string
 	key      string
 	pinned   bool
+	shared   bool // steps share connections
 	make     func(servers []compat.Source, o compat.Options) *compat.Locker
 }
 

@@ -71,7 +71,6 @@ func (e *Error) Unwrap() []error {
 			for _, end := range []error{compat.ErrTimeout, context.DeadlineExceeded, context.Canceled} {
 				if errors.Is(s.Err, end) {
 					all = append(all, end)
-					break
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 const (
@@ -61,7 +62,7 @@ func (p *poll[T]) run(caller context.Context, who []int) {
 			continue
 		case <-done:
 			done = nil
-			cancel(context.Cause(caller))
+			cancel(limit.As(caller))
 			wait = sooner(o.Clock, wait, min(p.r.limit/4, grace))
 			continue
 		case <-wait.C:
@@ -167,7 +168,7 @@ func (p *poll[T]) leave(caller context.Context, who []int, decided bool, cancel 
 		}
 	}
 	stop := context.AfterFunc(clean, func() {
-		cancel(context.Cause(clean))
+		cancel(limit.As(clean))
 		p.q.o.Clock.AfterFunc(grace, func() { p.giveUp(done) })
 	})
 	p.clean = clean

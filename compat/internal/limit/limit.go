@@ -95,14 +95,20 @@ func Share(ctx context.Context, n int) (context.Context, func()) {
 	return Within(ctx, l.clock, l.Limit/time.Duration(n))
 }
 
+// Whole is ctx, and ends with its limit also where that is one for each command.
+func Whole(ctx context.Context) (context.Context, func()) {
+	l, ok := ctx.Value(key{}).(*Context)
+	if !ok || Cancels(ctx) {
+		return ctx, func() {}
+	}
+	return Within(ctx, l.clock, l.Limit)
+}
+
 // Await calls get in the background, and never outlasts ctx or its limit. What comes too late
 // goes to late.
 func Await[T any](ctx context.Context, get func(context.Context) (T, error), late func(T, error)) (got T, err error) {
-	if l, ok := ctx.(*Context); ok && !Cancels(ctx) {
-		bounded, stop := Within(l.Context, l.clock, l.Limit)
-		defer stop()
-		ctx = bounded
-	}
+	ctx, stop := Whole(ctx)
+	defer stop()
 	came, gaveUp := make(chan struct{}), make(chan struct{})
 	defer close(gaveUp)
 	var reply T
@@ -123,10 +129,21 @@ func Await[T any](ctx context.Context, get func(context.Context) (T, error), lat
 	}
 }
 
+// As is the cause with which to cancel a context that is to end as another has: Cause says the same
+// of both. The other's own cause would not do: context.Canceled would be said beside a deadline that passed.
+func As(other context.Context) error { return as{Cause(other)} }
+
+type as struct{ error }
+
+func (a as) Unwrap() error { return a.error }
+
 // Cause is what a context's end means for a caller: its own context.Canceled or
 // DeadlineExceeded, or ErrTimeout where a limit of ours ran out, and the cause beside it.
 func Cause(ctx context.Context) error {
 	err, why := ctx.Err(), context.Cause(ctx)
+	if other, ok := why.(as); ok {
+		return other.error
+	}
 	switch {
 	case err == nil || why == err:
 		return err

@@ -35,6 +35,18 @@ func TestWhoseEnd(t *testing.T) {
 		if err := Because(step, errors.New("dial")); !errors.Is(err, context.Canceled) {
 			t.Errorf("an error behind the caller's end: %v", err)
 		}
+		like, cancelLike := context.WithCancelCause(context.Background())
+		cancelLike(As(caller))
+		if err := Cause(like); !errors.Is(err, context.Canceled) {
+			t.Errorf("that which ends as the caller's does: %v", err)
+		}
+		passed, done := context.WithDeadline(t.Context(), time.Now())
+		defer done()
+		ended, end := context.WithCancelCause(context.Background())
+		end(As(passed))
+		if err := Cause(ended); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Errorf("that which ends with the caller's deadline: %v", err)
+		}
 		if err := Slow(os.ErrDeadlineExceeded); !errors.Is(err, ErrTimeout) {
 			t.Errorf("a read that timed out: %v", err)
 		}
@@ -59,6 +71,10 @@ func TestAwait(t *testing.T) {
 		got, err := Await(ctx, get(time.Minute), func(s string, _ error) { late = s })
 		if got != "" || !errors.Is(err, ErrTimeout) || time.Since(start) != time.Second {
 			t.Errorf("too late: %q, %v after %v", got, err, time.Since(start))
+		}
+		start = time.Now()
+		if _, err := Await(context.WithoutCancel(ctx), get(time.Minute), func(string, error) {}); !errors.Is(err, ErrTimeout) || time.Since(start) != time.Second {
+			t.Errorf("too late, with something on top of the limit: %v after %v", err, time.Since(start))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

@@ -26,14 +26,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // ErrNotSent means that nothing was written.
 var ErrNotSent = errors.New("not sent")
-
-// ErrSlow means that the replies did not come in time. They may come yet, for others on the
-// connection: it gets no new messages, and ends when the last is answered or gives up.
-var ErrSlow = errors.New("no reply in time")
 
 // unsent is ErrNotSent, and why; nil: the connection takes no more.
 func unsent(why error) error {
@@ -148,13 +145,14 @@ func (c *Conn) load() (n int, ok bool) {
 	return c.waiting, c.err == nil && !c.retired
 }
 
-// Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends. A
-// redis.Error among the replies stands in its place. They are the message's, which is gone after an
-// error.
+// Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends, which
+// is limit.ErrTimeout. Replies that come later are thrown away: the connection gets no new messages, and
+// ends when the last on it is answered or gives up. A redis.Error among the replies stands in its place.
+// They are the message's, which is gone after an error.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		m.free()
-		return nil, unsent(err)
+		return nil, unsent(limit.Cause(ctx))
 	}
 	if err := c.send(m, patience); err != nil {
 		m.free()
@@ -171,7 +169,7 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 		if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) { // a limit of ours, not the caller's own
 			c.Retire()
 		}
-		return nil, c.leave(m, ctx.Err())
+		return nil, c.leave(m, limit.Cause(ctx))
 	}
 }
 
@@ -300,14 +298,14 @@ func (c *Conn) ring() {
 		for i, m := range list {
 			if overdue(m) {
 				list[i] = &Message{names: m.names, at: m.at, left: true} // its replies are thrown away
-				c.answer(m, nil, ErrSlow)
+				c.answer(m, nil, limit.ErrTimeout)
 			}
 		}
 	}
 	c.pending = slices.DeleteFunc(c.pending, func(m *Message) bool {
 		late := overdue(m)
 		if late {
-			c.answer(m, nil, unsent(ErrSlow))
+			c.answer(m, nil, unsent(limit.ErrTimeout))
 		}
 		return late
 	})

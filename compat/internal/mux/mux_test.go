@@ -24,7 +24,9 @@ func say(names ...any) *Message {
 }
 
 // Each gets its own replies, whoever else is on the connection.
-func TestEachItsOwn(t *testing.T) {
+func TestEachItsOwn(t *testing.T) { synctest.Test(t, eachItsOwn) } // on a busy machine a second passes without a reply
+
+func eachItsOwn(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	c := New(s.Dial())
 	defer c.Close()

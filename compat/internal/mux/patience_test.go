@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A silent server answers when it is told to.
@@ -18,7 +20,7 @@ type silent struct {
 	closed  chan struct{}
 }
 
-func newSilent() *silent { return &silent{make(chan any, 9), make(chan struct{}, 1)} }
+func newSilent() *silent { return &silent{make(chan any, 99), make(chan struct{}, 1)} }
 
 func (s *silent) Close() error { s.end(); return nil }
 func (s *silent) Err() error   { return nil }
@@ -69,7 +71,7 @@ func TestPatience(t *testing.T) {
 			return done
 		}
 		long, short, never := ask(900*time.Millisecond), ask(300*time.Millisecond), ask(0)
-		if o := <-short; !errors.Is(o.err, ErrSlow) || errors.Is(o.err, ErrNotSent) || o.took != 300*time.Millisecond {
+		if o := <-short; !errors.Is(o.err, limit.ErrTimeout) || errors.Is(o.err, ErrNotSent) || o.took != 300*time.Millisecond {
 			t.Errorf("patience of 300 ms: %v after %v", o.err, o.took)
 		}
 		if _, ok := c.load(); ok {
@@ -112,7 +114,7 @@ func TestPatienceInAnyOrder(t *testing.T) {
 					took := time.Since(began)
 					got := fmt.Sprint(replies)
 					answered := err == nil && got == fmt.Sprintf("[%d]", i) && took == due
-					slow := errors.Is(err, ErrSlow) && !errors.Is(err, ErrNotSent) && took == patience
+					slow := errors.Is(err, limit.ErrTimeout) && !errors.Is(err, ErrNotSent) && took == patience
 					switch {
 					case patience > 0 && due > patience && slow:
 					case (patience == 0 || due < patience) && answered:

@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A Pool is a few shared connections to one server. A connection that broke, is slow or leads to a
@@ -22,71 +24,123 @@ type Pool struct {
 
 	mu      sync.Mutex
 	conns   []*Conn
-	dialing chan struct{} // closed when a connection has been made, or could not be; nil: none is being made
+	dialing *dial // nil: no connection is being made
 	closed  atomic.Bool
+}
+
+// A dial is a connection that is being made.
+type dial struct {
+	done chan struct{} // closed when it has been made, or could not be
+	err  error         // why not, if whoever waits for it would fare alike
+	stop func()        // gives it up; nil: its caller's context does
 }
 
 // crowded is how many wait for replies on a connection when another one is worth making.
 const crowded = 32
 
-// Get returns the connection that has least to do. limit bounds how long it takes to make one; 0: ctx
-// alone does.
-func (p *Pool) Get(ctx context.Context, limit time.Duration) (*Conn, error) {
+// growing is how long a connection for which nobody waits may take to be made.
+const growing = 5 * time.Second
+
+// real is the clock of what is said to a connection, whatever the Locker's own is.
+var real = clock.New()
+
+// Get returns the connection that has least to do, and what is left of patience (0: it has no end).
+func (p *Pool) Get(ctx context.Context, patience time.Duration) (*Conn, time.Duration, error) {
+	p.mu.Lock()
+	c := p.best(ctx)
+	p.mu.Unlock()
+	if c != nil {
+		return c, patience, nil
+	}
+	return within(ctx, patience, p.wait)
+}
+
+// within calls get, which takes no longer than patience, and returns what is left of that.
+func within[T any](ctx context.Context, patience time.Duration, get func(context.Context) (T, error)) (got T, left time.Duration, err error) {
+	if patience == 0 {
+		got, err = get(ctx)
+		return got, 0, limit.Because(ctx, err)
+	}
+	until := time.Now().Add(patience)
+	bounded, stop := limit.Within(ctx, real, patience)
+	defer stop()
+	got, err = get(bounded)
+	return got, max(time.Until(until), 1), limit.Because(bounded, err)
+}
+
+// wait waits for a connection, and makes one if nobody does.
+func (p *Pool) wait(ctx context.Context) (*Conn, error) {
 	for {
 		p.mu.Lock()
 		if p.closed.Load() {
 			p.mu.Unlock()
 			return nil, net.ErrClosed
 		}
-		best, load := p.best()
-		if best != nil && (load < crowded || len(p.conns) >= p.Most || p.dialing != nil) {
+		if c := p.best(ctx); c != nil {
 			p.mu.Unlock()
-			return best, nil
+			return c, nil
 		}
-		if wait := p.dialing; wait != nil {
+		d := p.dialing
+		if d == nil {
+			d = p.begin(nil)
 			p.mu.Unlock()
-			select {
-			case <-wait:
-				continue
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
+			return p.dial(ctx, d)
 		}
-		done := make(chan struct{})
-		p.dialing = done
-		epoch := p.epoch()
 		p.mu.Unlock()
-		c, err := p.dial(ctx, limit)
-		p.mu.Lock()
-		p.dialing = nil
-		close(done)
-		if err != nil {
-			p.mu.Unlock()
-			if best != nil {
-				return best, nil
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
 			}
-			return nil, err
+		case <-ctx.Done():
+			return nil, limit.Cause(ctx)
 		}
-		shared := New(c)
-		shared.epoch = epoch
-		if p.closed.Load() {
-			p.mu.Unlock()
-			shared.Close()
-			return nil, net.ErrClosed
-		}
-		p.conns = append(p.conns, shared)
-		p.mu.Unlock()
-		return shared, nil
 	}
 }
 
-func (p *Pool) dial(ctx context.Context, limit time.Duration) (redis.Conn, error) {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+// begin is before dial. p.mu is held.
+func (p *Pool) begin(stop func()) *dial {
+	p.dialing = &dial{done: make(chan struct{}), stop: stop}
+	return p.dialing
+}
+
+// dial makes a connection. That it was given up says nothing to those who have more time.
+func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
+	epoch := p.epoch()
+	c, err := p.Borrow(ctx, "")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dialing = nil
+	defer close(d.done)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.err = err
+		}
+		return nil, err
 	}
-	return p.Borrow(ctx, "")
+	shared := New(c)
+	shared.epoch = epoch
+	if p.closed.Load() {
+		shared.Close()
+		return nil, net.ErrClosed
+	}
+	p.conns = append(p.conns, shared)
+	return shared, nil
+}
+
+// best is the connection that has least to do; nil: there is none. If even that has much to do, another
+// one is made in the background: a Dial that hangs holds up nobody who has a connection. p.mu is held.
+func (p *Pool) best(ctx context.Context) *Conn {
+	best, load := p.idlest()
+	if best != nil && load >= crowded && len(p.conns) < p.Most && p.dialing == nil {
+		ctx, stop := limit.Within(context.WithoutCancel(ctx), real, growing)
+		d := p.begin(stop)
+		go func() {
+			defer stop()
+			p.dial(ctx, d) //nolint:errcheck // those that there are do
+		}()
+	}
+	return best
 }
 
 func (p *Pool) epoch() uint64 {
@@ -96,8 +150,8 @@ func (p *Pool) epoch() uint64 {
 	return p.Epoch()
 }
 
-// best is the connection with the fewest callers; those that take no more are forgotten.
-func (p *Pool) best() (best *Conn, load int) {
+// idlest is the connection with the fewest callers; those that take no more are forgotten.
+func (p *Pool) idlest() (best *Conn, load int) {
 	epoch := p.epoch()
 	p.conns = slices.DeleteFunc(p.conns, func(c *Conn) bool {
 		n, ok := c.load()
@@ -118,6 +172,9 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed.Store(true)
+	if d := p.dialing; d != nil && d.stop != nil {
+		d.stop()
+	}
 	for _, c := range p.conns {
 		c.Close()
 	}
@@ -126,7 +183,7 @@ func (p *Pool) Close() {
 
 // do sends m over one of the connections.
 func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration) ([]any, error) {
-	c, err := p.Get(ctx, patience)
+	c, patience, err := p.Get(ctx, patience)
 	if err != nil {
 		m.free()
 		return nil, unsent(err)

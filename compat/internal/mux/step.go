@@ -88,7 +88,8 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 		case !s.alone(name) && !s.pool.closed.Load():
 			return s.together(ctx, limit, name, args)
 		}
-		if err := s.depart(ctx, limit); err != nil {
+		var err error
+		if limit, err = s.depart(ctx, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -124,17 +125,12 @@ func (s *Step) alone(name string) bool {
 	return see(name) || open
 }
 
-// depart goes on over a borrowed connection.
-func (s *Step) depart(ctx context.Context, limit time.Duration) error {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	conn, err := s.pool.Borrow(ctx, s.key)
+// depart goes on over a borrowed connection, and returns what is left of the limit then.
+func (s *Step) depart(ctx context.Context, limit time.Duration) (left time.Duration, err error) {
+	conn, left, err := within(ctx, limit, func(ctx context.Context) (redis.Conn, error) { return s.pool.Borrow(ctx, s.key) })
 	if err != nil {
 		s.err = unsent(err)
-		return s.err
+		return 0, s.err
 	}
 	s.conn = conn
 	if m := s.m; m != nil {
@@ -142,12 +138,12 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) error {
 		defer m.free()
 		for name, args := range m.commands() {
 			if err := conn.Send(name, slices.Clone(args)...); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	s.wrote = true
-	return nil
+	return left, nil
 }
 
 // together sends the message over a shared connection.

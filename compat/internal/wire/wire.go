@@ -47,6 +47,13 @@ func (c *Conn) Begin(ctx context.Context) {
 // Anew gives what follows as much time as the whole step had, whatever has become of its context.
 func (c *Conn) Anew() { c.ctx, c.limit, c.until = nil, c.within, time.Time{} }
 
+// Since has the step's time run from a moment before Begin, when it began to wait for the connection.
+func (c *Conn) Since(at time.Time) {
+	if c.limit > 0 {
+		c.until = at.Add(c.limit)
+	}
+}
+
 // Hurry leaves half of the step's time for another connection: one that was kept may have died
 // without a word.
 func (c *Conn) Hurry() {

@@ -1,0 +1,91 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+)
+
+// Another connection is made beside those that have much to do, and holds up nobody: not even if its Dial
+// hangs. Close gives it up.
+func TestGrowingHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newSilent()
+		dials, ended := 0, 0
+		p := &Pool{Most: 2, Borrow: func(ctx context.Context, _ string) (redis.Conn, error) {
+			if dials++; dials == 1 {
+				return first, nil
+			}
+			<-ctx.Done()
+			ended++
+			return nil, ctx.Err()
+		}}
+		var all sync.WaitGroup
+		for range crowded + 3 {
+			all.Go(func() {
+				began := time.Now()
+				if _, err := p.do(context.Background(), say("GET", "k"), time.Minute); err != nil || time.Since(began) != time.Second {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range crowded + 3 {
+			first.answers <- "v"
+		}
+		all.Wait()
+		if dials != 2 {
+			t.Errorf("%d Dials, want a second one for so many", dials)
+		}
+		p.Close()
+		synctest.Wait()
+		if ended != 1 {
+			t.Error("a Dial goes on after Close")
+		}
+	})
+}
+
+// What the wait for a connection took is no longer left for the replies.
+func TestOnePatienceForAll(t *testing.T) {
+	for name, command := range map[string]string{"shared": "GET", "of its own": "BLPOP"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var own time.Duration
+				p := &Pool{Most: 1, Borrow: func(context.Context, string) (redis.Conn, error) {
+					time.Sleep(600 * time.Millisecond)
+					return &timed{silent: newSilent(), limit: &own}, nil
+				}}
+				s := p.Step("k")
+				began := time.Now()
+				_, err := s.DoWithTimeout(time.Second, command, "k")
+				if took := time.Since(began); !errors.Is(err, limit.ErrTimeout) || took+own != time.Second {
+					t.Errorf("after %v and %v: %v, want ErrTimeout after a second", took, own, err)
+				}
+				p.Close()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// A timed connection says how long it was to wait.
+type timed struct {
+	*silent
+	limit *time.Duration
+}
+
+func (c *timed) DoWithTimeout(d time.Duration, _ string, _ ...any) (any, error) {
+	*c.limit = d
+	return nil, limit.ErrTimeout
+}
+
+func (c *timed) DoContext(context.Context, string, ...any) (any, error) { return c.Do("") } // as it is killed
+
+func (c *timed) ReceiveContext(context.Context) (any, error)   { return c.Receive() }
+func (c *timed) ReceiveWithTimeout(time.Duration) (any, error) { return c.Receive() }

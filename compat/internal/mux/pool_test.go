@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,13 @@ import (
 func TestGrowingHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newSilent()
-		dials, ended := 0, 0
+		var dials, ended atomic.Int32
 		p := &Pool{Most: 2, Borrow: func(ctx context.Context, _ string) (redis.Conn, error) {
-			if dials++; dials == 1 {
+			if dials.Add(1) == 1 {
 				return first, nil
 			}
 			<-ctx.Done()
-			ended++
+			ended.Add(1)
 			return nil, ctx.Err()
 		}}
 		var all sync.WaitGroup
@@ -40,12 +41,12 @@ func TestGrowingHoldsUpNobody(t *testing.T) {
 			first.answers <- "v"
 		}
 		all.Wait()
-		if dials != 2 {
-			t.Errorf("%d Dials, want a second one for so many", dials)
+		if n := dials.Load(); n != 2 {
+			t.Errorf("%d Dials, want a second one for so many", n)
 		}
 		p.Close()
 		synctest.Wait()
-		if ended != 1 {
+		if ended.Load() != 1 {
 			t.Error("a Dial goes on after Close")
 		}
 	})

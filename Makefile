@@ -75,7 +75,7 @@ busy:
 	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
 	SETNXLOCK_TEST=embedded $(GO) test -p $(PACKAGES_AT_ONCE) -count=$(RUNS) -timeout 0 $(BUSY)
 
-## mutants: a hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
+## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
 	SETNXLOCK_TEST=embedded $(GO) test -count=1 -timeout 60m -v -run 'EveryMutant' ./compat/mutants -kill
 

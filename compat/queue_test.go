@@ -224,6 +224,9 @@ func TestHandoffDrawsAFence(t *testing.T) {
 						t.Fatalf("fences %v, want one more each time", fences)
 					}
 				}
+				if hows := h.hows(); !slices.Contains(hows, compat.HandedOff) { // and released instead
+					t.Errorf("obtained %q: none was handed off", hows)
+				}
 				h.inOrder(9)
 			})
 		})

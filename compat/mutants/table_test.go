@@ -96,7 +96,7 @@ var table = []mutant{
 		new: "\tif false {\n"},
 
 	// The state machine.
-	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(suspends),
+	{name: "only the monotonic clock ends a lease", file: lease, nets: nets(machine, suspends),
 		old: "return !now.Before(until) || !now.Round(0).Before(until.Round(0))",
 		new: "return !now.Before(until)"},
 	{name: "what is due is due by the monotonic clock", file: "compat/internal/schedule/schedule.go", nets: nets(due),

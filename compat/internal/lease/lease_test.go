@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
@@ -454,6 +455,25 @@ func TestInvariants(t *testing.T) { invariants(t, 4) }
 func TestLongInvariants(t *testing.T) {
 	realredis.Long(t)
 	invariants(t, 5)
+}
+
+// A lease has run out when either clock says so: after a suspension the monotonic one is behind.
+func TestPastByEitherClock(t *testing.T) {
+	set := func(now time.Time, seconds int64) time.Time { // the wall clock alone, whose seconds stand above 30 bits
+		*(*uint64)(unsafe.Pointer(&now)) += uint64(seconds) << 30
+		return now
+	}
+	now := time.Now()
+	until := now.Add(time.Minute)
+	for _, c := range []struct {
+		passed time.Duration
+		set    int64
+		past   bool
+	}{{59 * time.Second, 0, false}, {time.Minute, 0, true}, {5 * time.Second, 3600, true}, {time.Minute, -3600, true}, {5 * time.Second, -3600, false}} {
+		if past := Past(set(now.Add(c.passed), c.set), until); past != c.past {
+			t.Errorf("%v later, the clock set by %d s: past %v, want %v", c.passed, c.set, past, c.past)
+		}
+	}
 }
 
 // Whoever stood still while the lease was being shortened, and learns that it is lost, did not believe in

@@ -402,7 +402,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
-	q, entry, err := k.queues.Join(key)
+	q, entry, err := k.queues.Join(key, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -449,15 +449,14 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			return nil, ErrClosed
 		}
 		tries++
-		asked := k.now()
 		l, err := w.attempt(tries)
 		if err == nil {
 			acquired = true
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}
 		if entry, err = w.after(ctx, err, tries); err != nil {
-			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && k.now().Sub(asked) >= min(k.o.Timeout, ttl) {
-				k.queues.Fail(q, err)
+			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) {
+				k.queues.Fail(q, err, w.concerns(err))
 			}
 			return nil, err
 		}

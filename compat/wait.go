@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -31,10 +32,19 @@ type wait struct {
 	holder string     // the last value that was
 	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
+	asked  time.Time  // when the first of the steps began that failed, or else the last step
+}
+
+// asks notes that a step begins.
+func (w *wait) asks() {
+	if w.failed.IsZero() {
+		w.asked = w.k.now()
+	}
 }
 
 // attempt makes the n-th attempt, once what an earlier one may have left is gone.
 func (w *wait) attempt(n int) (Lease, error) {
+	w.asks()
 	if w.open != nil {
 		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
 			return *w.open, err
@@ -89,7 +99,6 @@ func (w *wait) leave(err error) {
 func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose], error) {
 	var held *HeldError
 	var unknown *UnknownError
-	_, passes := answer.NotNow(err)
 	switch {
 	case limit.Ended(ctx):
 		return nil, w.gaveUp(ctx, err)
@@ -109,7 +118,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 && !passes && !w.elects(err) || w.failing(err):
+	case n == 1 && !w.waitedOut(err) || w.failing(err):
 		return nil, err
 	}
 	e, _, err := w.sleep(ctx, time.Time{})
@@ -141,6 +150,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		if e != nil || try || err != nil {
 			return e, err
 		}
+		w.asks()
 		st, err := w.k.inspect(w.ctx, w.key, w.ttl)
 		switch {
 		case limit.Ended(ctx):
@@ -201,6 +211,23 @@ func (w *wait) elects(err error) bool {
 	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
 }
 
+// waitedOut reports that err does not end a wait before it has come for a whole ttl.
+func (w *wait) waitedOut(err error) bool {
+	_, passes := answer.NotNow(err)
+	return passes || w.elects(err)
+}
+
+// concerns returns the longest ttl with which a wait would have ended with err, too, had it begun
+// when the server last answered: those that wait behind this one need not ask. A short ttl of this one
+// proves nothing to them.
+func (w *wait) concerns(err error) time.Duration {
+	silent := w.k.now().Sub(w.asked)
+	if silent >= w.k.o.Timeout && !w.waitedOut(err) {
+		return math.MaxInt64 // the limit of a first attempt, whatever the ttl
+	}
+	return silent
+}
+
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
 	now := w.k.now()
@@ -218,7 +245,7 @@ func (w *wait) failing(err error) bool {
 // makes it worth while to try, or to look.
 func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose], try bool, err error) {
 	k := w.k
-	e, news, listening, err := k.queues.Wakeable(w.queue)
+	e, news, listening, err := k.queues.Wakeable(w.queue, w.ttl)
 	if e != nil || err != nil {
 		return e, false, err
 	}

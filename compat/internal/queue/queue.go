@@ -10,6 +10,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ type Holder[P any] struct {
 type Entry[P any] struct {
 	queue      *Queue[P]
 	next, prev *Entry[P]
+	ttl        time.Duration // of the lock that it waits for
 	called     bool          // out of the queue: its grant is in the channel
 	granted    chan Grant[P] // has room for one
 }
@@ -112,8 +114,9 @@ const (
 // again, and for which a process pauses after turns that took so long: most pauses are seen then.
 const Look = 8
 
-// Join returns key's queue, and an entry in it unless the caller is its head at once.
-func (qs *Queues[P]) Join(key string) (*Queue[P], *Entry[P], error) {
+// Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
+// head at once.
+func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
@@ -124,7 +127,7 @@ func (qs *Queues[P]) Join(key string) (*Queue[P], *Entry[P], error) {
 		q.headed = true
 		return q, nil, nil
 	}
-	e := newEntry(q)
+	e := newEntry(q, ttl)
 	if e.prev = q.last; e.prev != nil {
 		e.prev.next = e
 	} else {
@@ -150,9 +153,9 @@ func (qs *Queues[P]) queue(key string) *Queue[P] {
 	return q
 }
 
-func newEntry[P any](q *Queue[P]) *Entry[P] {
+func newEntry[P any](q *Queue[P], ttl time.Duration) *Entry[P] {
 	q.contended()
-	return &Entry[P]{queue: q, granted: make(chan Grant[P], 1)}
+	return &Entry[P]{queue: q, ttl: ttl, granted: make(chan Grant[P], 1)}
 }
 
 func (q *Queue[P]) contended() *contention {
@@ -290,8 +293,8 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 
 // Wakeable makes the head ready to be woken, and returns what wakes it: then it asks Heard. If
 // a lock of ours has the key it is to wait for that one, as the first entry and no longer the
-// head: its entry is returned. listening says that a release elsewhere will wake it.
-func (qs *Queues[P]) Wakeable(q *Queue[P]) (e *Entry[P], news <-chan struct{}, listening bool, err error) {
+// head: its entry, for ttl, is returned. listening says that a release elsewhere will wake it.
+func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news <-chan struct{}, listening bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
@@ -301,7 +304,7 @@ func (qs *Queues[P]) Wakeable(q *Queue[P]) (e *Entry[P], news <-chan struct{}, l
 	if q.here == nil {
 		return nil, c.news, qs.listens(q), nil
 	}
-	e = newEntry(q)
+	e = newEntry(q, ttl)
 	if e.next = q.first; e.next != nil {
 		e.next.prev = e
 	} else {
@@ -477,17 +480,23 @@ func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	qs.call(q, g)
 }
 
-// Fail ends the wait of all entries with err, which it took the head so long to get that each
-// of them would have got it too, asking by itself.
-func (qs *Queues[P]) Fail(q *Queue[P], err error) {
+// Fail ends the wait of the entries whose ttl is at most upTo with err, which it took the head so
+// long to get that each of them would have got it too, asking by itself.
+func (qs *Queues[P]) Fail(q *Queue[P], err error, upTo time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.failAll(err)
+	q.fail(err, upTo)
 }
 
-func (q *Queue[P]) failAll(err error) {
-	for q.first != nil {
-		q.pop().granted <- Grant[P]{Failed: err}
+func (q *Queue[P]) fail(err error, upTo time.Duration) {
+	for e := q.first; e != nil; {
+		next := e.next
+		if e.ttl <= upTo {
+			e.unlink()
+			e.called = true
+			e.granted <- Grant[P]{Failed: err}
+		}
+		e = next
 	}
 }
 
@@ -497,7 +506,7 @@ func (qs *Queues[P]) Close() {
 	defer qs.mu.Unlock()
 	qs.closed.Store(true)
 	for _, q := range qs.of {
-		q.failAll(ErrClosed)
+		q.fail(ErrClosed, math.MaxInt64)
 		if c := q.contention; c != nil {
 			c.stop(true)
 		}

@@ -22,6 +22,7 @@ type wait struct {
 	queue     *queue.Queue[loose]
 	pause     time.Duration
 	changed   time.Time // when the key was last seen to have changed hands; zero: not yet
+	pace      float64   // by how much the pauses between two looks are longer then
 	due       bool      // the end that was known has come
 	deferring bool      // another has the first go: look after a pause, not before
 
@@ -108,10 +109,9 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
-			w.saw(held)
 			until = held.Until
 		}
-		w.k.queues.Elsewhere(w.queue)
+		w.saw(held)
 		return w.untilFree(ctx, until)
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
 		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
@@ -128,15 +128,15 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 // yieldTo lets others go first, if it is their turn.
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
+	case g.Woken:
+		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
+		return w.untilFree(ctx, time.Time{})
 	case g.Yield > 0:
 		pause := w.pause
 		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
 		e, _, err := w.sleep(ctx, time.Time{})
 		w.pause = pause
 		return e, err
-	case g.Woken:
-		w.deferring, w.pause = true, w.k.o.MinPoll
-		return w.untilFree(ctx, time.Time{})
 	}
 	return nil, nil
 }
@@ -145,7 +145,7 @@ func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
 func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loose], error) {
-	for {
+	for unwoken := false; ; {
 		e, try, err := w.sleep(ctx, until)
 		if e != nil || try || err != nil {
 			return e, err
@@ -165,10 +165,16 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		}
 		w.failed = time.Time{}
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
-			return nil, nil
+			pause := w.k.queues.Unwoken(w.queue)
+			if pause == 0 || unwoken || w.due || st.Status != StatusFree {
+				return nil, nil
+			}
+			unwoken, until = true, time.Time{}
+			w.deferring, w.pause = true, min(pause, w.k.o.MaxPoll)
+			continue
 		}
+		unwoken = false
 		w.saw(&HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign})
-		w.k.queues.Elsewhere(w.queue)
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -177,13 +183,23 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 // saw notes what is in the way, for the error, and whether the key has changed hands: then it will
 // again, and a waiter that looks seldom never comes in between.
 func (w *wait) saw(held *HeldError) {
-	if w.held = held; held.Value == "" {
-		return
+	changed := false
+	if held != nil {
+		w.held = held
 	}
-	if w.holder != "" && w.holder != held.Value {
-		w.changed, w.pause = w.k.now(), w.k.o.MinPoll
+	if held != nil && held.Value != "" {
+		changed = w.holder != "" && w.holder != held.Value
+		w.holder = held.Value
 	}
-	w.holder = held.Value
+	w.pace = w.k.queues.Elsewhere(w.queue, changed)
+	if changed {
+		w.changed, w.pause = w.k.now(), w.paced(w.k.o.MinPoll)
+	}
+}
+
+// paced is a pause between two looks at a key that changes hands.
+func (w *wait) paced(d time.Duration) time.Duration {
+	return time.Duration(w.pace * float64(d))
 }
 
 // repair gives an end to a key that has stood unchanged without one for a
@@ -262,7 +278,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	}
 	d := w.jittered(w.pause)
 	if w.pause *= 2; !w.changed.IsZero() {
-		w.pause = max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look)
+		w.pause = w.paced(max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look))
 	}
 	w.pause = min(w.pause, k.o.MaxPoll)
 	if !until.IsZero() && !due && left < d {
@@ -276,9 +292,13 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 			w.deferring = false
 			return nil, false, nil
 		case <-news:
-			try, err := k.queues.Heard(w.queue)
+			try, pause, err := k.queues.Heard(w.queue)
 			if err != nil {
 				return nil, false, err
+			}
+			if pause > 0 {
+				w.deferring, w.pause = true, min(pause, k.o.MaxPoll)
+				return w.sleep(ctx, until)
 			}
 			if try || !w.deferring {
 				w.deferring = false

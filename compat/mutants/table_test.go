@@ -13,6 +13,7 @@ var (
 	scripted = tested("compat", "Script|SignalRides")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
 	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|Patient|ListenAsOne|Turns")
+	between  = tested("compat", "ProcessesShareWhether|PollingProcesses")
 	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
 	execs    = tested("compat", "Exec|Pinned")
 
@@ -497,6 +498,24 @@ var table = []mutant{
 	{name: "an election as long as the limit fails those behind", file: "compat/wait.go", nets: nets(tested("compat", "WaitEnds")),
 		old: "w.k.o.Timeout && !w.waitedOut(err)",
 		new: "w.k.o.Timeout"},
+	{name: "with Signal a process looks seldom at a key that others take in silence", file: "compat/internal/queue/listener.go", nets: nets(between),
+		old: "c.listener.registered && c.silent < sure",
+		new: "c.listener.registered"},
+	{name: "one that was woken never waits for those that can't be", file: queues, nets: nets(between),
+		old: "if c.wakeupPending && qs.pauses(c) {",
+		new: "if c.wakeupPending && qs.Signals == nil && qs.pauses(c) {"},
+	{name: "with Signal a process that wakes nobody never pauses", file: queues, nets: nets(between),
+		old: "if !qs.pauses(c) {",
+		new: "if qs.Signals != nil || !qs.pauses(c) {"},
+	{name: "one that was not woken takes what another was woken for", file: "compat/wait.go", nets: nets(between),
+		old: "if pause == 0 || unwoken ||",
+		new: "if pause >= 0 || unwoken ||"},
+	{name: "with Signal a process takes more turns though others can't say that they wait", file: queues, nets: nets(between),
+		old: "qs.Signals == nil || c.silent >= sure || c.turns",
+		new: "qs.Signals == nil || c.turns"},
+	{name: "a process that is passed over looks no more often", file: queues, nets: nets(between),
+		old: "return min(max(pace*pace, shortest), longest)",
+		new: "return 1"},
 	{name: "an adoption is lost when the clock is set", file: "compat/locker.go", nets: nets(tested("compat/promises", "AdoptionLost")),
 		old: "case errors.Is(err, ErrLost) && !again",
 		new: "case (errors.Is(err, errNoAnswer) || errors.Is(err, errLateAnswer)) && !again"},

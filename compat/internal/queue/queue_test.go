@@ -230,7 +230,7 @@ func TestClose(t *testing.T) {
 		qs.Close()
 		synctest.Wait()
 		<-news
-		if _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
+		if _, _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
 			t.Errorf("Close: a waiter gets %v, the head %v", w.grant.Failed, err)
 		}
 		if _, _, err := qs.Join("k", time.Minute); !errors.Is(err, ErrClosed) {
@@ -283,7 +283,7 @@ func TestOneHead(t *testing.T) {
 		default:
 			t.Error("the head sleeps on")
 		}
-		if try, err := qs.Heard(q); !try || err != nil || behind.served {
+		if try, _, err := qs.Heard(q); !try || err != nil || behind.served {
 			t.Errorf("the head is to try: %v, %v; served behind it: %v", try, err, behind.served)
 		}
 		qs.Leave(q)
@@ -342,7 +342,7 @@ func TestSignals(t *testing.T) {
 		wake <- struct{}{}
 		synctest.Wait()
 		<-news
-		if try, err := qs.Heard(q); !try || err != nil {
+		if try, _, err := qs.Heard(q); !try || err != nil {
 			t.Errorf("woken: try %v, %v", try, err)
 		}
 		qs.Leave(q) // without the lock
@@ -541,7 +541,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			}
 			select {
 			case <-news:
-				if try, _ := qs.Heard(asked); !try {
+				if try, _, _ := qs.Heard(asked); !try {
 					fail("the head is not to try")
 				}
 				news = nil

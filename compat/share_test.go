@@ -95,16 +95,20 @@ func (s shares) String() string {
 // or none: fleets change one process after the other, and foreign clients never signal. If all have it,
 // they pay next to nothing for those that don't.
 func TestProcessesShareWhetherTheySignal(t *testing.T) {
+	seeds := uint64(2)
+	if underRace {
+		seeds = 1
+	}
 	for _, section := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 		for _, goroutines := range []int{2, 8} {
 			for signal := range 5 {
-				for seed := range uint64(3) {
+				for seed := range seeds {
 					s := crowd{4, signal, goroutines, section}.share(t, seed)
 					t.Log(s)
 					if fair := len(s.passed) / 4; slices.Min(s.had) < fair*2/5 || slices.Max(s.had) > 2*fair {
 						t.Errorf("%v: fair were %d turns", s, fair)
 					}
-					if signal == 4 && (s.used() < 0.95 || s.aSection() > 1.35 && section == time.Millisecond || s.aSection() > 1.55) {
+					if signal == 4 && (s.used() < 0.94 || s.aSection() > 1.35 && section == time.Millisecond || s.aSection() > 1.55) {
 						t.Errorf("%v: all have Signal, and it costs too much", s)
 					}
 				}
@@ -116,13 +120,22 @@ func TestProcessesShareWhetherTheySignal(t *testing.T) {
 // Chance does not pass over one process for long: of many that poll, one that has waited for longer looks
 // more often.
 func TestPollingProcessesAreNotPassedOver(t *testing.T) {
-	for _, c := range []struct{ processes, most int }{{2, 160}, {4, 600}} {
-		for seed := range uint64(5) {
+	runs := 5
+	if underRace {
+		runs = 2
+	}
+	for _, c := range []struct{ processes, most int }{{2, 140}, {4, 550}} {
+		worst := 0
+		for seed := range uint64(runs) {
 			s := crowd{c.processes, 0, 8, time.Millisecond}.share(t, seed)
 			t.Log(s)
-			if worst := s.passed[len(s.passed)-1]; worst > c.most || s.used() < 0.87 || s.aSection() > 1.6 {
-				t.Errorf("%v: want it passed over %d times at most", s, c.most)
+			worst += s.passed[len(s.passed)-1] / runs
+			if s.used() < 0.87 || s.aSection() > 1.6 {
+				t.Errorf("%v: it costs too much", s)
 			}
+		}
+		if worst > c.most {
+			t.Errorf("of %d processes one was passed over by %d others, on average, want %d at most", c.processes, worst, c.most)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type wait struct {
 	pause     time.Duration
 	changed   time.Time // when the key was last seen to have changed hands; zero: not yet
 	pace      float64   // by how much the pauses between two looks are longer then
+	silent    int       // how often it was seen to, though no wake-up came
 	due       bool      // the end that was known has come
 	deferring bool      // another has the first go: look after a pause, not before
 
@@ -193,6 +194,7 @@ func (w *wait) saw(held *HeldError) {
 	}
 	w.pace = w.k.queues.Elsewhere(w.queue, changed)
 	if changed {
+		w.silent++
 		w.changed, w.pause = w.k.now(), w.paced(w.k.o.MinPoll)
 	}
 }
@@ -274,7 +276,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	}
 	w.due = due
 	if listening && !due && !w.deferring {
-		w.pause = k.o.MaxPoll
+		w.pause = max(k.o.MaxPoll>>w.silent, k.o.MinPoll)
 	}
 	d := w.jittered(w.pause)
 	if w.pause *= 2; !w.changed.IsZero() {

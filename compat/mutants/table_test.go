@@ -222,7 +222,7 @@ var table = []mutant{
 		old: "\t\t\tdelete(qs.of, q.key)\n",
 		new: ""},
 	{name: "what could not be handed off is handed off again", file: queues, nets: nets(queue, waiting),
-		old: "\tq.contended().cannotHandOff = true\n",
+		old: "\tqs.contended(q).cannotHandOff = true\n",
 		new: ""},
 
 	// A lock on its way to another holder.

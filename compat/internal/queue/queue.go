@@ -524,10 +524,11 @@ func (qs *Queues[P]) pauses(c *contention) bool {
 	if qs.Signals != nil {
 		most = rarely
 	}
-	gap := max(c.took, worth*qs.Pause)
-	if c.wakeupPending { // more than one process will be woken before the others have had their turns
-		gap *= 2
+	least := worth * qs.Pause
+	if c.wakeupPending {
+		least *= 2 // so do the others that are woken in their turn
 	}
+	gap := max(c.took, least)
 	if c.had < gap<<min(max(c.unused-missed, 0), most) {
 		return false
 	}

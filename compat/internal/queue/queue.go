@@ -549,7 +549,7 @@ func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
 	return 2 * qs.pause(c)
 }
 
-// pause is how long they have it.
+// pause is for how long others are to have a chance.
 func (qs *Queues[P]) pause(c *contention) time.Duration { return max(qs.Pause, c.took/Look) }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {

@@ -55,16 +55,20 @@ func (c crowd) share(t *testing.T, seed uint64) (s shares) {
 			for range c.goroutines {
 				all.Go(func() {
 					for time.Since(began) < 30*time.Second {
+						mu.Lock()
 						asked, before := time.Now(), turns
+						mu.Unlock()
 						l, err := k.Lock(background, "k", 30*time.Second)
 						if err != nil {
 							t.Error(err)
 							return
 						}
+						mu.Lock()
 						s.longest[p] = max(s.longest[p], time.Since(asked))
 						s.passed = append(s.passed, turns-before)
 						turns++
 						s.had[p]++
+						mu.Unlock()
 						time.Sleep(c.section + time.Duration(random()*float64(c.section)/10))
 						release(t, l)
 					}

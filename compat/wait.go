@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -21,6 +22,8 @@ type wait struct {
 	queue     *queue.Queue[loose]
 	pause     time.Duration
 	changed   time.Time // when the key was last seen to have changed hands; zero: not yet
+	pace      float64   // by how much the pauses between two looks are longer then
+	silent    int       // how often it was seen to, though no wake-up came
 	due       bool      // the end that was known has come
 	deferring bool      // another has the first go: look after a pause, not before
 
@@ -31,10 +34,19 @@ type wait struct {
 	holder string     // the last value that was
 	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
+	asked  time.Time  // when the first of the steps began that failed, or else the last step
+}
+
+// asks notes that a step begins.
+func (w *wait) asks() {
+	if w.failed.IsZero() {
+		w.asked = w.k.now()
+	}
 }
 
 // attempt makes the n-th attempt, once what an earlier one may have left is gone.
 func (w *wait) attempt(n int) (Lease, error) {
+	w.asks()
 	if w.open != nil {
 		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
 			return *w.open, err
@@ -89,7 +101,6 @@ func (w *wait) leave(err error) {
 func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose], error) {
 	var held *HeldError
 	var unknown *UnknownError
-	_, passes := answer.NotNow(err)
 	switch {
 	case limit.Ended(ctx):
 		return nil, w.gaveUp(ctx, err)
@@ -99,17 +110,16 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {
-			w.saw(held)
 			until = held.Until
 		}
-		w.k.queues.Elsewhere(w.queue)
+		w.saw(held)
 		return w.untilFree(ctx, until)
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
 		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 && !passes && !w.elects(err) || w.failing(err):
+	case n == 1 && !w.waitedOut(err) || w.failing(err):
 		return nil, err
 	}
 	e, _, err := w.sleep(ctx, time.Time{})
@@ -119,15 +129,15 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 // yieldTo lets others go first, if it is their turn.
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
+	case g.Woken:
+		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
+		return w.untilFree(ctx, time.Time{})
 	case g.Yield > 0:
 		pause := w.pause
 		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
 		e, _, err := w.sleep(ctx, time.Time{})
 		w.pause = pause
 		return e, err
-	case g.Woken:
-		w.deferring, w.pause = true, w.k.o.MinPoll
-		return w.untilFree(ctx, time.Time{})
 	}
 	return nil, nil
 }
@@ -136,11 +146,12 @@ func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
 func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loose], error) {
-	for {
+	for unwoken := false; ; {
 		e, try, err := w.sleep(ctx, until)
 		if e != nil || try || err != nil {
 			return e, err
 		}
+		w.asks()
 		st, err := w.k.inspect(w.ctx, w.key, w.ttl)
 		switch {
 		case limit.Ended(ctx):
@@ -155,10 +166,16 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		}
 		w.failed = time.Time{}
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
-			return nil, nil
+			pause := w.k.queues.Unwoken(w.queue)
+			if pause == 0 || unwoken || w.due || st.Status != StatusFree {
+				return nil, nil
+			}
+			unwoken, until = true, time.Time{}
+			w.deferring, w.pause = true, min(pause, w.k.o.MaxPoll)
+			continue
 		}
+		unwoken = false
 		w.saw(&HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign})
-		w.k.queues.Elsewhere(w.queue)
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -167,13 +184,24 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 // saw notes what is in the way, for the error, and whether the key has changed hands: then it will
 // again, and a waiter that looks seldom never comes in between.
 func (w *wait) saw(held *HeldError) {
-	if w.held = held; held.Value == "" {
-		return
+	changed := false
+	if held != nil {
+		w.held = held
 	}
-	if w.holder != "" && w.holder != held.Value {
-		w.changed, w.pause = w.k.now(), w.k.o.MinPoll
+	if held != nil && held.Value != "" {
+		changed = w.holder != "" && w.holder != held.Value
+		w.holder = held.Value
 	}
-	w.holder = held.Value
+	w.pace = w.k.queues.Elsewhere(w.queue, changed)
+	if changed {
+		w.silent++
+		w.changed, w.pause = w.k.now(), w.paced(w.k.o.MinPoll)
+	}
+}
+
+// paced is a pause between two looks at a key that changes hands.
+func (w *wait) paced(d time.Duration) time.Duration {
+	return time.Duration(w.pace * float64(d))
 }
 
 // repair gives an end to a key that has stood unchanged without one for a
@@ -201,6 +229,23 @@ func (w *wait) elects(err error) bool {
 	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
 }
 
+// waitedOut reports that err does not end a wait before it has come for a whole ttl.
+func (w *wait) waitedOut(err error) bool {
+	_, passes := answer.NotNow(err)
+	return passes || w.elects(err)
+}
+
+// concerns returns the longest ttl with which a wait would have ended with err, too, had it begun
+// when the server last answered: those that wait behind this one need not ask. A short ttl of this one
+// proves nothing to them.
+func (w *wait) concerns(err error) time.Duration {
+	silent := w.k.now().Sub(w.asked)
+	if silent >= w.k.o.Timeout && !w.waitedOut(err) {
+		return math.MaxInt64 // the limit of a first attempt, whatever the ttl
+	}
+	return silent
+}
+
 // failing reports that the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
 	now := w.k.now()
@@ -218,7 +263,7 @@ func (w *wait) failing(err error) bool {
 // makes it worth while to try, or to look.
 func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose], try bool, err error) {
 	k := w.k
-	e, news, listening, err := k.queues.Wakeable(w.queue)
+	e, news, listening, err := k.queues.Wakeable(w.queue, w.ttl)
 	if e != nil || err != nil {
 		return e, false, err
 	}
@@ -231,11 +276,11 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	}
 	w.due = due
 	if listening && !due && !w.deferring {
-		w.pause = k.o.MaxPoll
+		w.pause = max(k.o.MaxPoll>>w.silent, k.o.MinPoll)
 	}
 	d := w.jittered(w.pause)
 	if w.pause *= 2; !w.changed.IsZero() {
-		w.pause = max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look)
+		w.pause = w.paced(max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look))
 	}
 	w.pause = min(w.pause, k.o.MaxPoll)
 	if !until.IsZero() && !due && left < d {
@@ -249,9 +294,13 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 			w.deferring = false
 			return nil, false, nil
 		case <-news:
-			try, err := k.queues.Heard(w.queue)
+			try, pause, err := k.queues.Heard(w.queue)
 			if err != nil {
 				return nil, false, err
+			}
+			if pause > 0 {
+				w.deferring, w.pause = true, min(pause, k.o.MaxPoll)
+				return w.sleep(ctx, until)
 			}
 			if try || !w.deferring {
 				w.deferring = false

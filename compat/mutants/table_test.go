@@ -13,6 +13,7 @@ var (
 	scripted = tested("compat", "Script|SignalRides")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
 	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|Patient|ListenAsOne|Turns")
+	between  = tested("compat", "ProcessesShareWhether|PollingProcesses")
 	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
 	execs    = tested("compat", "Exec|Pinned")
 
@@ -225,7 +226,7 @@ var table = []mutant{
 		old: "\tq.here = nil\n\tq.wakeHead(true)\n",
 		new: "\tq.here = nil\n"},
 	{name: "Close leaves those that wait waiting", file: queues, nets: nets(queue, waiting),
-		old: "\t\tq.failAll(ErrClosed)\n",
+		old: "\t\tq.fail(ErrClosed, math.MaxInt64)\n",
 		new: ""},
 	{name: "an entry that goes stays in the queue", file: queues, nets: nets(queue, waiting),
 		old: "\t\te.unlink()\n\t\tqs.call(e.queue, g)\n",
@@ -237,7 +238,7 @@ var table = []mutant{
 		old: "\t\t\tdelete(qs.of, q.key)\n",
 		new: ""},
 	{name: "what could not be handed off is handed off again", file: queues, nets: nets(queue, waiting),
-		old: "\tq.contended().cannotHandOff = true\n",
+		old: "\tqs.contended(q).cannotHandOff = true\n",
 		new: ""},
 
 	// A lock on its way to another holder.
@@ -688,6 +689,33 @@ var table = []mutant{
 	{name: "a deadline that a connection notices is the context's end", file: "compat/wait.go", nets: nets(tested("compat/promises", "LockEndsAfterItsContext")),
 		old: "case <-time.After(w.k.o.Cleanup):",
 		new: "default:"},
+	{name: "a wait fails those behind it whatever their ttl", file: "compat/wait.go", nets: nets(tested("compat", "WaitEnds")),
+		old: "\treturn silent\n}",
+		new: "\treturn math.MaxInt64\n}"},
+	{name: "a server was silent for as long as the key was held", file: "compat/wait.go", nets: nets(tested("compat", "WaitEnds")),
+		old: "\t\tw.asks()\n\t\tst, err",
+		new: "\t\tst, err"},
+	{name: "an election as long as the limit fails those behind", file: "compat/wait.go", nets: nets(tested("compat", "WaitEnds")),
+		old: "w.k.o.Timeout && !w.waitedOut(err)",
+		new: "w.k.o.Timeout"},
+	{name: "with Signal a process looks seldom at a key that others take in silence", file: "compat/internal/queue/listener.go", nets: nets(between),
+		old: "c.listener.registered && c.silent < sure",
+		new: "c.listener.registered"},
+	{name: "one that was woken never waits for those that can't be", file: queues, nets: nets(between),
+		old: "if c.wakeupPending && qs.pauses(c) {",
+		new: "if c.wakeupPending && qs.Signals == nil && qs.pauses(c) {"},
+	{name: "with Signal a process that wakes nobody never pauses", file: queues, nets: nets(between),
+		old: "if !qs.pauses(c) {",
+		new: "if qs.Signals != nil || !qs.pauses(c) {"},
+	{name: "one that was not woken takes what another was woken for", file: "compat/wait.go", nets: nets(between),
+		old: "if pause == 0 || unwoken ||",
+		new: "if pause >= 0 || unwoken ||"},
+	{name: "with Signal a process takes more turns though others can't say that they wait", file: queues, nets: nets(between),
+		old: "qs.Signals == nil || c.silent >= sure || c.turns",
+		new: "qs.Signals == nil || c.turns"},
+	{name: "a process that is passed over looks no more often", file: queues, nets: nets(between),
+		old: "return min(max(pace*pace, shortest), longest)",
+		new: "return 1"},
 	{name: "an adoption is lost when the clock is set", file: "compat/locker.go", nets: nets(tested("compat/promises", "AdoptionLost")),
 		old: "case errors.Is(err, ErrLost) && !again",
 		new: "case (errors.Is(err, errNoAnswer) || errors.Is(err, errLateAnswer)) && !again"},

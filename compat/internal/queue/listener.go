@@ -52,7 +52,7 @@ func (qs *Queues[P]) listens(q *Queue[P]) bool {
 		key := q.key
 		qs.Run(func() { qs.listen(ctx, key, q, l) })
 	}
-	return c.listener != nil && c.listener.registered
+	return c.listener != nil && c.listener.registered && c.silent < sure
 }
 
 func (qs *Queues[P]) listen(ctx context.Context, key string, q *Queue[P], l *listener) {

@@ -10,6 +10,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ type Holder[P any] struct {
 type Entry[P any] struct {
 	queue      *Queue[P]
 	next, prev *Entry[P]
+	ttl        time.Duration // of the lock that it waits for
 	called     bool          // out of the queue: its grant is in the channel
 	granted    chan Grant[P] // has room for one
 }
@@ -70,12 +72,17 @@ type Grant[P any] struct {
 
 // contention is what a queue knows once somebody has had to wait.
 type contention struct {
-	turns         int       // how often in a row the key stayed in this process
-	more          int       // … beyond what it may otherwise, because nobody waits elsewhere
-	began         time.Time // the first of them
-	cannotHandOff bool      // a lease that was handed off could not be extended: no more of it
-	unused        int       // pauses in a row in which nobody else took the key
-	paused        time.Time // when it last was; zero: not since others had the key
+	turns         int           // how often in a row the key stayed in this process
+	more          int           // … beyond what it may otherwise, because nobody waits elsewhere
+	began         time.Time     // the first of them
+	cannotHandOff bool          // a lease that was handed off could not be extended: no more of it
+	unused        int           // pauses in a row in which nobody else took the key
+	had           time.Duration // how long this process has had the key, in turns, since the last of them
+	took          time.Duration // the last turns
+	elsewhere     bool          // others have had the key since this process had it …
+	passed        int           // … and were seen to take it so often …
+	usual         float64       // … which is so often, on average, when its turn comes
+	silent        int           // how often in a row others were seen to have taken the key without a wake-up here
 
 	news chan struct{} // wakes the head
 	try  bool          // with it: an attempt is worth making, not just a look
@@ -98,22 +105,35 @@ const fairly = 32
 // there may be clients that can't say that they wait.
 const alone = 4
 
-// Where no client can say that it waits, a queue that has had its turns pauses, but not before it has
+// Where a client can't say that it waits, a queue that has had its turns pauses, but not before it has
 // had the key for so many of the shortest pauses: who waits elsewhere seldom looks more often than that.
 // After some pauses that nobody has used, for a look may just miss one, it pauses half as often each
 // time, up to so many times.
+//
+// Where clients do say that they wait, there may be others beside them that don't: foreign ones, or those
+// without Options.Signal. So a process pauses there too, but more rarely: half as often up to that many
+// times, until it sees that others take the key without having been woken.
 const (
 	worth    = 4
 	missed   = 4
 	halvings = 4
+	rarely   = 5
 )
+
+// A pause between two looks may be so many times as long as it would be if all looked equally often.
+const shortest, longest = 0.5, 4
+
+// sure is how often in a row others must have been seen to take the key, without a wake-up here, for them
+// to be clients that don't signal.
+const sure = 4
 
 // Look is the part of the time for which a key has stood unchanged after which one who waits looks
 // again, and for which a process pauses after turns that took so long: most pauses are seen then.
 const Look = 8
 
-// Join returns key's queue, and an entry in it unless the caller is its head at once.
-func (qs *Queues[P]) Join(key string) (*Queue[P], *Entry[P], error) {
+// Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
+// head at once.
+func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
@@ -124,7 +144,7 @@ func (qs *Queues[P]) Join(key string) (*Queue[P], *Entry[P], error) {
 		q.headed = true
 		return q, nil, nil
 	}
-	e := newEntry(q)
+	e := qs.newEntry(q, ttl)
 	if e.prev = q.last; e.prev != nil {
 		e.prev.next = e
 	} else {
@@ -150,14 +170,17 @@ func (qs *Queues[P]) queue(key string) *Queue[P] {
 	return q
 }
 
-func newEntry[P any](q *Queue[P]) *Entry[P] {
-	q.contended()
-	return &Entry[P]{queue: q, granted: make(chan Grant[P], 1)}
+func (qs *Queues[P]) newEntry(q *Queue[P], ttl time.Duration) *Entry[P] {
+	qs.contended(q)
+	return &Entry[P]{queue: q, ttl: ttl, granted: make(chan Grant[P], 1)}
 }
 
-func (q *Queue[P]) contended() *contention {
+func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	if q.contention == nil {
 		q.contention = &contention{news: make(chan struct{}, 1), unused: missed}
+		if qs.Signals != nil {
+			q.contention.unused += 2 // nobody need be there who can't be woken
+		}
 		if q.here != nil {
 			q.contention.began = q.here.since
 		}
@@ -280,8 +303,15 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 	q := qs.queue(key)
 	q.here, h.queue, h.since = h, q, since
 	if c := q.contention; c != nil {
+		if c.elsewhere {
+			c.usual += (float64(c.passed) - c.usual) / 8
+			c.elsewhere, c.passed = false, 0
+		}
 		if c.turns == 0 {
 			c.began = since
+		}
+		if c.wakeupPending {
+			c.silent = 0
 		}
 		c.wakeupPending, c.watched = false, false
 		c.stop(false)
@@ -290,18 +320,18 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 
 // Wakeable makes the head ready to be woken, and returns what wakes it: then it asks Heard. If
 // a lock of ours has the key it is to wait for that one, as the first entry and no longer the
-// head: its entry is returned. listening says that a release elsewhere will wake it.
-func (qs *Queues[P]) Wakeable(q *Queue[P]) (e *Entry[P], news <-chan struct{}, listening bool, err error) {
+// head: its entry, for ttl, is returned. listening says that a release elsewhere will wake it.
+func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news <-chan struct{}, listening bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
 		return nil, nil, false, ErrClosed
 	}
-	c := q.contended()
+	c := qs.contended(q)
 	if q.here == nil {
 		return nil, c.news, qs.listens(q), nil
 	}
-	e = newEntry(q)
+	e = qs.newEntry(q, ttl)
 	if e.next = q.first; e.next != nil {
 		e.next.prev = e
 	} else {
@@ -324,25 +354,48 @@ func (q *Queue[P]) wakeHead(try bool) {
 	}
 }
 
-// Heard reports whether what the head was woken with makes an attempt worth while.
-func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, err error) {
+// Heard reports whether what the head was woken with makes an attempt worth while, and for how long it
+// is to pause before, because others can't be woken.
+func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, pause time.Duration, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
-		return false, ErrClosed
+		return false, 0, ErrClosed
 	}
-	try, q.contention.try = q.contention.try, false
-	return try, nil
+	c := q.contention
+	try, c.try = c.try, false
+	if c.wakeupPending && qs.pauses(c) {
+		pause = qs.pause(c)
+	}
+	return try, pause, nil
 }
 
-// Elsewhere notes that a client elsewhere has the key: others do get their turns.
-func (qs *Queues[P]) Elsewhere(q *Queue[P]) {
+// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the
+// key since the head last looked. pace is by how much longer the head may pause between two looks: a
+// process that has been passed over more often than usual looks more often than the others, and one
+// that has just had its turns looks less. If all looked equally often, chance alone would say who comes
+// next, and pass over one of them for long.
+func (qs *Queues[P]) Elsewhere(q *Queue[P], changed bool) (pace float64) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if c := q.contention; c != nil && q.here == nil {
-		c.rest()
-		c.unused, c.paused, c.wakeupPending = 0, time.Time{}, false
+	c := q.contention
+	if c == nil || q.here != nil {
+		return 1
 	}
+	c.rest()
+	c.elsewhere = true
+	if changed {
+		c.passed++
+		c.silent++
+	}
+	if c.wakeupPending {
+		c.silent, c.wakeupPending = max(c.silent, sure), false // one that was not woken came first
+	}
+	if qs.Signals == nil || c.silent >= sure {
+		c.unused, c.had = 0, 0
+	}
+	pace = (c.usual/2 + 1) / float64(max(c.passed, 1))
+	return min(max(pace*pace, shortest), longest)
 }
 
 // Unchanged notes what the head has read, and returns for how long the same value has stood
@@ -350,7 +403,7 @@ func (qs *Queues[P]) Elsewhere(q *Queue[P]) {
 func (qs *Queues[P]) Unchanged(q *Queue[P], value string, watched bool, now time.Time) time.Duration {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	c := q.contended()
+	c := qs.contended(q)
 	if !watched || !c.watched || value != c.seen {
 		c.watched, c.seen, c.since = watched, value, now
 	}
@@ -361,7 +414,7 @@ func (qs *Queues[P]) Unchanged(q *Queue[P], value string, watched bool, now time
 func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.contended().since = now
+	qs.contended(q).since = now
 }
 
 // spent reports whether the process has had its turns: most of them in a row, or as many as
@@ -378,10 +431,10 @@ func (qs *Queues[P]) most() int {
 }
 
 // turn counts one that begins. Before the last it asks, while the holder works, whether anybody waits
-// elsewhere. qs.mu is held.
+// elsewhere: not of clients that can't say so. qs.mu is held.
 func (qs *Queues[P]) turn(q *Queue[P]) {
 	c, most := q.contention, qs.most()
-	if c.turns++; qs.Signals == nil || c.turns != most+c.more-1 || c.more >= (alone-1)*most {
+	if c.turns++; qs.Signals == nil || c.silent >= sure || c.turns != most+c.more-1 || c.more >= (alone-1)*most {
 		return
 	}
 	turns, key := c.turns, q.key
@@ -424,7 +477,7 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 func (qs *Queues[P]) CannotHandOff(q *Queue[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.contended().cannotHandOff = true
+	qs.contended(q).cannotHandOff = true
 }
 
 // Gone notes that h's lock is lost or detached: the first entry asks.
@@ -454,18 +507,50 @@ func (qs *Queues[P]) afterTurn(q *Queue[P], woken bool, ttl time.Duration) Grant
 		return Grant[P]{}
 	}
 	c.rest()
-	turns := now.Sub(c.began)
-	if c.paused.IsZero() {
-		c.paused = c.began
+	c.took = now.Sub(c.began)
+	c.had += c.took
+	if woken {
+		return Grant[P]{Woken: true, Yield: qs.pause(c)}
 	}
-	gap := max(turns, worth*qs.Pause) << min(max(c.unused-missed, 0), halvings)
-	if qs.Signals != nil || now.Sub(c.paused) < gap {
-		return Grant[P]{Woken: woken}
+	if !qs.pauses(c) {
+		return Grant[P]{}
 	}
-	c.paused = now
-	c.unused++
-	return Grant[P]{Yield: max(qs.Pause, turns/Look)}
+	return Grant[P]{Yield: qs.pause(c)}
 }
+
+// pauses reports whether others are to have a chance now, which can't say that they wait.
+func (qs *Queues[P]) pauses(c *contention) bool {
+	most := halvings
+	if qs.Signals != nil {
+		most = rarely
+	}
+	least := worth * qs.Pause
+	if c.wakeupPending {
+		least *= 2 // so do the others that are woken in their turn
+	}
+	gap := max(c.took, least)
+	if c.had < gap<<min(max(c.unused-missed, 0), most) {
+		return false
+	}
+	c.had = 0
+	c.unused++
+	return true
+}
+
+// Unwoken is for a head that has found the key free and heard no wake-up: it returns for how long the
+// client that was woken may still be on its way, or pauses for those that can't be.
+func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	c := q.contention
+	if c == nil || c.listener == nil || !c.listener.registered || c.wakeupPending || c.silent >= sure {
+		return 0
+	}
+	return 2 * qs.pause(c)
+}
+
+// pause is for how long others are to have a chance.
+func (qs *Queues[P]) pause(c *contention) time.Duration { return max(qs.Pause, c.took/Look) }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	q := h.queue
@@ -477,17 +562,23 @@ func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	qs.call(q, g)
 }
 
-// Fail ends the wait of all entries with err, which it took the head so long to get that each
-// of them would have got it too, asking by itself.
-func (qs *Queues[P]) Fail(q *Queue[P], err error) {
+// Fail ends the wait of the entries whose ttl is at most upTo with err, which it took the head so
+// long to get that each of them would have got it too, asking by itself.
+func (qs *Queues[P]) Fail(q *Queue[P], err error, upTo time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.failAll(err)
+	q.fail(err, upTo)
 }
 
-func (q *Queue[P]) failAll(err error) {
-	for q.first != nil {
-		q.pop().granted <- Grant[P]{Failed: err}
+func (q *Queue[P]) fail(err error, upTo time.Duration) {
+	for e := q.first; e != nil; {
+		next := e.next
+		if e.ttl <= upTo {
+			e.unlink()
+			e.called = true
+			e.granted <- Grant[P]{Failed: err}
+		}
+		e = next
 	}
 }
 
@@ -497,7 +588,7 @@ func (qs *Queues[P]) Close() {
 	defer qs.mu.Unlock()
 	qs.closed.Store(true)
 	for _, q := range qs.of {
-		q.failAll(ErrClosed)
+		q.fail(ErrClosed, math.MaxInt64)
 		if c := q.contention; c != nil {
 			c.stop(true)
 		}

@@ -35,7 +35,7 @@ type waiter struct {
 func wait(t *testing.T, qs *Queues[lock], key string) *waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	q, e, err := qs.Join(key)
+	q, e, err := qs.Join(key, time.Minute)
 	if e == nil || err != nil {
 		t.Fatalf("joined: entry %v, %v", e, err)
 	}
@@ -50,7 +50,7 @@ func wait(t *testing.T, qs *Queues[lock], key string) *waiter {
 
 func head(t *testing.T, qs *Queues[lock], key string) *Queue[lock] {
 	t.Helper()
-	q, e, err := qs.Join(key)
+	q, e, err := qs.Join(key, time.Minute)
 	if e != nil || err != nil {
 		t.Fatalf("not the head at once: entry %v, %v", e, err)
 	}
@@ -215,20 +215,25 @@ func TestClose(t *testing.T) {
 		q := head(t, qs, "k")
 		why := errors.New("why")
 		w := wait(t, qs, "k")
-		qs.Fail(q, why)
+		qs.Fail(q, why, time.Minute-1)
+		synctest.Wait()
+		if w.served {
+			t.Errorf("Fail of others: %+v", w.grant)
+		}
+		qs.Fail(q, why, time.Minute)
 		synctest.Wait()
 		if w.grant.Failed != why {
 			t.Errorf("Fail: %+v", w.grant)
 		}
 		w = wait(t, qs, "k")
-		_, news, _, _ := qs.Wakeable(q)
+		_, news, _, _ := qs.Wakeable(q, time.Minute)
 		qs.Close()
 		synctest.Wait()
 		<-news
-		if _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
+		if _, _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
 			t.Errorf("Close: a waiter gets %v, the head %v", w.grant.Failed, err)
 		}
-		if _, _, err := qs.Join("k"); !errors.Is(err, ErrClosed) {
+		if _, _, err := qs.Join("k", time.Minute); !errors.Is(err, ErrClosed) {
 			t.Errorf("Join: %v", err)
 		}
 		qs.Leave(q)
@@ -242,7 +247,7 @@ func TestTakenPastTheQueue(t *testing.T) {
 		behind := wait(t, qs, "k")
 		h := new(Holder[lock])
 		qs.Took("k", h, time.Now())
-		e, _, _, err := qs.Wakeable(q)
+		e, _, _, err := qs.Wakeable(q, time.Minute)
 		if e == nil || err != nil {
 			t.Fatalf("the head: %v, %v", e, err)
 		}
@@ -261,7 +266,7 @@ func TestTakenPastTheQueue(t *testing.T) {
 func TestOneHead(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
-		_, news, _, _ := qs.Wakeable(q)
+		_, news, _, _ := qs.Wakeable(q, time.Minute)
 		behind := wait(t, qs, "k")
 		h := new(Holder[lock])
 		qs.Took("k", h, time.Now())
@@ -278,7 +283,7 @@ func TestOneHead(t *testing.T) {
 		default:
 			t.Error("the head sleeps on")
 		}
-		if try, err := qs.Heard(q); !try || err != nil || behind.served {
+		if try, _, err := qs.Heard(q); !try || err != nil || behind.served {
 			t.Errorf("the head is to try: %v, %v; served behind it: %v", try, err, behind.served)
 		}
 		qs.Leave(q)
@@ -328,16 +333,16 @@ func TestSignals(t *testing.T) {
 			Wake: func(string) { elsewhere++ },
 		}
 		q := head(t, qs, "k")
-		_, news, _, _ := qs.Wakeable(q)
+		_, news, _, _ := qs.Wakeable(q, time.Minute)
 		synctest.Wait()
-		if _, _, listening, _ := qs.Wakeable(q); !listening {
+		if _, _, listening, _ := qs.Wakeable(q, time.Minute); !listening {
 			t.Error("nobody listens")
 		}
 		<-news // registered: look
 		wake <- struct{}{}
 		synctest.Wait()
 		<-news
-		if try, err := qs.Heard(q); !try || err != nil {
+		if try, _, err := qs.Heard(q); !try || err != nil {
 			t.Errorf("woken: try %v, %v", try, err)
 		}
 		qs.Leave(q) // without the lock
@@ -346,7 +351,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("a wake-up that nobody made use of woke %d clients elsewhere", elsewhere)
 		}
 		q = head(t, qs, "k")
-		qs.Wakeable(q) //nolint:errcheck
+		qs.Wakeable(q, time.Minute) //nolint:errcheck
 		synctest.Wait()
 		qs.Leave(q)
 		synctest.Wait()
@@ -462,7 +467,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		switch what := r.IntN(8); {
 		case what < 3:
 			story = append(story, "one comes")
-			of, e, err := qs.Join("k")
+			of, e, err := qs.Join("k", time.Minute)
 			switch {
 			case err != nil:
 				fail("%v", err)
@@ -493,7 +498,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 				break
 			}
 			story = append(story, "the head sleeps")
-			e, n, _, err := qs.Wakeable(q)
+			e, n, _, err := qs.Wakeable(q, time.Minute)
 			if err != nil || (e != nil) != (here != nil) {
 				fail("the head is to wait for a lock of ours: %v, %v", e != nil, err)
 			}
@@ -536,7 +541,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			}
 			select {
 			case <-news:
-				if try, _ := qs.Heard(asked); !try {
+				if try, _, _ := qs.Heard(asked); !try {
 					fail("the head is not to try")
 				}
 				news = nil

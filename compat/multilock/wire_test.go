@@ -355,7 +355,8 @@ func TestKeysOfASetApart(t *testing.T) {
 	}
 	c.Do("EXPIRE", "b", 100) //nolint:errcheck
 	c.Do("EXPIRE", "a", 5)   //nolint:errcheck
-	if found, err := b.Find(t.Context(), s.Now, key, l.Value); err != nil || found.Until.Sub(s.Now()).Round(time.Second) != 6*time.Second { // at the latest, where a TTL is cut to seconds
+	// At the latest: a TTL is cut to seconds.
+	if found, err := b.Find(t.Context(), s.Now, key, l.Value); err != nil || found.Until.Sub(s.Now()).Round(time.Second) != 6*time.Second {
 		t.Errorf("found: %v, for %v", err, found.Until.Sub(s.Now()))
 	}
 }

@@ -31,7 +31,7 @@ type Pool struct {
 // A dial is a connection that is being made.
 type dial struct {
 	done chan struct{} // closed when it has been made, or could not be
-	err  error         // why not, if whoever waits for it would fare alike
+	err  error         // why not, if those that wait for it would get the same
 	stop func()        // gives it up; nil: its caller's context does
 }
 

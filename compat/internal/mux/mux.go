@@ -455,7 +455,7 @@ func (c *Conn) shut() {
 		return
 	}
 	if c.reading || c.writing {
-		redis.DoContext(c.c, past, "PING") //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed
+		redis.ReceiveContext(c.c, past) //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed; a Do would write a pool's own state beside them
 		return
 	}
 	c.shutting = true

@@ -1,9 +1,11 @@
 package mux
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +80,51 @@ func TestBroken(t *testing.T) {
 	retired.Retire()
 	if _, err := retired.Do(context.Background(), 0, say("GET", "k")); !errors.Is(err, ErrNotSent) || strings.Contains(err.Error(), "nil") {
 		t.Errorf("on one that takes no more: %q", err)
+	}
+}
+
+// A connection of a redigo Pool, which keeps a state of its own for each command that is sent, is killed
+// under those that write and read: all are told. Under the race detector this also says that nothing is
+// done beside them that redigo does not allow.
+func TestKilledUnderItsUsers(t *testing.T) {
+	for range 50 {
+		var server, users sync.WaitGroup
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+			here, there := net.Pipe()
+			server.Go(func() {
+				defer there.Close()
+				for in := bufio.NewReader(there); ; {
+					for range 3 { // *1, $4, PING
+						if _, err := in.ReadString('\n'); err != nil {
+							return
+						}
+					}
+					if _, err := there.Write([]byte("+PONG\r\n")); err != nil {
+						return
+					}
+				}
+			})
+			return redis.NewConn(here, 0, 0), nil
+		}}
+		c := New(pool.Get())
+		first := make(chan struct{}, 8)
+		for range cap(first) {
+			users.Go(func() {
+				for answered := false; ; answered = true {
+					if _, err := c.Do(context.Background(), 0, say("PING")); err != nil {
+						return
+					}
+					if !answered {
+						first <- struct{}{}
+					}
+				}
+			})
+		}
+		<-first
+		c.Close()
+		users.Wait()
+		server.Wait()
+		pool.Close()
 	}
 }
 

@@ -25,7 +25,7 @@ func newSilent() *silent { return &silent{make(chan any, 99), make(chan struct{}
 func (s *silent) Close() error { s.end(); return nil }
 func (s *silent) Err() error   { return nil }
 
-func (s *silent) Do(string, ...any) (any, error) { s.end(); return nil, net.ErrClosed } // as redigo, when it is killed
+func (s *silent) Do(string, ...any) (any, error) { s.end(); return nil, net.ErrClosed }
 
 func (s *silent) Send(string, ...any) error { return nil }
 func (s *silent) Flush() error              { return nil }
@@ -38,6 +38,10 @@ func (s *silent) Receive() (any, error) {
 		return nil, net.ErrClosed
 	}
 }
+
+func (s *silent) DoContext(context.Context, string, ...any) (any, error) { return s.Do("") }
+func (s *silent) ReceiveContext(context.Context) (any, error)            { s.end(); return nil, net.ErrClosed } // as redigo, when it is killed
+func (s *silent) ReceiveWithTimeout(time.Duration) (any, error)          { return s.Receive() }
 
 func (s *silent) end() {
 	select {

@@ -64,8 +64,9 @@ type Options struct {
 	// set:script, getset:listed and tx:renamed with ListCAS can share; other locks still borrow a
 	// connection for a step under WATCH, and all do for Signal. If a shared connection breaks or is
 	// slow, each step on it has its own outcome, as with a connection of its own, and later steps
-	// get another connection. Connections of a cluster are not shared. Default: 0, each step
-	// borrows its own.
+	// get another connection. Connections of a cluster are not shared. A Source's connections must
+	// allow, as redigo's do, that one goroutine receives while another sends and flushes. Default:
+	// 0, each step borrows its own.
 	Shared int
 
 	// MaxHandoffs is how often in a row a release may hand the lock off to the next goroutine that

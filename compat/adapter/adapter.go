@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -35,27 +36,37 @@ func New(exchange Exchange, end func(broken bool)) redis.Conn {
 	return &conn{exchange: exchange, end: end}
 }
 
-// conn is used by one goroutine at a time, as redigo's.
+// conn is used by one goroutine at a time, or as [compat.Options].Shared does it, which redigo allows
+// too: one sends and flushes, another receives, and a ReceiveContext with a context that has ended kills
+// it under both.
 type conn struct {
 	exchange Exchange
 	end      func(broken bool)
 
+	mu      sync.Mutex
 	pending []compat.Cmd
 	replies []any // flushed, and not yet received
 	spoke   bool  // an exchange has succeeded
 	session session.Session
 	err     error // it can't be used any more
 	closed  bool
-	late    chan struct{} // closed when an exchange has ended that nobody waits for; nil: there is none
+	cut     context.CancelFunc // ends the wait of a Flush; nil: none is under way
+	late    chan struct{}      // closed when an exchange has ended that nobody waits for; nil: there is none
 }
 
 var errClosed = errors.New("setnxlock: the connection was returned")
 
-func (c *conn) Err() error { return c.err }
+func (c *conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
 
 // Close returns the connection. What was sent but not flushed is not sent any more. A connection
 // that the server may still have in MULTI or under a WATCH is broken to its client.
 func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closed {
 		return nil
 	}
@@ -76,6 +87,8 @@ func (c *conn) Close() error {
 }
 
 func (c *conn) Send(name string, args ...any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil {
 		return c.err
 	}
@@ -95,7 +108,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	reply, err := c.do(ctx, c.exchange, name, args...)
-	if err != nil && c.err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) { // as redigo says it: a limit, and nobody's context
+	if err != nil && c.Err() != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) { // as redigo says it: a limit, and nobody's context
 		err = errors.Join(os.ErrDeadlineExceeded, marked(err))
 	}
 	return reply, err
@@ -116,34 +129,36 @@ func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 }
 
 func (c *conn) do(ctx context.Context, exchange Exchange, name string, args ...any) (any, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
-	cmds := c.pending
-	c.pending = nil
-	if name != "" {
-		cmds = append(cmds, append(compat.Cmd{name}, args...))
-	}
-	replies, err := c.send(ctx, exchange, cmds)
+	c.mu.Lock()
+	cmds, replies, err := c.pending, c.replies, c.err
+	c.pending, c.replies = nil, nil
+	c.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return answer.Do(name, replies)
+	if name != "" {
+		cmds = append(cmds, append(compat.Cmd{name}, args...))
+	}
+	more, err := c.send(ctx, exchange, cmds)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Do(name, append(replies, more...))
 }
 
 func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) ([]any, error) {
-	replies := c.replies
-	c.replies = nil
 	if ctx.Err() != nil {
-		c.err = compat.NotSent.Mark(ctx.Err())
-		return nil, c.err
+		return nil, c.kill(compat.NotSent.Mark(ctx.Err()))
 	}
 	if len(cmds) == 0 {
-		return replies, nil
+		return nil, nil
 	}
-	more, err := exchange(ctx, cmds)
+	replies, err := exchange(ctx, cmds)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case err == nil && len(more) != len(cmds):
+	case c.err != nil:
+	case err == nil && len(replies) != len(cmds):
 		c.err = io.ErrUnexpectedEOF
 	case err != nil && !c.spoke && dialed(err):
 		c.err = compat.NotSent.Mark(err)
@@ -155,9 +170,22 @@ func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) (
 	}
 	c.spoke = true
 	for i, cmd := range cmds {
-		c.session.Done(cmd[0].(string), more[i], nil)
+		c.session.Done(cmd[0].(string), replies[i], nil)
 	}
-	return append(replies, more...), nil
+	return replies, nil
+}
+
+// kill breaks the connection, and returns why.
+func (c *conn) kill(why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = why
+	}
+	if c.cut != nil {
+		c.cut()
+	}
+	return why
 }
 
 // dialed reports that it was connecting that failed.
@@ -182,6 +210,8 @@ func (c *conn) cancellable(ctx context.Context, cmds []compat.Cmd) ([]any, error
 	case <-ended:
 		return replies, err
 	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.late = ended
 		return nil, ctx.Err()
 	}
@@ -189,36 +219,54 @@ func (c *conn) cancellable(ctx context.Context, cmds []compat.Cmd) ([]any, error
 
 // Flush sends what was sent, and waits for its replies: Receive has them then.
 func (c *conn) Flush() error {
+	ctx, cut := context.WithCancel(context.Background())
+	defer cut()
+	c.mu.Lock()
 	if c.err != nil {
+		defer c.mu.Unlock()
 		return c.err
 	}
 	cmds := c.pending
-	c.pending = nil
-	replies, err := c.send(context.Background(), c.exchange, cmds)
-	c.replies = replies
+	c.pending, c.cut = nil, cut
+	c.mu.Unlock()
+	replies, err := c.send(ctx, c.cancellable, cmds)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut, c.replies = nil, append(c.replies, replies...)
 	return err
 }
 
 func (c *conn) Receive() (any, error) {
-	if c.err != nil {
-		return nil, c.err
+	if reply, ok, err := c.received(); ok || err != nil {
+		return reply, err
 	}
-	if len(c.replies) == 0 {
-		if err := c.Flush(); err != nil {
-			return nil, err
-		}
+	if err := c.Flush(); err != nil {
+		return nil, err
 	}
-	if len(c.replies) == 0 {
-		return nil, errors.New("setnxlock: nothing was sent that a reply could be received to")
+	reply, ok, err := c.received()
+	if !ok && err == nil {
+		err = errors.New("setnxlock: nothing was sent that a reply could be received to")
 	}
-	reply := c.replies[0]
-	c.replies = c.replies[1:]
-	return answer.Receive(reply)
+	return reply, err
 }
 
+// received takes the first of the replies; ok: there was one.
+func (c *conn) received() (reply any, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || len(c.replies) == 0 {
+		return nil, false, c.err
+	}
+	first := c.replies[0]
+	c.replies = c.replies[1:]
+	reply, err = answer.Receive(first)
+	return reply, true, err
+}
+
+// ReceiveContext is Receive. A ctx that has ended breaks the connection.
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, c.kill(ctx.Err())
 	}
 	return c.Receive()
 }

@@ -55,6 +55,9 @@ type Lock struct {
 	// then the writer.
 	Shared bool
 
+	// SharesConnections says that New's clients have Options.Shared.
+	SharesConnections bool
+
 	// Turns says that waiters of all processes take turns, so a release hands nothing off.
 	Turns bool
 
@@ -73,7 +76,6 @@ type Lock struct {
 	Refuses   bool          // it is not safe here, and must say so
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
 
-	shares    bool                    // its steps share connections
 	algorithm compat.Algorithm        // nil: it is not one algorithm on one server
 	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }
@@ -164,7 +166,7 @@ func newSuite(l Lock) (*suite, error) {
 		l.TTL = time.Second
 	}
 	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
-	if l.shares {
+	if l.SharesConnections {
 		for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
 			open := *client
 			*client = func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {

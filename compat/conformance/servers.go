@@ -161,13 +161,13 @@ func (a Algorithm) on(s Server) Lock {
 			o.MaxPinned, o.Shared = a.MaxPinned, a.Shared
 			return compat.NewOn(wrap(compat.Pooled(s.Source)), a.New(fence), o)
 		},
-		Sources:   []compat.Source{compat.Pooled(s.Source)},
-		Fence:     fence,
-		Ambiguous: a.Ambiguous,
-		Refuses:   a.Safe != nil && !a.Safe(s),
-		TTL:       a.TTL,
-		shares:    a.Shared > 0,
-		algorithm: a.New(fence),
+		Sources:           []compat.Source{compat.Pooled(s.Source)},
+		Fence:             fence,
+		Ambiguous:         a.Ambiguous,
+		Refuses:           a.Safe != nil && !a.Safe(s),
+		TTL:               a.TTL,
+		SharesConnections: a.Shared > 0,
+		algorithm:         a.New(fence),
 	}
 }
 

@@ -6,8 +6,11 @@ package adaptertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,12 +42,14 @@ func Conformance(t *testing.T, open Open) {
 				since  string
 				lock   compat.Algorithm
 				pinned int
+				shared int
 			}{
-				{"getset:classic", "1.2", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0},
-				{"tx:guarded", "2.2", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0},
-				{"tx:renamed", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0},
-				{"tx:renamed/pinned", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2},
-				{"set:lua", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0},
+				{"getset:classic", "1.2", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0, 0},
+				{"tx:guarded", "2.2", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0, 0},
+				{"tx:renamed", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0, 0},
+				{"tx:renamed/pinned", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2, 0},
+				{"set:lua", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 0},
+				{"set:lua/shared", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 2},
 			} {
 				t.Run(l.name, func(t *testing.T) {
 					t.Parallel()
@@ -52,11 +57,11 @@ func Conformance(t *testing.T, open Open) {
 					conformance.Run(t, conformance.Lock{
 						Name: l.name, Server: name, Version: v, Sources: []compat.Source{source},
 						New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-							o.MaxPinned = l.pinned
+							o.MaxPinned, o.Shared = l.pinned, l.shared
 							return compat.NewOn(wrap(source), l.lock, o)
 						},
 						Fence: strings.HasPrefix(l.name, "tx") || l.name == "set:lua", Ambiguous: strings.HasPrefix(l.name, "getset"),
-						Refuses: server.Older(l.since), TTL: 2 * time.Second,
+						Refuses: server.Older(l.since), TTL: 2 * time.Second, SharesConnections: l.shared > 0,
 					})
 				})
 			}
@@ -196,6 +201,56 @@ func Connections(t *testing.T, open Open) {
 		defer c.Close()
 		if r, err := redis.String(c.Do("ECHO", "mine")); r != "mine" || err != nil {
 			t.Errorf("the next user got %q, %v", r, err)
+		}
+	})
+	t.Run("shared, and a server that does not answer", func(t *testing.T) {
+		server := realredis.Run(t)
+		s := open(t, server.Addr, 8)
+		locks := compat.NewOn(s, setlock.Lua{}, compat.Options{Shared: 1, Timeout: 200 * time.Millisecond})
+		var keys atomic.Int64 // a lock whose outcome is unknown stays: each has its own
+		cycle := func() error {
+			lease, err := locks.TryLock(context.Background(), fmt.Sprint("shared:", keys.Add(1)), time.Minute)
+			if err != nil {
+				return err
+			}
+			return lease.Release(context.Background())
+		}
+		all := func() (errs []error) {
+			errs = make([]error, 16)
+			var wg sync.WaitGroup
+			for g := range errs {
+				wg.Go(func() {
+					for range 20 {
+						if errs[g] = cycle(); errs[g] != nil {
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			return errs
+		}
+		if err := errors.Join(all()...); err != nil {
+			t.Error(err)
+		}
+		server.Stop()
+		for _, err := range all() {
+			if !errors.Is(err, compat.ErrTimeout) {
+				t.Errorf("while the server hangs: %v, want ErrTimeout", err)
+			}
+		}
+		server.Continue()
+		for until := time.Now().Add(10 * time.Second); ; {
+			err := errors.Join(all()...)
+			if err == nil || time.Now().After(until) {
+				if err != nil {
+					t.Errorf("when it goes on: %v", err)
+				}
+				break
+			}
+		}
+		if err := locks.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("a server that has gone", func(t *testing.T) {

@@ -254,7 +254,12 @@ func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0
 func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
 	return c.receive(context.Background(), limit)
 }
-func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.receive(ctx, 0) }
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, c.die(err)
+	}
+	return c.receive(ctx, 0)
+}
 
 func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 	if len(c.replies) == 0 {

@@ -164,7 +164,13 @@ func (l *liar) DoContext(ctx context.Context, name string, args ...any) (any, er
 	return l.Do(name, args...)
 }
 
-func (l *liar) ReceiveContext(ctx context.Context) (any, error) { return l.Receive() }
+func (l *liar) ReceiveContext(ctx context.Context) (any, error) {
+	if err := ctx.Err(); err != nil {
+		l.dead = err
+		return nil, err
+	}
+	return l.Receive()
+}
 
 // hostile has every call of the API made to servers that lie, and wants every one to return.
 func hostile(t *testing.T, k kind, data []byte) (got bool) {

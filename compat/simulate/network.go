@@ -326,6 +326,9 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 
 func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, c.die(err) // as redigo does it
+	}
 	return c.receive(ctx, 0)
 }
 func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {

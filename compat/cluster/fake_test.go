@@ -79,11 +79,15 @@ func (f *fake) reset() {
 	f.owner, f.to, f.down, f.before, f.log = a, "", false, nil, nil
 }
 
-// source returns a client's Source.
+// source returns a client's Source, which ends with the test.
 func (f *fake) source(more ...string) *cluster.Source {
-	s := cluster.New(append([]string{a, b}, more...), cluster.Options{Dial: f.dial})
+	s := f.open(more...)
 	f.t.Cleanup(func() { s.Close() })
 	return s
+}
+
+func (f *fake) open(more ...string) *cluster.Source {
+	return cluster.New(append([]string{a, b}, more...), cluster.Options{Dial: f.dial})
 }
 
 var errSilent = errors.New("fake: nobody answers")
@@ -459,7 +463,10 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond, MaxPinned: a.pinned}
-	k, rival := compat.NewOn(f.source().Source(), algo, o), compat.NewOn(f.source().Source(), algo, o)
+	ours, theirs := f.open(), f.open()
+	defer ours.Close() // now: a test has thousands of moments, and a Source a map of all slots
+	defer theirs.Close()
+	k, rival := compat.NewOn(ours.Source(), algo, o), compat.NewOn(theirs.Source(), algo, o)
 	first := int64(0)
 	if lock, err := k.TryLock(ctx, "k", 20*time.Second); err != nil { // so that all know the map, and the fence has begun
 		t.Error(err)

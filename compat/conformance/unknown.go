@@ -25,15 +25,15 @@ func (c *suite) unknown(t testing.TB) {
 	if net.Count() == 0 {
 		t.Fatal("New does not use its Sources through wrap, so that nothing can be lost")
 	}
-	c.checked(t, ctx, k, c.key("unknown")) // what can be lost meanwhile: compat/promises, TestFailedAttemptsAreUndoneOrUnknown
 	everyLoss(net, []Fault{LostRequest, LostReply}, func(name string, lose func()) {
 		key := c.key("unknown-" + name)
+		c.checked(t, ctx, k, key) // what can be lost meanwhile: compat/promises, TestFailedAttemptsAreUndoneOrUnknown
 		lose()
 		c.told(t, ctx, k, key)
 	})
 }
 
-// checked has k find out whether the servers are safe.
+// checked has k find out whether the servers are safe, also after a connection broke.
 func (c *suite) checked(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
 	lock, err := c.take(ctx, k, key, time.Minute)
 	if err == nil {

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -185,14 +184,6 @@ func (e *UnknownError) Error() string {
 
 func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 func (e *UnknownError) Unwrap() error        { return e.Err }
-
-// both is two errors on one line.
-func both(a, b error) error {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
-	}
-	return fmt.Errorf("%w; %w", a, b)
-}
 
 // cause is why an outcome is unknown, if err says no more than that: it is not said twice.
 func cause(err error) error {

@@ -1,12 +1,12 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -115,7 +115,7 @@ func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
 	case err != nil && set == int64(1):
 		// It was not there, and what keeps MSETNX from making it was refused.
 		_, undone := c.listCAS(&Change{Key: ch.Key, Value: next})
-		return nil, errors.Join(err, undone)
+		return nil, oneline.Join(err, undone)
 	case err != nil:
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 )
 
 // A settler carries one step of a Backend to an outcome: what a lost reply left open is
@@ -55,7 +56,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
 	}
 	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
-		return s.undo(ctx, h, both(why, err))
+		return s.undo(ctx, h, oneline.Join(why, err))
 	}
 	h.lease.How = Resolved
 	return nil
@@ -72,7 +73,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
 		return why
 	}
-	return &UnknownError{Lease: l, Err: both(cause(why), cause(err))}
+	return &UnknownError{Lease: l, Err: oneline.Join(cause(why), cause(err))}
 }
 
 // Why a lock is lost that nobody else was seen to hold.

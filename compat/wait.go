@@ -10,6 +10,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 )
 
@@ -333,7 +334,7 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 		if u == nil {
 			u = &UnknownError{Lease: *w.open, Err: ErrElection}
 		}
-		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, both(why, u))
+		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, oneline.Join(why, u))
 	}
 	if w.held != nil { // in words only: the error must not be ErrHeld
 		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held)

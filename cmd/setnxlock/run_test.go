@@ -349,7 +349,7 @@ func TestEightShells(t *testing.T) {
 	address := startReal(t)
 	for _, algorithm := range []string{"auto", "getset:classic"} {
 		t.Run(algorithm, func(t *testing.T) {
-			const shells, rounds = 8, 20
+			const shells, rounds = 8, 8
 			file := filepath.Join(t.TempDir(), "counter")
 			var group sync.WaitGroup
 			for range shells {

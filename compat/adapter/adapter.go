@@ -19,6 +19,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
@@ -109,7 +110,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	defer cancel()
 	reply, err := c.do(ctx, c.exchange, name, args...)
 	if err != nil && c.Err() != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) { // as redigo says it: a limit, and nobody's context
-		err = errors.Join(os.ErrDeadlineExceeded, marked(err))
+		err = oneline.Join(os.ErrDeadlineExceeded, marked(err))
 	}
 	return reply, err
 }

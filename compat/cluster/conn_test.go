@@ -678,7 +678,7 @@ func TestNobodyTells(t *testing.T) {
 	f := newFake(t, false)
 	f.silent[a], f.silent[b] = true, true
 	_, err := f.source().Get(context.Background(), "k")
-	if !errors.Is(err, errSilent) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
-		t.Errorf("%v, want both servers' reasons", err)
+	if !errors.Is(err, errSilent) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q, want both servers' reasons, on one line", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 )
 
 const (
@@ -126,7 +127,7 @@ func (s *Source) opinion(addrs []string) (*slotMap, error) {
 			if found != nil {
 				return found, nil
 			}
-			return nil, fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", errors.Join(append(errs, s.overdue(ctx, "the others"))...))
+			return nil, fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", oneline.Join(append(errs, s.overdue(ctx, "the others"))...))
 		}
 		if asked < len(addrs) {
 			next.Reset(0)
@@ -135,7 +136,7 @@ func (s *Source) opinion(addrs []string) (*slotMap, error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("setnxlock: no server tells the map of the cluster: %w", oneline.Join(errs...))
 	}
 	return found, nil
 }

@@ -2,13 +2,13 @@ package multilock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 )
 
 // inTurn is the Backend that takes its keys one after the other, in the order of their bytes,
@@ -114,7 +114,7 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		}
 	}
 	if open != nil {
-		return &compat.UnknownError{Lease: l, Err: errors.Join(lost, open)}
+		return &compat.UnknownError{Lease: l, Err: oneline.Join(lost, open)}
 	}
 	return lost
 }

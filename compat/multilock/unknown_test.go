@@ -3,6 +3,7 @@ package multilock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,6 +135,35 @@ func TestReleaseAgain(t *testing.T) {
 			w.free("a", "b")
 			return sent
 		})
+	})
+}
+
+// A release that finds one key gone and hears nothing of another says both, on one line.
+func TestReleasePartlyLost(t *testing.T) {
+	everywhere(t, func(w world) {
+		both := false
+		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
+			net := new(conformance.Network)
+			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join("a", "b"), ttl)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.do("DEL", "b")
+			net.Lose(fault)
+			released := lock.Release(background)
+			sent := net.Count()
+			net.Lose(nil)
+			if released != nil && strings.Contains(released.Error(), "\n") {
+				w.t.Errorf("message %d: %q, want an error on one line", n, released)
+			}
+			both = both || errors.Is(released, compat.ErrUnknown) && strings.Contains(released.Error(), "; ")
+			lock.Release(background) //nolint:errcheck // until nothing of it is left
+			w.do("DEL", "a")
+			return sent
+		})
+		if strings.HasPrefix(w.way.name, "in turn") && !both {
+			w.t.Error("no release was told both")
+		}
 	})
 }
 

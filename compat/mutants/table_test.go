@@ -263,7 +263,7 @@ var table = []mutant{
 		old: "\tif l.Ambiguous || errors.Is(why, ErrUnknown) {\n",
 		new: "\tif errors.Is(why, ErrUnknown) {\n"},
 	{name: "an undo that failed is silent", file: settle, nets: nets(settling, undoing),
-		old: "\treturn &UnknownError{Lease: l, Err: both(cause(why), cause(err))}\n",
+		old: "\treturn &UnknownError{Lease: l, Err: oneline.Join(cause(why), cause(err))}\n",
 		new: "\t_ = l\n\treturn why\n"},
 	{name: "Extend returns nil after the lock was lost", file: settle, nets: nets(settling, batches, promised),
 		old: "\t\t\treturn false, fmt.Errorf(\"%w: %q: %w\", ErrLost, l.Key, errLateAnswer)\n",

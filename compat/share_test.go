@@ -99,22 +99,16 @@ func (s shares) String() string {
 // or none: fleets change one process after the other, and foreign clients never signal. If all have it,
 // they pay next to nothing for those that don't.
 func TestProcessesShareWhetherTheySignal(t *testing.T) {
-	seeds := uint64(2)
-	if underRace {
-		seeds = 1
-	}
 	for _, section := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 		for _, goroutines := range []int{2, 8} {
 			for signal := range 5 {
-				for seed := range seeds {
-					s := crowd{4, signal, goroutines, section}.share(t, seed)
-					t.Log(s)
-					if fair := len(s.passed) / 4; slices.Min(s.had) < fair*2/5 || slices.Max(s.had) > 2*fair {
-						t.Errorf("%v: fair were %d turns", s, fair)
-					}
-					if signal == 4 && (s.used() < 0.94 || s.aSection() > 1.35 && section == time.Millisecond || s.aSection() > 1.55) {
-						t.Errorf("%v: all have Signal, and it costs too much", s)
-					}
+				s := crowd{4, signal, goroutines, section}.share(t, uint64(signal))
+				t.Log(s)
+				if fair := len(s.passed) / 4; slices.Min(s.had) < fair*2/5 || slices.Max(s.had) > 2*fair {
+					t.Errorf("%v: fair were %d turns", s, fair)
+				}
+				if signal == 4 && (s.used() < 0.94 || s.aSection() > 1.35 && section == time.Millisecond || s.aSection() > 1.55) {
+					t.Errorf("%v: all have Signal, and it costs too much", s)
 				}
 			}
 		}

@@ -72,17 +72,8 @@ type Grant[P any] struct {
 
 // contention is what a queue knows once somebody has had to wait.
 type contention struct {
-	turns         int           // how often in a row the key stayed in this process
-	more          int           // … beyond what it may otherwise, because nobody waits elsewhere
-	began         time.Time     // the first of them
-	cannotHandOff bool          // a lease that was handed off could not be extended: no more of it
-	unused        int           // pauses in a row in which nobody else took the key
-	had           time.Duration // how long this process has had the key, in turns, since the last of them
-	took          time.Duration // the last turns
-	elsewhere     bool          // others have had the key since this process had it …
-	passed        int           // … and were seen to take it so often …
-	usual         float64       // … which is so often, on average, when its turn comes
-	silent        int           // how often in a row others were seen to have taken the key without a wake-up here
+	share
+	cannotHandOff bool // a lease that was handed off could not be extended: no more of it
 
 	news chan struct{} // wakes the head
 	try  bool          // with it: an attempt is worth making, not just a look
@@ -97,39 +88,6 @@ type contention struct {
 	seen    string
 	since   time.Time
 }
-
-// fairly is how many turns in a row a process takes that must not hand locks off.
-const fairly = 32
-
-// alone is how many times as many turns it takes while nobody is seen to wait elsewhere: not for ever,
-// there may be clients that can't say that they wait.
-const alone = 4
-
-// Where a client can't say that it waits, a queue that has had its turns pauses, but not before it has
-// had the key for so many of the shortest pauses: who waits elsewhere seldom looks more often than that.
-// After some pauses that nobody has used, for a look may just miss one, it pauses half as often each
-// time, up to so many times.
-//
-// Where clients do say that they wait, there may be others beside them that don't: foreign ones, or those
-// without Options.Signal. So a process pauses there too, but more rarely: half as often up to that many
-// times, until it sees that others take the key without having been woken.
-const (
-	worth    = 4
-	missed   = 4
-	halvings = 4
-	rarely   = 5
-)
-
-// A pause between two looks may be so many times as long as it would be if all looked equally often.
-const shortest, longest = 0.5, 4
-
-// sure is how often in a row others must have been seen to take the key, without a wake-up here, for them
-// to be clients that don't signal.
-const sure = 4
-
-// Look is the part of the time for which a key has stood unchanged after which one who waits looks
-// again, and for which a process pauses after turns that took so long: most pauses are seen then.
-const Look = 8
 
 // Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
 // head at once.
@@ -177,10 +135,7 @@ func (qs *Queues[P]) newEntry(q *Queue[P], ttl time.Duration) *Entry[P] {
 
 func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	if q.contention == nil {
-		q.contention = &contention{news: make(chan struct{}, 1), unused: missed}
-		if qs.Signals != nil {
-			q.contention.unused += 2 // nobody need be there who can't be woken
-		}
+		q.contention = &contention{news: make(chan struct{}, 1), share: newShare(qs.Signals != nil)}
 		if q.here != nil {
 			q.contention.began = q.here.since
 		}
@@ -303,16 +258,7 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 	q := qs.queue(key)
 	q.here, h.queue, h.since = h, q, since
 	if c := q.contention; c != nil {
-		if c.elsewhere {
-			c.usual += (float64(c.passed) - c.usual) / 8
-			c.elsewhere, c.passed = false, 0
-		}
-		if c.turns == 0 {
-			c.began = since
-		}
-		if c.wakeupPending {
-			c.silent = 0
-		}
+		c.ours(since, c.wakeupPending)
 		c.wakeupPending, c.watched = false, false
 		c.stop(false)
 	}
@@ -365,16 +311,13 @@ func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, pause time.Duration, err erro
 	c := q.contention
 	try, c.try = c.try, false
 	if c.wakeupPending && qs.pauses(c) {
-		pause = qs.pause(c)
+		pause = c.pause(qs.Pause)
 	}
 	return try, pause, nil
 }
 
 // Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the
-// key since the head last looked. pace is by how much longer the head may pause between two looks: a
-// process that has been passed over more often than usual looks more often than the others, and one
-// that has just had its turns looks less. If all looked equally often, chance alone would say who comes
-// next, and pass over one of them for long.
+// key since the head last looked. pace is by how much longer the head may pause between two looks.
 func (qs *Queues[P]) Elsewhere(q *Queue[P], changed bool) (pace float64) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -382,20 +325,9 @@ func (qs *Queues[P]) Elsewhere(q *Queue[P], changed bool) (pace float64) {
 	if c == nil || q.here != nil {
 		return 1
 	}
-	c.rest()
-	c.elsewhere = true
-	if changed {
-		c.passed++
-		c.silent++
-	}
-	if c.wakeupPending {
-		c.silent, c.wakeupPending = max(c.silent, sure), false // one that was not woken came first
-	}
-	if qs.Signals == nil || c.silent >= sure {
-		c.unused, c.had = 0, 0
-	}
-	pace = (c.usual/2 + 1) / float64(max(c.passed, 1))
-	return min(max(pace*pace, shortest), longest)
+	pace = c.others(changed, c.wakeupPending, qs.Signals != nil)
+	c.wakeupPending = false
+	return pace
 }
 
 // Unchanged notes what the head has read, and returns for how long the same value has stood
@@ -417,12 +349,7 @@ func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
 	qs.contended(q).since = now
 }
 
-// spent reports whether the process has had its turns: most of them in a row, or as many as
-// half of ttl had room for.
-func (qs *Queues[P]) spent(c *contention, ttl time.Duration, now time.Time) bool {
-	return c.turns >= qs.most()+c.more || c.turns > 0 && now.Sub(c.began) >= ttl/2
-}
-
+// most is how many turns in a row a process takes.
 func (qs *Queues[P]) most() int {
 	if qs.Handoffs < 0 {
 		return fairly
@@ -450,9 +377,6 @@ func (qs *Queues[P]) turn(q *Queue[P]) {
 	})
 }
 
-// rest ends its turns.
-func (c *contention) rest() { c.turns, c.more = 0, 0 }
-
 // Successor returns the first entry, at the head from now on, if h's lock is to be handed off
 // to it. Otherwise signal says whether the release is to wake a client elsewhere: not while
 // this process goes on having its turns. A head that is there already (h's lock was taken past
@@ -461,7 +385,7 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := h.queue
-	if q == nil || q.here != h || q.first == nil || qs.spent(q.contention, ttl, now) {
+	if q == nil || q.here != h || q.first == nil || q.contention.spent(qs.most(), ttl, now) {
 		return nil, true
 	}
 	c := q.contention
@@ -502,39 +426,27 @@ func (qs *Queues[P]) Released(h *Holder[P], woken bool, ttl time.Duration) {
 // afterTurn is how the next entry is granted the head after a turn.
 func (qs *Queues[P]) afterTurn(q *Queue[P], woken bool, ttl time.Duration) Grant[P] {
 	c, now := q.contention, qs.Now()
-	if !qs.spent(c, ttl, now) {
+	if !c.spent(qs.most(), ttl, now) {
 		qs.turn(q)
 		return Grant[P]{}
 	}
-	c.rest()
-	c.took = now.Sub(c.began)
-	c.had += c.took
+	c.over(now)
 	if woken {
-		return Grant[P]{Woken: true, Yield: qs.pause(c)}
+		return Grant[P]{Woken: true, Yield: c.pause(qs.Pause)}
 	}
 	if !qs.pauses(c) {
 		return Grant[P]{}
 	}
-	return Grant[P]{Yield: qs.pause(c)}
+	return Grant[P]{Yield: c.pause(qs.Pause)}
 }
 
 // pauses reports whether others are to have a chance now, which can't say that they wait.
 func (qs *Queues[P]) pauses(c *contention) bool {
-	most := halvings
-	if qs.Signals != nil {
-		most = rarely
-	}
 	least := worth * qs.Pause
 	if c.wakeupPending {
 		least *= 2 // so do the others that are woken in their turn
 	}
-	gap := max(c.took, least)
-	if c.had < gap<<min(max(c.unused-missed, 0), most) {
-		return false
-	}
-	c.had = 0
-	c.unused++
-	return true
+	return c.pauses(least, qs.Signals != nil)
 }
 
 // Unwoken is for a head that has found the key free and heard no wake-up: it returns for how long the
@@ -546,11 +458,8 @@ func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
 	if c == nil || c.listener == nil || !c.listener.registered || c.wakeupPending || c.silent >= sure {
 		return 0
 	}
-	return 2 * qs.pause(c)
+	return 2 * c.pause(qs.Pause)
 }
-
-// pause is for how long others are to have a chance.
-func (qs *Queues[P]) pause(c *contention) time.Duration { return max(qs.Pause, c.took/Look) }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	q := h.queue

@@ -1,0 +1,95 @@
+package adapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/adapter"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo answers each command with its argument.
+func echo(_ context.Context, cmds []compat.Cmd) ([]any, error) {
+	replies := make([]any, len(cmds))
+	for i, cmd := range cmds {
+		replies[i] = cmd[1]
+	}
+	return replies, nil
+}
+
+// One sends while another receives, as redigo allows: each reply comes once, in order.
+func TestOneSendsAnotherReceives(t *testing.T) {
+	ended := false
+	c := adapter.New(echo, func(broken bool) { ended = !broken })
+	const n = 1000
+	flushed := make(chan int, n)
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer close(flushed)
+		for i := range n {
+			c.Send("ECHO", fmt.Sprint(i)) //nolint:errcheck // Flush tells
+			if err := c.Flush(); err != nil {
+				t.Error(err)
+				return
+			}
+			flushed <- i
+		}
+	})
+	both.Go(func() {
+		for i := range flushed {
+			if got, err := redis.String(c.Receive()); err != nil || got != fmt.Sprint(i) {
+				t.Errorf("reply %d: %q, %v", i, got, err)
+			}
+		}
+	})
+	both.Wait()
+	if c.Close(); !ended {
+		t.Error("it was not returned in order")
+	}
+}
+
+// A ReceiveContext whose context has ended kills a connection under one that flushes. The client has it
+// back when the exchange has ended, as one that is broken.
+func TestKilledWhileItFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers, returned := make(chan struct{}), make(chan bool, 1)
+		c := adapter.New(func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+			<-answers
+			return echo(ctx, cmds)
+		}, func(broken bool) { returned <- broken })
+		c.Send("ECHO", "x") //nolint:errcheck // Flush tells
+		flushed := make(chan error, 1)
+		go func() { flushed <- c.Flush() }()
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := redis.ReceiveContext(c, over); !errors.Is(err, context.Canceled) {
+			t.Errorf("ReceiveContext: %v", err)
+		}
+		if err := <-flushed; !errors.Is(err, context.Canceled) || compat.OutcomeOf(err) != compat.Unknown {
+			t.Errorf("Flush: %v, want that it was ended, with an unknown outcome", err)
+		}
+		if c.Err() == nil {
+			t.Error("it can still be used")
+		}
+		c.Close()
+		synctest.Wait()
+		select {
+		case <-returned:
+			t.Error("the client has it back while the exchange is under way")
+		default:
+		}
+		close(answers)
+		if broken := <-returned; !broken {
+			t.Error("the client takes it for a good one")
+		}
+	})
+}

@@ -103,7 +103,7 @@ func (a *app) explain(err error) *failure {
 		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(string(refused))}
 	}
 	if silent(err) {
-		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.timeout)}
+		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit())}
 	}
 	return &failure{statusUnavailable, err, ""}
 }

@@ -131,7 +131,16 @@ func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool
 			return nil, err
 		}
 	}
-	return redlock.New(servers, redlock.Options{Names: names}), nil
+	return redlock.New(servers, redlock.Options{Names: names, Timeout: a.limit()}), nil
+}
+
+// limit is how long a step may take: on each server of a quorum, of which one that hangs is to cost little,
+// less than elsewhere, unless --timeout was given.
+func (a *app) limit() time.Duration {
+	if a.algorithm == "redlock" && !a.flags.Changed("timeout") {
+		return redlock.DefaultTimeout
+	}
+	return a.timeout
 }
 
 // lockOn is the lock on one server or cluster.

@@ -73,13 +73,16 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 )
 
+// DefaultTimeout is how long one server's step may take where [Options].Timeout doesn't say.
+const DefaultTimeout = 250 * time.Millisecond
+
 // Options are a Quorum's. The zero value is ready to use.
 type Options struct {
 	// Timeout bounds the time of one server's step, with connecting and, the first time, checking
 	// the server. A server that is slower has no vote. While a server hangs (one that refuses
 	// connections costs nothing), every extension takes that long, and so does every acquisition
-	// that has no majority without it; the lease gets shorter by as much, so keep Timeout small
-	// compared to the ttl. Default: a fifth of the ttl, at most 250 ms.
+	// that has no majority without it; the lease gets shorter by as much, so that it is never more
+	// than a fifth of the ttl. Default: [DefaultTimeout].
 	Timeout time.Duration
 
 	// Grace is how long to wait for servers that have not answered when the others have decided: a
@@ -133,6 +136,9 @@ func New(servers []compat.Backend, o Options) *Quorum {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.New()
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
 	}
 	if o.Grace <= 0 {
 		o.Grace = 50 * time.Millisecond
@@ -398,14 +404,10 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lea
 
 // limit bounds a step for a lease of ttl; 0: one that is for none.
 func (q *Quorum) limit(ttl time.Duration) time.Duration {
-	const most = 250 * time.Millisecond
-	switch {
-	case q.o.Timeout > 0:
-		return q.o.Timeout
-	case ttl > 0:
-		return min(ttl/5, most)
+	if ttl > 0 {
+		return min(ttl/5, q.o.Timeout)
 	}
-	return most
+	return q.o.Timeout
 }
 
 // lease is our lease on one server.

@@ -252,7 +252,7 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 			})
 		}
 		all := strings.Join(quorum, ",")
-		redlock := []string{"--algorithm", "redlock"}
+		redlock := []string{"--algorithm", "redlock", "--timeout", "1m"} // however busy the machine is
 		for i, c := range []struct {
 			name string
 			on   int // on how many servers somebody has the key; -1: our own lock
@@ -265,7 +265,7 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 					put(t, s, onKey{key, someHex, 600})
 				}
 				if c.on < 0 {
-					command(t, all, "run", "--detach", "--ttl", "10m", "--algorithm", "redlock", key, "--", "true")
+					command(t, all, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, redlock, []string{key, "--", "true"})...)
 				}
 				agree(t, all, []string{key}, redlock, c.says, c.run)
 			})

@@ -43,7 +43,7 @@ func TestJSONPage(t *testing.T) {
 		{"inspect", address, []string{"inspect", "--json", "read"}},
 		{"inspect", address, []string{"inspect", "--json", "lock:\xff"}},
 		{"inspect", address, []string{"inspect", "--json", "a", "b"}},
-		{"inspect", quorum, []string{"inspect", "--json", "--algorithm", "redlock", "own"}},
+		{"inspect", quorum, []string{"inspect", "--json", "--algorithm", "redlock", "--timeout", "1m", "own"}},
 		{"survey", address, []string{"survey", "--json"}},
 		{"survey", address, []string{"survey", "--json", "--match", "nothing"}},
 		{"survey", address, []string{"survey", "--json", "--all"}},

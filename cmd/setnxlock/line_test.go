@@ -27,7 +27,7 @@ func TestHintsRun(t *testing.T) {
 	}{
 		{[]string{"run", "--redis", address, "--try", "--prefix", "app: ", key, "--", "true"}, "token   somebody"},
 		{[]string{"run", "--redis=" + "redis://" + address + "/0", "--try", "--timeout", "3s", "--algorithm", "tx", "--prefix=app: ", key, "--", "true"}, "token   somebody"},
-		{[]string{"--redis", address, "--algorithm", "redlock", "--prefix", "app: ", "run", "--try", key, "--", "true"}, "token   somebody"},
+		{[]string{"--redis", address, "--algorithm", "redlock", "--timeout", "1m", "--prefix", "app: ", "run", "--try", key, "--", "true"}, "token   somebody"},
 		{[]string{"run", "--redis", "redis://app:p%20w@" + restricted, "job", "--", "true"}, "NOPERM"},
 		{[]string{"run", "--redis", address, "--algorithm", "set:lua", "job", "--", "true"}, "UNSAFE"},
 	} {

@@ -65,7 +65,7 @@ func TestExitStatuses(t *testing.T) {
 			"one try":  {"run", "--try", "held", "--", "true"},
 			"in time":  {"run", "--wait", "2s", "held", "--", "true"},
 			"inside":   script("", "exec setnxlock run --try job -- true"),
-			"a quorum": {"run", "--algorithm", "redlock", "--try", "held", "--", "true"},
+			"a quorum": {"run", "--algorithm", "redlock", "--timeout", "1m", "--try", "held", "--", "true"},
 		},
 		"76": {
 			"while it runs":        script("--ttl 1s", `trap "exit 0" TERM; `+del+`; while :; do sleep 0.02; done`),
@@ -77,7 +77,7 @@ func TestExitStatuses(t *testing.T) {
 			"at the detachment":    script("--detach", del),
 			"detached, a reader's": script("--detach --algorithm rw:read", "redis-cli -p "+strings.TrimPrefix(at, "127.0.0.1:")+" FLUSHALL >&2"),
 			"getset":               script("--algorithm getset", del),
-			"a quorum":             script("--algorithm redlock", del),
+			"a quorum":             script("--algorithm redlock --timeout 1m", del),
 			"several":              {"run", "a", "b", "--", "sh", "-c", "setnxlock release a --force --yes >&2"},
 			"adopted too late":     {"sh", `h=$(setnxlock run --detach --ttl 2s gone -- sh -c 'echo "$SETNXLOCK_HANDLE"'); setnxlock release --token "$h"; exec setnxlock run --adopt "$h" -- touch never`},
 		},

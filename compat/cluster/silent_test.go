@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -24,53 +25,56 @@ func TestDroppedPackets(t *testing.T) {
 	for name, heedless := range map[string]bool{"heeds its context": false, "heeds nothing": true} {
 		for _, limit := range []time.Duration{20 * time.Millisecond, time.Minute} {
 			t.Run(name+"/"+limit.String(), func(t *testing.T) {
-				f := newFake(t, false)
-				gone, over := make(chan struct{}), make(chan struct{})
-				t.Cleanup(func() { close(over) })
-				s := cluster.New([]string{a, b}, cluster.Options{IdleTimeout: 1, Dial: func(ctx context.Context, addr string) (redis.Conn, error) {
-					select {
-					case <-gone:
-						if addr != a {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t, false)
+					gone, over := make(chan struct{}), make(chan struct{})
+					t.Cleanup(func() { close(over) })
+					s := cluster.New([]string{a, b}, cluster.Options{IdleTimeout: 1, Dial: func(ctx context.Context, addr string) (redis.Conn, error) {
+						select {
+						case <-gone:
+							if addr != a {
+								break
+							}
+							if heedless {
+								ctx = context.Background()
+							}
+							select {
+							case <-ctx.Done():
+								return nil, ctx.Err()
+							case <-over:
+								return nil, errSilent
+							}
+						default:
+						}
+						return f.dial(ctx, addr)
+					}})
+					t.Cleanup(func() { s.Close() })
+					locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{Timeout: limit})
+					if l, err := locks.TryLock(t.Context(), "k", time.Second); err != nil {
+						t.Fatal(err)
+					} else if err := l.Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					close(gone)
+					const ttl = 5 * time.Second
+					start := time.Now()
+					promote := time.AfterFunc(300*time.Millisecond, func() {
+						f.mu.Lock()
+						defer f.mu.Unlock()
+						f.owner = b
+					})
+					defer promote.Stop()
+					for {
+						_, err := locks.TryLock(t.Context(), "k", ttl)
+						if err == nil {
 							break
 						}
-						if heedless {
-							ctx = context.Background()
+						if time.Since(start) > ttl {
+							t.Fatalf("not found out in %v: %v", ttl, err)
 						}
-						select {
-						case <-ctx.Done():
-							return nil, ctx.Err()
-						case <-over:
-							return nil, errSilent
-						}
-					default:
+						time.Sleep(time.Millisecond)
 					}
-					return f.dial(ctx, addr)
-				}})
-				t.Cleanup(func() { s.Close() })
-				locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{Timeout: limit})
-				if l, err := locks.TryLock(t.Context(), "k", time.Second); err != nil {
-					t.Fatal(err)
-				} else if err := l.Release(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				close(gone)
-				const ttl = 5 * time.Second
-				start := time.Now()
-				promote := time.AfterFunc(300*time.Millisecond, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-					f.owner = b
 				})
-				defer promote.Stop()
-				for {
-					_, err := locks.TryLock(t.Context(), "k", ttl)
-					if err == nil {
-						break
-					}
-					if time.Since(start) > ttl {
-						t.Fatalf("not found out in %v: %v", ttl, err)
-					}
-				}
 			})
 		}
 	}

@@ -14,7 +14,7 @@ SETNXLOCK_INTEROP ?= installed
 
 # What has a go.mod of its own: what measures, what makes the docs a site, what opens pages in a browser, what speaks with other clients and
 # watchers, and what a release needs.
-MODULES = bench compat/race/handbook compat/race/browser compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
+MODULES = compat/race/browser bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
@@ -36,7 +36,7 @@ PACKAGES_AT_ONCE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 test:
 	@[ "$(SETNXLOCK_TEST)" = embedded ] || ./.ci/setup
 	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; said=$$(mktemp); \
-	(for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) test -vet=off -timeout 15m ./...) || exit=1; done; exit $${exit:-0}) >$$said 2>&1 & modules=$$!; \
+	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {}; said=$$(mktemp); { $(GO) vet ./... && $(GO) test -vet=off -timeout 15m ./...; } >$$said 2>&1; did=$$?; cat $$said; rm $$said; exit $$did' >$$said 2>&1 & modules=$$!; \
 	$(GO) vet ./... || failed=1; \
 	$(GO) test -vet=off -p $(PACKAGES_AT_ONCE) -timeout 30m ./... || failed=1; \
 	wait $$modules || failed=1; cat $$said; rm -f $$said; \

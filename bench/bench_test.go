@@ -10,14 +10,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/workload"
 )
 
 // Every part runs, every number is there, and no section overlapped. What the
 // numbers are is for a quiet machine.
-func TestQuick(t *testing.T) {
+func TestQuick(t *testing.T) { quick(t, "latency,one-key,held,allocs,command") }
+
+func TestLongQuick(t *testing.T) {
+	realredis.Long(t)
+	quick(t, "distant,together,throughput,crowd,sweep,waiter")
+}
+
+func quick(t *testing.T, names string) {
+	chosen, err := choose(names)
+	if err != nil {
+		t.Fatal(err)
+	}
 	docs := t.TempDir()
-	if err := run(context.Background(), []string{"-quick", "-docs", docs}); err != nil {
+	if err := run(context.Background(), []string{"-quick", "-docs", docs, "-only", names}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := load(filepath.Join(docs, "performance", "results.json"))
@@ -28,7 +40,7 @@ func TestQuick(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, m := range r.Servers {
-		for _, p := range parts {
+		for _, p := range chosen {
 			if !p.done(m) {
 				t.Errorf("%s: no %s", m.Version, p.name)
 			}

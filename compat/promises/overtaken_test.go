@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
 // takenFrom has another client take the lock of that key, whoever has it.
@@ -230,4 +231,41 @@ func TestTwoTakeADeadLock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lock whose token somebody releases, before any command of an extension, is not extended back: the
+// extension, or the next one, says that it is lost, and the key is free.
+func TestReleasedByItsTokenMeanwhile(t *testing.T) {
+	for _, fence := range []bool{false, true} {
+		eachKind(t, append(all(fence), one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: fence}})), func(t *testing.T, k kind) {
+			for n, reached := 1, true; reached && n < 60; n++ {
+				inWorld(t, k, func(w *world) {
+					holder, net := w.client(compat.Options{})
+					l := w.try(holder, long)
+					other, _ := w.client(compat.Options{})
+					token, released := l.Token(), errors.New("not called")
+					net.expect(func(i int, _ string) fate {
+						if i == n {
+							released = other.ReleaseToken(background, k.key, token)
+						}
+						return arrives
+					})
+					err := l.Extend(background, long)
+					if reached = net.commands() >= n; !reached || released != nil {
+						return
+					}
+					net.clear()
+					if err == nil {
+						err = l.Extend(background, long)
+					}
+					if !errors.Is(err, compat.ErrLost) {
+						t.Errorf("released before command %d, and yet: %v, want ErrLost", n, err)
+					}
+					if st, err := other.Inspect(background, k.key); err != nil || st.Value != "" && !k.looks() {
+						t.Errorf("released before command %d, and yet it is %+v, %v", n, st, err)
+					}
+				})
+			}
+		})
+	}
 }

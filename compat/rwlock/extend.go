@@ -54,10 +54,14 @@ func (r Read) extend(c *compat.Conn, now time.Time, l, next compat.Lease, ttl ti
 		cmds = append(cmds, compat.Cmd{"ZREM", set, l.Value})
 	}
 	w, err := c.Write(l.Key, compat.Write{Do: cmds, Exec: true, Draw: draws})
-	switch {
-	case err != nil || w.Done == nil:
+	if err != nil || w.Done == nil {
 		return nil, err
-	case next.Value != l.Value && w.Done[len(w.Done)-1] == int64(0): // released by its token since our look
+	}
+	gone := w.Done[0] == int64(1) // ZADD added it
+	if next.Value != l.Value {
+		gone = w.Done[len(w.Done)-1] == int64(0) // ZREM found nothing
+	}
+	if gone { // released by its token since our look, and back by our ZADD
 		if _, err := c.Do("ZREM", set, next.Value); err != nil {
 			return nil, err
 		}

@@ -4,12 +4,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,7 +124,8 @@ func TestSlowQuorum(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for range 3 {
-		all = append(all, slowly(t, startOld(t, "7.0"), 300*time.Millisecond))
+		server := startOld(t, "7.0")
+		all = append(all, serve(t, func(c net.Conn) { relay(c, server, 300*time.Millisecond) }))
 	}
 	quorum := strings.Join(all, ",")
 	out, status := command(t, quorum, "inspect", "--algorithm", "redlock", "job")
@@ -136,45 +135,4 @@ func TestSlowQuorum(t *testing.T) {
 	if out, status := command(t, quorum, "inspect", "--algorithm", "redlock", "--timeout", "1m", "job"); status != 0 {
 		t.Errorf("inspect with a --timeout: %d\n%s", status, out)
 	}
-}
-
-// slowly returns the address of a relay to a server, over which each answer takes so long.
-func slowly(t *testing.T, address string, delay time.Duration) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var relays sync.WaitGroup
-	t.Cleanup(relays.Wait)
-	t.Cleanup(func() { l.Close() })
-	relays.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", address)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			relays.Go(func() {
-				defer server.Close()
-				io.Copy(server, client) //nolint:errcheck // until it ends
-			})
-			relays.Go(func() {
-				defer client.Close()
-				buf := make([]byte, 1<<16)
-				for {
-					n, err := server.Read(buf)
-					if err != nil {
-						return
-					}
-					time.Sleep(delay)
-					client.Write(buf[:n]) //nolint:errcheck // it may be gone
-				}
-			})
-		}
-	})
-	return l.Addr().String()
 }

@@ -204,6 +204,28 @@ func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
 // startLoading starts what answers each command as a server does that is loading its data, until it
 // is loaded: then its connections are those of the server at address.
 func startLoading(t starter, loaded *atomic.Bool, address string) string {
+	return serve(t, func(c net.Conn) {
+		if loaded.Load() {
+			relay(c, address, 0)
+			return
+		}
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
+			if err != nil {
+				return
+			}
+			for range 2 * n { // each word behind its length
+				lines.Scan()
+			}
+			if _, err := fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// serve returns an address whose connections each serves, and closes them then.
+func serve(t starter, each func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -217,30 +239,34 @@ func startLoading(t starter, loaded *atomic.Bool, address string) string {
 			}
 			go func() {
 				defer c.Close()
-				if loaded.Load() {
-					if to, err := net.Dial("tcp", address); err == nil {
-						defer to.Close()
-						go io.Copy(c, to) //nolint:errcheck // one of them ends first
-						io.Copy(to, c)    //nolint:errcheck
-					}
-					return
-				}
-				for lines := bufio.NewScanner(c); lines.Scan(); {
-					n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
-					if err != nil {
-						return
-					}
-					for range 2 * n { // each word behind its length
-						lines.Scan()
-					}
-					if _, err := fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
-						return
-					}
-				}
+				each(c)
 			}()
 		}
 	}()
 	return l.Addr().String()
+}
+
+// relay joins a client to the server at address until either goes. Each answer takes so long.
+func relay(client net.Conn, address string, delay time.Duration) {
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		defer client.Close()
+		for buf := make([]byte, 1<<16); ; {
+			n, err := server.Read(buf)
+			if err != nil {
+				return
+			}
+			time.Sleep(delay)
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	io.Copy(server, client) //nolint:errcheck // one of them ends first
 }
 
 // redis VERSION starts an embedded server, "redis real [ARG...]" a real one, "redis loading" what is

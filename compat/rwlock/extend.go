@@ -12,7 +12,8 @@ import (
 const tries = 8
 
 // Extend moves the end of l to now+ttl. Others may touch the set in between; only a writer could
-// have ended our lease, and a writer touches the key. A writer removes every reader it finds
+// have ended our lease, and a writer touches the key, or who released it by its token, which ZADD
+// and ZREM tell. A writer removes every reader it finds
 // dead, so a reader that is still in the set has had no writer beside it. A writer's lease becomes
 // a reader's: see Downgrade.
 func (r Read) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {

@@ -157,7 +157,7 @@ func (n *network) dial(_ context.Context, addr string) (redis.Conn, error) {
 	s := n.servers[addr]
 	n.mu.Unlock()
 	if s == nil {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		return nil, errRefused
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,3 +242,6 @@ func (c *fakeConn) Close() error {
 	c.s.mu.Unlock()
 	return c.Conn.Close()
 }
+
+// errRefused is how a Dial ends where nobody listens.
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}

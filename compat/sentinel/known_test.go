@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ func acquainted(all []*fakeSentinel) {
 func toLiving(addrs, say []string) func(context.Context, string) (redis.Conn, error) {
 	return func(ctx context.Context, addr string) (redis.Conn, error) {
 		if i := slices.Index(addrs, addr); i >= 0 && say[i] == "" {
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+			return nil, errRefused
 		}
 		return redis.DialContext(ctx, "tcp", addr)
 	}
@@ -100,7 +99,7 @@ func TestTwoAddressesEach(t *testing.T) {
 					real = addr
 				}
 				if alive == 2 && real == dead || alive == 0 && !byName {
-					return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+					return nil, errRefused
 				}
 				return redis.DialContext(ctx, "tcp", real)
 			}})

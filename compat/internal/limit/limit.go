@@ -200,3 +200,7 @@ func (s sooner) Deadline() (time.Time, bool) {
 	}
 	return s.at, true
 }
+
+// Past is a context whose deadline has passed: redigo kills a connection that is asked with it, and sends
+// nothing.
+var Past, _ = context.WithDeadline(context.Background(), time.Unix(1, 0))

@@ -455,12 +455,9 @@ func (c *Conn) shut() {
 		return
 	}
 	if c.reading || c.writing {
-		redis.ReceiveContext(c.c, past) //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed; a Do would write a pool's own state beside them
+		redis.ReceiveContext(c.c, limit.Past) //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed; a Do would write a pool's own state beside them
 		return
 	}
 	c.shutting = true
 	go c.c.Close() // it may wait for the server
 }
-
-// past is a context whose deadline has passed.
-var past, _ = context.WithDeadline(context.Background(), time.Unix(1, 0))

@@ -177,14 +177,8 @@ func Close(c redis.Conn) {
 // that believes in an open WATCH or MULTI would send UNWATCH or DISCARD beside it, a data race. A deadline
 // that has passed kills a connection before anything is sent, and DISCARD ends that belief.
 func Drop(c redis.Conn) {
-	redis.DoContext(c, passed, "DISCARD") //nolint:errcheck
+	redis.DoContext(c, limit.Past, "DISCARD") //nolint:errcheck
 }
-
-var passed = func() context.Context {
-	ctx, cancel := context.WithDeadline(context.Background(), time.Time{})
-	cancel()
-	return ctx
-}()
 
 // unsupported reports that a connection has no way to do what was asked: it is not redigo's
 // own. Nothing was sent then.

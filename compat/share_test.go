@@ -116,24 +116,28 @@ func TestProcessesShareWhetherTheySignal(t *testing.T) {
 }
 
 // Chance does not pass over one process for long: of many that poll, one that has waited for longer looks
-// more often.
+// more often. Judged is how many turns one call in a thousand sees go to others, of all runs together: the
+// longest of all is chance's own.
 func TestPollingProcessesAreNotPassedOver(t *testing.T) {
 	runs := 5
 	if underRace {
 		runs = 2
 	}
-	for _, c := range []struct{ processes, most int }{{2, 140}, {4, 550}} {
-		worst := 0
+	for _, c := range []struct{ processes, most int }{{2, 150}, {4, 450}} {
+		var passed []int
 		for seed := range uint64(runs) {
 			s := crowd{c.processes, 0, 8, time.Millisecond}.share(t, seed)
 			t.Log(s)
-			worst += s.passed[len(s.passed)-1] / runs
+			passed = append(passed, s.passed...)
 			if s.used() < 0.87 || s.aSection() > 1.6 {
 				t.Errorf("%v: it costs too much", s)
 			}
 		}
-		if worst > c.most {
-			t.Errorf("of %d processes one was passed over by %d others, on average, want %d at most", c.processes, worst, c.most)
+		slices.Sort(passed)
+		rare := passed[len(passed)*999/1000]
+		t.Logf("%d processes: one call in a thousand was passed over by %d others or more", c.processes, rare)
+		if rare > c.most {
+			t.Errorf("of %d processes, one call in a thousand was passed over by %d others or more, want %d at most", c.processes, rare, c.most)
 		}
 	}
 }

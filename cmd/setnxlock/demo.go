@@ -211,19 +211,23 @@ func (d *demo) crash() error {
 	return nil
 }
 
+// takeover has bob wait for alice's lease to end. Time passes while he waits, and only then: on a machine that
+// stands still for a moment, or a terminal that is stopped, the lease would be over before his first try.
 func (d *demo) takeover(e entry) error {
 	const lease = 1200 * time.Millisecond
-	s, err := oldredis.New(e.version, oldredis.Options{Clock: clock.New()})
+	now := clock.NewMock()
+	now.Set(time.Now())
+	s, err := oldredis.New(e.version, oldredis.Options{Clock: now})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{})
-	began := time.Now()
+	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: now})
+	began := now.Now()
 	tell := func(format string, args ...any) {
-		d.line("  %4.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
+		d.line("  %4.1f s  "+format, append([]any{now.Since(began).Seconds()}, args...)...)
 	}
 
 	d.line("%s on %s", e.name, e.version)
@@ -239,7 +243,9 @@ func (d *demo) takeover(e entry) error {
 	} else {
 		tell("bob tries: it is held; he waits")
 	}
+	stop := passing(now)
 	bob, err := locks.Lock(ctx, "job", lease)
+	stop()
 	if err != nil {
 		return err
 	}
@@ -249,7 +255,7 @@ func (d *demo) takeover(e entry) error {
 	}
 	tell("bob has the lock (%s), fence %d", how, bob.Fence())
 	tell("a late write of alice's can be told by its fence: %d is below %d", alice.Fence(), bob.Fence())
-	if bob.Fence() <= alice.Fence() || time.Now().Before(alice.Until()) {
+	if bob.Fence() <= alice.Fence() || now.Now().Before(alice.Until()) {
 		d.broken = true
 	}
 	if err := locks.ReleaseToken(ctx, "job", alice.Token()); !errors.Is(err, compat.ErrLost) {
@@ -261,6 +267,26 @@ func (d *demo) takeover(e entry) error {
 	}
 	tell("bob releases it")
 	return nil
+}
+
+// passing lets time pass as it does, but for moments at which this process stands still, until stop.
+func passing(now *clock.Mock) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		const step = 10 * time.Millisecond
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				now.Add(step)
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
 }
 
 // refusal is the third act.

@@ -59,11 +59,11 @@ const patient = 2 * time.Minute
 
 const nobodys = "0000000000.000" // a token that nobody has
 
-// exclusion: of 32 clients no two that exclude each other stand in the section
+// exclusion: of 16 clients no two that exclude each other stand in the section
 // together. Where clients share, every fourth is a rival.
 func (c *suite) exclusion(t testing.TB) {
 	defer c.turn()()
-	const clients, rounds = 32, 3
+	const clients, rounds = 16, 3
 	var alone, together, overlaps, counter atomic.Int32
 	want := int32(0)
 	var wg sync.WaitGroup

@@ -308,25 +308,34 @@ func (c *suite) lateHandle(t testing.TB) {
 }
 
 // lostBatch: locks that are renewed together survive the loss of any message, as one that is
-// renewed alone does.
+// renewed alone does, and can then be extended; in the end they are released.
 func (c *suite) lostBatch(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	const size = 3 // one first, one last, and one in between
+	const ttl = 20 * time.Second
 	net := new(Network)
 	mock, events := now(), new(events)
 	o := c.options()
 	o.Clock, o.Renew, o.Observer = mock, true, events.Observe
 	k := c.New(net.Over, o)
-	everyLoss(net, faults, func(name string, lose func()) {
-		var locks []*compat.Lock
-		for i := range size {
-			lock, err := c.take(ctx, k, c.key(fmt.Sprintf("lost-batch-%s-%d", name, i)), 20*time.Second)
-			if err != nil {
-				t.Fatal(err)
+	var locks []*compat.Lock
+	each := func(name, did string, call func(*compat.Lock) error) {
+		for i, lock := range locks {
+			if err := call(lock); err != nil {
+				t.Fatalf("%s: %d renewed together: %s lock %d: %v", name, size, did, i, err)
 			}
-			locks = append(locks, lock)
 		}
+	}
+	for i := range size {
+		lock, err := c.take(ctx, k, c.key(fmt.Sprintf("lost-batch-%d", i)), ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	everyLoss(net, faults, func(name string, lose func()) {
+		each(name, "extending", func(l *compat.Lock) error { return l.Extend(ctx, ttl) }) // they are due together again
 		first := locks[0].Until()
 		events.forget()
 		lose()
@@ -340,13 +349,12 @@ func (c *suite) lostBatch(t testing.TB) {
 			mock.Add(time.Second)
 			events.settle(renewed)
 		}
-		for i, lock := range locks {
-			if err := context.Cause(lock.Context()); err != nil {
-				t.Errorf("%s: %d renewed together: lock %d: %v, although nobody took it", name, size, i, err)
-			}
-			if err := lock.Release(ctx); err != nil && !c.Ambiguous {
-				t.Errorf("%s: %d renewed together: Release of lock %d: %v", name, size, i, err)
-			}
+		each(name, "after the loss,", func(l *compat.Lock) error { return context.Cause(l.Context()) }) // nobody took it
+	})
+	each("in the end", "releasing", func(l *compat.Lock) error {
+		if err := l.Release(ctx); err != nil && !c.Ambiguous {
+			return err
 		}
+		return nil
 	})
 }

@@ -120,7 +120,7 @@ type Event struct {
 	Final bool
 }
 
-// most is how many extensions of unknown outcome are kept track of.
+// most is how many extensions of unknown outcome that differ are kept track of.
 const most = 16
 
 // A State is one lock. The zero State is not ready to use: New makes one.
@@ -185,7 +185,7 @@ func (s *State) On(e Event) Verdict {
 
 	case Unknown:
 		s.asked = Claim{}
-		s.doubts = append(s.doubts[:len(s.doubts):len(s.doubts)], e.Claim)
+		s.doubt(e.Claim)
 		s.renewIn(e.At, s.soon())
 
 	case NotOurs:
@@ -281,6 +281,18 @@ func (s *State) On(e Event) Verdict {
 		s.leave(Detached)
 	}
 	return OK
+}
+
+// doubt keeps track of an extension that may still run. Those that would do the same are one: a lock that can't
+// change its value is renewed for as long as it is held, however many of its requests may still arrive.
+func (s *State) doubt(c Claim) {
+	for i, d := range s.doubts {
+		if d.Value == c.Value && d.TTL == c.TTL {
+			s.doubts[i].Until = earlier(d.Until, c.Until)
+			return
+		}
+	}
+	s.doubts = append(s.doubts[:len(s.doubts):len(s.doubts)], c)
 }
 
 // ask says whether an operation that needs the lease may begin.

@@ -507,7 +507,8 @@ func invariants(t *testing.T, length int) {
 	}
 }
 
-// What is never answered is not asked for ever: each outcome that is open costs a value to look for.
+// What is never answered is not asked for ever: each value that the key may hold costs a look. What keeps
+// the value may be asked again, however often.
 func TestOpenOutcomes(t *testing.T) {
 	for _, v := range variants {
 		w := start(v, (*State).On)
@@ -515,8 +516,30 @@ func TestOpenOutcomes(t *testing.T) {
 			w.extend(v, long, "late", Done)
 			w.check("after one more")
 		}
-		if len(w.late) != most {
-			t.Errorf("%s: %d extensions were sent, and none answered, want %d", v.name, len(w.late), most)
+		want := most
+		if !v.rotates {
+			want = 2 * most
+		}
+		if len(w.late) != want {
+			t.Errorf("%s: %d extensions were sent, and none answered, want %d", v.name, len(w.late), want)
+		}
+	}
+}
+
+// A lock that is renewed outlives any number of lost replies, one after the other: also one that can't change its
+// value, so that each of the requests may still arrive.
+func TestOutlivesLostReplies(t *testing.T) {
+	for _, v := range variants {
+		w := start(v, (*State).On)
+		for n := range 4 * most {
+			for _, fate := range []string{"late", "lost reply", "done"} {
+				w.extend(v, long, fate, Done)
+				w.check("after " + fate)
+			}
+			if until := w.s.Until(); w.s.Cause() != None || until.Before(Until(w.now, long)) {
+				t.Fatalf("%s, after %d lost replies: believed for %v, cause %d", v.name, 2*n, until.Sub(w.now), w.s.Cause())
+			}
+			w.now = w.now.Add(short)
 		}
 	}
 }

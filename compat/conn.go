@@ -38,7 +38,19 @@ func NewConn(c redis.Conn) *Conn {
 	return conn
 }
 
-func (c *Conn) lend(borrowed redis.Conn) { c.Conn, c.wire.Conn = borrowed, borrowed }
+func (c *Conn) lend(borrowed redis.Conn) {
+	c.Conn, c.wire.Conn = borrowed, borrowed
+	c.wire.Later = notAll
+}
+
+// notAll is err of a connection that says that nothing was sent, in a step of which something has run before:
+// the step may have been done.
+func notAll(err error) error {
+	if OutcomeOf(err) == NotSent {
+		return Unknown.Mark(err)
+	}
+	return err
+}
 
 // begin begins a step.
 func (c *Conn) begin(ctx context.Context) {

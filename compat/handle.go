@@ -45,7 +45,8 @@ func (l *Lock) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token(
 // and its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until].
 // Detach returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is no longer
 // held, and any other error if it is not known what the key holds: the lock then stays held here.
-// After an extension of unknown outcome, extend the lock once more before you detach it.
+// After an extension of unknown outcome, extend the lock once more before you detach it. That does not
+// help a lock whose script can't change its token (setlock.AdditiveExtend): the one before may still run.
 func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 	if err := l.begin(ctx); err != nil {
 		return Handle{}, err

@@ -7,10 +7,13 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
 	"go.uber.org/goleak"
 )
 
@@ -92,4 +95,51 @@ func TestKilledWhileItFlushes(t *testing.T) {
 			t.Error("the client takes it for a good one")
 		}
 	})
+}
+
+// An Exchange that was not sent says nothing of those before it in the same step: a lock that was taken, but for
+// its TTL, is undone, or may have been taken.
+func TestSecondExchangeIsNotSent(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	full := errors.New("no connection is free")
+	lost := false
+	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
+		c := s.Dial()
+		return adapter.New(func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+			if cmds[0][0] == "EXPIRE" && !lost {
+				lost = true
+				return nil, compat.NotSent.Mark(full)
+			}
+			for _, cmd := range cmds {
+				c.Send(cmd[0].(string), cmd[1:]...) //nolint:errcheck // Flush tells
+			}
+			if err := c.Flush(); err != nil {
+				return nil, err
+			}
+			replies := make([]any, len(cmds))
+			for i := range replies {
+				reply, err := c.Receive()
+				if refused, ok := err.(redis.Error); ok {
+					reply, err = refused, nil
+				}
+				if replies[i] = reply; err != nil {
+					return nil, err
+				}
+			}
+			return replies, nil
+		}, func(bool) { c.Close() }), nil
+	}}
+	l, err := compat.NewOn(source, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "k", time.Minute)
+	if !lost {
+		t.Fatal("no EXPIRE of its own was sent")
+	}
+	c := s.Dial()
+	defer c.Close()
+	v, _ := redis.String(c.Do("GET", "k"))
+	switch {
+	case l != nil && l.Token() == v:
+	case l == nil && (v == "" || errors.Is(err, compat.ErrUnknown)):
+	default:
+		t.Errorf("lock %v, %v; the key holds %q", l, err, v)
+	}
 }

@@ -114,7 +114,7 @@ func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration) (comp
 	}
 	values, _ := split(l.Value)
 	next := l
-	next.Until = compat.Until(now, ttl)
+	next.Until, next.Final = compat.Until(now, ttl), true // it writes to what an earlier one watches
 	var cmds []compat.Cmd
 	for i, h := range both {
 		var cmd compat.Cmd

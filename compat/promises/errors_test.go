@@ -534,3 +534,36 @@ func TestReleaseAfterAResolvedExtension(t *testing.T) {
 		}
 	})
 }
+
+// As Detach says: after an extension of unknown outcome, extend the lock once more. Then it can be detached, and
+// also a lock that can't change its value is extended to deadline after deadline, whatever replies are lost.
+func TestDetachAfterLostReplies(t *testing.T) {
+	eachKind(t, append(all(true), one("bridge.TwoNames", "7.0", twoNames(true))), func(t *testing.T, k kind) {
+		for at, reached := 1, true; reached; at++ {
+			inWorld(t, k, func(w *world) {
+				locker, n := w.client(compat.Options{})
+				l := w.try(locker, time.Hour)
+				for again := range 20 {
+					sent := 0
+					n.expect(func(int, string) fate {
+						if sent++; sent == at {
+							return replyLost
+						}
+						return arrives
+					})
+					lost := l.Extend(background, time.Hour+time.Duration(again)*time.Second)
+					reached = sent >= at
+					n.clear()
+					if err := l.Extend(background, time.Hour-time.Duration(again)*time.Second); err != nil {
+						t.Fatalf("extended again after %v: %v", lost, err)
+					}
+				}
+				if h, err := l.Detach(background); err != nil {
+					t.Errorf("extended again, and then: %v", err)
+				} else if err := locker.ReleaseHandle(background, h); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}

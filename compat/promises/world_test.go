@@ -11,6 +11,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -133,6 +135,17 @@ func composites(fence bool) []kind {
 		pinned("pinned set:watched", "2.6.12", setlock.Watched{Options: set}),
 		one("rwlock.Write", "2.4", rwlock.Write{Options: rwlock.Options{Fence: fence}}),
 	}
+}
+
+// twoNames is the lock of two fleets that differ in the key's name alone.
+func twoNames(fence bool) bridge.TwoNames {
+	old, err := dialect.Lookup("redis-py-3")
+	if err != nil {
+		panic(err)
+	}
+	next := old
+	old.KeyName, next.KeyName = "old:NAME", "new:NAME"
+	return bridge.TwoNames{Old: old, New: next, Fence: fence, Millis: true}
 }
 
 // all are the kinds that exclude everybody else.

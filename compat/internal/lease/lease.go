@@ -120,7 +120,7 @@ type Event struct {
 	Final bool
 }
 
-// most is how many extensions of unknown outcome that differ are kept track of.
+// most is how many values that extensions of unknown outcome may have put on the key are kept track of.
 const most = 16
 
 // A State is one lock. The zero State is not ready to use: New makes one.
@@ -283,12 +283,13 @@ func (s *State) On(e Event) Verdict {
 	return OK
 }
 
-// doubt keeps track of an extension that may still run. Those that would do the same are one: a lock that can't
-// change its value is renewed for as long as it is held, however many of its requests may still arrive.
+// doubt keeps track of an extension that may still run. Of those that put the same value on the key the shortest
+// counts: a lock that can't change its value is extended for as long as it is held, however many of its requests
+// may still arrive.
 func (s *State) doubt(c Claim) {
 	for i, d := range s.doubts {
-		if d.Value == c.Value && d.TTL == c.TTL {
-			s.doubts[i].Until = earlier(d.Until, c.Until)
+		if d.Value == c.Value {
+			s.doubts[i].Until, s.doubts[i].TTL = earlier(d.Until, c.Until), min(d.TTL, c.TTL)
 			return
 		}
 	}

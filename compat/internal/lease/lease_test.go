@@ -532,8 +532,9 @@ func TestOutlivesLostReplies(t *testing.T) {
 	for _, v := range variants {
 		w := start(v, (*State).On)
 		for n := range 4 * most {
+			ttl := long + time.Duration(n)*time.Second // as one that is extended to a deadline
 			for _, fate := range []string{"late", "lost reply", "done"} {
-				w.extend(v, long, fate, Done)
+				w.extend(v, ttl, fate, Done)
 				w.check("after " + fate)
 			}
 			if until := w.s.Until(); w.s.Cause() != None || until.Before(Until(w.now, long)) {

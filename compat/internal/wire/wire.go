@@ -23,6 +23,8 @@ type Conn struct {
 	Asked   bool    // something was sent in this step
 	Wake    *Wakeup // goes with the release; nil: nothing does, or it has gone
 
+	Later func(error) error // what an error says of the whole step, in which something has run before; nil: the same
+
 	ctx    context.Context // nil: the step can't be cancelled
 	limit  time.Duration   // for the step, when ctx is nil; 0: the connection's own
 	until  time.Time       // when that ends; zero: nothing was sent yet
@@ -127,6 +129,8 @@ func (c *Conn) why(err error) error {
 		return err
 	case c.ctx != nil && c.ctx.Err() != nil:
 		return limit.Cause(c.ctx)
+	case c.Session.Ran && c.Later != nil:
+		err = c.Later(err)
 	}
 	return limit.Slow(err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
@@ -128,8 +129,16 @@ var faults = []struct {
 
 // TestExplored: whatever goes wrong, and in whatever order, a bridge and a client of either
 // fleet exclude each other, a dead one's lock is free again in time, and nobody is
-// told what is not so.
-func TestExplored(t *testing.T) {
+// told what is not so. make test has clients that die, and that renew.
+func TestExplored(t *testing.T) { explored(t, false) }
+
+// The other accidents.
+func TestLongExplored(t *testing.T) {
+	realredis.Long(t)
+	explored(t, true)
+}
+
+func explored(t *testing.T, rest bool) {
 	for _, m := range []struct {
 		mix, server string
 		all         bool // each accident; else clients die, and renew
@@ -152,7 +161,7 @@ func TestExplored(t *testing.T) {
 		{"bridge:float-moved+set:watch", "7.0", false},
 	} {
 		for _, x := range faults {
-			if x.name != "crash" && x.name != "renewal" && (!m.all || underRace) {
+			if other := x.name != "crash" && x.name != "renewal"; other != rest || other && !m.all {
 				continue
 			}
 			t.Run(m.mix+"/"+x.name, func(t *testing.T) {

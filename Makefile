@@ -21,7 +21,7 @@ PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm6
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 
 # Each test's servers are small, and soon gone: with Go's own figures half of the processor time of compat/promises went into collecting them,
-# and a sixth of that of compat/simulate into the profile of what they allocate, which nobody reads.
+# and 3 % of that of a minute's simulation into the profile of what they allocate, which nobody reads.
 test long busy race mutants fuzz simulate: export GOGC ?= 1000
 test long busy race mutants fuzz simulate: export GOMEMLIMIT ?= 1GiB
 test long busy race mutants fuzz simulate: export GODEBUG ?= memprofilerate=0

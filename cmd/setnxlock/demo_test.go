@@ -41,7 +41,7 @@ type suspended struct {
 }
 
 func (s *suspended) Now() time.Time {
-	if n := s.asked.Add(1); n > 500 {
+	if s.asked.Add(1) > 500 {
 		return s.Clock.Now().Add(time.Minute)
 	}
 	return s.Clock.Now()

@@ -110,28 +110,12 @@ func TestSecondExchangeIsNotSent(t *testing.T) {
 				lost = true
 				return nil, compat.NotSent.Mark(full)
 			}
-			for _, cmd := range cmds {
-				c.Send(cmd[0].(string), cmd[1:]...) //nolint:errcheck // Flush tells
-			}
-			if err := c.Flush(); err != nil {
-				return nil, err
-			}
-			replies := make([]any, len(cmds))
-			for i := range replies {
-				reply, err := c.Receive()
-				if refused, ok := err.(redis.Error); ok {
-					reply, err = refused, nil
-				}
-				if replies[i] = reply; err != nil {
-					return nil, err
-				}
-			}
-			return replies, nil
+			return compat.NewConn(c).Pipe(cmds...)
 		}, func(bool) { c.Close() }), nil
 	}}
 	l, err := compat.NewOn(source, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "k", time.Minute)
 	if !lost {
-		t.Fatal("no EXPIRE of its own was sent")
+		t.Fatal("no Exchange had an EXPIRE first")
 	}
 	c := s.Dial()
 	defer c.Close()

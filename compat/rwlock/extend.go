@@ -11,11 +11,10 @@ import (
 // tries is how often an extension looks again after a writer touched the key.
 const tries = 8
 
-// Extend moves the end of l to now+ttl. Others may touch the set in between; only a writer could
-// have ended our lease, and a writer touches the key, or who released it by its token, which ZADD
-// and ZREM tell. A writer removes every reader it finds
-// dead, so a reader that is still in the set has had no writer beside it. A writer's lease becomes
-// a reader's: see Downgrade.
+// Extend moves the end of l to now+ttl. Others may touch the set in between. Two can have ended our
+// lease: a writer, which touches the key, and whoever released it by its token, which the replies to
+// ZADD and ZREM show. A writer removes every reader it finds dead, so a reader that is still in the
+// set has had no writer beside it. A writer's lease becomes a reader's: see Downgrade.
 func (r Read) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	next, by := l, r.extend
 	draws := r.draws(l)

@@ -1,8 +1,7 @@
-# The commands of setnxlock. Each needs Go alone, but for the tests: they start a
-# real redis-server, look at pages in chromium and fetch Mermaid with npm, and
-# install what of these the machine lacks (.ci/setup). With SETNXLOCK_TEST=embedded
-# they need Go alone, too, and say at the end what was not run. `make lint` fetches
-# staticcheck; `make interop` wants Python, Node, Java, pip, npm, Maven and apt.
+# The commands of setnxlock. Each needs Go alone, but for the tests: they start a real
+# redis-server and install it if the machine lacks it (.ci/setup). With
+# SETNXLOCK_TEST=embedded they need Go alone, too, and say at the end what was not run.
+# `make check` wants Chromium, npm, Python, Java and Maven as well, and installs them.
 
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -12,53 +11,39 @@ FOR ?= 10m
 SECTIONS ?= 40
 SETNXLOCK_INTEROP ?= installed
 
-# What has a go.mod of its own: what measures, what makes the docs a site, what opens pages in a browser, what speaks with other clients and
-# watchers, and what a release needs.
-MODULES = compat/race/browser bench compat/race/handbook compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel .ci/sbom
+# What has a go.mod of its own: the adapters, whose tests are part of make test, and what only make check runs.
+ADAPTERS = compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
+MODULES = $(ADAPTERS) bench compat/race/browser compat/race/handbook .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
+FOUR = linux/arm64 linux/386 darwin/arm64 windows/amd64
 
-# Each test's servers are small, and soon gone: with Go's own figures half of the processor time of compat/promises went into collecting them,
-# and 3 % of that of a minute's simulation into the profile of what they allocate, which nobody reads.
-test long busy race mutants fuzz simulate: export GOGC ?= 1000
-test long busy race mutants fuzz simulate: export GOMEMLIMIT ?= 1GiB
-test long busy race mutants fuzz simulate: export GODEBUG ?= memprofilerate=0
+# Each test's servers are small, and soon gone: with Go's own figures half of the processor time of compat/promises goes into collecting them.
+quick test long busy race mutants fuzz simulate: export GOGC ?= 1000
+quick test long busy race mutants fuzz simulate: export GOMEMLIMIT ?= 1GiB
+quick test long busy race mutants fuzz simulate: export GODEBUG ?= memprofilerate=0
 
-.PHONY: demo platforms dist packages apidiff third-party test check long busy race interop simulate chaos mutants fuzz bench gobench mixing site lint golangci install
+.PHONY: demo quick test check lint race builds long race-all busy browser platforms dist packages apidiff third-party interop simulate chaos mutants fuzz bench gobench mixing site golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
 	@$(GO) run ./cmd/setnxlock demo
 
-# Tests that wait leave a processor to others: twice as many packages are tested at a time as there are processors.
-PACKAGES_AT_ONCE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
+## quick: while working: vet, the engine's parts, the wire of old servers, one lock on two of them
+quick:
+	@$(GO) vet ./compat/... ./getsetlock ./txlock
+	$(GO) test -vet=off ./compat/internal/... ./compat/oldredis
+	SETNXLOCK_TEST=embedded $(GO) test -vet=off -run 'TestConformance/oldredis-(2.4|7.0)/tx:guarded$$' ./compat/conformance
 
-## test: what is fast, on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs what is missing
+## test: on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs redis-server if it is missing
 test:
-	@[ "$(SETNXLOCK_TEST)" = embedded ] || ./.ci/setup
-	@export SETNXLOCK_TEST="$(SETNXLOCK_TEST)" SETNXLOCK_TEST_SKIPPED=$$(mktemp); failed=0; said=$$(mktemp); \
-	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {}; said=$$(mktemp); { $(GO) vet ./... && $(GO) test -vet=off -timeout 15m ./...; } >$$said 2>&1; did=$$?; cat $$said; rm $$said; exit $$did' >$$said 2>&1 & modules=$$!; \
-	$(GO) vet ./... || failed=1; \
-	$(GO) test -vet=off -p $(PACKAGES_AT_ONCE) -timeout 30m ./... || failed=1; \
-	wait $$modules || failed=1; cat $$said; rm -f $$said; \
-	skipped=$$(sed "s|^$$PWD/|  |" $$SETNXLOCK_TEST_SKIPPED | sort -u); rm -f $$SETNXLOCK_TEST_SKIPPED; \
-	needs=$$(echo "$$skipped" | grep -v ': make long$$'); long=$$(echo "$$skipped" | sed -n 's/: make long$$//p'); \
-	[ -z "$$needs" ] || { echo "not run, for SETNXLOCK_TEST=$(SETNXLOCK_TEST):"; echo "$$needs"; }; \
-	[ -z "$$long" ] || { echo "not run here, but by make long:"; echo "$$long"; }; \
-	echo "not run here: make check (make long, the race detector, the real clients of other languages, mutants, simulation, chaos)"; \
-	exit $$failed
+	@GO=$(GO) .ci/test $(ADAPTERS)
 
-## check: what takes longer: the long tests, the race detector, interop with every client, every mutant, ten minutes of simulation, two of chaos
+## check: what takes longer, stage by stage, for the night; `.ci/run check STAGE…` runs some of them again
 check:
-	@./.ci/setup check
-	$(MAKE) long
-	$(MAKE) race
-	$(MAKE) mutants
-	$(MAKE) simulate
-	$(MAKE) chaos FOR=2m
-	SETNXLOCK_INTEROP=all $(MAKE) interop
+	@GO=$(GO) .ci/run check
 
 ## long: the tests called TestLong…, which take minutes: docs/testing.md has a list
 long:
@@ -67,17 +52,13 @@ long:
 	[ $$m != . ] || dirs=$$(echo "$$dirs" | grep -v $(MODULES:%=-e '^\./%/')); \
 	[ -z "$$dirs" ] || (set -x; cd $$m && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$dirs); done
 
-# What waits by the real clock, the slow packages first; not the conformance suite, which on embedded servers runs on virtual time alone.
-BUSY ?= ./cmd/setnxlock ./compat ./compat/cluster ./compat/multilock ./compat/rwlock ./compat/redlock ./compat/conformance \
-	./getsetlock ./txlock ./compat/server ./compat/sentinel ./compat/auto ./compat/locks ./compat/setlock ./compat/ability ./compat/internal/...
-BUSY_SKIP ?= ^TestConformance
-RUNS ?= 50
-
-## busy: the packages in BUSY tested RUNS times, while every processor has something else to do
+## busy: the packages in BUSY (all of the gate) tested RUNS times, while every processor has something else to do
+busy: BUSY ?= ./...
+busy: RUNS ?= 1
 busy:
 	@set -e; pids=; trap 'kill $$pids' EXIT; trap 'exit 1' HUP INT TERM; \
 	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
-	SETNXLOCK_TEST=embedded $(GO) test -p $(PACKAGES_AT_ONCE) -count=$(RUNS) -timeout 0 -skip '$(BUSY_SKIP)' $(BUSY)
+	$(GO) test -vet=off -count=$(RUNS) -timeout 0 $(BUSY)
 
 ## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
@@ -87,8 +68,13 @@ mutants:
 chaos:
 	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
 
-## race: under the race detector, one package at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
+## race: the engine and the adapters under the race detector, on virtual time
 race:
+	SETNXLOCK_TEST=embedded $(GO) test -race -vet=off -timeout 15m ./compat ./compat/internal/... ./compat/adapter
+	@set -e; for m in $(ADAPTERS); do (cd $$m && SETNXLOCK_TEST=embedded $(GO) test -race -vet=off -timeout 15m ./...); done
+
+## race-all: every package under it, one at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
+race-all:
 	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
 	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
 	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
@@ -118,6 +104,10 @@ fuzz:
 bench:
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
+## browser: the workbench and the pages of the races in Chromium
+browser:
+	cd compat/race/browser && $(GO) test -count=1 -timeout 30m ./...
+
 ## gobench: Go's own benchmarks: what an acquisition and a release cost on the embedded servers, with what is allocated, and in PINGs
 gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
@@ -135,14 +125,16 @@ site:
 ## lint: gofmt, vet and staticcheck
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
-	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+	@set -ex; for m in . $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
 
 ## golangci: the linters of .golangci.yml, which make lint has no time for
 golangci:
 	$(GO) run $(GOLANGCI) run ./...
 	set -e; for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...); done
+
+## builds: everything builds for four other platforms
+builds:
+	@set -e; for p in $(FOUR); do echo $$p; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build -trimpath ./...; done
 
 ## platforms: everything builds for PLATFORMS, and with its tests passes vet on one of each system; the explorer and the embedded Redis for a browser too
 platforms:

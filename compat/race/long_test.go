@@ -13,10 +13,6 @@ func TestLongExplorer(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, rest bool){
 		"Oracle":                oracle,
 		"PinnedPromisesTheSame": pinnedPromisesTheSame,
-		"Fingerprints":          fingerprints,
-		"ReductionsLoseNothing": reductionsLoseNothing,
-		"LockerHolds":           lockerHolds,
-		"Refusals":              refusals,
 		"NewerLocks":            newerLocks,
 		"WorkersFindTheSame":    workersFindTheSame,
 		"ProofsCarryOver":       func(t *testing.T, _ bool) { proofsCarryOver(t, "failover") },

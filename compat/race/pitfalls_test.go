@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -57,18 +58,8 @@ func caught(f func()) (yes bool) {
 	return false
 }
 
-// small are the configurations on which the reductions are compared: those of make test, or the
-// rest.
-func small(rest bool) (list []Config) {
-	for n, c := range smallConfigs {
-		if (n%4 == 2) != rest {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-var smallConfigs = []Config{
+// small are the configurations on which the reductions are compared.
+var small = []Config{
 	{Algorithm: "tx:classic", Ticks: 3, Each: true, Faults: Faults{Crash: true, LostReplies: 1, Late: -1}},
 	{Algorithm: "tx:classic/published", Ticks: 3, Each: true, Faults: Faults{Unreaped: true, Late: 1}},
 	{Algorithm: "tx:renamed", Clients: 3, Attempts: 1, Ticks: 2, Each: true, Faults: Faults{Cuts: 1, LostRequests: 1, Late: -1}},
@@ -95,10 +86,9 @@ var smallConfigs = []Config{
 
 // A weak fingerprint takes new states for seen ones, silently: the set of the
 // states themselves is as large.
-func TestFingerprints(t *testing.T) { fingerprints(t, false) }
-
-func fingerprints(t *testing.T, rest bool) {
-	for _, c := range small(rest) {
+func TestLongFingerprints(t *testing.T) {
+	realredis.Long(t)
+	for _, c := range small {
 		prints := searched(t, c, nil)
 		exact := searched(t, c, func(x *search) { x.exact = map[state]bool{} })
 		if len(prints.links) != len(exact.links) || len(exact.exact) < len(exact.links) {
@@ -110,10 +100,9 @@ func fingerprints(t *testing.T, rest bool) {
 // What is taken for one state because it will go on alike does: with clients
 // told apart, and with histories told apart, the same invariants break, and at
 // the same depth.
-func TestReductionsLoseNothing(t *testing.T) { reductionsLoseNothing(t, false) }
-
-func reductionsLoseNothing(t *testing.T, rest bool) {
-	for _, c := range small(rest) {
+func TestLongReductionsLoseNothing(t *testing.T) {
+	realredis.Long(t)
+	for _, c := range small {
 		falls := func(x *search) string {
 			depth := func(l link) (n int) {
 				for ; l.choice != 0; l = x.links[l.parent] {

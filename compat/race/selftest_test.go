@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // explored explores c and fails if there was no room.
@@ -106,9 +107,8 @@ func TestOnlyTheirRowFindsThem(t *testing.T) {
 
 // A refusal is what it takes to break the shorter list release, before 2.6.5; the
 // longer one holds with each of its commands refused, in releases, extensions and takeovers.
-func TestRefusals(t *testing.T) { refusals(t, false) }
-
-func refusals(t *testing.T, rest bool) {
+func TestLongRefusals(t *testing.T) {
+	realredis.Long(t)
 	shorter := Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"exclusion", "ownership"}}
 	if r := explored(t, shorter); r.Verdict != Safe {
 		t.Errorf("without a refusal: %v", r)
@@ -117,7 +117,7 @@ func refusals(t *testing.T, rest bool) {
 	if r := explored(t, shorter); r.Verdict != Safe {
 		t.Errorf("refused as a whole: %v", r)
 	}
-	for n, c := range []Config{
+	for _, c := range []Config{
 		{Algorithm: "getset:listed", Server: "2.0", Extend: true, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1}},
 		{Algorithm: "getset:guarded", Server: "2.2", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}}, // INCR alone, too
 		{Algorithm: "getset:listed", Server: "2.0", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}},
@@ -125,9 +125,6 @@ func refusals(t *testing.T, rest bool) {
 		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
 	} {
-		if (n == 3) != rest { // three clients take longer than all others
-			continue
-		}
 		if r := explored(t, c); r.Verdict != Safe {
 			t.Errorf("%s: %v", c.Algorithm, r)
 		}
@@ -182,11 +179,10 @@ func TestRefusedByOwnLateRequest(t *testing.T) {
 // What the Locker promises of a lease that is made shorter or longer, detached, handed off while
 // somebody has an old handle, renewed in a batch, released with a wake-up, and of a client with
 // one connection. The broken locks beside it show that each of these is seen.
-func TestLockerHolds(t *testing.T) { lockerHolds(t, false) }
-
-func lockerHolds(t *testing.T, rest bool) {
+func TestLongLockerHolds(t *testing.T) {
+	realredis.Long(t)
 	lossy := Faults{LostReplies: 1, Late: -1}
-	for n, c := range []Config{
+	for _, c := range []Config{
 		{Attempts: 1, Ticks: 3, ExtendTo: shorter, Faults: lossy},
 		{Attempts: 1, Ticks: 3, ExtendTo: longer, Faults: lossy},
 		{Attempts: 1, Ticks: 3, ExtendTo: both, Faults: Faults{LostReplies: 1, Late: -1}},
@@ -196,8 +192,8 @@ func lockerHolds(t *testing.T, rest bool) {
 		{Attempts: 1, Ticks: 3, Signal: true, Given: registered, Faults: Faults{LostReplies: 1, Cuts: 1, Late: -1}},
 		{Attempts: 1, Ticks: 3, OneConn: true, Extend: true, Faults: lossy},
 	} {
-		for k, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded/pinned", "getset:guarded/pinned", "rw:write"} {
-			if (c.Signal || c.Batch) && name == "rw:write" || c.Batch && strings.HasSuffix(name, "/pinned") || ((n+k)%5 == 0) == rest {
+		for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded/pinned", "getset:guarded/pinned", "rw:write"} {
+			if (c.Signal || c.Batch) && name == "rw:write" || c.Batch && strings.HasSuffix(name, "/pinned") {
 				continue
 			}
 			c := c

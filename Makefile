@@ -21,11 +21,11 @@ PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm6
 FOUR = linux/arm64 linux/386 darwin/arm64 windows/amd64
 
 # Each test's servers are small, and soon gone: with Go's own figures half of the processor time of compat/promises goes into collecting them.
-quick test long busy race mutants fuzz simulate: export GOGC ?= 1000
-quick test long busy race mutants fuzz simulate: export GOMEMLIMIT ?= 1GiB
-quick test long busy race mutants fuzz simulate: export GODEBUG ?= memprofilerate=0
+quick test long busy race mutants matrix fuzz simulate: export GOGC ?= 1000
+quick test long busy race mutants matrix fuzz simulate: export GOMEMLIMIT ?= 1GiB
+quick test long busy race mutants matrix fuzz simulate: export GODEBUG ?= memprofilerate=0
 
-.PHONY: demo quick test check lint race builds long race-all busy browser platforms dist packages apidiff third-party interop simulate chaos mutants fuzz bench gobench mixing site golangci install
+.PHONY: demo quick test check lint race builds long race-all busy browser platforms dist packages apidiff third-party interop simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -62,7 +62,13 @@ busy:
 
 ## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
-	SETNXLOCK_TEST=embedded $(GO) test -count=1 -timeout 60m -v -run 'EveryMutant' ./compat/mutants -kill
+	$(GO) run ./compat/mutants
+
+MATRIX ?= $${TMPDIR:-/tmp}/setnxlock-matrix.jsonl
+
+## matrix: which tests see which mistake of the engine; hours: MATRIX keeps what was run, and the next run goes on from there
+matrix:
+	$(GO) run ./compat/mutants -matrix "$(MATRIX)"
 
 ## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
 chaos:

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// An edit puts code in a place of a function, where "@" is what was there. The place is named by its Go code, in which
+// layout and comments don't count: an expression, a statement, or an element of a composite literal.
+//
+//	"case Done:"          the head of this clause
+//	"case Done: e.Final"  this code in this clause
+//	"#2/3 e.Final"        the second of three places
+type edit struct{ place, code string }
+
+// drop leaves out statements, arguments, or elements.
+func drop(places ...string) (all []edit) {
+	for _, p := range places {
+		all = append(all, edit{p, ""})
+	}
+	return all
+}
+
+// never makes a condition false. The condition stays behind the false: its variables are used.
+func never(condition string) []edit { return []edit{{condition, "(false && (@))"}} }
+
+// always makes a condition true.
+func always(condition string) []edit { return []edit{{condition, "(true || (@))"}} }
+
+func swap(place, code string) []edit       { return []edit{{place, code}} }
+func before(statement, code string) []edit { return []edit{{statement, code + "; @"}} }
+func after(statement, code string) []edit  { return []edit{{statement, "@; " + code}} }
+
+// apply returns the function's code with the edit made.
+func (e edit) apply(code string) (string, error) {
+	f, err := parseFunc(code)
+	if err != nil {
+		return "", err
+	}
+	from, to, err := find(f, e.place)
+	if err != nil {
+		return "", err
+	}
+	old := code[from:to]
+	if e.code == "" { // an argument or element goes with its comma
+		if strings.HasPrefix(code[to:], ",") {
+			to++
+		} else {
+			from = len(strings.TrimSuffix(code[:from], ", "))
+		}
+	}
+	return code[:from] + strings.ReplaceAll(e.code, "@", old) + code[to:], nil
+}
+
+// Functions are parsed alone, behind a head that makes a file of them.
+const head = "package p\n"
+
+func parseFunc(code string) (*ast.FuncDecl, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", head+code, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	return f.Decls[0].(*ast.FuncDecl), nil
+}
+
+// offset returns where pos is in the code of a function that parseFunc has read: the positions of a set begin at 1.
+func offset(pos token.Pos) int { return int(pos) - 1 - len(head) }
+
+// parse reads a place's code.
+func parse(code string) (ast.Node, error) {
+	if x, err := parser.ParseExpr(code); err == nil {
+		return x, nil
+	}
+	if x, err := parser.ParseExpr("T{" + code + "}"); err == nil {
+		return x.(*ast.CompositeLit).Elts[0], nil
+	}
+	clause := strings.HasPrefix(code, "case ")
+	if clause {
+		code = "switch {\n" + code + "\n}"
+	}
+	f, err := parseFunc("func _() {\n" + code + "\n}")
+	if err != nil || len(f.Body.List) != 1 {
+		return nil, fmt.Errorf("not one piece of code: %s", code)
+	}
+	if clause {
+		return f.Body.List[0].(*ast.SwitchStmt).Body.List[0], nil
+	}
+	return f.Body.List[0], nil
+}
+
+// text prints a node without comments, laid out by its tree alone: the set has no file, and so the node no lines.
+func text(n ast.Node) string {
+	var b bytes.Buffer
+	if err := printer.Fprint(&b, token.NewFileSet(), n); err != nil {
+		panic(err) // a tree that no parser has made
+	}
+	return b.String()
+}
+
+var ordinal = regexp.MustCompile(`^#(\d+)/(\d+) `)
+
+// find returns where the place is in the function's code.
+func find(f *ast.FuncDecl, place string) (from, to int, err error) {
+	which, of := 1, 1
+	m := ordinal.FindStringSubmatch(place)
+	if m != nil {
+		place = place[len(m[0]):]
+		which, _ = strconv.Atoi(m[1])
+		of, _ = strconv.Atoi(m[2])
+	}
+	wanted, err := parse(place)
+	if err != nil {
+		return 0, 0, err
+	}
+	found := []ast.Node{f.Body}
+	clause, ok := wanted.(*ast.CaseClause)
+	if ok {
+		head := func(n ast.Node) string { return text(&ast.CaseClause{List: n.(*ast.CaseClause).List}) }
+		found = search(found, clause, head)
+		if wanted = nil; len(clause.Body) > 0 {
+			wanted = clause.Body[0]
+		}
+	}
+	if x, ok := wanted.(*ast.ExprStmt); ok {
+		wanted = x.X
+	}
+	if wanted != nil {
+		found = search(found, wanted, text)
+	}
+	if len(found) != of || which < 1 || which > of {
+		return 0, 0, fmt.Errorf("found %d times, want %d: %s", len(found), of, place)
+	}
+	n := found[which-1]
+	from, to = offset(n.Pos()), offset(n.End())
+	if wanted == nil {
+		to = offset(n.(*ast.CaseClause).Colon) + 1
+	}
+	return from, to, nil
+}
+
+// search returns the nodes below those of in that are like wanted.
+func search(in []ast.Node, wanted ast.Node, text func(ast.Node) string) (found []ast.Node) {
+	for _, top := range in {
+		ast.Inspect(top, func(n ast.Node) bool {
+			if reflect.TypeOf(n) == reflect.TypeOf(wanted) && text(n) == text(wanted) {
+				found = append(found, n)
+			}
+			return true
+		})
+	}
+	return found
+}

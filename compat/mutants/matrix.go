@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A column of the matrix is a net that takes a minute at most on two cores with nothing else to do.
+type column struct {
+	name string
+	net
+}
+
+// engine returns the mutants of compat and of its internal packages, by their indices in the table.
+func engine() (all []int) {
+	for i, m := range table {
+		if d := dir(m.in); d == "compat" || strings.HasPrefix(d, "compat/internal/") {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// cells are kept in a file, one line of JSON each.
+type cells struct {
+	file string
+	mu   sync.Mutex
+	of   map[[2]string]cell // by mutant and net
+}
+
+func read(file string) (*cells, error) {
+	m := &cells{file: file, of: map[[2]string]cell{}}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return m, err
+	}
+	for line := range bytes.Lines(text) {
+		var c cell
+		if err := json.Unmarshal(line, &c); err != nil {
+			return m, fmt.Errorf("%s: %w: %s", file, err, line)
+		}
+		m.of[[2]string{c.Mutant, c.Net}] = c
+	}
+	return m, nil
+}
+
+func (m *cells) get(mutant string, c column) cell {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[[2]string{mutant, c.String()}]
+}
+
+func (m *cells) keep(c cell) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of[[2]string{c.Mutant, c.Net}] = c
+	line, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(m.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// fill runs what the file lacks, net after net, and prints the matrix.
+func (m *cells) fill(ctx context.Context, b *builder, names, nets *regexp.Regexp) error {
+	var failed []error
+	for _, c := range columns {
+		var open []int
+		for _, i := range engine() {
+			had := m.get(table[i].name, c)
+			again := had.Verdict == "" || had.Verdict == timeout && had.Seconds < limit.Seconds()
+			if again && nets.MatchString(c.String()) && names.MatchString(table[i].name) {
+				open = append(open, i)
+			}
+		}
+		if len(open) == 0 {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s %s: %d to run\n", time.Now().Format(time.TimeOnly), c.name, len(open))
+		failed = append(failed, m.fillColumn(ctx, b, c, open))
+	}
+	m.print()
+	return errors.Join(failed...)
+}
+
+func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int) error {
+	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-test", "-f", "{{.Dir}}", "./"+n.dir).Output()
+	if err != nil {
+		return fmt.Errorf("go list %s: %w", n.dir, err)
+	}
+	linked := map[string]bool{}
+	for _, d := range strings.Fields(string(out)) {
+		linked[d] = true
+	}
+	if err := b.build(ctx, n.dir); err != nil {
+		return err
+	}
+	if m.get("", n).Verdict == "" {
+		c := n.try(ctx, b, -1, *limit)
+		if err := unbroken(c); err != nil {
+			return err
+		}
+		if err := m.keep(c); err != nil {
+			return err
+		}
+	}
+	return parallel(ctx, open, func(i int) error {
+		c := cell{Mutant: table[i].name, Net: n.String(), Verdict: apart}
+		if at, err := filepath.Abs(dir(table[i].in)); err != nil || linked[at] {
+			c = n.try(ctx, b, i, *limit)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err() // the net was stopped
+		}
+		return m.keep(c)
+	})
+}
+
+// print writes the matrix as markdown.
+func (m *cells) print() {
+	mark := map[string]string{killed: "x", survived: "", timeout: "t", unclear: "u", apart: "·", "": "?"}
+	fmt.Print("x: the net kills the mutant; t: it ran out of time; u: it ended otherwise; " +
+		"·: it lacks the mutant's package; ?: not yet run.\n\n| mutant |")
+	for _, c := range columns {
+		fmt.Printf(" %s |", c.name)
+	}
+	fmt.Printf("\n|---|%s\n", strings.Repeat("---|", len(columns)))
+	kills, alone := map[string]int{}, map[string][]string{}
+	var none []string
+	open := 0
+	for _, i := range engine() {
+		name := table[i].name
+		var by []column
+		complete := true
+		fmt.Printf("| %s |", name)
+		for _, c := range columns {
+			v := m.get(name, c).Verdict
+			fmt.Printf(" %s |", mark[v])
+			if v == killed {
+				by = append(by, c)
+				kills[c.name]++
+			}
+			complete = complete && v != ""
+		}
+		fmt.Println()
+		switch {
+		case !complete:
+			open++
+		case len(by) == 0:
+			none = append(none, name)
+		case len(by) == 1:
+			saw := strings.TrimPrefix(m.get(name, by[0]).Saw, "--- FAIL: ")
+			alone[by[0].name] = append(alone[by[0].name], fmt.Sprintf("%s (%s)", name, saw))
+		}
+	}
+	fmt.Print("\n| net | command | unbroken, s | kills | it alone kills |\n|---|---|--:|--:|---|\n")
+	for _, c := range columns {
+		fmt.Printf("| %s | `%v` | %.1f | %d | %s |\n", c.name, c.net, m.get("", c).Seconds, kills[c.name],
+			strings.Join(alone[c.name], "; "))
+	}
+	fmt.Printf("\nKilled by no net: %d. %s\n", len(none), strings.Join(none, "; "))
+	if open > 0 {
+		fmt.Printf("\nNot tried by every net, and so not in the lists above: %d.\n", open)
+	}
+}

@@ -522,32 +522,28 @@ func TestPatientInspect(t *testing.T) {
 
 // A pool whose idle connections are stale by IdleTimeout dials in the foreground.
 func TestIdleTimeout(t *testing.T) {
-	s := oldredis.MustNew("7.0", oldredis.Options{})
-	var hanging atomic.Bool
-	hang := make(chan struct{})
-	p := &redis.Pool{MaxIdle: 3, IdleTimeout: 50 * time.Millisecond, Dial: func() (redis.Conn, error) {
-		if hanging.Load() {
-			<-hang
-			return nil, errRefused
+	inWorld(t, one("", "7.0", nil), func(w *world) {
+		var hanging atomic.Bool
+		hang := make(chan struct{})
+		p := &redis.Pool{MaxIdle: 3, IdleTimeout: 50 * time.Millisecond, Dial: func() (redis.Conn, error) {
+			if hanging.Load() {
+				<-hang
+				return nil, errRefused
+			}
+			return w.servers[0].Dial(), nil
+		}}
+		const limit = 200 * time.Millisecond
+		k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: limit})
+		l := w.try(k, time.Minute)
+		pass(100 * time.Millisecond)
+		hanging.Store(true)
+		start := time.Now()
+		if err := l.Extend(background, time.Minute); !errors.Is(err, compat.ErrTimeout) || time.Since(start) != limit {
+			t.Errorf("Extend waits for a Dial: %v after %v, want ErrTimeout after %v", err, time.Since(start), limit)
 		}
-		return s.Dial(), nil
-	}}
-	k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
-	l, err := k.TryLock(background, "k", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(100 * time.Millisecond)
-	hanging.Store(true)
-	done := make(chan error, 1)
-	go func() { done <- l.Extend(background, time.Minute) }()
-	select {
-	case err := <-done:
-		t.Log(err)
-	case <-time.After(3 * time.Second):
-		t.Error("Timeout is 200 ms, and after 3 s Extend waits for a Dial")
-	}
-	close(hang)
+		close(hang)
+		k.Close(background) //nolint:errcheck // it ends the lease's timer
+	})
 }
 
 // A Token read while an extension is on its way is disclosed: the successor gets another.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -282,21 +283,23 @@ func TestExtendTooSlowly(t *testing.T) {
 
 // A release waits for those that may have lost the lock, as long as it is their word that decides.
 func TestReleaseLearnsOfTheLoss(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, wires := w.quorum(redlock.Options{})
-	l := w.acquire(q, "job")
-	for _, i := range []int{0, 1, 3} {
-		w.servers[i].FlushAll()
-	}
-	open := slow(wires[3])
-	t.Cleanup(open)
-	so := func() bool { return wires[3].hangs() && w.held("job") == "-----" && rest(wires) }
-	var err error
-	w.in(func() { err = q.Release(background, w.clock.Now, l) },
-		step{so, 60 * time.Millisecond}, step{so, 60 * time.Millisecond}, step{func() bool { open(); return true }, 0})
-	if !errors.Is(err, compat.ErrLost) {
-		t.Errorf("three of five have forgotten, the third of them says so late: %v, want ErrLost", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
+		q, wires := w.quorum(redlock.Options{})
+		l := w.acquire(q, "job")
+		for _, i := range []int{0, 1, 3} {
+			w.servers[i].FlushAll()
+		}
+		open := slow(wires[3])
+		t.Cleanup(open)
+		so := func() bool { return wires[3].hangs() && w.held("job") == "-----" && rest(wires) }
+		var err error
+		w.in(func() { err = q.Release(background, w.clock.Now, l) },
+			step{so, 60 * time.Millisecond}, step{so, 60 * time.Millisecond}, step{func() bool { open(); return true }, 0})
+		if !errors.Is(err, compat.ErrLost) {
+			t.Errorf("three of five have forgotten, the third of them says so late: %v, want ErrLost", err)
+		}
+	})
 }
 
 // An extension asks for new values where Lease.Rotate does, and for a part in doubt: what was
@@ -543,14 +546,16 @@ func TestEndedIsForgotten(t *testing.T) {
 // A key that tells no end to be believed is watched by a quorum's waiters too,
 // and removed when it has not changed for that long.
 func TestWatched(t *testing.T) {
-	patient := getsetlock.Patient{Lease: 3 * ttl}
-	w := newWorld(t, slices.Repeat([]member{{"2.4", patient}}, 3))
-	q, _ := w.quorum(redlock.Options{Timeout: time.Hour})
-	w.acquire(q, "job") // and its client dies
-	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Watch < 3*ttl {
-		t.Errorf("Inspect: %+v, %v; want it to be watched for a lease", st, err)
-	}
-	w.untilLocked(q, 3*ttl)
+	synctest.Test(t, func(t *testing.T) {
+		patient := getsetlock.Patient{Lease: 3 * ttl}
+		w := newWorld(t, slices.Repeat([]member{{"2.4", patient}}, 3))
+		q, _ := w.quorum(redlock.Options{Timeout: time.Hour})
+		w.acquire(q, "job") // and its client dies
+		if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Watch < 3*ttl {
+			t.Errorf("Inspect: %+v, %v; want it to be watched for a lease", st, err)
+		}
+		w.untilLocked(q, 3*ttl)
+	})
 }
 
 // Clients that give all servers one token have it said once.
@@ -654,12 +659,14 @@ func TestInspect(t *testing.T) {
 // Keys that were left without an end on a majority are given one, after a whole
 // ttl, as on one server.
 func TestRepair(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{{"2.4", txlock.Classic{}}}, 3))
-	for i := range 3 {
-		w.do(i, "SETNX", "job", fmt.Sprintf("%032x", i)) // and its client died
-	}
-	q, _ := w.quorum(redlock.Options{Timeout: time.Hour})
-	w.untilLocked(q, 2*ttl) // one to watch, one to end
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{{"2.4", txlock.Classic{}}}, 3))
+		for i := range 3 {
+			w.do(i, "SETNX", "job", fmt.Sprintf("%032x", i)) // and its client died
+		}
+		q, _ := w.quorum(redlock.Options{Timeout: time.Hour})
+		w.untilLocked(q, 2*ttl) // one to watch, one to end
+	})
 }
 
 // A server that forgets votes twice: with another whose vote was free, that is

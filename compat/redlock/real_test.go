@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,12 +22,13 @@ import (
 // clients work through a quorum of real servers: each takes the lock, stands in
 // the section for a moment, and gives it back, until it is stopped.
 type clients struct {
-	inside   atomic.Int32
-	counter  int // guarded by the lock alone
-	had      atomic.Int64
-	overlaps atomic.Int64
+	counter   atomic.Int64 // read and written in two steps, guarded by the lock alone
+	had       atomic.Int64
+	overlaps  atomic.Int64
+	overslept atomic.Int64 // sections that outlived their lease, on a machine that stood still
 
 	mu     sync.Mutex
+	inside []*compat.Lock
 	failed []error // what attempts ended with, other than a lock
 }
 
@@ -40,19 +42,38 @@ func (c *clients) work(ctx context.Context, t *testing.T, k *compat.Locker, leas
 			continue
 		}
 		c.had.Add(1)
-		if c.inside.Add(1) != 1 {
-			c.overlaps.Add(1)
-		}
-		seen := c.counter
+		c.enters(lock)
+		seen := c.counter.Load()
 		for range 10 {
 			runtime.Gosched()
 		}
-		c.counter = seen + 1
-		c.inside.Add(-1)
+		c.counter.Store(seen + 1)
+		c.leaves(lock)
 		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, compat.ErrLost) && !errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("Release: %v", err)
 		}
 	}
+}
+
+// enters counts those who are inside with a lease that has not ended.
+func (c *clients) enters(lock *compat.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.inside {
+		if time.Now().Before(other.Until()) {
+			c.overlaps.Add(1)
+		}
+	}
+	c.inside = append(c.inside, lock)
+}
+
+func (c *clients) leaves(lock *compat.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !time.Now().Before(lock.Until()) {
+		c.overslept.Add(1)
+	}
+	c.inside = slices.DeleteFunc(c.inside, func(l *compat.Lock) bool { return l == lock })
 }
 
 // failures empties the list of what attempts ended with.
@@ -104,24 +125,27 @@ func TestServersDie(t *testing.T) {
 
 	// One holds, renewing, and another waits, while the third server of five goes.
 	holder, waiter := client(), client()
-	var holding atomic.Bool
 	inside, ended := make(chan struct{}), make(chan error, 1)
+	var held clients
 	wg.Go(func() {
-		ended <- holder.Do(context.Background(), "held", lease, func(held context.Context) error {
-			holding.Store(true)
-			close(inside)
-			<-held.Done()
-			holding.Store(false)
-			return context.Cause(held)
-		})
+		for had := false; !had; { // Lock gives up when no majority has answered for a whole lease
+			err := holder.Do(context.Background(), "held", lease, func(ctx context.Context) error {
+				had = true
+				held.enters(compat.FromContext(ctx))
+				close(inside)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			if had {
+				ended <- err
+			}
+		}
 	})
 	<-inside
 	wg.Go(func() {
-		for { // Lock gives up when no majority has answered for a whole lease
+		for { // likewise
 			if lock, err := waiter.Lock(context.Background(), "held", lease); err == nil {
-				if holding.Load() {
-					c.overlaps.Add(1)
-				}
+				held.enters(lock)
 				lock.Release(context.Background()) //nolint:errcheck // it was had, that is all
 				return
 			}
@@ -131,10 +155,19 @@ func TestServersDie(t *testing.T) {
 	if err := <-ended; !errors.Is(err, compat.ErrLost) {
 		t.Errorf("the holder, with two of five left: %v, want ErrLost", err)
 	}
-	_, err := holder.TryLock(context.Background(), "another", lease)
 	var all *redlock.Error
-	if !errors.As(err, &all) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) || all.Got != 2 || len(all.Servers) != 3 {
-		t.Errorf("TryLock with two of five left: %v, want an Error of three servers", err)
+	var err error
+	for try := 0; ; try++ {
+		_, err = holder.TryLock(context.Background(), "another", lease)
+		if !errors.As(err, &all) || errors.Is(err, compat.ErrHeld) {
+			t.Fatalf("TryLock with two of five left: %v, want an Error", err)
+		}
+		if all.Got == 2 && len(all.Servers) == 3 && !errors.Is(err, compat.ErrUnknown) {
+			break
+		}
+		if try == 20 { // those that are left may be slow, but not each time
+			t.Fatalf("TryLock with two of five left: %v, want an Error of three servers", err)
+		}
 	}
 	before := c.had.Load()
 	c.failures()
@@ -154,8 +187,8 @@ func TestServersDie(t *testing.T) {
 			t.Errorf("an attempt ended with %v", err)
 		}
 	}
-	if n := c.overlaps.Load(); n != 0 || int64(c.counter) != c.had.Load() {
-		t.Errorf("%d overlaps, counter at %d after %d locks; want none, and each counted", n, c.counter, c.had.Load())
+	if n := c.overlaps.Load() + held.overlaps.Load(); n != 0 || c.overslept.Load() == 0 && c.counter.Load() != c.had.Load() {
+		t.Errorf("%d overlaps, counter at %d after %d locks; want none, and each counted", n, c.counter.Load(), c.had.Load())
 	}
 }
 

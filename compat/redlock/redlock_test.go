@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -180,28 +181,30 @@ func TestRefused(t *testing.T) {
 // A server that can't be part of the quorum is not one that can be done without, because it does not
 // answer now: it is what it said last.
 func TestUnfitAndSilent(t *testing.T) {
-	w := newWorld(t, []member{fleet[2], fleet[4], fleet[4]})
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm")
-	silent := func(key string) (err error) {
-		open := slow(wires[0])
-		before := wires[0].hung()
-		w.in(func() { _, err = q.Acquire(background, w.clock.Now, key, ttl) },
-			step{func() bool { return wires[0].hung() > before && w.held(key) == "-xx" && rest(wires) }, 50 * time.Millisecond})
-		wires[0].mend()
-		open()
-		return err
-	}
-	if _, err := q.Acquire(background, w.clock.Now, "short", 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) {
-		t.Fatalf("half a second on a 2.4: %v, want ErrInvalid", err)
-	}
-	if err := silent("after a refusal"); !errors.Is(err, compat.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid still", err)
-	}
-	w.acquire(q, "longer")
-	if err := silent("after a vote"); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, []member{fleet[2], fleet[4], fleet[4]})
+		q, wires := w.quorum(redlock.Options{})
+		w.acquire(q, "warm")
+		silent := func(key string) (err error) {
+			open := slow(wires[0])
+			before := wires[0].hung()
+			w.in(func() { _, err = q.Acquire(background, w.clock.Now, key, ttl) },
+				step{func() bool { return wires[0].hung() > before && w.held(key) == "-xx" && rest(wires) }, 50 * time.Millisecond})
+			wires[0].mend()
+			open()
+			return err
+		}
+		if _, err := q.Acquire(background, w.clock.Now, "short", 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) {
+			t.Fatalf("half a second on a 2.4: %v, want ErrInvalid", err)
+		}
+		if err := silent("after a refusal"); !errors.Is(err, compat.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid still", err)
+		}
+		w.acquire(q, "longer")
+		if err := silent("after a vote"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Keys that are no locks on so many servers that no majority is left end the
@@ -405,52 +408,54 @@ func TestSameStampIsNoTwin(t *testing.T) {
 // A server that hangs holds a step up for the timeout and no longer, is not
 // taken for a cancellation, and is released like any of unknown outcome.
 func TestHanging(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm")
-	wires[1].on("SET", runsAndHangs)
-	var l compat.Lease
-	var err error
-	start := w.clock.Now()
-	w.in(func() { l, err = q.Acquire(background, w.clock.Now, "job", ttl) },
-		step{func() bool { return wires[1].hangs() && w.held("job") == "xxx" && rest(wires) }, 250 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := compat.Until(start, ttl); !l.Until.Equal(want) {
-		t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
-	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
-	w.wantHeld("job", "---")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{})
+		w.acquire(q, "warm")
+		wires[1].on("SET", runsAndHangs)
+		var l compat.Lease
+		var err error
+		start := w.clock.Now()
+		w.in(func() { l, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+			step{func() bool { return wires[1].hangs() && w.held("job") == "xxx" && rest(wires) }, 250 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := compat.Until(start, ttl); !l.Until.Equal(want) {
+			t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
+		}
+		if err := q.Release(background, w.clock.Now, l); err != nil {
+			t.Error(err)
+		}
+		w.wantHeld("job", "---")
 
-	wires[0].on("SET", hangs)
-	wires[1].on("SET", hangs)
-	w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
-		step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
-		t.Errorf("two of three hang: %v, want that there was no answer in time", err)
-	}
-	w.wantHeld("job", "---")
+		wires[0].on("SET", hangs)
+		wires[1].on("SET", hangs)
+		w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
+			step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
+		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
+			t.Errorf("two of three hang: %v, want that there was no answer in time", err)
+		}
+		w.wantHeld("job", "---")
 
-	// A dial that is given up says that it was cancelled. Nobody did.
-	for _, x := range wires[:2] {
-		x.set(func(w *wire) {
-			w.dial = func(ctx context.Context) error {
-				x.set(func(w *wire) { w.hanging++ })
-				<-ctx.Done()
-				x.set(func(w *wire) { w.hanging-- })
-				return ctx.Err()
-			}
-		})
-	}
-	w.in(func() { _, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl) },
-		step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
-		t.Errorf("two of three can't be dialled: %v, want that there was no answer in time", err)
-	}
-	w.wantHeld("job", "---")
+		// A dial that is given up says that it was cancelled. Nobody did.
+		for _, x := range wires[:2] {
+			x.set(func(w *wire) {
+				w.dial = func(ctx context.Context) error {
+					x.set(func(w *wire) { w.hanging++ })
+					<-ctx.Done()
+					x.set(func(w *wire) { w.hanging-- })
+					return ctx.Err()
+				}
+			})
+		}
+		w.in(func() { _, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl) },
+			step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
+		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
+			t.Errorf("two of three can't be dialled: %v, want that there was no answer in time", err)
+		}
+		w.wantHeld("job", "---")
+	})
 }
 
 // The lease is counted from before the first request, whatever the answers take;
@@ -477,87 +482,93 @@ func TestSlowerThanTheLease(t *testing.T) {
 // A Dial that heeds no context holds nobody up, and what comes of it too late is
 // released; a server in which too many are stuck is not asked.
 func TestStuck(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm")
-	free, dialling := make(chan struct{}), make(chan struct{}, 100)
-	wires[2].set(func(w *wire) { w.dial = func(context.Context) error { dialling <- struct{}{}; <-free; return nil } })
-	for n := range 20 {
-		key := fmt.Sprint("job", n)
-		var l compat.Lease
-		var err error
-		var steps []step
-		if n < 16 {
-			steps = append(steps, step{func() bool { return len(dialling) == n+1 && w.held(key) == "xx-" }, 400 * time.Millisecond})
-		}
-		w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) }, steps...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(l.Value, ",") {
-			t.Errorf("Value %q, want nothing for the last server", l.Value)
-		}
-		eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == min(n+1, 16) })
-	}
-	close(free)
-	eventually(t, func() bool { // each of the sixteen takes its part, too late, and gives it back
-		for n := range 16 {
-			if key := fmt.Sprint("job", n); !wires[2].ran("SET", key) || w.held(key) != "xx-" {
-				return false
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{})
+		w.acquire(q, "warm")
+		free, dialling := make(chan struct{}), make(chan struct{}, 100)
+		wires[2].set(func(w *wire) { w.dial = func(context.Context) error { dialling <- struct{}{}; <-free; return nil } })
+		for n := range 20 {
+			key := fmt.Sprint("job", n)
+			var l compat.Lease
+			var err error
+			var steps []step
+			if n < 16 {
+				steps = append(steps, step{func() bool { return len(dialling) == n+1 && w.held(key) == "xx-" }, 400 * time.Millisecond})
 			}
+			w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) }, steps...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(l.Value, ",") {
+				t.Errorf("Value %q, want nothing for the last server", l.Value)
+			}
+			eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == min(n+1, 16) })
 		}
-		return true
+		close(free)
+		eventually(t, func() bool { // each of the sixteen takes its part, too late, and gives it back
+			for n := range 16 {
+				if key := fmt.Sprint("job", n); !wires[2].ran("SET", key) || w.held(key) != "xx-" {
+					return false
+				}
+			}
+			return true
+		})
+		wires[2].mend()
+		w.acquire(q, "after")
+		w.wantHeld("after", "xxx")
 	})
-	wires[2].mend()
-	w.acquire(q, "after")
-	w.wantHeld("after", "xxx")
 }
 
 // Close does not wait for what is stuck in a server.
 func TestCloseWhileStuck(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
-	k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
-	w.acquire(q, "warm")
-	open := slow(wires[2])
-	t.Cleanup(open)
-	var l *compat.Lock
-	var err error
-	w.in(func() { l, err = k.TryLock(background, "job", ttl) },
-		step{func() bool { return wires[2].hangs() && w.held("job") == "xx-" && rest(wires) }, 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == 1 })
-	wires[2].cut()
-	w.in(func() { err = errors.Join(l.Release(background), k.Close(background)) })
-	if err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{})
+		k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+		w.acquire(q, "warm")
+		open := slow(wires[2])
+		t.Cleanup(open)
+		var l *compat.Lock
+		var err error
+		w.in(func() { l, err = k.TryLock(background, "job", ttl) },
+			step{func() bool { return wires[2].hangs() && w.held("job") == "xx-" && rest(wires) }, 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == 1 })
+		wires[2].cut()
+		w.in(func() { err = errors.Join(l.Release(background), k.Close(background)) })
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A caller that cancels is told so, and no keys are left.
 func TestCancelled(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm")
-	wires[0].on("SET", hangs)
-	wires[1].on("SET", hangs)
-	ctx, cancel := context.WithCancel(background)
-	var err error
-	w.in(func() {
-		_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(ctx, "job", ttl)
-	}, step{func() bool {
-		if wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" {
-			cancel()
-			return true
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+		q, wires := w.quorum(redlock.Options{})
+		w.acquire(q, "warm")
+		wires[0].on("SET", hangs)
+		wires[1].on("SET", hangs)
+		ctx, cancel := context.WithCancel(background)
+		var err error
+		w.in(func() {
+			_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(ctx, "job", ttl)
+		}, step{func() bool {
+			if wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" {
+				cancel()
+				return true
+			}
+			return false
+		}, 0})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) {
+			t.Errorf("Lock, cancelled: %v, want that and no more", err)
 		}
-		return false
-	}, 0})
-	if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) {
-		t.Errorf("Lock, cancelled: %v, want that and no more", err)
-	}
-	w.wantHeld("job", "---")
+		w.wantHeld("job", "---")
+	})
 }
 
 // What is released after a cancellation takes no longer than a Locker's Cleanup, whatever a
@@ -565,37 +576,39 @@ func TestCancelled(t *testing.T) {
 func TestCancelledAndHanging(t *testing.T) {
 	for name, heedless := range map[string]bool{"heeds the context": false, "heeds nothing": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-			q, wires := w.quorum(redlock.Options{Timeout: 2 * time.Second})
-			w.acquire(q, "warm")
-			free := make(chan struct{})
-			var once sync.Once
-			t.Cleanup(func() { once.Do(func() { close(free) }) })
-			wires[0].set(func(w *wire) {
-				w.fate = func(string) fate { return runsAndHangs }
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
+				q, wires := w.quorum(redlock.Options{Timeout: 2 * time.Second})
+				w.acquire(q, "warm")
+				free := make(chan struct{})
+				var once sync.Once
+				t.Cleanup(func() { once.Do(func() { close(free) }) })
+				wires[0].set(func(w *wire) {
+					w.fate = func(string) fate { return runsAndHangs }
+					if heedless {
+						w.fate, w.dial = nil, func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-free; return nil }
+					}
+				})
+				ctx, cancel := context.WithCancel(background)
+				var err error
+				w.in(func() {
+					_, err = compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Minute}).Lock(ctx, "job", ttl)
+				}, step{func() bool {
+					if wires[0].hangs() && wires[1].ran("SET", "job") && wires[2].ran("SET", "job") {
+						cancel()
+						return true
+					}
+					return false
+				}, 0}, step{func() bool { return heedless || w.held("job") == "x--" && wires[0].hangs() }, 50 * time.Millisecond},
+					step{func() bool { return true }, 200 * time.Millisecond})
+				if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
+					t.Errorf("Lock, cancelled: %v, want that and no more", err)
+				}
 				if heedless {
-					w.fate, w.dial = nil, func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-free; return nil }
+					once.Do(func() { close(free) })
+					eventually(t, func() bool { return w.held("job") == "---" })
 				}
 			})
-			ctx, cancel := context.WithCancel(background)
-			var err error
-			w.in(func() {
-				_, err = compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Minute}).Lock(ctx, "job", ttl)
-			}, step{func() bool {
-				if wires[0].hangs() && wires[1].ran("SET", "job") && wires[2].ran("SET", "job") {
-					cancel()
-					return true
-				}
-				return false
-			}, 0}, step{func() bool { return heedless || w.held("job") == "x--" && wires[0].hangs() }, 50 * time.Millisecond},
-				step{func() bool { return true }, 200 * time.Millisecond})
-			if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
-				t.Errorf("Lock, cancelled: %v, want that and no more", err)
-			}
-			if heedless {
-				once.Do(func() { close(free) })
-				eventually(t, func() bool { return w.held("job") == "---" })
-			}
 		})
 	}
 }

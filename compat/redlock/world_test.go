@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -137,30 +138,24 @@ func (w *world) do(i int, name string, args ...any) {
 	}
 }
 
-// in runs f beside the test and lets time pass in steps; then it waits for f. On a busy machine the
-// code may set its timer only after the last step, which then passes once more.
+// in runs f beside the test, lets time pass in steps, each when nothing is left to do without it, and
+// waits for f. The test runs in a bubble.
 func (w *world) in(f func(), steps ...step) {
 	w.t.Helper()
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
-	for _, s := range steps {
-		eventually(w.t, s.when)
+	for i, s := range steps {
+		synctest.Wait()
+		if !s.when() {
+			w.t.Fatalf("step %d: it never came to be", i)
+		}
 		w.clock.Add(s.pass)
 	}
-	again := time.NewTicker(time.Second)
-	defer again.Stop()
-	deadline := time.After(20 * time.Second)
-	for {
-		select {
-		case <-done:
-			return
-		case <-again.C:
-			if len(steps) > 0 {
-				w.clock.Add(steps[len(steps)-1].pass)
-			}
-		case <-deadline:
-			w.t.Fatal("it does not end")
-		}
+	synctest.Wait()
+	select {
+	case <-done:
+	default:
+		w.t.Fatal("it does not end")
 	}
 }
 
@@ -185,12 +180,13 @@ func (w *world) untilLocked(q *redlock.Quorum, d time.Duration) {
 			return
 		default:
 			w.clock.Add(50 * time.Millisecond)
+			synctest.Wait()
 		}
 	}
 	w.t.Fatal("an hour has passed")
 }
 
-// A step of time: as soon as something is so.
+// A step of time, before which something must have come to be.
 type step struct {
 	when func() bool
 	pass time.Duration
@@ -201,7 +197,7 @@ func eventually(t *testing.T, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !so() {
 		select {
 		case <-tick.C:

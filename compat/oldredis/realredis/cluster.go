@@ -113,7 +113,7 @@ func (c *Cluster) Do(i int, name string, args ...any) any {
 
 // Try runs one command on node i.
 func (c *Cluster) Try(i int, name string, args ...any) (any, error) {
-	conn, err := redis.Dial("tcp", c.Nodes[i].Addr, redis.DialReadTimeout(5*time.Second))
+	conn, err := redis.Dial("tcp", c.Nodes[i].Addr, redis.DialReadTimeout(time.Minute))
 	if err != nil {
 		return nil, err
 	}
@@ -204,18 +204,18 @@ func (c *Cluster) IsMaster(i int) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// Until calls done until it returns nil, for thirty seconds at most.
+// Until calls done until it returns nil, for a minute at most.
 func (c *Cluster) Until(what string, done func() error) {
 	c.t.Helper()
 	waitFor(c.t, what, done)
 }
 
-// waitFor calls done until it returns nil, for thirty seconds at most.
+// waitFor calls done until it returns nil, for a minute at most.
 func waitFor(t testing.TB, what string, done func() error) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := done()
 		if err == nil {

@@ -21,7 +21,6 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 // another only in how they write a time, make test has a part of the servers; on the real server
 // without EVAL it has the locks that would use a script.
 func TestConformance(t *testing.T) {
-	t.Parallel() // beside the broken locks, of which some are waited for in vain
 	everywhere(t, false)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -150,14 +151,14 @@ func (a blind) Inspect(c *compat.Conn, now time.Time, key string) (compat.State,
 
 // Each check finds the fault that it is there for.
 func TestBrokenLocks(t *testing.T) {
-	t.Parallel() // one is waited for until its time is over
 	for _, b := range broken() {
 		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }, TTL: b.ttl}), b.check)
-			if !strings.Contains(said, b.says) {
-				t.Errorf("a lock that %s: the suite says %q, want %q", b.name, said, b.says)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }, TTL: b.ttl}), b.check)
+				if !strings.Contains(said, b.says) {
+					t.Errorf("a lock that %s: the suite says %q, want %q", b.name, said, b.says)
+				}
+			})
 		})
 	}
 }

@@ -128,7 +128,7 @@ func TestBeside(t *testing.T) {
 			b := x.bridge(s, false)
 			for side, peer := range map[string]compat.Algorithm{"old": x.old(s), "new": x.new(s)} {
 				t.Run(s.Name+"/"+x.name+"/"+side, func(t *testing.T) {
-					f := &fleet{t: t, source: compat.Pooled(s.Source), key: t.Name(), lease: 20 * time.Second, quota: 100, last: time.Now()}
+					f := &fleet{t: t, source: compat.Pooled(s.Source), key: t.Name(), lease: time.Minute, quota: 100, last: time.Now()}
 					prefix := ""
 					if side == "old" {
 						prefix = x.oldNames

@@ -211,42 +211,41 @@ func TestPanicReleases(t *testing.T) {
 
 // A renewal that fails is tried again well before the next would be due.
 func TestFailedRenewalIsTriedSooner(t *testing.T) {
-	w := newWorld(t, "2.4")
-	net := new(network)
-	seen := make(chan compat.Kind, 100)
-	k := compat.NewOn(net.Over(w.source()), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
-		if e.Kind == compat.EventFailed || e.Kind == compat.EventExtended {
-			seen <- e.Kind
-		}
-	})})
-	expect := func(after time.Duration, want compat.Kind) {
-		t.Helper()
-		w.clock.Add(after)
-		for range 10 {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "2.4")
+		net := new(network)
+		seen := make(chan compat.Kind, 100)
+		k := compat.NewOn(net.Over(w.source()), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
+			if e.Kind == compat.EventFailed || e.Kind == compat.EventExtended {
+				seen <- e.Kind
+			}
+		})})
+		expect := func(after time.Duration, want compat.Kind) {
+			t.Helper()
+			w.clock.Add(after)
+			synctest.Wait()
 			select {
 			case got := <-seen:
 				if got != want {
 					t.Errorf("%v later: %s, want %s", after, got, want)
 				}
-				return
-			case <-time.After(time.Second):
-				w.clock.Add(ttl / 20) // it came due while the one before was ending, and was put off by that
+			default:
+				t.Fatalf("%v later: nothing happened", after)
 			}
 		}
-		t.Fatalf("%v later: nothing happened", after)
-	}
-	err := k.Do(background, "k", ttl, func(ctx context.Context) error {
-		for range 3 {
-			net.Lose(func(int, string) fault { return lostRequest })
-			expect(ttl/3, compat.EventFailed)
-			net.Lose(nil)
-			expect(ttl/20, compat.EventExtended)
+		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
+			for range 3 {
+				net.Lose(func(int, string) fault { return lostRequest })
+				expect(ttl/3, compat.EventFailed)
+				net.Lose(nil)
+				expect(ttl/20, compat.EventExtended)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		return ctx.Err()
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // A lock extended to a longer ttl outlives its first end.

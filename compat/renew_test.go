@@ -66,7 +66,7 @@ func (w watcher) next(t *testing.T) compat.Event {
 	select {
 	case e := <-w:
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing happened any more")
 		return compat.Event{}
 	}
@@ -250,7 +250,7 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 					t.Errorf("%s: its context ended with %v", key, context.Cause(l.Context()))
 				}
 				delete(locks, key)
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("%d locks are past their end and go on", due)
 			}
 		}

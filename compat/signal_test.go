@@ -97,7 +97,7 @@ func TestSignal(t *testing.T) {
 				t.Parallel()
 				s := still(t, v)
 				one, two := signalled(s.Pool(), c.a, c.o), signalled(s.Pool(), c.a, c.o)
-				ctx, cancel := context.WithTimeout(background, 20*time.Second)
+				ctx, cancel := context.WithTimeout(background, time.Minute)
 				defer cancel()
 				l, err := one.Lock(ctx, "k", time.Minute)
 				for range 3 {

@@ -37,10 +37,10 @@ func TestStress(t *testing.T) {
 
 func stress(t *testing.T, addr string, o rwlock.Options) {
 	const readers, writers, rounds = 12, 4, 8
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	pool := conformance.Dial(t, addr)
-	lo := compat.Options{Prefix: compat.NewToken() + ":", MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond}
+	lo := compat.Options{Prefix: compat.NewToken() + ":", MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: time.Minute}
 	var left, right, alone, together, overlaps, halves, reads, writes atomic.Int64
 
 	// client takes the lock again and again, and once more before it dies, if it
@@ -49,7 +49,7 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 		k := compat.New(pool, a, lo)
 		readers := compat.New(pool, rwlock.Read{Options: o}, lo)
 		for n := range rounds {
-			lock, err := k.Lock(ctx, "k", 20*time.Second)
+			lock, err := k.Lock(ctx, "k", time.Minute)
 			if err != nil {
 				t.Error(err)
 				return
@@ -60,7 +60,7 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 			}
 			out()
 			if reads != nil && n%2 == 0 {
-				if lock, err = rwlock.Downgrade(ctx, lock, readers, 20*time.Second); err != nil {
+				if lock, err = rwlock.Downgrade(ctx, lock, readers, time.Minute); err != nil {
 					t.Errorf("Downgrade: %v", err)
 					return
 				}

@@ -192,8 +192,8 @@ func TestFairUnderBoth(t *testing.T) {
 				in[i%2]++
 			}
 		}
-		if in[0] < 8 || in[1] < 3 {
-			t.Errorf("within 15 s %d of 20 readers and %d of 20 writers got in", in[0], in[1])
+		if in != [2]int{20, 9} {
+			t.Errorf("within 15 s %d of 20 readers and %d of 20 writers got in, want all and 9", in[0], in[1])
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -559,51 +560,57 @@ func TestNodesInstead(t *testing.T) {
 // CLUSTERDOWN is an error of the step, which did not run: the Locker waits, and
 // the map is learnt anew.
 func TestDown(t *testing.T) {
-	f := newFake(t, false)
-	s := f.source()
-	f.conn(s, "k")
-	locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	f.down = true
-	if _, err := locks.TryLock(ctx, "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "CLUSTERDOWN") {
-		t.Errorf("TryLock: %v, want CLUSTERDOWN, and no doubt", err)
-	}
-	f.script(map[int]func(){6: func() { f.down = false }})
-	if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
-		t.Errorf("Lock of a cluster that comes back: %v", err)
-	}
-	if f.maps < 3 {
-		t.Errorf("the map was asked for %d times", f.maps)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, false)
+		s := f.source()
+		f.conn(s, "k")
+		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		f.down = true
+		if _, err := locks.TryLock(ctx, "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "CLUSTERDOWN") {
+			t.Errorf("TryLock: %v, want CLUSTERDOWN, and no doubt", err)
+		}
+		f.script(map[int]func(){6: func() { f.down = false }})
+		if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
+			t.Errorf("Lock of a cluster that comes back: %v", err)
+		}
+		if f.maps < 3 {
+			t.Errorf("the map was asked for %d times", f.maps)
+		}
+	})
 }
 
 // A cluster that stays down ends the wait after a ttl.
 func TestStaysDown(t *testing.T) {
-	f := newFake(t, false)
-	f.down = true
-	locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{})
-	if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
-		t.Errorf("Lock: %v, want CLUSTERDOWN", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, false)
+		f.down = true
+		locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{})
+		if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
+			t.Errorf("Lock: %v, want CLUSTERDOWN", err)
+		}
+	})
 }
 
 // A lock whose keys are apart is waited for, and is not said to be unsafe: the
 // server's refusal while it moves the slot says nothing about it.
 func TestTryAgain(t *testing.T) {
-	f := newFake(t, false)
-	f.begin()
-	locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err := locks.TryLock(ctx, "k", time.Second)
-	if err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "TRYAGAIN") {
-		t.Errorf("TryLock: %v, want TRYAGAIN", err)
-	}
-	f.script(map[int]func(){30: func() { f.migrate(""); f.end() }})
-	if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, false)
+		f.begin()
+		locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := locks.TryLock(ctx, "k", time.Second)
+		if err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "TRYAGAIN") {
+			t.Errorf("TryLock: %v, want TRYAGAIN", err)
+		}
+		f.script(map[int]func(){30: func() { f.migrate(""); f.end() }})
+		if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Whatever a slot does in the middle of an extension or a release, it touches
@@ -624,26 +631,28 @@ func TestTakenOverMeanwhile(t *testing.T) {
 			} {
 				t.Run(algo.name+"/"+name+"/"+verb, func(t *testing.T) {
 					t.Parallel()
-					ran := 2
-					for n := 1; n <= ran; n++ {
-						f := newFake(t, false)
-						lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned}).TryLock(context.Background(), "k", 20*time.Second)
-						if err != nil {
-							t.Fatal(err)
+					synctest.Test(t, func(t *testing.T) {
+						ran := 2
+						for n := 1; n <= ran; n++ {
+							f := newFake(t, false)
+							lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned}).TryLock(context.Background(), "k", 20*time.Second)
+							if err != nil {
+								t.Fatal(err)
+							}
+							f.log = nil
+							taken := false
+							f.script(map[int]func(){n: func() { move(f); f.do(b, "SET", "k", other); taken = true }})
+							err = do(lock, context.Background())
+							f.mu.Lock() // an UNWATCH may still be on its way, in the background
+							f.before, ran = nil, max(ran, f.n-1)
+							f.mu.Unlock()
+							on, value := f.where("k")
+							if taken && (len(on) != 1 || on[0] != b || value != other || !errors.Is(err, compat.ErrLost)) {
+								t.Errorf("taken over before command %d: %v, and %q on %q; want ErrLost and %q on %q\n%s",
+									n, err, value, on, other, b, strings.Join(f.log, "\n"))
+							}
 						}
-						f.log = nil
-						taken := false
-						f.script(map[int]func(){n: func() { move(f); f.do(b, "SET", "k", other); taken = true }})
-						err = do(lock, context.Background())
-						f.mu.Lock() // an UNWATCH may still be on its way, in the background
-						f.before, ran = nil, max(ran, f.n-1)
-						f.mu.Unlock()
-						on, value := f.where("k")
-						if taken && (len(on) != 1 || on[0] != b || value != other || !errors.Is(err, compat.ErrLost)) {
-							t.Errorf("taken over before command %d: %v, and %q on %q; want ErrLost and %q on %q\n%s",
-								n, err, value, on, other, b, strings.Join(f.log, "\n"))
-						}
-					}
+					})
 				})
 			}
 		}

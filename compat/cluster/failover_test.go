@@ -26,7 +26,7 @@ func TestFailover(t *testing.T) {
 // replicated: locks whose keys had reached the replica outlive the master, and
 // nobody else gets in.
 func replicated(t *testing.T, nodes *realredis.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	const master, replica = 0, 3
 	var held []*compat.Lock
@@ -35,7 +35,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	defer source.Close()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
-		lock, err := compat.NewOn(source.Source(), algo.new(true), compat.Options{MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
+		lock, err := compat.NewOn(source.Source(), algo.new(true), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 // holders' contexts end by themselves, with the leases, whatever they do;
 // the waiters get them, and a holder that comes too late harms nobody.
 func notReplicated(t *testing.T, nodes *realredis.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	const master, replica = 1, 4
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
@@ -96,8 +96,8 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	all := algorithms()
 	lockers := make([]*compat.Locker, len(all))
 	for i, algo := range all { // each has found the server safe, so that taking the locks is quick
-		lockers[i] = compat.NewOn(source.Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned})
-		lock, err := lockers[i].Lock(ctx, tag(master)+"before", 10*time.Second)
+		lockers[i] = compat.NewOn(source.Source(), algo.new(false), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned})
+		lock, err := lockers[i].Lock(ctx, tag(master)+"before", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 		}
 		held = append(held, lock)
 	}
-	renewed, err := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Renew: true}).Lock(ctx, tag(master)+"renewed", 6*time.Second)
+	renewed, err := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute, Renew: true}).Lock(ctx, tag(master)+"renewed", 6*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ type waiter struct {
 func wait(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string) *waiter {
 	w := &waiter{t, key, 1, make(chan *compat.Lock, 1)}
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
-	locks := compat.NewOn(source.Source(), algo.new(true), compat.Options{MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond})
+	locks := compat.NewOn(source.Source(), algo.new(true), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done; source.Close() })

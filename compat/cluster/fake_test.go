@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -404,27 +405,29 @@ func everyMoment(t *testing.T, part int) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/fence=%v", algo.name, manner, fence), func(t *testing.T) {
 					t.Parallel()
-					moments := 0
-					f := newFake(t, manner == "3.0")
-					for _, s := range scenarios {
-						if s.fenced && !fence {
-							continue
-						}
-						for n := 1; ; n++ {
-							f.reset()
-							ran := f.everyMoment(algo, fence, s.steps(f, n), s.name == "down")
-							if t.Failed() {
-								t.Fatalf("%s before command %d:\n%s", s.name, n, strings.Join(f.log, "\n"))
+					synctest.Test(t, func(t *testing.T) {
+						moments := 0
+						f := newFake(t, manner == "3.0")
+						for _, s := range scenarios {
+							if s.fenced && !fence {
+								continue
 							}
-							if n > ran {
-								break
+							for n := 1; ; n++ {
+								f.reset()
+								ran := f.everyMoment(algo, fence, s.steps(f, n), s.name == "down")
+								if t.Failed() {
+									t.Fatalf("%s before command %d:\n%s", s.name, n, strings.Join(f.log, "\n"))
+								}
+								if n > ran {
+									break
+								}
+								moments++
 							}
-							moments++
 						}
-					}
-					if moments < 25 {
-						t.Errorf("only %d moments: the scenarios do not reach into the steps", moments)
-					}
+						if moments < 25 {
+							t.Errorf("only %d moments: the scenarios do not reach into the steps", moments)
+						}
+					})
 				})
 			}
 		}

@@ -129,7 +129,7 @@ func loading(t *testing.T) string {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
 		cmd.Wait()         //nolint:errcheck
 	})
-	for deadline := time.After(20 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		if c, err := redis.Dial("tcp", addr); err == nil {
 			_, err = c.Do("GET", "k")
 			c.Close()

@@ -109,7 +109,7 @@ func TestSignalACL(t *testing.T) {
 			const key = "app:k"
 			o := compat.Options{Signal: true, MinPoll: time.Minute, MaxPoll: time.Minute} // a wake-up, or nothing
 			holder, waiter := compat.NewOn(source, a, o), compat.NewOn(source, a, o)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			waiting := func(n int64) {
 				for ctx.Err() == nil && r.do("LLEN", compat.Aux(key, "waiters")) != n {

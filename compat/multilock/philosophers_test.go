@@ -46,7 +46,7 @@ func dine(t *testing.T, s conformance.Server, m way) {
 			c.Do("DEL", key, compat.Aux(key, "fence")) //nolint:errcheck // the next test has other keys
 		}
 	})
-	o := compat.Options{Prefix: prefix, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond}
+	o := compat.Options{Prefix: prefix, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond, Timeout: time.Minute}
 	var at [forks]atomic.Int32
 	var counters [forks]int
 	var want [forks]atomic.Int32
@@ -62,7 +62,7 @@ func dine(t *testing.T, s conformance.Server, m way) {
 				if len(mine) > 1 {
 					k, key = m.set(compat.Pooled(s.Source), false, o), multilock.Join(names(mine)...)
 				}
-				lock, err := k.Lock(ctx, key, 30*time.Second)
+				lock, err := k.Lock(ctx, key, time.Minute)
 				if err != nil {
 					t.Error(err)
 					return

@@ -116,7 +116,7 @@ func (w world) until(done <-chan struct{}) time.Duration {
 			w.clock.Add(at.Sub(w.clock.Now()))
 		case <-done:
 			return w.clock.Since(start)
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			w.t.Fatal("the client neither pauses nor ends")
 		}
 	}

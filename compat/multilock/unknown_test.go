@@ -172,7 +172,7 @@ func TestReadersShareSets(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	t.Cleanup(func() { s.Close() })
 	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{})
-	ctx, cancel := context.WithTimeout(background, 5*time.Second)
+	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	set := multilock.Join("a", "b")
 	one, err := k.Lock(ctx, set, ttl)

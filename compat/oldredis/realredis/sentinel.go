@@ -131,9 +131,9 @@ func (s *Sentinels) Replaced(old *Server) *Server {
 	return now
 }
 
-// Ask sends one command over a new connection, and waits half a second at most.
+// Ask sends one command over a new connection, and waits a minute at most.
 func Ask(addr, name string, args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := redis.DialContext(ctx, "tcp", addr)
 	if err != nil {

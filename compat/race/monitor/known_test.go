@@ -111,12 +111,12 @@ func TestKnown(t *testing.T) {
 // live is the life of a lock: two clients take it, are refused, extend and release it, and one takes over what the other left.
 func live(addr, key string, algorithm func() compat.Algorithm) error {
 	ctx := context.Background()
-	const ttl = time.Second
+	const ttl = time.Minute
 	lockers := make([]*compat.Locker, 2)
 	for i := range lockers {
 		pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 		defer pool.Close()
-		lockers[i] = compat.New(pool, algorithm(), compat.Options{})
+		lockers[i] = compat.New(pool, algorithm(), compat.Options{Timeout: time.Minute})
 	}
 	l, err := lockers[0].TryLock(ctx, key, ttl)
 	if err != nil {
@@ -131,10 +131,10 @@ func live(addr, key string, algorithm func() compat.Algorithm) error {
 	if err := l.Release(ctx); err != nil {
 		return err
 	}
-	if _, err := lockers[0].TryLock(ctx, key, ttl); err != nil {
+	if _, err := lockers[0].TryLock(ctx, key, time.Second); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	l, err = lockers[1].Lock(ctx, key, ttl)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -157,42 +158,44 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 
 // What a lock writes beside its key begins with the key and lies in its slot.
 func TestKeys(t *testing.T) {
-	for _, l := range locks.All() {
-		for _, fence := range []bool{false, true} {
-			a := made(l, fence)
-			if a == nil || l.Name == "getset:two-keys" { // its names are the fleet's
-				continue
-			}
-			lists := slices.Contains(l.Commands(), "sort") // not on a cluster: SORT has no GET there
-			for _, key := range []string{"app:k", "{app}:k", "app:k{", "app:k}", "{}app:k"} {
-				s := oldredis.MustNew("7.0", oldredis.Options{})
-				s.SetTrace(func(_ int, cmd []string, _ any) {
-					for i, word := range cmd[1:] {
-						beside := strings.Contains(word, key) && !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || i == 0 && written[strings.ToUpper(cmd[0])]
-						if beside && (!strings.HasPrefix(word, key) || slot.Of(word) != slot.Of(key) && !lists) {
-							t.Errorf("%s on %q: %q", l.Name, key, cmd)
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range locks.All() {
+			for _, fence := range []bool{false, true} {
+				a := made(l, fence)
+				if a == nil || l.Name == "getset:two-keys" { // its names are the fleet's
+					continue
+				}
+				lists := slices.Contains(l.Commands(), "sort") // not on a cluster: SORT has no GET there
+				for _, key := range []string{"app:k", "{app}:k", "app:k{", "app:k}", "{}app:k"} {
+					s := oldredis.MustNew("7.0", oldredis.Options{})
+					s.SetTrace(func(_ int, cmd []string, _ any) {
+						for i, word := range cmd[1:] {
+							beside := strings.Contains(word, key) && !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || i == 0 && written[strings.ToUpper(cmd[0])]
+							if beside && (!strings.HasPrefix(word, key) || slot.Of(word) != slot.Of(key) && !lists) {
+								t.Errorf("%s on %q: %q", l.Name, key, cmd)
+							}
 						}
+					})
+					k := compat.New(s, a, compat.Options{Signal: true})
+					lock, err := k.TryLock(t.Context(), key, 10*time.Second)
+					if err == nil {
+						err = lock.Extend(t.Context(), 20*time.Second)
 					}
-				})
-				k := compat.New(s, a, compat.Options{Signal: true})
-				lock, err := k.TryLock(t.Context(), key, 10*time.Second)
-				if err == nil {
-					err = lock.Extend(t.Context(), 20*time.Second)
+					if errors.Is(err, errors.ErrUnsupported) {
+						err = nil
+					}
+					if err == nil {
+						err = lock.Release(t.Context())
+					}
+					if err != nil && !errors.Is(err, compat.ErrInvalid) {
+						t.Errorf("%s on %q: %v", l.Name, key, err)
+					}
+					s.SetTrace(nil)
+					s.Close()
 				}
-				if errors.Is(err, errors.ErrUnsupported) {
-					err = nil
-				}
-				if err == nil {
-					err = lock.Release(t.Context())
-				}
-				if err != nil && !errors.Is(err, compat.ErrInvalid) {
-					t.Errorf("%s on %q: %v", l.Name, key, err)
-				}
-				s.SetTrace(nil)
-				s.Close()
 			}
 		}
-	}
+	})
 }
 
 // written are commands whose first argument is a key.

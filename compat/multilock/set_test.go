@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -49,14 +50,16 @@ func everywhere(t *testing.T, f func(w world)) {
 			}
 			t.Run(m.name+"/"+v, func(t *testing.T) {
 				t.Parallel()
-				mock := clock.NewMock()
-				mock.Set(noon)
-				server, err := oldredis.New(v, oldredis.Options{Clock: mock})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { server.Close() })
-				f(world{t, m, mock, make(chan time.Time, 1000), server, false})
+				synctest.Test(t, func(t *testing.T) {
+					mock := clock.NewMock()
+					mock.Set(noon)
+					server, err := oldredis.New(v, oldredis.Options{Clock: mock})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { server.Close() })
+					f(world{t, m, mock, make(chan time.Time, 1000), server, false})
+				})
 			})
 		}
 	}

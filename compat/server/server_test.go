@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -254,15 +255,17 @@ func endless(t *testing.T, s *oldredis.Server, when string) {
 
 // SSDB has no transactions, and its GETSET keeps the TTL.
 func TestProbeSSDB(t *testing.T) {
-	s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
-	defer s.Close()
-	r, err := server.Probe(t.Context(), compat.Pooled(keeping{s}), server.Options{})
-	if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
-		t.Errorf("%v: found %s", err, abilities(r))
-	}
-	if r.Kind != "proxy" || !r.Has(server.WarnGetsetKeepsTTL) || !r.Has(server.WarnConfigUnknown) {
-		t.Errorf("kind %q, warnings %v", r.Kind, r.Warnings)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
+		defer s.Close()
+		r, err := server.Probe(t.Context(), compat.Pooled(keeping{s}), server.Options{})
+		if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
+			t.Errorf("%v: found %s", err, abilities(r))
+		}
+		if r.Kind != "proxy" || !r.Has(server.WarnGetsetKeepsTTL) || !r.Has(server.WarnConfigUnknown) {
+			t.Errorf("kind %q, warnings %v", r.Kind, r.Warnings)
+		}
+	})
 }
 
 // keeping is a server whose TTL, after a GETSET in the same write, is never -1.

@@ -52,7 +52,7 @@ func TestCounts(t *testing.T) {
 	address, server := listen(t, "7.0")
 	asked := 0 // it is called before and after a turn, and reports 400 µs used in between
 	used := func() time.Duration { asked++; return time.Duration(asked) * 400 * time.Microsecond }
-	rs, err := workload.Workload{Goroutines: 4, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 400, Server: used}.
+	rs, err := workload.Workload{Goroutines: 4, Duration: time.Minute, WarmUp: 5 * time.Millisecond, Count: 400, Server: used}.
 		Run(context.Background(), []workload.Subject{workload.Pings(address), ours("locks", address, setlock.Lua{}, compat.Options{})}, nil)
 	if err != nil {
 		t.Fatal(err)

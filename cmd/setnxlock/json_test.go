@@ -52,7 +52,7 @@ func TestJSONPage(t *testing.T) {
 		{"repair", address, []string{"repair", "--json", "--yes", "--dialect", "resque-lock", "--lease", "1s", "resque:lock:a", "resque:lock:b", "none"}},
 		{"doctor", address, []string{"doctor", "--json"}},
 		{"doctor", other, []string{"doctor", "--json", "--algorithm", "set"}},
-		{"doctor --json --algorithm redlock", quorum, []string{"doctor", "--json", "--algorithm", "redlock"}},
+		{"doctor --json --algorithm redlock", quorum, []string{"doctor", "--json", "--algorithm", "redlock", "--timeout", "1m"}},
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "jedis-lock", "--json"}},
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "node-resque", "--json"}},
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "setnx-expire", "--json"}},

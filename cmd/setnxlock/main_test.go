@@ -41,10 +41,19 @@ func TestMain(m *testing.M) {
 		os.Setenv("XDG_CACHE_HOME", os.DevNull) //nolint:errcheck // its value can't be wrong
 	}
 	testscript.Main(attentive{m}, map[string]func(){
-		"setnxlock": main,
+		"setnxlock": patient,
 		"puppet":    puppet,
 		"addone":    addone,
 	})
+}
+
+// patience is how long tests wait for what others are about to do.
+const patience = time.Minute
+
+// patient is the command, which waits for servers as long as the tests do.
+func patient() {
+	defaultTimeout = patience
+	main()
 }
 
 // attentive are the tests, with commands that hear signals although the tests were started
@@ -206,7 +215,7 @@ func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
 func startLoading(t starter, loaded *atomic.Bool, address string) string {
 	return serve(t, func(c net.Conn) {
 		if loaded.Load() {
-			relay(c, address, 0)
+			relay(c, address, func([]byte) {})
 			return
 		}
 		for lines := bufio.NewScanner(c); lines.Scan(); {
@@ -246,8 +255,9 @@ func serve(t starter, each func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// relay joins a client to the server at address until either goes. Each answer takes so long.
-func relay(client net.Conn, address string, delay time.Duration) {
+// relay joins a client to the server at address until either goes. What the client asks is passed on
+// after before, which gets it.
+func relay(client net.Conn, address string, before func(asked []byte)) {
 	server, err := net.Dial("tcp", address)
 	if err != nil {
 		return
@@ -255,18 +265,18 @@ func relay(client net.Conn, address string, delay time.Duration) {
 	defer server.Close()
 	go func() {
 		defer client.Close()
-		for buf := make([]byte, 1<<16); ; {
-			n, err := server.Read(buf)
-			if err != nil {
-				return
-			}
-			time.Sleep(delay)
-			if _, err := client.Write(buf[:n]); err != nil {
-				return
-			}
-		}
+		io.Copy(client, server) //nolint:errcheck // one of them ends first
 	}()
-	io.Copy(server, client) //nolint:errcheck // one of them ends first
+	for buf := make([]byte, 1<<16); ; {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		before(buf[:n])
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
 
 // redis VERSION starts an embedded server, "redis real [ARG...]" a real one, "redis loading" what is
@@ -440,7 +450,7 @@ func startReal(t starter, args ...string) (address string) {
 
 // until polls for a condition.
 func until(t starter, what string, ok func() bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

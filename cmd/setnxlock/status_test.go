@@ -28,7 +28,7 @@ func TestExitStatuses(t *testing.T) {
 	}
 	del := "setnxlock release job --force --yes >&2"
 	examples := map[string]rows{
-		"0": {"success": script("", "exit 0"), "detached": {"run", "--detach", "--ttl", "1s", "kept", "--", "true"}},
+		"0": {"success": script("", "exit 0"), "detached": {"run", "--detach", "kept", "--", "true"}},
 		"COMMAND's": {
 			"3":   script("", "exit 3"),
 			"75":  script("--busy-status 9", "exit 75"),
@@ -79,7 +79,7 @@ func TestExitStatuses(t *testing.T) {
 			"getset":               script("--algorithm getset", del),
 			"a quorum":             script("--algorithm redlock --timeout 1m", del),
 			"several":              {"run", "a", "b", "--", "sh", "-c", "setnxlock release a --force --yes >&2"},
-			"adopted too late":     {"sh", `h=$(setnxlock run --detach --ttl 2s gone -- sh -c 'echo "$SETNXLOCK_HANDLE"'); setnxlock release --token "$h"; exec setnxlock run --adopt "$h" -- touch never`},
+			"adopted too late":     {"sh", `h=$(setnxlock run --detach gone -- sh -c 'echo "$SETNXLOCK_HANDLE"'); setnxlock release --token "$h"; exec setnxlock run --adopt "$h" -- touch never`},
 		},
 		"126": {"not executable": {"run", "job", "--", noexec}, "a folder": {"run", "job", "--", os.TempDir()}},
 		"127": {"nonesuch": {"run", "job", "--", "nonesuch"}},

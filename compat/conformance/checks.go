@@ -269,7 +269,7 @@ func (c *suite) holderOnly(t testing.TB) {
 
 // patiently runs a check whose leases are short, so that a machine with too
 // much to do can lose one. What that may have been the reason of check returns as
-// its error, and is asked again with leases four times as long, twice.
+// its error, and is asked again with leases six times as long, twice.
 func (c *suite) patiently(t testing.TB, name string, check func(ctx context.Context, key string, ttl time.Duration) error) {
 	ttl := c.TTL
 	for try := 1; ; try++ {
@@ -282,7 +282,7 @@ func (c *suite) patiently(t testing.TB, name string, check func(ctx context.Cont
 			t.Errorf("with a lease of %v: %v", ttl, err)
 			return
 		}
-		ttl *= 4
+		ttl *= 6
 	}
 }
 

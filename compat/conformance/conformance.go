@@ -186,7 +186,7 @@ func plain(s compat.Source) compat.Source { return s }
 func (c *suite) options() compat.Options {
 	o := compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
 	if !c.virtual {
-		o.Timeout = time.Minute // others keep the processors busy
+		o.Timeout, o.Cleanup = time.Minute, time.Minute // others keep the processors busy
 	}
 	return o
 }
@@ -249,7 +249,7 @@ func do(ctx context.Context, source compat.Source, key, name string, args ...any
 func (c *suite) refuses(t testing.TB) error {
 	ctx := within(t, 10*time.Second)
 	key := c.key("refused")
-	_, err := c.client().TryLock(ctx, key, 10*time.Second)
+	_, err := c.client().TryLock(ctx, key, patient)
 	var unsafe *compat.UnsafeServerError
 	switch {
 	case errors.Is(err, compat.ErrUnanswered): // a proxy that closes the connection: nothing more is known

@@ -81,22 +81,22 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat
 	k := compat.NewLocker(b, o)
 	var locks []*compat.Lock
 	for i := range 4 {
-		lock, err := k.TryLock(ctx, c.key("forwarding-"+name+string(rune('0'+i))), 20*time.Second)
+		lock, err := k.TryLock(ctx, c.key("forwarding-"+name+string(rune('0'+i))), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		locks = append(locks, lock)
 	}
 	for _, lock := range locks[:2] { // one by one: those that pin are renewed at once, in any order
-		if err := lock.Extend(ctx, time.Minute); err != nil {
+		if err := lock.Extend(ctx, 3*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	events.forget()
-	mock.Add(9 * time.Second)
+	mock.Add(27 * time.Second)
 	events.await(t, 2, compat.EventExtended, compat.EventFailed)
 	locks[2].Token() // that is known cannot be handed off
-	if next, err := locks[2].Handoff(ctx, 20*time.Second); err == nil {
+	if next, err := locks[2].Handoff(ctx, time.Minute); err == nil {
 		locks[2] = next
 	} else if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%s: Handoff: %v", name, err)
@@ -153,7 +153,7 @@ func (e *events) forget() {
 
 // await waits for n events of these kinds.
 func (e *events) await(t testing.TB, n int, kinds ...compat.Kind) {
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		e.mu.Lock()
 		came := 0

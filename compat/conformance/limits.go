@@ -15,7 +15,7 @@ func (c *suite) limits(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key, net := c.key("limits"), new(Network)
 	k := c.New(net.Over, c.options())
-	lock, err := c.take(ctx, k, key, 20*time.Second)
+	lock, err := c.take(ctx, k, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,7 @@ func (c *suite) limits(t testing.TB) {
 // oneConnection: a pool of one connection is enough for all that a lock does; while somebody
 // else has it a step ends with ErrTimeout, after Options.Timeout, and nothing is taken.
 func (c *suite) oneConnection(t testing.TB) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
+	ctx := within(t, 20*time.Second)
 	key, mock, waits := c.key("one-connection"), now(), &line{news: make(chan struct{}, 1)}
 	o := c.options()
 	o.Clock, o.Timeout = mock, 2*time.Second
@@ -60,9 +59,9 @@ func (c *suite) oneConnection(t testing.TB) {
 		sources = append(sources, s)
 		return s
 	}, o)
-	lock, err := c.take(ctx, k, key, 20*time.Second)
+	lock, err := c.take(ctx, k, key, patient)
 	if err == nil {
-		err = lock.Extend(ctx, 20*time.Second)
+		err = lock.Extend(ctx, patient)
 	}
 	if err == nil {
 		err = lock.Release(ctx) // before anything else: it may have pinned the connection
@@ -87,7 +86,7 @@ func (c *suite) oneConnection(t testing.TB) {
 	for _, asked := range contexts {
 		ended := make(chan error, 1)
 		go func() {
-			_, err := k.TryLock(asked, key, 20*time.Second)
+			_, err := k.TryLock(asked, key, patient)
 			ended <- err
 		}()
 		// Time goes on when each server that is asked at once keeps somebody waiting, and not again
@@ -117,13 +116,13 @@ func (c *suite) closing(t testing.TB) {
 	o := c.options()
 	o.Renew = true
 	k := c.New(plain, o)
-	held, err := c.rival().TryLock(ctx, c.key("closing-held"), 20*time.Second)
+	held, err := c.rival().TryLock(ctx, c.key("closing-held"), patient)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var locks []*compat.Lock
 	for _, name := range []string{"closing-1", "closing-2"} {
-		lock, err := c.take(ctx, k, c.key(name), 20*time.Second)
+		lock, err := c.take(ctx, k, c.key(name), patient)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +130,7 @@ func (c *suite) closing(t testing.TB) {
 	}
 	waited := make(chan error, 1)
 	go func() {
-		_, err := k.Lock(ctx, c.key("closing-held"), 20*time.Second)
+		_, err := k.Lock(ctx, c.key("closing-held"), patient)
 		waited <- err
 	}()
 	if err := k.Close(ctx); err != nil {
@@ -154,9 +153,9 @@ func (c *suite) closing(t testing.TB) {
 	if err := held.Release(ctx); err != nil {
 		t.Error(err)
 	}
-	_, tried := k.TryLock(ctx, c.key("closing-1"), 20*time.Second)
-	_, locked := k.Lock(ctx, c.key("closing-1"), 20*time.Second)
-	_, adopted := k.Adopt(ctx, c.key("closing-1"), "any", 20*time.Second)
+	_, tried := k.TryLock(ctx, c.key("closing-1"), patient)
+	_, locked := k.Lock(ctx, c.key("closing-1"), patient)
+	_, adopted := k.Adopt(ctx, c.key("closing-1"), "any", patient)
 	for step, err := range map[string]error{"TryLock": tried, "Lock": locked, "Adopt": adopted} {
 		if !errors.Is(err, compat.ErrClosed) {
 			t.Errorf("%s after Close: %v, want ErrClosed", step, err)

@@ -94,7 +94,7 @@ const idle = 64
 // Dial returns a pool of connections to addr that ends with the test.
 func Dial(t testing.TB, addr string) *redis.Pool {
 	p := &redis.Pool{MaxIdle: idle, DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", addr, redis.DialReadTimeout(20*time.Second))
+		return redis.DialContext(ctx, "tcp", addr, redis.DialReadTimeout(time.Minute))
 	}}
 	t.Cleanup(func() { p.Close() })
 	return p

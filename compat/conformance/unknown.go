@@ -54,7 +54,7 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 		}
 		return st
 	}
-	lock, err := k.TryLock(ctx, key, 20*time.Second)
+	lock, err := k.TryLock(ctx, key, patient)
 	var unknown *compat.UnknownError
 	switch {
 	case errors.As(err, &unknown):
@@ -77,7 +77,7 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 	if c.Fence && lock.Fence() == 0 {
 		t.Error("held without a fence, although the lock draws them")
 	}
-	if err := lock.Extend(ctx, 30*time.Second); errors.Is(err, compat.ErrLost) {
+	if err := lock.Extend(ctx, patient); errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend: %v, although nobody took it", err)
 	}
 	err = lock.Release(ctx)
@@ -143,8 +143,8 @@ func (c *suite) lostExtension(t testing.TB) {
 			return err
 		}
 		lose()
-		extend(10 * time.Second) //nolint:errcheck // what it says is looked at there
-		if err := extend(30 * time.Second); err != nil && !c.Ambiguous {
+		extend(40 * time.Second) //nolint:errcheck // what it says is looked at there
+		if err := extend(50 * time.Second); err != nil && !c.Ambiguous {
 			t.Errorf("%s: extended again, with nothing lost: %v", name, err)
 		}
 		if err := lock.Release(ctx); err != nil {
@@ -153,7 +153,7 @@ func (c *suite) lostExtension(t testing.TB) {
 			}
 			return
 		}
-		next, err := c.take(ctx, other, key, 10*time.Second)
+		next, err := c.take(ctx, other, key, patient)
 		if err != nil {
 			t.Fatalf("%s: released, and then %v", name, err)
 		}
@@ -222,19 +222,19 @@ func (c *suite) lostDetachment(t testing.TB) {
 	o := c.options()
 	o.Clock = mock
 	k := c.New(net.Over, o)
-	lock, err := c.take(ctx, k, key, 20*time.Second)
+	lock, err := c.take(ctx, k, key, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := lock.Context()
 	net.Lose(func(int, string) Fault { return Cut })
-	if err := lock.Extend(ctx, 10*time.Second); err == nil {
+	if err := lock.Extend(ctx, 40*time.Second); err == nil {
 		t.Fatal("Extend: no error, although nothing was answered")
 	}
 	handle, err := lock.Detach(ctx)
 	net.Lose(nil)
 	if err == nil { // its token does not change
-		adopted, err := c.client().AdoptHandle(ctx, handle, 10*time.Second)
+		adopted, err := c.client().AdoptHandle(ctx, handle, patient)
 		if err != nil {
 			t.Fatalf("detached, and AdoptHandle: %v", err)
 		}
@@ -246,7 +246,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 	if held.Err() != nil || errors.Is(err, compat.ErrLost) {
 		t.Errorf("Detach: %v, context %v; want it held on", err, context.Cause(held))
 	}
-	if _, err := c.rival().TryLock(ctx, key, 10*time.Second); !errors.Is(err, compat.ErrHeld) {
+	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a rival's TryLock after a Detach that failed: %v, want ErrHeld", err)
 	}
 	mock.Add(mock.Until(lock.Until()))
@@ -261,7 +261,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 	}
 	lock.Release(ctx) //nolint:errcheck // one that does not compare leaves a key whose time has run out
 	c.remove(t, ctx, key)
-	next, err := k.Lock(ctx, key, 10*time.Second) // the Locker does not believe that it still holds it
+	next, err := k.Lock(ctx, key, patient) // the Locker does not believe that it still holds it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func (c *suite) lostBatch(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
 	const size = 3 // one first, one last, and one in between
-	const ttl = 20 * time.Second
+	const ttl = time.Minute
 	net := new(Network)
 	mock, events := now(), new(events)
 	o := c.options()
@@ -339,14 +339,14 @@ func (c *suite) lostBatch(t testing.TB) {
 		first := locks[0].Until()
 		events.forget()
 		lose()
-		mock.Add(7 * time.Second)
+		mock.Add(21 * time.Second)
 		events.await(t, size, compat.EventExtended, compat.EventFailed, compat.EventLost)
 		net.Lose(nil)
 		renewed := func() bool {
 			return !slices.ContainsFunc(locks, func(l *compat.Lock) bool { return l.Context().Err() == nil && !l.Until().After(first) })
 		}
 		for try := 0; try < 10 && !renewed(); try++ { // one that was not renewed is tried again soon
-			mock.Add(time.Second)
+			mock.Add(3 * time.Second)
 			events.settle(renewed)
 		}
 		each(name, "after the loss,", func(l *compat.Lock) error { return context.Cause(l.Context()) }) // nobody took it

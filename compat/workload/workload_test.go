@@ -125,7 +125,7 @@ func noLock(name string) workload.Subject {
 }
 
 func TestOverlapsAreSeen(t *testing.T) {
-	rs, err := workload.Workload{Goroutines: 4, Keys: 1, Section: time.Millisecond, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20}.
+	rs, err := workload.Workload{Goroutines: 4, Keys: 1, Section: time.Millisecond, Duration: time.Minute, WarmUp: 5 * time.Millisecond, Count: 20}.
 		Run(context.Background(), []workload.Subject{noLock("none")}, nil)
 	if err != nil || rs[0].Overlaps == 0 || rs[0].Sections < 20 {
 		t.Errorf("%+v, %v", rs, err)
@@ -161,7 +161,7 @@ func TestUnfairnessIsSeen(t *testing.T) {
 		}}, nil
 	}
 	// Two keys for three goroutines: the first and the third share one.
-	rs, err := workload.Workload{Goroutines: 3, Keys: 2, Section: time.Millisecond, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20}.
+	rs, err := workload.Workload{Goroutines: 3, Keys: 2, Section: time.Millisecond, Duration: time.Minute, WarmUp: 5 * time.Millisecond, Count: 20}.
 		Run(context.Background(), []workload.Subject{{Name: "greedy", Open: open}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestFailuresAreReported(t *testing.T) {
 		}}, nil
 	}}
 	subjects := []workload.Subject{broken, ours("unsafe", address, setlock.Lua{}, compat.Options{}), half, ours("fine", address, getsetlock.Classic{}, compat.Options{})}
-	rs, err := workload.Workload{Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 10}.Run(context.Background(), subjects, nil)
+	rs, err := workload.Workload{Duration: time.Minute, WarmUp: 5 * time.Millisecond, Count: 10}.Run(context.Background(), subjects, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestCancelled(t *testing.T) {
 func TestDial(t *testing.T) {
 	address, _ := listen(t, "7.0")
 	var dialled atomic.Int32
-	rs, err := workload.Workload{Goroutines: 2, Duration: 10 * time.Second, WarmUp: 5 * time.Millisecond, Count: 20,
+	rs, err := workload.Workload{Goroutines: 2, Duration: time.Minute, WarmUp: 5 * time.Millisecond, Count: 20,
 		Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
 			dialled.Add(1)
 			return (&net.Dialer{}).DialContext(ctx, network, to)

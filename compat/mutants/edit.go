@@ -22,18 +22,20 @@ import (
 type edit struct{ place, code string }
 
 // drop leaves out statements, arguments, or elements.
-func drop(places ...string) (all []edit) {
+func drop(places ...string) []edit { return each(places, "") }
+
+// never makes conditions false. A condition stays behind the false: its variables are used.
+func never(conditions ...string) []edit { return each(conditions, "(false && (@))") }
+
+// always makes conditions true.
+func always(conditions ...string) []edit { return each(conditions, "(true || (@))") }
+
+func each(places []string, code string) (all []edit) {
 	for _, p := range places {
-		all = append(all, edit{p, ""})
+		all = append(all, edit{p, code})
 	}
 	return all
 }
-
-// never makes a condition false. The condition stays behind the false: its variables are used.
-func never(condition string) []edit { return []edit{{condition, "(false && (@))"}} }
-
-// always makes a condition true.
-func always(condition string) []edit { return []edit{{condition, "(true || (@))"}} }
 
 func swap(place, code string) []edit       { return []edit{{place, code}} }
 func before(statement, code string) []edit { return []edit{{statement, code + "; @"}} }
@@ -79,7 +81,7 @@ func parse(code string) (ast.Node, error) {
 	if x, err := parser.ParseExpr(code); err == nil {
 		return x, nil
 	}
-	if x, err := parser.ParseExpr("T{" + code + "}"); err == nil {
+	if x, err := parser.ParseExpr("T{" + code + "}"); err == nil && len(x.(*ast.CompositeLit).Elts) == 1 {
 		return x.(*ast.CompositeLit).Elts[0], nil
 	}
 	clause := strings.HasPrefix(code, "case ")

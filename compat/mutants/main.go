@@ -1,5 +1,5 @@
-// Package main breaks the code in one place after another and demands that a fast test fails for each. A test that misses a
-// mutant would miss the same mistake made by somebody.
+// Package main breaks the code in one place after another and demands that a fast test fails for each. A test that
+// misses a mutant would miss the same mistake made by somebody.
 //
 //	go run ./compat/mutants                 kill every mutant of the table: make mutants
 //	go run ./compat/mutants -check          only look whether each has its place in the code

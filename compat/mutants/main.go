@@ -84,12 +84,13 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var kept *cells
-	if *matrix != "" {
-		if kept, err = read(*matrix); err != nil || *show {
-			kept.print()
-			return err
-		}
+	kept, err := read(*matrix)
+	if err != nil {
+		return err
+	}
+	if *show {
+		kept.print()
+		return nil
 	}
 	files, err := overlay()
 	if err != nil {
@@ -107,7 +108,7 @@ func run(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case kept != nil:
+	case *matrix != "":
 		return kept.fill(ctx, b, names, nets)
 	}
 	return kill(ctx, b, names, nets)

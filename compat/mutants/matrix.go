@@ -42,12 +42,12 @@ func read(file string) (*cells, error) {
 	m := &cells{file: file, of: map[[2]string]cell{}}
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return m, err
+		return nil, err
 	}
 	for line := range bytes.Lines(text) {
 		var c cell
 		if err := json.Unmarshal(line, &c); err != nil {
-			return m, fmt.Errorf("%s: %w: %s", file, err, line)
+			return nil, fmt.Errorf("%s: %w: %s", file, err, line)
 		}
 		m.of[[2]string{c.Mutant, c.Net}] = c
 	}
@@ -93,6 +93,9 @@ func (m *cells) fill(ctx context.Context, b *builder, names, nets *regexp.Regexp
 		}
 		fmt.Fprintf(os.Stderr, "%s %s: %d to run\n", time.Now().Format(time.TimeOnly), c.name, len(open))
 		failed = append(failed, m.fillColumn(ctx, b, c, open))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	m.print()
 	return errors.Join(failed...)
@@ -170,8 +173,8 @@ func (m *cells) print() {
 	}
 	fmt.Print("\n| net | command | unbroken, s | kills | it alone kills |\n|---|---|--:|--:|---|\n")
 	for _, c := range columns {
-		fmt.Printf("| %s | `%v` | %.1f | %d | %s |\n", c.name, c.net, m.get("", c).Seconds, kills[c.name],
-			strings.Join(alone[c.name], "; "))
+		fmt.Printf("| %s | `%s` | %.1f | %d | %s |\n", c.name, strings.ReplaceAll(c.String(), "|", `\|`),
+			m.get("", c).Seconds, kills[c.name], strings.Join(alone[c.name], "; "))
 	}
 	fmt.Printf("\nKilled by no net: %d. %s\n", len(none), strings.Join(none, "; "))
 	if open > 0 {

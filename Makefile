@@ -72,7 +72,7 @@ matrix:
 
 ## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
 chaos:
-	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd bench && $(GO) run ./chaos -for $(FOR) -out $$dir
+	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && $(GO) run ./compat/internal/chaos -for $(FOR) -out $$dir
 
 ## race: the engine and the adapters under the race detector, on virtual time
 race:

@@ -1,12 +1,14 @@
+//go:build linux
+
 // Chaos runs clients in processes of their own against real servers that it starts, breaks the
 // servers, the clients and everything between them, and has the history of what the clients
 // believed judged: by a checker that is not ours (porcupine), and by invariants of our own.
 //
-//	go run ./chaos -for 2m                       every lock on redis-server, and one on each kind of group
-//	go run ./chaos -for 10m -lock tx:renamed     one of them
-//	go run ./chaos -lock getset:classic          one that is known to break: it is found broken
-//	go run ./chaos -kind cluster -seed 7         on one kind; the same runs, the same chances
-//	SETNXLOCK_TEST_BINARIES=/opt/2.4/redis-server:… go run ./chaos
+//	go run ./compat/internal/chaos -for 2m                    every lock on redis-server, and one on each kind of group
+//	go run ./compat/internal/chaos -for 10m -lock tx:renamed  one of them
+//	go run ./compat/internal/chaos -lock getset:classic       one that is known to break: it is found broken
+//	go run ./compat/internal/chaos -kind cluster -seed 7      on one kind; the same runs, the same chances
+//	SETNXLOCK_TEST_BINARIES=/opt/2.4/redis-server:… go run ./compat/internal/chaos
 //
 // It writes one line a lock and group of servers, and, if something is broken, the history and
 // porcupine's picture of it into -out. What a server or a failover may lose by its nature stands below

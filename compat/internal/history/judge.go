@@ -1,0 +1,304 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Judge takes the events of a history in their order.
+type Judge struct {
+	Fenced bool          // each hold has a fence
+	Margin time.Duration // how long before its end a lease may be said to be lost: its client has to stop in time
+	Grace  time.Duration // how long a context may outlive its lease
+	Found  func(Verdict)
+
+	keys  map[string]*key
+	holds map[string]*Hold
+	dead  map[string]int64 // until when each process may have died
+	pairs map[pair]bool
+}
+
+// A pair is two holds of which a verdict was told.
+type pair struct {
+	Kind
+	a, b *Hold
+}
+
+// A key is what is known of one.
+type key struct {
+	holds  []*Hold // in the order of Got
+	open   []*Hold // those that have not ended
+	downs  []*Hold // those of readers that were writers
+	forgot []Event
+
+	observed bool
+	there    bool
+	owner    string
+	changes  []string // each time that it was gone, or came from another process: who removed it
+}
+
+func (j *Judge) key(name string) *key {
+	if j.keys == nil {
+		j.keys, j.holds, j.dead, j.pairs = map[string]*key{}, map[string]*Hold{}, map[string]int64{}, map[pair]bool{}
+	}
+	if j.keys[name] == nil {
+		j.keys[name] = new(key)
+	}
+	return j.keys[name]
+}
+
+// Holds returns the holds of a key, in the order in which they began.
+func (j *Judge) Holds(key string) []*Hold { return j.key(key).holds }
+
+// Owner returns whose value was on a key last.
+func (j *Judge) Owner(key string) string { return j.key(key).owner }
+
+// Add takes the next event. What is said of a hold that never began is ignored.
+func (j *Judge) Add(e Event) {
+	k := j.key(e.Key)
+	switch e.Op {
+	case Got:
+		j.got(k, e)
+	case Crashed:
+		j.dead[e.By] = e.Until
+		for _, k := range j.keys {
+			for _, h := range slices.Clone(k.open) {
+				if h.By == e.By {
+					j.end(h, e.At)
+				}
+			}
+		}
+	case Changed:
+		if !e.There {
+			k.changes = append(k.changes, e.By)
+		} else if e.By != k.owner {
+			k.changes = append(k.changes, "")
+		}
+		k.observed, k.there, k.owner = true, e.There, e.Owner
+		for _, h := range slices.Clone(k.open) {
+			j.owned(k, h, e.At)
+		}
+	case Forgot:
+		k.forgot = append(k.forgot, e)
+	case Left:
+		j.found(Leak, &Hold{Key: e.Key}, math.MinInt64, e.At, "%s", e.Text)
+	default:
+		if h := j.holds[e.ID]; h != nil {
+			j.on(h, e)
+		}
+	}
+}
+
+// on takes an event of a hold.
+func (j *Judge) on(h *Hold, e Event) {
+	k := j.keys[h.Key]
+	switch e.Op {
+	case Holds, Again:
+		if j.Fenced && e.Fence < h.fence {
+			j.found(Fencing, h, h.Asked, e.At, "%s holds it with fence %d, and held it with %d", h.ID, e.Fence, h.fence)
+		}
+		h.fence = e.Fence
+		again := e.Op == Again && h.End != never
+		if again {
+			h.End = never
+			k.open = append(k.open, h)
+		}
+		if j.believes(k, h, e); again {
+			j.alone(h, k.open)
+		}
+	case Works:
+		if late := time.Duration(e.At - h.Until); late > j.Grace && h.End == never && !h.judged {
+			j.found(Outlived, h, h.Asked, e.At, "the context of %s goes on, %v after its lease", h.ID, late)
+			h.judged = true
+		}
+	case Ends:
+		h.How = e.Text
+		j.believes(k, h, e)
+		j.end(h, e.At)
+	case Released:
+		h.Gone = e.At
+	case Lost:
+		h.lost = e
+		j.end(h, e.At)
+		if k.observed {
+			switch since := k.changes[h.since:]; {
+			case len(since) == 0:
+				j.falseLoss(h, "nobody has touched the key")
+			case since[0] == h.By && !e.Other: // another server may never have had it
+				j.falseLoss(h, "its own process removed the key")
+			}
+		}
+	case Kept:
+		if h.lost.At != 0 && (e.Until == 0 || e.Until-e.At > int64(j.Margin)) {
+			j.found(UntoldLoss, h, h.Asked, e.At, "%s has lost it: %s", h.ID, e.Text)
+		}
+	}
+}
+
+// got begins a hold.
+func (j *Judge) got(k *key, e Event) {
+	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: never, Gone: never,
+		Fence: e.Fence, Shared: e.Shared, from: j.holds[e.From], fence: e.Fence, since: len(k.changes)}
+	if h.Until < h.Got {
+		h.Got = max(h.Asked, h.Until)
+	}
+	i := len(k.holds)
+	for i > 0 && k.holds[i-1].Got > h.Got {
+		i--
+	}
+	k.holds = slices.Insert(k.holds, i, h)
+	k.open = append(k.open, h)
+	j.holds[h.ID] = h
+	if e.At <= j.dead[h.By] {
+		j.end(h, h.Got)
+	}
+	j.alone(h, k.open)
+	if j.Fenced {
+		if h.Fence == 0 {
+			j.found(Fencing, h, e.At, e.At, "%s has no fence", h.ID)
+		}
+		j.fences(k, i)
+		if i+1 < len(k.holds) {
+			j.fences(k, i+1)
+		}
+		j.downgrades(k, h)
+	}
+	if k.there && h.Got < h.end() {
+		k.owner = h.By // a lock that changes hands keeps its value
+	}
+	j.owned(k, h, e.At)
+}
+
+// believes learns that h's client has believed in it until e.At, and goes on until e.Until.
+func (j *Judge) believes(k *key, h *Hold, e Event) {
+	if e.Until > h.Until {
+		h.Until = e.Until
+		j.alone(h, k.holds[slices.Index(k.holds, h)+1:])
+	}
+	h.Until = e.Until
+	j.owned(k, h, e.At)
+}
+
+// end notes that h's client has stopped to believe.
+func (j *Judge) end(h *Hold, at int64) {
+	h.End = min(h.End, max(at, h.Got))
+	k := j.keys[h.Key]
+	k.open = slices.DeleteFunc(k.open, func(o *Hold) bool { return o == h })
+}
+
+// alone checks that none of others is held beside h.
+func (j *Judge) alone(h *Hold, others []*Hold) {
+	for _, o := range others {
+		a, b := h, o
+		if b.Got < a.Got {
+			a, b = b, a
+		}
+		early := time.Duration(a.end() - b.Got)
+		if a == b || a.Shared && b.Shared || a.judged || b.judged || early <= 0 || b.Got >= b.end() {
+			continue
+		}
+		if !j.told(Exclusion, a, b) {
+			j.found(Exclusion, b, min(a.Asked, b.Asked), b.Got, "%s got it %v before the end of %s", b.ID, early, a.ID)
+		}
+	}
+}
+
+// told reports whether the two were told of already, and notes that they are.
+func (j *Judge) told(kind Kind, a, b *Hold) bool {
+	pair := pair{kind, a, b}
+	was := j.pairs[pair]
+	j.pairs[pair] = true
+	return was
+}
+
+// fences checks that the i-th hold's fence is higher than that of the last who had the key alone, and a writer's higher
+// than those of the readers since.
+func (j *Judge) fences(k *key, i int) {
+	h := k.holds[i]
+	for i--; i >= 0; i-- {
+		o := k.holds[i]
+		if !(o.Shared && h.Shared) && h.Fence <= o.Fence && h.Fence != 0 && !j.told(Fencing, o, h) {
+			j.found(Fencing, h, min(o.Asked, h.Asked), h.Got,
+				"%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
+			return
+		}
+		if !o.Shared {
+			return
+		}
+	}
+}
+
+// downgrades checks that no writer came in while another became a reader: the fences tell.
+func (j *Judge) downgrades(k *key, h *Hold) {
+	between := func(o, r *Hold) {
+		if w := r.from; !o.Shared && w.fence < o.Fence && o.Fence < r.Fence {
+			j.found(Fencing, r, w.Asked, r.Got,
+				"%s wrote, with fence %d, between %s, with %d, and the reader that it became, with %d",
+				o.ID, o.Fence, w.ID, w.fence, r.Fence)
+		}
+	}
+	if h.from == nil {
+		for _, r := range k.downs {
+			between(h, r)
+		}
+		return
+	}
+	k.downs = append(k.downs, h)
+	for _, o := range k.holds {
+		between(o, h)
+	}
+}
+
+// owned checks that what h's client believes in is there, and its process's.
+func (j *Judge) owned(k *key, h *Hold, at int64) {
+	if !k.observed || h.judged || at >= h.end() || k.there && k.owner == h.By {
+		return
+	}
+	kind, what := Ownership, cmp.Or(k.owner, "nobody")+" has changed it"
+	if !k.there {
+		if remover := k.changes[len(k.changes)-1]; remover != "" && remover != h.By {
+			what = remover + " has removed it"
+		} else {
+			kind, what = UntoldLoss, "it is gone"
+		}
+	}
+	j.found(kind, h, h.Asked, at, "%s believes in it for another %v, and %s", h.ID, time.Duration(h.end()-at), what)
+	h.judged = true
+}
+
+// falseLoss is found if h's client was told of the loss long before its end.
+func (j *Judge) falseLoss(h *Hold, why string) {
+	if early := time.Duration(h.lost.Until - h.lost.At); early > j.Margin {
+		j.found(FalseLoss, h, h.Asked, h.lost.At,
+			"%s was told that it had lost it, %v before its time (%s), and %s", h.ID, early, h.lost.Text, why)
+	}
+}
+
+// Finish looks for false losses on keys that nobody observed. Who had a key next shows that it was taken, and so does a
+// gap between the two fences: another had it in between, and never learnt it.
+func (j *Judge) Finish() {
+	for _, k := range j.keys {
+		for i, h := range k.holds {
+			if k.observed || h.lost.At == 0 {
+				continue
+			}
+			if i+1 < len(k.holds) {
+				if next := k.holds[i+1]; next.Asked < h.lost.At || j.Fenced && next.Fence > h.Fence+1 {
+					continue
+				}
+			}
+			j.falseLoss(h, "nobody took it")
+		}
+	}
+}
+
+// found tells of what is wrong with a key at a moment. Servers that forgot the key since another may explain it.
+func (j *Judge) found(kind Kind, h *Hold, since, at int64, format string, args ...any) {
+	apart := slices.ContainsFunc(j.key(h.Key).forgot, func(f Event) bool {
+		return since <= f.Until && f.At <= at && (f.Kind == "" || f.Kind == kind)
+	})
+	j.Found(Verdict{kind, h.Key, h.ID, at, fmt.Sprintf(format, args...), apart})
+}

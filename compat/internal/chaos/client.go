@@ -19,6 +19,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -79,13 +80,12 @@ func client(text string) {
 	stop()
 	closing, end := context.WithTimeout(context.Background(), 30*time.Second)
 	defer end()
-	bye := line{Op: "bye"}
 	for _, k := range []*compat.Locker{k, readers} {
 		if k == nil {
 			continue
 		}
 		if err := k.Close(closing); err != nil && !benign(err) {
-			d.write(line{Op: "wrong", Err: "Close: " + err.Error()})
+			d.write(history.Event{Op: wrong, Text: "Close: " + err.Error()})
 		}
 	}
 	hangUp()
@@ -94,12 +94,13 @@ func client(text string) {
 	}
 	if n := runtime.NumGoroutine(); n > before+1 {
 		buf := make([]byte, 64<<10)
-		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d goroutines are left: %s", n-before, buf[:runtime.Stack(buf, true)])})
+		text := fmt.Sprintf("%d goroutines are left: %s", n-before, buf[:runtime.Stack(buf, true)])
+		d.write(history.Event{Op: wrong, Text: text})
 	}
 	if n := connections(); n > 0 {
-		d.write(line{Op: "wrong", Err: fmt.Sprintf("%d connections are left", n)})
+		d.write(history.Event{Op: wrong, Text: fmt.Sprintf("%d connections are left", n)})
 	}
-	d.write(bye)
+	d.write(history.Event{Op: bye})
 }
 
 // lockers are what takes the locks on this kind of group, and what takes them for readers, if there are any; how many
@@ -199,14 +200,14 @@ func (w *worker) what() (key string, keys []string) {
 	return multilock.Join(keys...), keys
 }
 
-// tell writes a line down for each key that is had.
-func (w *worker) tell(l line, keys []string) {
-	id := l.ID
+// tell writes an event down for each key that is had.
+func (w *worker) tell(e history.Event, keys []string) {
+	id := e.ID
 	for _, key := range keys {
-		if l.Key = key; len(keys) > 1 {
-			l.ID = id + "/" + key
+		if e.Key = key; len(keys) > 1 {
+			e.ID = id + "/" + key
 		}
-		w.d.write(l)
+		w.d.write(e)
 	}
 }
 
@@ -227,7 +228,7 @@ func (w *worker) section(ctx context.Context) {
 	} else {
 		l, err = k.Lock(waiting, key, ttl)
 		if len(keys) == 1 { // a set has no claim to a turn: it is had when all of it is free
-			w.d.write(line{Op: "wait", Key: keys[0], Asked: asked.UnixNano()})
+			w.d.write(history.Event{Op: waited, Key: keys[0], Asked: asked.UnixNano()})
 		}
 	}
 	if err != nil {
@@ -235,25 +236,28 @@ func (w *worker) section(ctx context.Context) {
 		w.rest(20 * time.Millisecond)
 		return
 	}
-	w.holds(ctx, l, keys, line{Op: "got", Asked: asked.UnixNano(), Shared: shared})
+	w.holds(ctx, l, keys, history.Event{Op: history.Got, Asked: asked.UnixNano(), Shared: shared})
 }
 
 // holds works under a lock, and gives it up.
-func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got line) {
+func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got history.Event) {
 	w.n++
 	id := fmt.Sprintf("%s.%d", w.name, w.n)
 	ends := l.Context()
 	lost := make(chan int64, 1)
-	defer context.AfterFunc(ends, func() { lost <- time.Now().UnixNano() })()
-	got.ID, got.Until, got.Fence, got.How = id, l.Until().UnixNano(), l.Fence(), string(l.Lease().How)
+	defer context.AfterFunc(ends, func() { lost <- now() })()
+	got.ID, got.At, got.Until, got.Fence, got.Text = id, now(), l.Until().UnixNano(), l.Fence(), string(l.Lease().How)
 	w.tell(got, keys)
 	for range w.IntN(3) {
 		w.rest(8 * time.Millisecond)
 		if w.IntN(3) == 0 {
 			began, ttl := time.Now(), w.ttl()
-			w.tell(line{Op: "until", ID: id, Until: min(l.Until().UnixNano(), began.Add(ttl).UnixNano())}, keys) // it may be shorter, should we be killed now
+			holds := history.Event{Op: history.Holds, ID: id, Fence: l.Fence()}
+			holds.Until = min(l.Until().UnixNano(), began.Add(ttl).UnixNano()) // it may be shorter, should we be killed now
+			w.tell(holds, keys)
 			err := l.Extend(ctx, ttl)
-			w.tell(line{Op: "until", ID: id, Until: l.Until().UnixNano()}, keys)
+			holds.Until, holds.Fence = l.Until().UnixNano(), l.Fence()
+			w.tell(holds, keys)
 			if err != nil {
 				w.judge("Extend", err, ctx, began)
 			}
@@ -262,32 +266,42 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got l
 			w.rest(2 * longest) // it forgets the time
 		}
 	}
-	end := line{Op: "end", ID: id, Asked: time.Now().UnixNano(), Until: l.Until().UnixNano()}
+	end := history.Event{Op: history.Ends, ID: id, At: now(), Until: l.Until().UnixNano()}
 	if ends.Err() != nil { // its context told it, at some moment before
-		end.How = "lost"
-		end.Asked = min(end.Asked, <-lost)
+		end.Text = byContext
+		end.At = max(got.At, min(end.At, <-lost))
 	}
-	w.tell(line{Op: "until", ID: id, Until: min(end.Asked, end.Until)}, keys) // should we be killed now
+	w.tell(end, keys)
 	began := time.Now()
-	if w.readers != nil && !got.Shared && end.How == "" && w.IntN(3) == 0 {
+	if w.readers != nil && !got.Shared && end.Text == "" && w.IntN(3) == 0 {
 		reader, err := rwlock.Downgrade(ctx, l, w.readers, w.ttl())
-		switch end.At = time.Now().UnixNano(); {
+		switch {
 		case err == nil:
-			w.tell(end, keys)
-			w.holds(ctx, reader, keys, line{Op: "got", Asked: began.UnixNano(), Shared: true, From: id})
+			w.tell(history.Event{Op: history.Released, ID: id}, keys)
+			w.holds(ctx, reader, keys, history.Event{Op: history.Got, Asked: began.UnixNano(), Shared: true, From: id})
 			return
 		case l.Context().Err() != nil:
-			end.Err = err.Error()
-			w.judge("Downgrade", err, ctx, began)
-			w.tell(end, keys)
+			w.released(ctx, "Downgrade", err, began, end, keys)
 			return
 		}
 	}
-	err := l.Release(context.WithoutCancel(ctx))
-	end.At = time.Now().UnixNano()
+	w.released(ctx, "Release", l.Release(context.WithoutCancel(ctx)), began, end, keys)
+}
+
+// byContext is how a hold ends that was lost.
+const byContext = "lost"
+
+// released writes down what the call that gave up a lock has said.
+func (w *worker) released(ctx context.Context, call string, err error, began time.Time, end history.Event,
+	keys []string) {
+	end.Op, end.At = history.Released, now()
 	if err != nil {
-		end.Err = err.Error()
-		w.judge("Release", err, ctx, began)
+		w.judge(call, err, ctx, began)
+	}
+	if errors.Is(err, compat.ErrLost) && end.Text != byContext {
+		lost := end
+		lost.Op, lost.Text = history.Lost, err.Error()
+		w.tell(lost, keys)
 	}
 	w.tell(end, keys)
 }
@@ -301,20 +315,20 @@ func over(ctx context.Context) bool {
 // judge writes down an error that nothing explains, whatever the server and the network do.
 func (w *worker) judge(call string, err error, ctx context.Context, began time.Time) {
 	took := time.Since(began)
-	wrong := ""
+	why := ""
 	switch {
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrInvalid), errors.Is(err, compat.ErrClosed):
-		wrong = "nothing explains it"
+		why = "nothing explains it"
 	case (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !over(ctx):
-		wrong = "the caller's context goes on"
+		why = "the caller's context goes on"
 	case errors.Is(err, compat.ErrReleased), errors.Is(err, compat.ErrHandedOff), errors.Is(err, compat.ErrDetached):
-		wrong = "nobody gave it up"
+		why = "nobody gave it up"
 	case call != "Lock" && errors.Is(err, compat.ErrHeld):
-		wrong = "it is ours"
+		why = "it is ours"
 	case call == "Lock" && took > 60*time.Second:
-		wrong = "it took " + took.String()
+		why = "it took " + took.String()
 	}
-	if wrong != "" {
-		w.d.write(line{Op: "wrong", Err: fmt.Sprintf("%s says %q after %v: %s", call, err, took, wrong)})
+	if why != "" {
+		w.d.write(history.Event{Op: wrong, Text: fmt.Sprintf("%s says %q after %v: %s", call, err, took, why)})
 	}
 }

@@ -3,25 +3,26 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
 // A verdict is what came of a run.
 type verdict struct {
 	Sections int
-	Ended    map[string]int // how: "released", "lost", "crashed"
+	Lost     int // told by their contexts
+	Crashed  int
 	Counts   map[string]int
-	Apart    map[string]int // what a server's own loss explains
+	Apart    map[string]int // of each kind, what a server's own loss explains
 	Waits    []waits        // of each key
 	Checked  string         // what porcupine says
 	Broken   []string
@@ -48,7 +49,7 @@ func (v verdict) row(r run) string {
 	for _, n := range v.Counts {
 		faults += n
 	}
-	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Ended["lost"], v.Ended["crashed"], faults, len(v.Broken), v.Checked, worst(v.Waits))
+	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst(v.Waits))
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
 		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
 	}
@@ -67,89 +68,80 @@ func listed(n map[string]int) string {
 	return strings.TrimSuffix(text, ",")
 }
 
-// A hold is what one client believed: that it had the key from got to end.
-type hold struct {
-	id, key    string
-	client     int
-	asked, got int64
-	until, end int64
-	gone       int64 // when its release had returned; the server may let it go at any time after end
-	fence      int64
-	shared     bool   // a reader's
-	from       string // the writer that it was until then
-	how        string
-	err        string
-}
-
-// judge reads the histories. What was answered before a loss and asked for after it may differ:
-// that is counted apart.
-func (v *verdict) judge(r run, clients []*process, losses []loss) error {
-	holds := map[string]*hold{}
-	waited := map[string][]wait{}
-	v.Ended = map[string]int{}
+// judge reads the histories. What servers may have forgotten explains some of what it finds: that is counted apart.
+// left are the keys that nothing ends; brought says that the server may have brought them back.
+func (v *verdict) judge(r run, clients []*process, losses []loss, left []string, brought bool) error {
+	form, _ := formOf(r.Lock)
+	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond}
+	var events []history.Event
+	calls := map[string][]wait{}
 	for i, p := range clients {
 		lines, err := read(p.diary)
 		if err != nil {
 			return err
 		}
 		said := false
-		for _, l := range lines {
-			switch l.Op {
-			case "got":
-				holds[l.ID] = &hold{id: l.ID, key: l.Key, client: i, asked: l.Asked, got: l.At, until: l.Until, end: math.MaxInt64, gone: math.MaxInt64, fence: l.Fence, shared: l.Shared, from: l.From}
-			case "until":
-				if h := holds[l.ID]; h != nil {
-					h.until = l.Until
-				}
-			case "end":
-				if h := holds[l.ID]; h != nil {
-					h.until = l.Until
-					h.end, h.gone, h.how, h.err = min(l.Asked, h.until), l.At, l.How, l.Err
-				}
-			case "wait":
-				waited[l.Key] = append(waited[l.Key], wait{i, l.Asked, l.At})
-			case "wrong":
-				v.broken("client %d: %s", i, l.Err)
-			case "bye":
+		for _, e := range lines {
+			switch e.Op {
+			case waited:
+				calls[e.Key] = append(calls[e.Key], wait{i, e.Asked, e.At})
+			case wrong:
+				v.broken("client %d: %s", i, e.Text)
+			case bye:
 				said = true
+			default:
+				events = append(events, e)
 			}
 		}
 		if !said {
 			v.broken("client %d did not end well", i)
 		}
+		for _, c := range p.crashes {
+			events = append(events, history.Event{Op: history.Crashed, By: fmt.Sprint(i), At: c.from, Until: c.to})
+		}
 	}
-	byKey := map[string][]*hold{}
-	for _, h := range holds {
-		if h.end == math.MaxInt64 { // killed
-			h.how, h.end = "crashed", h.until
-			for _, c := range clients[h.client].crashes {
-				if c.to >= h.got {
-					h.end = min(h.end, max(h.got, c.from))
-				}
-			}
-		}
-		if h.how == "" {
-			h.how = "released"
-		}
-		if h.until < h.got { // it stood still while it was told: if it had the lock at all, then before that
-			h.got = max(h.asked, h.until)
-		}
-		v.Ended[h.how]++
-		byKey[h.key] = append(byKey[h.key], h)
-	}
-	v.Sections = len(holds)
 	touching := func(key string) []span {
-		if form, _ := formOf(r.Lock); form == inTurn { // a set is lost with one of its keys
+		if form == inTurn { // a set is lost with one of its keys
 			return lossesOf(losses, r.keys()...)
 		}
 		return lossesOf(losses, key)
 	}
+	byKey := map[string][]*history.Hold{}
+	for _, e := range events {
+		byKey[e.Key] = nil
+	}
+	delete(byKey, "")
+	for key := range byKey {
+		for _, l := range touching(key) {
+			events = append(events, history.Event{Op: history.Forgot, Key: key, At: l.from, Until: l.to})
+		}
+	}
+	for _, key := range left {
+		if len(losses) > 0 || brought {
+			events = append(events, history.Event{Op: history.Forgot, Kind: history.Leak, Key: key, Until: now()})
+		}
+		events = append(events, history.Event{Op: history.Left, Key: key, At: now(), Text: "it has no TTL"})
+	}
+	for _, f := range j.Judged(events) {
+		if f.Apart {
+			v.apart(string(f.Kind))
+		} else {
+			v.broken("%v", f)
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		all := byKey[key]
-		slices.SortFunc(all, func(a, b *hold) int { return cmp.Compare(a.got, b.got) })
-		v.overlaps(r, key, all, touching(key))
-		v.downgraded(key, all, touching(key))
-		v.Waits = append(v.Waits, v.starved(r, key, waited[key], all, clients))
+		all := j.Holds(key)
+		for _, h := range all {
+			switch {
+			case h.Gone == history.Never:
+				v.Crashed++
+			case h.How == byContext:
+				v.Lost++
+			}
+		}
+		byKey[key] = all
+		v.Sections += len(all)
+		v.Waits = append(v.Waits, v.starved(r, key, calls[key], all, clients))
 	}
 	v.check(r, byKey, touching)
 	return nil
@@ -158,72 +150,6 @@ func (v *verdict) judge(r run, clients []*process, losses []loss) error {
 // between reports whether a loss may part what was asked for at from and what was had at to.
 func between(losses []span, from, to int64) bool {
 	return slices.ContainsFunc(losses, func(l span) bool { return from <= l.to && to >= l.from })
-}
-
-// overlaps looks for two who believed at once, for fences that fall, and for locks that were lost
-// although nobody took them.
-func (v *verdict) overlaps(r run, key string, all []*hold, losses []span) {
-	found := func(from, to int64, what, format string, args ...any) {
-		if between(losses, from, to) {
-			v.apart(what)
-			return
-		}
-		v.broken(format, args...)
-	}
-	form, _ := formOf(r.Lock)
-	fenced := r.Kind != five && form != inTurn
-	var wrote *hold // who had it alone last
-	for i, h := range all {
-		if fenced && h.fence == 0 {
-			v.broken("%s: %s has no fence", key, h.id)
-		}
-		before := wrote // readers come in beside each other, and a fence falls behind who had it alone
-		if !h.shared {
-			if wrote = h; i > 0 {
-				before = all[i-1]
-			}
-		}
-		for _, o := range all[max(0, i-50):i] {
-			if h.got < o.end && h.got < h.end && !(h.shared && o.shared) {
-				found(min(o.asked, h.asked), h.got, "overlaps", "%s: %s got it %v before the end of %s (%s)", key, h.id, time.Duration(o.end-h.got), o.id, o.how)
-			}
-		}
-		if o := before; fenced && o != nil && h.fence <= o.fence {
-			found(min(o.asked, h.asked), h.got, "fences that fell", "%s: %s has fence %d, after %s's %d", key, h.id, h.fence, o.id, o.fence)
-		}
-	}
-	for i, h := range all {
-		if early := time.Duration(h.until - h.gone); strings.Contains(h.err, "lease lost") && early > 500*time.Millisecond && h.how != "lost" {
-			taken := i+1 < len(all) && (all[i+1].asked < h.gone ||
-				fenced && all[i+1].fence > h.fence+1) // by one that never learnt it: a fence between the two was drawn
-			what := "leases lost"
-			if strings.Contains(h.err, "on the server that answers now") {
-				what = "releases unanswered before a change of servers" // it says no more than it saw
-			}
-			if !taken {
-				found(h.asked, h.gone, what, "%s: %s was told that it had lost it, %v before its time: %s", key, h.id, early, h.err)
-			}
-		}
-	}
-}
-
-// downgraded looks for writers that came in while another became a reader: their fences tell.
-func (v *verdict) downgraded(key string, all []*hold, losses []span) {
-	byID := map[string]*hold{}
-	for _, h := range all {
-		byID[h.id] = h
-	}
-	for _, h := range all {
-		w := byID[h.from]
-		if w == nil || between(losses, w.asked, h.got) {
-			continue
-		}
-		for _, o := range all {
-			if !o.shared && w.fence < o.fence && o.fence < h.fence {
-				v.broken("%s: %s wrote, with fence %d, between %s, with %d, and the reader that it became, with %d", key, o.id, o.fence, w.id, w.fence, h.fence)
-			}
-		}
-	}
 }
 
 // An input of the model: a client gets the lock, or has given it up.
@@ -262,7 +188,8 @@ var model = porcupine.Model{
 	Step: func(state, in, _ any) (bool, any) {
 		s, i := state.(held), in.(input)
 		if i.get {
-			ok := s.by == "" && (i.fence > s.fence || i.fence == 0) && (i.shared || s.readers == "") // overlaps has seen to it that there is one where there must be
+			fenced := i.fence > s.fence || i.fence == 0 // a history.Judge looks for those without one
+			ok := s.by == "" && fenced && (i.shared || s.readers == "")
 			if s.fence = i.fence; i.shared {
 				s, _ = s.reading(i.id, true)
 			} else {
@@ -297,17 +224,19 @@ var model = porcupine.Model{
 // its call and the return, and had stopped by its end. Windows of a few hundred sections each
 // are looked at by themselves, and so is what lies between two losses, without those who had it
 // during one.
-func (v *verdict) check(r run, byKey map[string][]*hold, touching func(key string) []span) {
+func (v *verdict) check(r run, byKey map[string][]*history.Hold, touching func(key string) []span) {
 	const window = 400
 	v.Checked = "linearizable"
 	for key, all := range byKey {
 		for from, pieces := 0, pieces(all, touching(key), window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
 			for _, h := range pieces[from] {
-				end := max(h.end, h.got+1)
+				client, _ := strconv.Atoi(h.By)
+				end := max(h.Over(), h.Got+1)
+				gone := max(min(h.Gone, end+int64(time.Minute)), end+1)
 				ops = append(ops,
-					porcupine.Operation{ClientId: h.client, Input: input{true, h.id, h.fence, h.shared}, Call: h.asked, Return: h.got},
-					porcupine.Operation{ClientId: h.client + 1000, Input: input{false, h.id, 0, h.shared}, Call: end, Return: max(min(h.gone, end+int64(time.Minute)), end+1)})
+					porcupine.Operation{ClientId: client, Input: input{true, h.ID, h.Fence, h.Shared}, Call: h.Asked, Return: h.Got},
+					porcupine.Operation{ClientId: client + 1000, Input: input{false, h.ID, 0, h.Shared}, Call: end, Return: gone})
 			}
 			result, info := porcupine.CheckOperationsVerbose(model, ops, time.Minute)
 			if result == porcupine.Ok {
@@ -331,17 +260,18 @@ func (v *verdict) check(r run, byKey map[string][]*hold, touching func(key strin
 
 // pieces are the holds between losses, no more than so many together. The holds that a loss may have
 // touched are in none.
-func pieces(all []*hold, losses []span, most int) (pieces [][]*hold) {
-	var piece []*hold
+func pieces(all []*history.Hold, losses []span, most int) (pieces [][]*history.Hold) {
+	var piece []*history.Hold
 	for i, h := range all {
-		touched := between(losses, h.asked, max(h.gone, h.until))
-		if h.gone == math.MaxInt64 {
-			touched = between(losses, h.asked, h.until)
+		last := max(h.Gone, h.Until)
+		if h.Gone == history.Never {
+			last = h.Until
 		}
+		touched := between(losses, h.Asked, last)
 		if !touched {
 			piece = append(piece, h)
 		}
-		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || between(losses, h.got, all[i+1].asked)) {
+		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || between(losses, h.Got, all[i+1].Asked)) {
 			pieces, piece = append(pieces, piece), nil
 		}
 	}

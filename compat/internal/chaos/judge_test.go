@@ -3,16 +3,16 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -20,29 +20,31 @@ import (
 func at(ms int) int64 { return int64(time.Hour) + int64(ms)*int64(time.Millisecond) }
 
 // section are the lines of a client that had the key from got to end.
-func section(id string, asked, got, end int, fence int64) []line {
-	return []line{
-		{Op: "wait", Key: "k", Asked: at(asked), At: at(got)},
-		{Op: "got", ID: id, Key: "k", Asked: at(asked), At: at(got), Until: at(got + 3000), Fence: fence},
-		{Op: "end", ID: id, Key: "k", Asked: at(end), At: at(end + 1), Until: at(got + 3000)},
+func section(id string, asked, got, end int, fence int64) []history.Event {
+	return []history.Event{
+		{Op: waited, Key: "k", Asked: at(asked), At: at(got)},
+		{Op: history.Got, ID: id, By: id, Key: "k", Asked: at(asked), At: at(got), Until: at(got + 3000), Fence: fence},
+		{Op: history.Ends, ID: id, Key: "k", At: at(end), Until: at(got + 3000)},
+		{Op: history.Released, ID: id, Key: "k", At: at(end + 1)},
 	}
 }
 
 // judged is the verdict on what each client has written.
-func judged(t *testing.T, kind string, losses []span, diaries ...[]line) verdict {
+func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]history.Event) verdict {
 	t.Helper()
 	var clients []*process
-	for i, lines := range diaries {
-		p := &process{diary: filepath.Join(t.TempDir(), fmt.Sprint(i))}
-		var text []byte
-		for _, l := range append(lines, line{Op: "bye"}) {
-			b, _ := json.Marshal(l)
-			text = append(append(text, b...), '\n')
-		}
-		if err := os.WriteFile(p.diary, text, 0o600); err != nil {
+	for i, events := range diaries {
+		file := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		f, err := os.Create(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		clients = append(clients, p)
+		d := &diary{f: f, client: i}
+		for _, e := range append(slices.Clone(events), history.Event{Op: bye}) {
+			d.write(e)
+		}
+		f.Close()
+		clients = append(clients, &process{diary: file})
 	}
 	var all []loss
 	for _, s := range losses {
@@ -50,91 +52,54 @@ func judged(t *testing.T, kind string, losses []span, diaries ...[]line) verdict
 	}
 	all = append(all, loss{span{at(0), at(1 << 30)}, []string{"another"}}) // which explains nothing
 	var v verdict
-	if err := v.judge(run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}, clients, all); err != nil {
+	r := run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}
+	if err := v.judge(r, clients, all, strings.Fields(left), false); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// What is wrong is found; what a loss explains is counted apart, and what it does not is found.
+// What clients have written is judged, by porcupine too; what a loss explains is counted apart. Package history has the
+// rules, and a history for each.
 func TestJudge(t *testing.T) {
+	a, b := section("a", 0, 1, 100, 1), section("b", 0, 101, 200, 2)
+	early := section("b", 60, 61, 200, 2)
 	lost := section("b", 150, 151, 160, 2)
-	lost[2].Err = "setnxlock: lease lost"
-	tooLate := append([]line(nil), lost...)
-	tooLate[2].At = at(3200) // its release took that long
-	elsewhere := append([]line(nil), lost...)
-	elsewhere[2].Err = `setnxlock: lease lost: "k" is not ours on the server that answers now: EOF`
-	stoodStill := section("a", 0, 400, 401, 1)
-	for i := range stoodStill {
-		stoodStill[i].Until = at(100)
-	}
-	crashed := section("a", 0, 1, 100, 1)[:2]
-	reader := func(id string, asked, got, end int, fence int64) []line {
-		lines := section(id, asked, got, end, fence)
-		lines[1].Shared = true
-		return lines
-	}
-	down := reader("b", 99, 101, 200, 5) // of a, which has stopped at 100
-	down[1].From = "a"
-	killed := func(ms ...int) (all []span) {
-		for _, at0 := range ms {
-			all = append(all, span{at(at0), at(at0 + 10)})
-		}
-		return all
-	}
+	lost = append(lost, history.Event{Op: history.Lost, ID: "b", At: at(161), Until: at(3151), Text: "lease lost"})
+	reader := section("b", 60, 61, 200, 2)
+	other := section("a", 0, 1, 100, 1)
+	reader[1].Shared, other[1].Shared = true, true
 	for _, c := range []struct {
 		name   string
 		kind   string
-		a, b   []line
+		a, b   []history.Event
 		losses []span
+		left   string
 		broken string // "": nothing
-		apart  string
+		apart  history.Kind
 	}{
-		{name: "one after the other", a: section("a", 0, 1, 100, 1), b: section("b", 0, 101, 200, 2)},
-		{name: "two at once", a: section("a", 0, 1, 100, 1), b: section("b", 0, 99, 200, 2), broken: "before the end of a"},
-		{name: "two at once, after a loss", a: section("a", 0, 1, 100, 1), b: section("b", 60, 61, 200, 2), losses: killed(30), apart: "overlaps"},
-		{name: "two at once, long before a loss", a: section("a", 0, 1, 100, 1), b: section("b", 60, 61, 200, 2), losses: killed(80), broken: "before the end of a"},
-		{name: "two at once, long after a loss", a: section("a", 100, 101, 200, 1), b: section("b", 150, 151, 300, 2), losses: killed(30), broken: "before the end of a"},
-		{name: "a fence that falls", a: section("a", 0, 1, 100, 2), b: section("b", 101, 102, 200, 2), broken: "has fence 2, after a's 2"},
-		{name: "a fence that falls by a loss", a: section("a", 0, 1, 100, 2), b: section("b", 151, 152, 200, 2), losses: killed(110), apart: "fences that fell"},
-		{name: "no fence", a: section("a", 0, 1, 100, 0), broken: "has no fence"},
+		{name: "one after the other", a: a, b: b},
+		{name: "two at once", a: a, b: early, broken: "b got it"},
+		{name: "two at once, after a loss", a: a, b: early, losses: []span{{at(30), at(40)}}, apart: history.Exclusion},
+		{name: "two at once, in a quorum", kind: five, a: a, b: early, broken: "b got it"},
+		{name: "two readers at once", a: other, b: reader},
+		{name: "no fence", a: section("a", 0, 1, 100, 0), b: b, broken: "a has no fence"},
 		{name: "no fence in a quorum", kind: five, a: section("a", 0, 1, 100, 0), b: section("b", 0, 101, 200, 0)},
-		{name: "two at once in a quorum", kind: five, a: section("a", 0, 1, 100, 0), b: section("b", 0, 50, 200, 0), broken: "before the end of a"},
-		{name: "lost, and nobody took it", a: section("a", 0, 1, 100, 1), b: lost, broken: "was told that it had lost it"},
-		{name: "lost when its time was over", a: section("a", 0, 1, 100, 1), b: tooLate},
-		{name: "lost by a loss", a: section("a", 0, 1, 100, 1), b: lost, losses: killed(155), apart: "leases lost"},
-		{name: "not there on the next server", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, losses: killed(155), apart: "releases unanswered before a change of servers"},
-		{name: "not there on the next server, and there is none", kind: clustered, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
-		{name: "not there on the next server, which was made one before", kind: sentinels, a: section("a", 0, 1, 100, 1), b: elsewhere, losses: killed(130), broken: "was told that it had lost it"},
-		{name: "not there on the next server of one", kind: alone, a: section("a", 0, 1, 100, 1), b: elsewhere, broken: "was told that it had lost it"},
-		{name: "lost to another", a: append(section("a", 0, 1, 100, 1), section("c", 155, 170, 180, 3)...), b: lost},
-		{name: "lost to one that was not told", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 4)...), b: lost},
-		{name: "lost, and nobody took it until later", a: append(section("a", 0, 1, 100, 1), section("c", 400, 401, 410, 3)...), b: lost, broken: "was told that it had lost it"},
-		{name: "told after its time, when another had had it", a: stoodStill, b: section("b", 0, 200, 300, 2)},
-		{name: "told after its time, and another had it before that", a: stoodStill, b: section("b", 0, 50, 300, 2), broken: "has fence 1, after b's 2"},
-		{name: "taken from one that was killed, too early", a: crashed, b: section("b", 0, 2900, 2950, 2), broken: "before the end of a"},
-		{name: "taken from one that was killed, in time", a: crashed, b: section("b", 0, 3100, 3200, 2)},
-		{name: "taken from one that was killed while it gave it up", a: append(crashed[:2:2], line{Op: "until", ID: "a", Key: "k", Until: at(100)}), b: section("b", 0, 101, 200, 2)},
-		{name: "two readers at once", a: reader("a", 0, 1, 100, 1), b: reader("b", 0, 50, 200, 2)},
-		{name: "two readers, the second told first", a: reader("a", 0, 60, 100, 1), b: reader("b", 0, 50, 200, 2)},
-		{name: "a writer beside a reader", a: reader("a", 0, 1, 100, 1), b: section("b", 0, 50, 200, 2), broken: "before the end of a"},
-		{name: "a reader beside a writer", a: section("a", 0, 1, 100, 1), b: reader("b", 0, 50, 200, 2), broken: "before the end of a"},
-		{name: "a writer's fence behind a reader's", a: reader("a", 0, 1, 100, 2), b: section("b", 0, 101, 200, 2), broken: "has fence 2, after a's 2"},
-		{name: "a reader's fence behind a writer's", a: section("a", 0, 1, 100, 2), b: reader("b", 0, 101, 200, 1), broken: "has fence 1, after a's 2"},
-		{name: "a writer that becomes a reader", a: section("a", 0, 1, 100, 4), b: down},
-		{name: "a writer between one and the reader that it became", a: append(section("a", 0, 1, 99, 3), section("c", 0, 99, 100, 4)...), b: down, broken: "c wrote, with fence 4, between a, with 3, and the reader"},
-		{name: "what a client says", a: []line{{Op: "wrong", Err: "nobody gave it up"}}, broken: "nobody gave it up"},
+		{name: "lost, and nobody took it", a: a, b: lost, broken: "b was told that it had lost it"},
+		{name: "killed", a: a[:2], b: section("b", 0, 3002, 3010, 2)},
+		{name: "killed, and taken too early", a: a[:2], b: b, broken: "b got it"},
+		{name: "a key is left", a: a, b: b, left: "k", apart: history.Leak},
+		{name: "what a client says", a: []history.Event{{Op: wrong, Text: "nobody gave it up"}}, broken: "nobody gave it up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := judged(t, c.kind, c.losses, c.a, c.b)
+			v := judged(t, c.kind, c.losses, c.left, c.a, c.b)
 			if got := strings.Join(v.Broken, "; "); (c.broken == "") != (got == "") || !strings.Contains(got, c.broken) {
 				t.Errorf("broken: %q, want %q", got, c.broken)
 			}
-			if c.apart != "" && v.Apart[c.apart] == 0 || c.apart == "" && len(v.Apart) > 0 {
+			if c.apart != "" && v.Apart[string(c.apart)] == 0 || c.apart == "" && len(v.Apart) > 0 {
 				t.Errorf("apart: %v, want %q", v.Apart, c.apart)
 			}
-			overlap := strings.Contains(c.broken, "before the end")
-			if c.losses == nil && (v.Checked == "linearizable") == overlap && !strings.Contains(c.broken, "fence") {
+			if overlap := strings.Contains(c.broken, "got it"); c.losses == nil && (v.Checked == "linearizable") == overlap {
 				t.Errorf("porcupine: %s", v.Checked)
 			}
 		})
@@ -143,12 +108,12 @@ func TestJudge(t *testing.T) {
 
 // A call that is passed over is found; what others had while its process stood still does not count.
 func TestStarved(t *testing.T) {
-	var served []line
+	var served []history.Event
 	for i := range 200 {
 		served = append(served, section(fmt.Sprint("b", i), i*10, i*10+1, i*10+9, int64(i+1))...)
 	}
-	waits := []line{{Op: "wait", Key: "k", Asked: at(0), At: at(2000)}}
-	v := judged(t, "", nil, waits, served)
+	waits := []history.Event{{Op: waited, Key: "k", Asked: at(0), At: at(2000)}}
+	v := judged(t, "", nil, "", waits, served)
 	if w := v.Waits[0]; w.over != 199 && w.over != 200 || w.own != 0 || w.stays < .99 || w.worst != 2*time.Second {
 		t.Errorf("waits: %+v", w)
 	}
@@ -156,9 +121,9 @@ func TestStarved(t *testing.T) {
 		t.Errorf("broken: %q", v.Broken)
 	}
 	p := &process{aways: []span{{at(0), at(1900)}}}
-	var holds []*hold
+	var holds []*history.Hold
 	for i := range 200 {
-		holds = append(holds, &hold{got: at(i * 10), client: 1})
+		holds = append(holds, &history.Hold{Got: at(i * 10), By: "1"})
 	}
 	var calm verdict
 	calm.starved(run{For: time.Minute, Clients: 2, Goroutines: 1}, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{p, {}})
@@ -166,14 +131,14 @@ func TestStarved(t *testing.T) {
 		t.Errorf("it stood still: %q", calm.Broken)
 	}
 	for _, h := range holds {
-		h.shared = true
+		h.Shared = true
 	}
 	rw := run{Lock: "rw", For: time.Minute, Clients: 2, Goroutines: 1}
 	if calm.starved(rw, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{{}, {}}); len(calm.Broken) > 0 {
 		t.Errorf("readers that come in together have one turn: %q", calm.Broken)
 	}
 	for i := range 90 {
-		holds[2*i].shared = false
+		holds[2*i].Shared = false
 	}
 	if calm.starved(rw, "k", []wait{{0, at(0), at(2000)}}, holds, []*process{{}, {}}); len(calm.Broken) == 0 {
 		t.Error("90 writers and as many readers in turn before it: nobody starves")
@@ -182,11 +147,12 @@ func TestStarved(t *testing.T) {
 
 // What is given to porcupine together has no loss in between, and nobody whom one may have touched.
 func TestPieces(t *testing.T) {
-	var all []*hold
+	var all []*history.Hold
 	for i := range 10 {
-		all = append(all, &hold{asked: at(i * 100), got: at(i*100 + 1), until: at(i*100 + 50), end: at(i*100 + 50), gone: at(i*100 + 51)})
+		from := i * 100
+		all = append(all, &history.Hold{Asked: at(from), Got: at(from + 1), Until: at(from + 50), Gone: at(from + 51)})
 	}
-	all[9].gone = math.MaxInt64 // killed
+	all[9].Gone = history.Never // killed
 	lengths := func(losses ...span) (n []int) {
 		for _, p := range pieces(all, losses, 4) {
 			n = append(n, len(p))

@@ -2,7 +2,7 @@
 
 // Chaos runs clients in processes of their own against real servers that it starts, breaks the
 // servers, the clients and everything between them, and has the history of what the clients
-// believed judged: by a checker that is not ours (porcupine), and by invariants of our own.
+// believed judged: by a checker that is not ours (porcupine), and by the simulation's judge (history).
 //
 //	go run ./compat/internal/chaos -for 2m                    every lock on redis-server, and one on each kind of group
 //	go run ./compat/internal/chaos -for 10m -lock tx:renamed  one of them

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
 // A wait is one call of Lock, whatever came of it.
@@ -48,12 +50,12 @@ func worst(all []waits) string {
 // starved looks for a call that was passed over: how long it waited tells little, as servers stand
 // still and leases of the dead run out; how many others were served meanwhile tells who starves. What
 // others had while the caller's process stood still, or was cut off, does not count.
-func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients []*process) waits {
+func (v *verdict) starved(r run, key string, calls []wait, all []*history.Hold, clients []*process) waits {
 	contenders := r.Clients * r.Goroutines
 	most := patience * contenders
 	w := waits{fair: time.Duration(float64(r.For) / float64(max(len(all), 1)) * float64(contenders))}
 	for i, h := range all[min(1, len(all)):] {
-		if h.client == all[i].client {
+		if h.By == all[i].By {
 			w.stays += 1 / float64(len(all)-1)
 		}
 	}
@@ -61,14 +63,14 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*hold, clients 
 		w.worst = max(w.worst, time.Duration(c.to-c.from))
 		over, own := 0, 0
 		for i, h := range all { // in the order in which they got it
-			if h.got <= c.from || h.got >= c.to || clients[c.client].awayAt(h.got) {
+			if h.Got <= c.from || h.Got >= c.to || clients[c.client].awayAt(h.Got) {
 				continue
 			}
-			if h.shared && i > 0 && all[i-1].shared { // readers that come in together have one turn
+			if h.Shared && i > 0 && all[i-1].Shared { // readers that come in together have one turn
 				continue
 			}
 			over++
-			if h.client == c.client {
+			if h.By == fmt.Sprint(c.client) {
 				own++
 			}
 		}

@@ -81,7 +81,7 @@ func (v Verdict) String() string { return fmt.Sprintf("%s: %s: %s", v.Kind, v.Ke
 type Hold struct {
 	ID, Key, By      string
 	Asked, Got       int64 // one that was told when its lease was over had it before Until, if at all
-	Until, End, Gone int64 // Gone is when its release had returned; never: not yet
+	Until, End, Gone int64 // Gone is when its release had returned; Never: not yet
 	Fence            int64
 	Shared           bool
 	How              string // what its Ends said
@@ -93,23 +93,17 @@ type Hold struct {
 	since  int   // the changes of its key before it
 }
 
-const never = math.MaxInt64
+// Never is not yet.
+const Never = math.MaxInt64
 
-// end is when the client stopped to believe, as far as is known.
-func (h *Hold) end() int64 { return min(h.Until, h.End) }
+// Over is when the client stopped to believe, as far as is known.
+func (h *Hold) Over() int64 { return min(h.Until, h.End) }
 
-// Judged returns what is wrong with a whole history.
+// Judged returns what is wrong with a whole history. Events of the same moment stand in their order.
 func (j *Judge) Judged(events []Event) (all []Verdict) {
 	j.Found = func(v Verdict) { all = append(all, v) }
-	last := func(e Event) int { // who ends at a moment comes before who begins at it
-		if e.Op == Got {
-			return 1
-		}
-		return 0
-	}
-	for _, e := range slices.SortedStableFunc(slices.Values(events), func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), last(a)-last(b))
-	}) {
+	inTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }
+	for _, e := range slices.SortedStableFunc(slices.Values(events), inTime) {
 		j.Add(e)
 	}
 	j.Finish()

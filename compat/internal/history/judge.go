@@ -101,28 +101,27 @@ func (j *Judge) on(h *Hold, e Event) {
 			j.found(Fencing, h, h.Asked, e.At, "%s holds it with fence %d, and held it with %d", h.ID, e.Fence, h.fence)
 		}
 		h.fence = e.Fence
-		again := e.Op == Again && h.End != never
+		again := e.Op == Again && h.End != Never
 		if again {
-			h.End = never
+			h.End = Never
 			k.open = append(k.open, h)
 		}
 		if j.believes(k, h, e); again {
 			j.alone(h, k.open)
 		}
 	case Works:
-		if late := time.Duration(e.At - h.Until); late > j.Grace && h.End == never && !h.judged {
+		if late := time.Duration(e.At - h.Until); late > j.Grace && h.End == Never && !h.judged {
 			j.found(Outlived, h, h.Asked, e.At, "the context of %s goes on, %v after its lease", h.ID, late)
 			h.judged = true
 		}
 	case Ends:
 		h.How = e.Text
-		j.believes(k, h, e)
 		j.end(h, e.At)
+		j.believes(k, h, e)
 	case Released:
 		h.Gone = e.At
 	case Lost:
 		h.lost = e
-		j.end(h, e.At)
 		if k.observed {
 			switch since := k.changes[h.since:]; {
 			case len(since) == 0:
@@ -140,7 +139,7 @@ func (j *Judge) on(h *Hold, e Event) {
 
 // got begins a hold.
 func (j *Judge) got(k *key, e Event) {
-	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: never, Gone: never,
+	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
 		Fence: e.Fence, Shared: e.Shared, from: j.holds[e.From], fence: e.Fence, since: len(k.changes)}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
@@ -158,15 +157,14 @@ func (j *Judge) got(k *key, e Event) {
 	j.alone(h, k.open)
 	if j.Fenced {
 		if h.Fence == 0 {
-			j.found(Fencing, h, e.At, e.At, "%s has no fence", h.ID)
+			j.found(Fencing, h, Never, e.At, "%s has no fence", h.ID) // no server forgets to give one
 		}
-		j.fences(k, i)
-		if i+1 < len(k.holds) {
-			j.fences(k, i+1)
+		for n := i; n < len(k.holds) && (n <= i+1 || k.holds[n-1].Shared); n++ { // those behind it, if it was told late
+			j.fences(k, n)
 		}
 		j.downgrades(k, h)
 	}
-	if k.there && h.Got < h.end() {
+	if k.there && h.Got < h.Over() {
 		k.owner = h.By // a lock that changes hands keeps its value
 	}
 	j.owned(k, h, e.At)
@@ -196,12 +194,13 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 		if b.Got < a.Got {
 			a, b = b, a
 		}
-		early := time.Duration(a.end() - b.Got)
-		if a == b || a.Shared && b.Shared || a.judged || b.judged || early <= 0 || b.Got >= b.end() {
+		left := time.Duration(a.Over() - b.Got)
+		if a == b || a.Shared && b.Shared || a.judged || b.judged || left <= 0 || b.Got >= b.Over() {
 			continue
 		}
 		if !j.told(Exclusion, a, b) {
-			j.found(Exclusion, b, min(a.Asked, b.Asked), b.Got, "%s got it %v before the end of %s", b.ID, early, a.ID)
+			j.found(Exclusion, b, min(a.Asked, b.Asked), b.Got,
+				"%s got it beside %s, whose lease lasts another %v", b.ID, a.ID, left)
 		}
 	}
 }
@@ -254,7 +253,7 @@ func (j *Judge) downgrades(k *key, h *Hold) {
 
 // owned checks that what h's client believes in is there, and its process's.
 func (j *Judge) owned(k *key, h *Hold, at int64) {
-	if !k.observed || h.judged || at >= h.end() || k.there && k.owner == h.By {
+	if !k.observed || h.judged || at >= h.Over() || k.there && k.owner == h.By {
 		return
 	}
 	kind, what := Ownership, cmp.Or(k.owner, "nobody")+" has changed it"
@@ -265,7 +264,7 @@ func (j *Judge) owned(k *key, h *Hold, at int64) {
 			kind, what = UntoldLoss, "it is gone"
 		}
 	}
-	j.found(kind, h, h.Asked, at, "%s believes in it for another %v, and %s", h.ID, time.Duration(h.end()-at), what)
+	j.found(kind, h, h.Asked, at, "%s believes in it for another %v, and %s", h.ID, time.Duration(h.Over()-at), what)
 	h.judged = true
 }
 

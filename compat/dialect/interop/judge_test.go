@@ -1,12 +1,16 @@
 package interop
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
 // A monitor records the commands that a server runs, in order.
@@ -76,22 +80,28 @@ var (
 	words = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 )
 
-// judge checks the recorded commands. Two clients in the critical section at once are an overlap. A
-// plain SET of theirs on a held lock must explain it, directly or by its aftermath: each of the two
+// judge checks the recorded commands: their order is the history's time. Two clients in the critical section at once are
+// an overlap. A plain SET of theirs on a held lock must explain it, directly or by its aftermath: each of the two
 // holders deletes the key, and the second DEL removes the lock of a client that took it in between.
 // The aftermath is over when every client has entered twice.
 func judge(t testing.TB, lines []string, key string) (v verdict) {
 	t.Helper()
 	var (
-		inside  = map[string]bool{}
-		foreign = map[string]bool{} // their connections
-		since   = map[string]int{}  // how often each has entered since the last such SET
-		owner   string              // the connection that took the key; "": the key is missing
-		broken  bool
+		events  []history.Event
+		inside  = map[string]string{} // the section of each client that is
+		foreign = map[string]bool{}   // their connections
+		since   = map[string]int{}    // how often each has entered since the last such SET
+		owner   string                // the connection that took the key; "": the key is missing
+		broken  = -1                  // since when it is broken; -1: it is not
 		last    string
 	)
-	overrun := func() {
-		broken = true
+	forgot := func(until int) {
+		events = append(events, history.Event{Op: history.Forgot, Key: key, At: int64(broken), Until: int64(until)})
+	}
+	overrun := func(i int) {
+		if broken < 0 {
+			broken = i
+		}
 		for who := range since {
 			since[who] = 0
 		}
@@ -116,19 +126,23 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 				owner = conn
 			case !asks:
 				v.blind++
-				overrun()
+				overrun(i)
 				owner = conn
 			}
 		case "DEL":
 			if owner != "" && owner != conn && (foreign[conn] || foreign[owner]) {
-				overrun()
+				overrun(i)
 			}
 			owner = ""
 		case "RPUSH":
 			what, who, _ := strings.Cut(args[2], " ")
 			side, _, _ := strings.Cut(who, "-")
 			foreign[conn] = side == "theirs"
+			e := history.Event{Op: history.Got, ID: fmt.Sprint(who, "#", i), Key: key, At: int64(i), Asked: int64(i)}
+			e.Until = int64(len(lines)) // at least
 			if what == "leave" {
+				e.Op, e.ID = history.Ends, inside[who]
+				events = append(events, e)
 				delete(inside, who)
 				if side == "ours" {
 					v.ours++
@@ -141,21 +155,25 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 				last = side
 				continue
 			}
-			if len(inside) > 0 {
-				v.overlaps++
-				if !broken {
-					t.Errorf("%s enters while %v is inside, and no lock was overwritten:\n%s",
-						who, inside, strings.Join(lines[max(0, i-60):i+1], "\n"))
-				}
-			}
-			inside[who] = true
+			events = append(events, e)
+			inside[who] = e.ID
 			since[who]++
-			if broken {
-				broken = false
-				for _, n := range since {
-					broken = broken || n < 2
-				}
+			if broken >= 0 && !slices.ContainsFunc(slices.Collect(maps.Values(since)), func(n int) bool { return n < 2 }) {
+				forgot(i)
+				broken = -1
 			}
+		}
+	}
+	if broken >= 0 {
+		forgot(len(lines))
+	}
+	entered := ""
+	for _, f := range new(history.Judge).Judged(events) {
+		if f.Who != entered { // two may be inside
+			v.overlaps, entered = v.overlaps+1, f.Who
+		}
+		if !f.Apart {
+			t.Errorf("%v, and no lock was overwritten:\n%s", f, strings.Join(lines[max(0, f.At-60):f.At+1], "\n"))
 		}
 	}
 	if len(inside) > 0 {

@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 			name: "two at once",
 			record: `1 SETNX k 5; 1 RPUSH interop:log enter theirs-1; 3 RPUSH interop:log enter ours-1
 				3 RPUSH interop:log leave ours-1; 1 RPUSH interop:log leave theirs-1; 1 DEL k`,
-			overlaps: 1, theirs: 1, us: 1, alternations: 1, error: "ours-1 enters while map[theirs-1:true] is inside",
+			overlaps: 1, theirs: 1, us: 1, alternations: 1, error: "ours-1#2 got it beside theirs-1#1",
 		},
 		{
 			name: "a lock over a lock",
@@ -53,13 +53,13 @@ func TestJudge(t *testing.T) {
 				3 SETNX k 7; 3 RPUSH interop:log enter ours-1; 3 RPUSH interop:log leave ours-1; 3 DEL k
 				1 SETNX k 8; 1 RPUSH interop:log enter theirs-1; 3 RPUSH interop:log enter ours-1
 				3 RPUSH interop:log leave ours-1; 1 RPUSH interop:log leave theirs-1; 1 DEL k`,
-			overlaps: 1, blind: 1, theirs: 3, us: 4, alternations: 5, error: "ours-1 enters while map[theirs-1:true] is inside",
+			overlaps: 1, blind: 1, theirs: 3, us: 4, alternations: 5, error: "ours-1#21 got it beside theirs-1#20",
 		},
 		{
 			name: "SET with NX is not an explanation",
 			record: `1 SETNX k 5; 1 RPUSH interop:log enter theirs-1; 2 SET k 6 NX PX 1000; 2 RPUSH interop:log enter theirs-2
 				1 RPUSH interop:log leave theirs-1; 2 RPUSH interop:log leave theirs-2; 1 DEL k`,
-			overlaps: 1, theirs: 2, error: "theirs-2 enters while map[theirs-1:true] is inside",
+			overlaps: 1, theirs: 2, error: "theirs-2#3 got it beside theirs-1#1",
 		},
 		{name: "stays", record: `3 SETNX k 5; 3 RPUSH interop:log enter ours-1`, error: "never left"},
 	} {

@@ -1,6 +1,7 @@
 package promises_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -26,25 +28,26 @@ func TestStress(t *testing.T) {
 		seeds, _ = strconv.Atoi(s)
 	}
 	type kind struct {
-		name string
-		a    compat.Algorithm
-		o    compat.Options
+		name   string
+		fenced bool
+		a      compat.Algorithm
+		o      compat.Options
 	}
-	f := true
+	const f, no = true, false
 	for _, k := range []kind{
-		{"getset:guarded", getsetlock.Guarded{Options: getsetlock.Options{Fence: f}}, compat.Options{Renew: true}},
-		{"getset:guarded nofence pinned", getsetlock.Guarded{}, compat.Options{Renew: true, MaxPinned: 2}},
-		{"getset:listed", getsetlock.ListCAS{}, compat.Options{Renew: true}},
-		{"tx:renamed pinned", txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{Renew: true, MaxPinned: 2}},
-		{"tx:guarded signal", txlock.Guarded{}, compat.Options{Renew: true, Signal: true}},
-		{"set:watched pinned", setlock.Watched{}, compat.Options{MaxPinned: 1}},
-		{"set:lua", setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{Renew: true}},
+		{"getset:guarded", f, getsetlock.Guarded{Options: getsetlock.Options{Fence: f}}, compat.Options{Renew: true}},
+		{"getset:guarded nofence pinned", no, getsetlock.Guarded{}, compat.Options{Renew: true, MaxPinned: 2}},
+		{"getset:listed", no, getsetlock.ListCAS{}, compat.Options{Renew: true}},
+		{"tx:renamed pinned", f, txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{Renew: true, MaxPinned: 2}},
+		{"tx:guarded signal", no, txlock.Guarded{}, compat.Options{Renew: true, Signal: true}},
+		{"set:watched pinned", no, setlock.Watched{}, compat.Options{MaxPinned: 1}},
+		{"set:lua", f, setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{Renew: true}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			bad := 0
 			for seed := range seeds {
-				what := stress(t, uint64(seed), k.a, k.o)
+				what := stress(t, uint64(seed), k.fenced, k.a, k.o)
 				if what != "" {
 					bad++
 					if bad <= 3 {
@@ -59,7 +62,7 @@ func TestStress(t *testing.T) {
 	}
 }
 
-func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (what string) {
+func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat.Options) (what string) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
 		if err != nil {
@@ -78,33 +81,33 @@ func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (wh
 		var rmu sync.Mutex
 		random := func(n int) int { rmu.Lock(); defer rmu.Unlock(); return rng.IntN(n) }
 		keys := []string{"a", "b"}
-		current := map[string]*compat.Lock{}
-		fence := map[string]int64{}
-		given := map[string]bool{}
-		over := map[*compat.Lock]bool{}
+		judge := history.Judge{Fenced: fenced, Found: func(v history.Verdict) { what = cmp.Or(what, v.String()) }}
+		held := map[*compat.Lock]string{} // all that were, and what the judge calls them
+		tell := func(op history.Op, l *compat.Lock) {
+			now := time.Now().UnixNano()
+			until, fence := l.Until().UnixNano(), l.Fence()
+			judge.Add(history.Event{Op: op, ID: held[l], Key: l.Key(), At: now, Asked: now, Until: until, Fence: fence})
+		}
 		release := func(ctx context.Context, l *compat.Lock) error {
 			mu.Lock()
-			over[l] = true
+			tell(history.Ends, l)
 			mu.Unlock()
 			return l.Release(ctx)
 		}
 		entered := func(l *compat.Lock) {
 			l.Context()
 			mu.Lock()
-			old := current[l.Key()]
-			current[l.Key()] = l
-			lf := fence[l.Key()]
-			done := old != nil && overOf(over, old)
-			fence[l.Key()] = max(lf, l.Fence())
-			mu.Unlock()
-			if old != nil && old != l && !done && old.Context().Err() == nil && time.Now().Before(old.Until()) && time.Now().Before(l.Until()) {
-				fail("two holders of %s: old until +%v, new %s +%v", l.Key(), time.Until(old.Until()), l.Lease().How, time.Until(l.Until()))
+			defer mu.Unlock()
+			for o := range held {
+				op := history.Holds
+				if o.Context().Err() != nil {
+					op = history.Ends
+				}
+				tell(op, o)
 			}
-			if l.Fence() != 0 && l.Fence() <= lf {
-				fail("fence %d after %d (%s)", l.Fence(), lf, l.Lease().How)
-			}
+			held[l] = fmt.Sprintf("%d, %s", len(held), l.Lease().How)
+			tell(history.Got, l)
 		}
-		_ = given
 		var lockers []*compat.Locker
 		var nets []*network
 		for range 2 {
@@ -269,5 +272,3 @@ func stress(t *testing.T, seed uint64, a compat.Algorithm, o compat.Options) (wh
 	})
 	return what
 }
-
-func overOf(m map[*compat.Lock]bool, l *compat.Lock) bool { return m[l] }

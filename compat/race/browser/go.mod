@@ -9,11 +9,8 @@ require (
 )
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
-	github.com/benbjohnson/clock v1.3.5 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/gomodule/redigo v1.9.3 // indirect
-	github.com/yuin/gopher-lua v1.1.1 // indirect
 )
 
 replace github.com/setnxlock/setnxlock => ../../..

@@ -2,7 +2,6 @@ package view
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -61,46 +60,5 @@ func TestHTMLData(t *testing.T) {
 		if again.String() != want.String() {
 			t.Errorf("%s: the page holds another trace", name)
 		}
-	}
-}
-
-// words is what the timeline says of a trace, step by step. The golden files are what the page is held to where
-// a browser opens it (compat/race/browser).
-type words struct {
-	Said    []string   `json:"said"`
-	Key     []string   `json:"key"`
-	Beliefs [][]string `json:"beliefs"` // each client's
-}
-
-func TestWords(t *testing.T) {
-	for name, tr := range tracetest.Read(t, renders) {
-		var w words
-		line, before := &timeline{t: tr}, tr.Start
-		for i, e := range tr.Events {
-			who := e.Who
-			if line.column(who) < 0 {
-				who = "—"
-			}
-			w.Said = append(w.Said, who+" "+said(e))
-			w.Key = append(w.Key, strings.Join(append([]string{keyCell(e.Server)}, changes(before, e.Server)...), "|"))
-			before = e.Server
-			var beliefs []string
-			for _, c := range tr.Clients {
-				since, state := e.At, e.Belief[c.Name].State
-				for j := i; j >= 0 && tr.Events[j].Belief[c.Name].State == state; j-- {
-					since = tr.Events[j].At
-				}
-				beliefs = append(beliefs, believes(e.Belief[c.Name], since))
-			}
-			w.Beliefs = append(w.Beliefs, beliefs)
-		}
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "\t")
-		if err := enc.Encode(w); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name+".words", b.String())
 	}
 }

@@ -1,0 +1,304 @@
+// Package browser opens the site of races, as `make site` writes it, in Chromium.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+)
+
+// An action is something to be done in a page.
+type action = chromedp.Action[chromedp.Void]
+
+// written is the folder with the site, which both tests share.
+var written = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "site")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "run", "./cmd/setnxlock", "race", "site", "--no-guarantees", "--workbench", dir)
+	cmd.Dir = "../../.."
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("%w\n%s", err, said)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if os.Getenv("SETNXLOCK_TEST") == "all" { // else both tests have ended without a site
+		if dir, err := written(); dir != "" && err == nil {
+			os.RemoveAll(dir)
+		}
+	}
+	os.Exit(code)
+}
+
+func site(t *testing.T) string {
+	t.Helper()
+	dir, err := written()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// start starts Chromium, for half an hour at most. It ends with the test.
+func start(t *testing.T) context.Context {
+	t.Helper()
+	path := os.Getenv("CHROMIUM")
+	if path == "" {
+		path = realredis.Need(t, "chromium", "chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 30*time.Minute)
+	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() { chromedp.Cancel(ctx) }) //nolint:errcheck // it waits for the process, which else writes into a folder being removed
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("%s does not start: %v", path, err)
+	}
+	return ctx
+}
+
+// A tab is a page of the site, open.
+type tab struct {
+	*testing.T
+	ctx context.Context
+}
+
+// open opens an address in a new tab. When t ends, the console must have said nothing, and the page
+// have asked for nothing but files.
+func open(t *testing.T, browser context.Context, address string, width int64, scheme string) tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	var (
+		mu      sync.Mutex
+		trouble []string
+	)
+	t.Cleanup(func() {
+		cancel()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range trouble {
+			t.Errorf("%s: %s", address, s)
+		}
+	})
+	err := chromedp.Listen(ctx, func(event any) {
+		said := ""
+		switch event := event.(type) {
+		case *runtime.EventExceptionThrown:
+			said = "exception: " + event.ExceptionDetails.Text
+			if e := event.ExceptionDetails.Exception; e != nil {
+				said += " " + e.Description
+			}
+		case *runtime.EventConsoleAPICalled:
+			said = "console: " + string(event.Type)
+			for _, a := range event.Args {
+				said += fmt.Sprintf(" %s%s", a.Value, a.Description)
+			}
+		case *log.EventEntryAdded:
+			said = "log: " + event.Entry.Text
+		case *network.EventRequestWillBeSent:
+			if scheme, _, _ := strings.Cut(event.Request.URL, ":"); scheme != "file" && scheme != "data" && scheme != "blob" {
+				said = "asked for " + event.Request.URL
+			}
+		}
+		if said != "" {
+			mu.Lock()
+			defer mu.Unlock()
+			trouble = append(trouble, said)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tab{t, ctx}
+	p.do(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), chromedp.EmulateViewport(width, 844),
+		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
+		chromedp.Navigate(address))
+	return p
+}
+
+// call makes an action of a command of the browser's protocol.
+func call[P, R any](c cdp.Command[P, R], params P) action {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, c, params)
+		return err
+	})
+}
+
+func (p tab) do(actions ...action) {
+	p.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func eval[T any](p tab, js string) T {
+	p.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.Fatalf("%s: %v", js, err)
+	}
+	return v
+}
+
+// until waits for an expression of JavaScript, two minutes at most.
+func (p tab) until(js string) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Poll[chromedp.Void](js, chromedp.WithPollingTimeout(0))); err != nil {
+		p.Fatalf("never: %s: %v\n%s", js, err, eval[string](p, "document.body.innerText"))
+	}
+}
+
+// says waits until an element says something.
+func (p tab) says(selector, text string) {
+	p.Helper()
+	p.until(fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
+}
+
+func (p tab) key(key string) { p.Helper(); p.do(chromedp.KeyEvent(key)) }
+
+// click clicks with the mouse where an element is, in the middle of the window: a bar may cover its edge.
+func (p tab) click(selector string) {
+	p.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).scrollIntoView({block: "center"})`, selector)),
+		chromedp.Click(chromedp.CSS(selector)))
+}
+
+// narrow fails if the page is wider than its window.
+func (p tab) narrow() {
+	p.Helper()
+	if wide := eval[[2]int](p, "[document.documentElement.scrollWidth, innerWidth]"); wide[0] > wide[1] {
+		p.Errorf("%d pixels wide in %d", wide[0], wide[1])
+	}
+}
+
+// offered waits until the workbench offers all that can happen next.
+func (p tab) offered() {
+	p.Helper()
+	p.until(`!document.querySelector("#app").hidden && others !== null && !document.querySelector("#steps").textContent.includes("…")`)
+}
+
+// The workbench loads from the disk. A level is solved by the keyboard and by the mouse; the
+// explorer finds a way, the locks that survive it follow it; a lock of the reader's own and a log
+// of MONITOR are taken.
+func TestLongWorkbench(t *testing.T) {
+	realredis.Long(t)
+	address, browser := "file://"+filepath.Join(site(t), "workbench.html"), start(t)
+	for _, width := range []int64{1280, 390} {
+		for by, step := range map[string]func(tab, string){
+			"keyboard": func(p tab, client string) { p.key(client) },
+			"mouse":    func(p tab, client string) { p.click(`button.msg[data-word="C` + client + `"]`) },
+		} {
+			t.Run(fmt.Sprintf("%s at %d px", by, width), func(t *testing.T) {
+				p := open(t, browser, address, width, "light")
+				p.offered()
+				p.click("#levels summary")
+				p.click("#levellist li:nth-child(2) button")
+				p.says("#leveltitle", "Level 2: ")
+				p.offered()
+				p.key("h")
+				p.says("#hinttext", "exclusion is 8 steps away.")
+				for n, client := range strings.Fields("1 2 1 2 1 1 2 2") {
+					p.offered()
+					step(p, client)
+					p.says("#count", fmt.Sprint("step ", n+1))
+				}
+				p.says("#violation", "Broken: exclusion at step 8: C1 and C2 both hold the lock.")
+				p.says("#after", "Solved, in 8 steps. There is no shorter way")
+				p.narrow()
+			})
+		}
+	}
+	t.Run("explorer", func(t *testing.T) {
+		p := open(t, browser, address, 1280, "light")
+		p.offered()
+		p.key("f")
+		p.says("#progress", "getset:classic on Redis 2.4 breaks exclusion in 9 steps at the least")
+		p.says("#violation", "Broken: exclusion at step 9")
+		p.key("w")
+		p.says("#compare h2", "getset:guarded, ")
+		p.says("#parts", "They part at step 2. getset:guarded: C1 WATCH")
+	})
+	t.Run("own lock", func(t *testing.T) {
+		p := open(t, browser, address, 1280, "light")
+		p.offered()
+		p.click("#own summary")
+		p.click("#form button")
+		p.says("#setting", "a lock of your own")
+		p.key("f")
+		p.says("#violation", "Broken: exclusion")
+	})
+	t.Run("MONITOR", func(t *testing.T) {
+		p := open(t, browser, address, 1280, "light")
+		p.offered()
+		p.click("#bring summary")
+		p.do(chromedp.SetValue(chromedp.CSS("#lines"), `1700000000.000000 [0 10.0.0.1:4711] "SETNX" "lock.report" "1700000010.0"
+1700000012.000000 [0 10.0.0.2:4711] "GET" "lock.report"
+1700000012.100000 [0 10.0.0.2:4711] "GETSET" "lock.report" "1700000022.1"
+1700000013.000000 [0 10.0.0.1:4711] "DEL" "lock.report"
+`))
+		p.click("#readlog")
+		p.says("#logsays", "Broken: ownership at step 4: C1 removed the lock of C2.")
+	})
+}
+
+// axeVersion is that of axe-core, which finds what of a page is out of reach for some of its readers.
+const axeVersion = "4.14.1"
+
+// No page of the site is out of reach for some of its readers, as far as axe-core can tell, or wider
+// than its window, with all that is folded away opened.
+func TestLongAxe(t *testing.T) {
+	realredis.Long(t)
+	modules := t.TempDir()
+	if said, err := exec.Command(realredis.Need(t, "npm", "npm"), "install", "--silent", "--no-save", "--prefix", modules, "axe-core@"+axeVersion).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	axe, err := os.ReadFile(filepath.Join(modules, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(site(t), "*.html"))
+	if err != nil || len(pages) < 110 { // 57 races, most with the lock that survives
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	browser := start(t)
+	for _, page := range pages {
+		for width, scheme := range map[int64]string{1280: "light", 390: "dark"} { // colours don't depend on the width
+			t.Run(fmt.Sprintf("%s at %d px, %s", filepath.Base(page), width, scheme), func(t *testing.T) {
+				p := open(t, browser, "file://"+page, width, scheme)
+				if filepath.Base(page) == "workbench.html" {
+					p.offered()
+				}
+				p.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => { d.removeAttribute("name"); d.open = true })`),
+					chromedp.Evaluate[chromedp.Void](string(axe)+";0"))
+				p.narrow()
+				for _, found := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+					v.id + ": " + v.nodes.map(n => n.html.slice(0, 120) + " " + n.failureSummary).join("; ")))`) {
+					t.Error(found)
+				}
+			})
+		}
+	}
+}

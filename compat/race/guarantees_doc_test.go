@@ -18,7 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-var updateGuarantees = flag.Bool("update-guarantees", false, "write testdata/guarantees.md anew")
+var updateGuarantees = flag.Bool("update-guarantees", false, "write view/guarantees.md anew")
 
 const clocksSection = "\n## Clocks that disagree\n"
 
@@ -38,7 +38,7 @@ func TestLongGuaranteesAreNotStale(t *testing.T) {
 			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Fault, c.Clients)
 		}
 	}
-	const file = "testdata/guarantees.md" // docs and the site show it
+	const file = "view/guarantees.md" // docs and the site show it
 	now := view.Guarantees(m)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -57,8 +57,8 @@ func TestLongGuaranteesAreNotStale(t *testing.T) {
 	was, is := strings.Split(doc, "\n"), strings.Split(now, "\n")
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
-			t.Fatalf("testdata/guarantees.md is stale: line %d says\n%s\nand the code now\n%s\nIf you know why, run: setnxlock race guarantees -o compat/race/testdata/guarantees.md, and go test . -update in compat/race/handbook", i+1, was[i], is[i])
+			t.Fatalf("view/guarantees.md is stale: line %d says\n%s\nand the code now\n%s\nIf you know why, run: setnxlock race guarantees -o compat/race/view/guarantees.md, and go test ./compat/race/view -run Docs -update", i+1, was[i], is[i])
 		}
 	}
-	t.Fatalf("testdata/guarantees.md is stale: it has %d lines, want %d", len(was), len(is))
+	t.Fatalf("view/guarantees.md is stale: it has %d lines, want %d", len(was), len(is))
 }

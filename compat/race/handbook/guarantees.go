@@ -11,7 +11,7 @@ import (
 
 // data is what the explorer computed, in the repository: a test of compat/race compares it with
 // the code.
-const data = "compat/race/testdata/guarantees.md"
+const data = "compat/race/view/guarantees.md"
 
 // A Lock is what a lock promises, by servers on which it promises the same.
 type Lock struct {
@@ -51,7 +51,7 @@ func readGuarantees(repository string) (Guarantees, error) {
 	if err != nil {
 		return Guarantees{}, err
 	}
-	g := Guarantees{text: string(b)}
+	g := Guarantees{text: strings.ReplaceAll(string(b), "../../../docs/", "")}
 	_, rest, _ := strings.Cut(g.text, "\n## Clocks that disagree\n")
 	g.clocks = table(rest)
 	for _, section := range strings.Split(g.text, "\n## ")[1:] {

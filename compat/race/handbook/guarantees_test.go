@@ -1,52 +1,11 @@
 package main
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 const repository = "../../.."
-
-var update = flag.Bool("update", false, "write the tables of docs/guarantees.md and docs/comparison.md")
-
-// The tables of the docs are those of the data that the explorer computed.
-func TestTablesAreNotStale(t *testing.T) {
-	g, err := readGuarantees(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page, tables := range map[string]map[string]string{
-		"guarantees.md": {"rows": g.rows(), "summary": g.summary(), "clocks": g.clocks},
-		"comparison.md": {"verdicts": g.compared()},
-	} {
-		name := filepath.Join(repository, "docs", page)
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(b)
-		for what, now := range tables {
-			before, rest, ok := strings.Cut(text, "<!-- "+what+": cd compat/race/handbook && go test . -update -->\n")
-			was, after, ends := strings.Cut(rest, "<!-- end of "+what+" -->")
-			if !ok || !ends {
-				t.Errorf("%s has no table of the %s", page, what)
-				continue
-			}
-			if was != now && !*update {
-				t.Errorf("%s: the %s are\n%s\nand the data say\n%s\ncd compat/race/handbook && go test . -update", page, what, was, now)
-			}
-			text = before + "<!-- " + what + ": cd compat/race/handbook && go test . -update -->\n" + now + "<!-- end of " + what + " -->" + after
-		}
-		if *update {
-			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
 
 // The worst and the best are told as they are.
 func TestGuarantees(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of compat/race/testdata/guarantees.md anew")
+var updateClocks = flag.Bool("update-clocks", false, "write the clocks' section of compat/race/view/guarantees.md anew")
 
 // The data of the guarantees have the current section on clocks that disagree.
 func TestClocksAreNotStale(t *testing.T) {
@@ -17,7 +17,7 @@ func TestClocksAreNotStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Clocks(skews)
-	const guarantees = "../testdata/guarantees.md"
+	const guarantees = "../view/guarantees.md"
 	b, err := os.ReadFile(guarantees)
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +30,6 @@ func TestClocksAreNotStale(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(string(b), now) {
-		t.Error("compat/race/testdata/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o compat/race/testdata/guarantees.md")
+		t.Error("compat/race/view/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o compat/race/view/guarantees.md")
 	}
 }

@@ -9,23 +9,22 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Guarantees returns compat/race/testdata/guarantees.md, of which docs and the site show parts:
-// what each algorithm promises, on which server and under which fault, with the bounds of the proof
-// or a shortest counterexample.
+// Guarantees returns guarantees.md as the matrix has it: what each algorithm promises, on which server and
+// under which fault, with the bounds of the proof or a shortest counterexample. Docs and the site show parts.
 func Guarantees(of race.Matrix) string {
 	m := matrix{of}
 	var b strings.Builder
 	b.WriteString(`# Guarantees
 
-<!-- Written by: setnxlock race guarantees -o compat/race/testdata/guarantees.md -->
+<!-- Written by: setnxlock race guarantees -o compat/race/view/guarantees.md -->
 
 What each lock promises on which server, and what breaks it, *computed*: the shipping code ran through every interleaving of its commands, on the embedded
-Redis of each version, with one kind of fault at a time. [How that works](explorer.md), and what "within bounds" does not mean.
+Redis of each version, with one kind of fault at a time. [How that works](../../../docs/explorer.md), and what "within bounds" does not mean.
 
 **holds** says that no invariant broke in any order of events within the bounds of its row, and in how many states (over the servers of the column). Otherwise the invariants that break are named;
 a shortest way to break each is below the table, in a line that ` + "`setnxlock race replay`" + ` takes. **refused** says that the lock itself refuses the server, by name, before it writes anything.
 
-How far clocks may disagree, in which dialect and with which option, is [at the end](#clocks-that-disagree); what other fleets on the same key do to a lock is in [mixing](mixing.md).
+How far clocks may disagree, in which dialect and with which option, is [at the end](#clocks-that-disagree); what other fleets on the same key do to a lock is in [mixing](../../../docs/mixing.md).
 
 `)
 	m.bounds(&b)
@@ -52,7 +51,7 @@ func (m matrix) bounds(b *strings.Builder) {
 Readers and writers, and redlock, take long: they run on one server that they refuse, the oldest that they don't, and the newest. Where a row's fault is one that is
 counted (a lost reply, a restart), readers and writers are run with two readers and a writer, once each, and redlock with two clients, once each; redlock never with three.
 Two readers may hold the lock at once, and a reader writes nothing: in the rows of a pause two write. Of redlock **ownership** is not checked, and it has no fence.
-*late*, *lost reply* and *lost request* concern the answer of one of its servers; [explorer.md](explorer.md) says what else is different there.
+*late*, *lost reply* and *lost request* concern the answer of one of its servers; [explorer.md](../../../docs/explorer.md) says what else is different there.
 
 ### Outside the bounds
 
@@ -246,7 +245,7 @@ func pageOf(algorithm, fault string, b race.Break) string {
 	default:
 		return ""
 	}
-	return " ([" + strings.Replace(name, "-", "/", 1) + "](races/" + name + ".md))"
+	return " ([" + strings.Replace(name, "-", "/", 1) + "](../../../docs/races/" + name + ".md))"
 }
 
 // Thousands writes a number for readers: 1,204,337.

@@ -125,7 +125,7 @@ mixing:
 ## site: the docs, the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
 site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
 site:
-	$(GO) run ./cmd/setnxlock race site --no-guarantees --workbench $(DIR)/races
+	$(GO) run ./cmd/setnxlock race site --workbench $(DIR)/races
 	cd compat/race/handbook && $(GO) run . $(DIR)
 
 ## lint: gofmt, vet and staticcheck

@@ -64,12 +64,13 @@ func Fill(text string, holes map[string]HTML) HTML {
 	return HTML(strings.NewReplacer(list...).Replace(text))
 }
 
-// A Page is a whole document. It may load nothing and run nothing but what Allow names.
+// A Page is a whole document. It loads its sheets, and runs and loads nothing else but what Allow names.
 type Page struct {
-	Title string
-	Allow []string // directives of a Content-Security-Policy: "script-src 'sha256-…'"
-	Style string   // CSS
-	Body  HTML
+	Title  string
+	Allow  []string // directives of a Content-Security-Policy: "script-src 'sha256-…'"
+	Style  string   // CSS
+	Sheets []string // files of CSS beside the page
+	Body   HTML
 }
 
 const page = `<!doctype html>
@@ -78,12 +79,10 @@ const page = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'{{allow}}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'{{files}}{{allow}}">
 <link rel="icon" href="data:,">
 <title>{{title}}</title>
-<style>
-{{style}}</style>
-</head>
+{{style}}</head>
 <body>
 {{body}}</body>
 </html>
@@ -91,11 +90,19 @@ const page = `<!doctype html>
 
 // Document writes the page.
 func (p Page) Document() []byte {
-	allow := ""
+	allow, files := "", ""
 	for _, a := range p.Allow {
 		allow += "; " + a
 	}
-	return []byte(Fill(page, map[string]HTML{"allow": HTML(allow), "title": Text(p.Title), "style": HTML(p.Style), "body": p.Body}))
+	var style Writer
+	for _, file := range p.Sheets {
+		files = " 'self' file:"
+		style.Put("<link rel=\"stylesheet\" href=\"%s\">\n", file)
+	}
+	if p.Style != "" {
+		style.Put("<style>\n%s</style>\n", HTML(p.Style))
+	}
+	return []byte(Fill(page, map[string]HTML{"allow": HTML(allow), "files": HTML(files), "title": Text(p.Title), "style": style.HTML(), "body": p.Body}))
 }
 
 // Script is the Content-Security-Policy's name of a script that stands in the page.

@@ -30,7 +30,7 @@ var written = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "run", "./cmd/setnxlock", "race", "site", "--no-guarantees", "--workbench", dir)
+	cmd := exec.Command("go", "run", "./cmd/setnxlock", "race", "site", "--workbench", dir)
 	cmd.Dir = "../../.."
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, said)

@@ -11,7 +11,7 @@ import (
 
 // pairs is what the explorer computed of two fleets on one key: mixing.Matrix.Codes says what the lines are. A test
 // of compat/race/mixing compares it with the code.
-const pairs = "compat/race/mixing/testdata/pairs.txt"
+const pairs = "compat/race/mixing/pairs.txt"
 
 // A Fleet is one side of a mixture, and what each of the others does beside it.
 type Fleet struct {

@@ -128,6 +128,9 @@ func (m matrix) servers(algorithm string) []string {
 	return list
 }
 
+// noRoom is the verdict where not all states were seen.
+const noRoom = "not proved: no room"
+
 // verdict is what all numbers of clients came to, together.
 func (m matrix) verdict(algorithm, server, fault string) string {
 	var broken []string
@@ -139,7 +142,7 @@ func (m matrix) verdict(algorithm, server, fault string) string {
 			return "refused"
 		}
 		if c.Bound != "" && len(c.Breaks) == 0 {
-			broken = append(broken, "not proved: no room")
+			broken = append(broken, noRoom)
 		}
 		for _, br := range c.Breaks {
 			if !slices.Contains(broken, br.Invariant) {

@@ -50,7 +50,6 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	if err != nil {
 		return err
 	}
-	script := asset("page.js")
 	title := Titled(t.Title)
 	if t.Scenario != "" {
 		title = t.Scenario + ": " + title
@@ -62,9 +61,18 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 		"timeline": unscripted(t),
 		"article":  article(t, c),
 		"data":     markup.HTML(data),
-		"script":   markup.HTML(script),
 	})
-	_, err = w.Write(markup.Page{Title: title, Allow: []string{"script-src " + markup.Script(script)}, Style: Style(), Body: body}.Document())
+	page := markup.Page{Title: title}
+	if c.JSON != "" { // in a site
+		body += "<script src=\"" + raceScript + "\"></script>\n"
+		page.Allow, page.Sheets = []string{FileScripts}, []string{Sheet}
+	} else {
+		script := asset("page.js")
+		body += "<script>" + markup.HTML(script) + "</script>\n"
+		page.Allow, page.Style = []string{"script-src " + markup.Script(script)}, Style()
+	}
+	page.Body = body
+	_, err = w.Write(page.Document())
 	return err
 }
 

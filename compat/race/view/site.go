@@ -26,37 +26,32 @@ type Page struct {
 	Exercise string
 }
 
-// A SiteTable is a table of guarantees, as a site shows it.
-type SiteTable struct {
-	Title   string
-	Note    string // below the title
-	Columns []string
-	Rows    []SiteRow
+// A Question is a page of a site that answers questions by its script.
+type Question struct {
+	File   string // "fleets.html"; its script is beside it
+	Title  string
+	Says   string // of the link in the index
+	Body   markup.HTML
+	Script string
 }
 
-// A SiteRow is a row of a SiteTable, with a cell for each column.
-type SiteRow struct {
-	Name  string
-	Cells []SiteCell
-}
+// The files that all pages of a site share, and what a Content-Security-Policy says of scripts that are files.
+const (
+	Sheet       = "races.css"
+	raceScript  = "races.js"
+	FileScripts = "script-src 'self' file:"
+)
 
-// A SiteCell says what was found. It must prove it: by a race of the site, by a
-// trace that is in no page of the site and gets its own, or by its bounds.
-type SiteCell struct {
-	Text   string      // "holds", "breaks exclusion"
-	Class  string      // "holds", "breaks", "unknown" or "" where the question makes no sense
-	Race   string      // the Scenario of a page
-	Trace  *race.Trace // a counterexample
-	Bounds string      // "3 clients × 2 attempts, one lost reply: 1,204,337 states"
-}
-
-// Site writes a static site into a folder: an index of the races in teaching
-// order, a page and a JSON file for each, and the tables of guarantees. Each
-// file stands alone; nothing is loaded from elsewhere. Files of the folder that
-// the site has no use for are left as they are. workbench is a file beside them that can go on
-// from any schedule, which it takes after a #; "": there is none.
-func Site(dir, workbench string, races []Page, tables ...SiteTable) error {
-	s := &site{dir: dir, workbench: workbench, files: map[string]string{}}
+// Site writes a static site into a folder: an index of the races in teaching order, a page and a JSON
+// file for each, and the guarantees, a text of Guarantees. Nothing is loaded from elsewhere. Files of the
+// folder that the site has no use for are left as they are. workbench is a file beside them that can go
+// on from any schedule, which it takes after a #; "": there is none.
+func Site(dir, workbench, guarantees string, races []Page, questions ...Question) error {
+	promises, err := guaranteesPage(guarantees, workbench)
+	if err != nil {
+		return err
+	}
+	s := &site{dir: dir, workbench: workbench, questions: append([]Question{promises}, questions...), files: map[string]string{}}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -80,17 +75,25 @@ func Site(dir, workbench string, races []Page, tables ...SiteTable) error {
 			return err
 		}
 	}
-	found, err := s.tables(tables)
-	if err != nil {
+	for _, q := range s.questions {
+		if err := s.question(q); err != nil {
+			return err
+		}
+	}
+	if err := s.write(Sheet, []byte(Style()+asset("site.css"))); err != nil {
 		return err
 	}
-	return s.index(found)
+	if err := s.write(raceScript, []byte(asset("page.js"))); err != nil {
+		return err
+	}
+	return s.index()
 }
 
 // A site is one being written.
 type site struct {
 	dir       string
 	workbench string
+	questions []Question
 	files     map[string]string // of a scenario
 	list      []siteEntry
 }
@@ -112,7 +115,8 @@ func (s *site) add(p Page) error {
 			return fmt.Errorf("race: %q and %q would both be %s", other, name, file)
 		}
 	}
-	if slug(name) == "" || slices.Contains([]string{"index.html", "guarantees.html", s.workbench}, file) {
+	taken := slices.ContainsFunc(s.questions, func(q Question) bool { return q.File == file })
+	if slug(name) == "" || file == "index.html" || file == s.workbench || taken {
 		return fmt.Errorf("race: a page can't be named %q", name)
 	}
 	s.files[name] = file
@@ -173,46 +177,6 @@ func Fragment(schedule string) string {
 	return strings.NewReplacer(":", "%3A", "'", "%27").Replace(url.PathEscape(schedule))
 }
 
-// tables is what the locks promise, each table folded.
-func (s *site) tables(tables []SiteTable) (markup.HTML, error) {
-	var w markup.Writer
-	n := 0
-	for _, t := range tables {
-		w.Put("<details class=\"lock\"><summary>%s</summary>\n", t.Title)
-		w.With("<p>%s</p>\n", t.Note)
-		w.Put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"%s\"><table>\n<thead><tr><td></td>", t.Title)
-		w.Each(`<th scope="col">%s</th>`, t.Columns)
-		w.Put("</tr></thead>\n<tbody>\n")
-		for _, r := range t.Rows {
-			if len(r.Cells) != len(t.Columns) {
-				return "", fmt.Errorf("race: table %q, row %q: %d cells for %d columns", t.Title, r.Name, len(r.Cells), len(t.Columns))
-			}
-			w.Put(`<tr><th scope="row">%s</th>`, r.Name)
-			for i, c := range r.Cells {
-				file := s.files[c.Race]
-				switch {
-				case c.Race != "" && file == "":
-					return "", fmt.Errorf("race: table %q links to %q, which is no page", t.Title, c.Race)
-				case c.Trace != nil && c.Race == "":
-					n++
-					file = fmt.Sprintf("counterexample-%d-%s.html", n, slug(r.Name+" "+t.Columns[i]))
-					if err := s.trace(file, *c.Trace, pageContext{Nav: &pageNav{Prev: &pageLink{"guarantees.html", "guarantees"}}}); err != nil {
-						return "", err
-					}
-				case c.Class != "" && file == "" && c.Bounds == "":
-					return "", fmt.Errorf("race: table %q, row %q: %q has neither a race nor bounds", t.Title, r.Name, c.Text)
-				}
-				w.Put(`<td class="%s"><b>%s</b>`, c.Class, link(file, c.Text))
-				w.With("<small>%s</small>", c.Bounds)
-				w.Put("</td>")
-			}
-			w.Put("</tr>\n")
-		}
-		w.Put("</tbody>\n</table></div>\n</details>\n")
-	}
-	return w.HTML(), nil
-}
-
 // link leads to a file; "": there is none.
 func link(file, text string) markup.HTML {
 	var w markup.Writer
@@ -224,34 +188,39 @@ func link(file, text string) markup.HTML {
 	return w.HTML()
 }
 
-// index writes the list of the races and, if there are tables, their page.
-func (s *site) index(tables markup.HTML) error {
+// question writes a page of questions, and its script.
+func (s *site) question(q Question) error {
+	script := strings.TrimSuffix(q.File, ".html") + ".js"
+	var w markup.Writer
+	w.Put(`<nav class="site"><a href="index.html">all races</a></nav>
+<h1>%s</h1>
+<main>
+%s</main>
+<script src="%s"></script>
+`, q.Title, q.Body, script)
+	if err := s.write(script, []byte(q.Script)); err != nil {
+		return err
+	}
+	return s.write(q.File, markup.Page{Title: q.Title, Allow: []string{FileScripts}, Sheets: []string{Sheet}, Body: w.HTML()}.Document())
+}
+
+// index writes the list of the races.
+func (s *site) index() error {
+	const title = "How Locks Break"
 	var w markup.Writer
 	w.Put(`<header>
-<h1>How Locks Break</h1>
+<h1>%s</h1>
 <p class="objective">Races of Redis locks, each found by running the shipping code through every interleaving of its commands. Try to reach the objective before you look at the steps.</p>
-`)
+`, title)
 	w.With("<p><a href=\"%s\">The workbench: break any lock by hand, or have the explorer do it</a></p>\n", s.workbench)
-	if tables != "" {
-		w.Put("<p><a href=\"guarantees.html\">What each lock promises, on which server, within which bounds</a></p>\n")
+	for _, q := range s.questions {
+		w.Put("<p><a href=\"%s\">%s</a></p>\n", q.File, q.Says)
 	}
 	w.Put("</header>\n<main>\n")
 	s.races(&w, "The course", true)
 	s.races(&w, "More races", false)
 	w.Put("</main>\n")
-	if err := s.render("index.html", "How Locks Break", w.HTML()); err != nil || tables == "" {
-		return err
-	}
-	w = markup.Writer{}
-	w.Put(`<nav class="site"><span></span><a href="index.html">all races</a><span></span></nav>
-<header>
-<h1>What Each Lock Promises</h1>
-<p class="objective">Where a cell breaks, it links to a run that shows it. Where it holds, it says within which bounds every run was tried; beyond them nothing is said.</p>
-</header>
-<main>
-%s</main>
-`, tables)
-	return s.render("guarantees.html", "What Each Lock Promises", w.HTML())
+	return s.write("index.html", markup.Page{Title: title, Sheets: []string{Sheet}, Body: w.HTML()}.Document())
 }
 
 // races lists those of the course, or the others.
@@ -281,10 +250,6 @@ func (s *site) races(w *markup.Writer, title string, starred bool) {
 	if listed {
 		w.Put("</ol>\n")
 	}
-}
-
-func (s *site) render(name, title string, body markup.HTML) error {
-	return s.write(name, markup.Page{Title: title, Style: Style() + asset("site.css"), Body: body}.Document())
 }
 
 func (s *site) write(name string, b []byte) error {

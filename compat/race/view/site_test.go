@@ -18,18 +18,19 @@ import (
 // A site has a page and a JSON file for each race, and each link of it leads to one of its files.
 func TestSite(t *testing.T) {
 	dir, all := t.TempDir(), tracetest.Read(t, renders)
-	survives, found := all["double-takeover"], all["paused-holder"]
-	survives.Scenario, found.Scenario = "", ""
-	err := Site(dir, "", []Page{
+	survives := all["double-takeover"]
+	survives.Scenario = ""
+	// Of the stored guarantees one lock, whose ways lead to no race.
+	before, locks, _ := strings.Cut(Stored, "\n## tx:guarded\n")
+	rows, _, _ := strings.Cut(before, "\n## getset:classic\n")
+	lock, _, _ := strings.Cut(locks, "\n## ")
+	guarantees := rows + "\n## tx:guarded\n" + regexp.MustCompile(` \(\[.*?\]\(.*?\)\)`).ReplaceAllString(lock, "")
+	err := Site(dir, "", guarantees, []Page{
 		{Trace: all["paused-holder"]},
 		{Trace: all["lost-reply"], Starred: true, Order: 12},
 		{Trace: all["double-takeover"], Starred: true, Order: 2, Survives: &survives},
 		{Trace: all["release-after-expiry"], Starred: true, Order: 9},
-	}, SiteTable{Title: "tx:classic", Columns: []string{"2.4"}, Rows: []SiteRow{
-		{Name: "none", Cells: []SiteCell{{Text: "holds", Class: "holds", Bounds: "2 clients: 12,336 states"}}},
-		{Name: "lost reply", Cells: []SiteCell{{Text: "breaks progress", Class: "breaks", Race: "any/lost-reply"}}},
-		{Name: "pause", Cells: []SiteCell{{Text: "breaks fencing", Class: "breaks", Trace: &found}}},
-	}})
+	}, Question{File: "asked.html", Title: "Asked", Says: "Ask", Body: "<p>It.</p>\n", Script: "'use strict'"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +44,9 @@ func TestSite(t *testing.T) {
 	}
 	want := []string{
 		"any-lost-reply.html", "any-lost-reply.json", "any-paused-holder.html", "any-paused-holder.json",
-		"any-release-after-expiry.html", "any-release-after-expiry.json",
-		"counterexample-1-pause-2-4.html", "counterexample-1-pause-2-4.json",
+		"any-release-after-expiry.html", "any-release-after-expiry.json", "asked.html", "asked.js",
 		"getset-double-takeover.html", "getset-double-takeover.json", "getset-double-takeover.survives.html", "getset-double-takeover.survives.json",
-		"guarantees.html", "index.html",
+		"guarantees.html", "guarantees.js", "index.html", "races.css", "races.js",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -62,6 +62,9 @@ func TestSite(t *testing.T) {
 				t.Errorf("%s: %v", file, err)
 			}
 			continue
+		}
+		if strings.HasSuffix(file, ".html") && strings.Contains(string(b), "<style>") {
+			t.Errorf("%s has a style of its own", filepath.Base(file))
 		}
 		for _, m := range regexp.MustCompile(`(?:href|src)="([^"#:]+)["#]`).FindAllStringSubmatch(string(b), -1) {
 			links++
@@ -89,19 +92,13 @@ func TestSite(t *testing.T) {
 
 func TestSiteRefuses(t *testing.T) {
 	one := Page{Trace: tracetest.Read(t, renders)["lost-reply"]}
-	table := func(c SiteCell) SiteTable {
-		return SiteTable{Title: "T", Columns: []string{"c"}, Rows: []SiteRow{{"r", []SiteCell{c}}}}
-	}
-	index := one
-	index.Trace.Scenario = "../index"
+	index, guarantees := one, one
+	index.Trace.Scenario, guarantees.Trace.Scenario = "../index", "guarantees"
 	for want, f := range map[string]func(dir string) error{
-		"would both be":             func(dir string) error { return Site(dir, "", []Page{one, one}) },
-		"can't be named":            func(dir string) error { return Site(dir, "", []Page{index}) },
-		"which is no page":          func(dir string) error { return Site(dir, "", nil, table(SiteCell{Class: "breaks", Race: "no/where"})) },
-		"neither a race nor bounds": func(dir string) error { return Site(dir, "", nil, table(SiteCell{Text: "holds", Class: "holds"})) },
-		"cells for": func(dir string) error {
-			return Site(dir, "", nil, SiteTable{Rows: []SiteRow{{"r", make([]SiteCell, 1)}}})
-		},
+		"would both be":      func(dir string) error { return Site(dir, "", Stored, []Page{one, one}) },
+		`named "../index"`:   func(dir string) error { return Site(dir, "", Stored, []Page{index}) },
+		`named "guarantees"`: func(dir string) error { return Site(dir, "", Stored, []Page{guarantees}) },
+		"no guarantees":      func(dir string) error { return Site(dir, "", "# Guarantees\n", []Page{one}) },
 	} {
 		if err := f(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
@@ -117,7 +114,7 @@ func TestLinkToTheWorkbench(t *testing.T) {
 		if tr.Schedule == "" {
 			continue
 		}
-		if err := Site(dir, "workbench.html", []Page{{Trace: tr}}); err != nil {
+		if err := Site(dir, "workbench.html", Stored, []Page{{Trace: tr}}); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, slug(tr.Scenario)+".html"))

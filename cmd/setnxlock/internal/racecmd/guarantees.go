@@ -1,9 +1,7 @@
 package racecmd
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +9,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -31,8 +28,6 @@ explore; the promises that break, with a shortest schedule for each; "refused"
 where the lock itself declines to work. It takes a minute on two cores.`
 
 const guaranteesExamples = `  setnxlock race guarantees > guarantees.md
-  setnxlock race guarantees --json -o g.json
-  setnxlock race site --guarantees g.json DIR
   setnxlock race guarantees --json | jq .states`
 
 const guaranteesStatus = `  0      It was computed.
@@ -177,198 +172,4 @@ func matrixJSON(m race.Matrix) jsonMatrix {
 		j.Cells = append(j.Cells, cell)
 	}
 	return j
-}
-
-// readMatrix reads what --json has written.
-func readMatrix(file string) (m race.Matrix, err error) {
-	b, err := os.ReadFile(file)
-	var j jsonMatrix
-	if err == nil {
-		err = json.Unmarshal(b, &j)
-	}
-	if err == nil && len(j.Cells) == 0 {
-		err = fmt.Errorf("%s has no cells: it is no output of race guarantees --json", file)
-	}
-	if err != nil {
-		return m, &Failure{statusUsage, err, ""}
-	}
-	m.States, m.Elapsed = j.States, time.Duration(j.Seconds*float64(time.Second))
-	for _, c := range j.Cells {
-		cell := race.Cell{
-			Algorithm: c.Algorithm, Server: c.Server, Fault: c.Fault, Clients: c.Clients,
-			Refused: c.Refused, Bounds: c.Bounds, States: c.States, Bound: c.Bound,
-		}
-		for _, b := range c.Breaks {
-			cell.Breaks = append(cell.Breaks, race.Break{Invariant: b.Invariant, Steps: b.Steps, Text: b.Text, Schedule: b.Schedule})
-		}
-		m.Cells = append(m.Cells, cell)
-	}
-	return m, nil
-}
-
-// siteTables are the guarantees as a site shows them: a table for each
-// algorithm, with a row for each fault and a column for all servers on which
-// the algorithm promises the same.
-func siteTables(m race.Matrix) ([]view.SiteTable, error) {
-	var tables []view.SiteTable
-	for _, algorithm := range race.Guaranteed() {
-		columns := alike(m, algorithm)
-		if columns == nil {
-			continue // not computed
-		}
-		t := view.SiteTable{Title: algorithm, Note: race.Describe(algorithm, knownLocks()) + "."}
-		for _, c := range columns {
-			t.Columns = append(t.Columns, span(c.servers))
-		}
-		for i, fault := range race.FaultsOf(algorithm) {
-			row := view.SiteRow{Name: fault.Name + ": " + fault.Says}
-			for _, c := range columns {
-				cell, err := c.fields[i].site(m)
-				if err != nil {
-					return nil, err
-				}
-				row.Cells = append(row.Cells, cell)
-			}
-			t.Rows = append(t.Rows, row)
-		}
-		tables = append(tables, t)
-	}
-	return tables, nil
-}
-
-// nearby is how many states around a counterexample its page has.
-const nearby = 80
-
-// A column is servers on which an algorithm promises the same, with a field for
-// each fault.
-type column struct {
-	servers []string
-	fields  []field
-	text    string
-}
-
-// alike are the columns of an algorithm's table.
-func alike(m race.Matrix, algorithm string) []column {
-	var columns []column
-	for _, server := range servers() {
-		c, known := column{servers: []string{server}}, false
-		for _, fault := range race.FaultsOf(algorithm) {
-			f := fieldOf(m, algorithm, server, fault.Name)
-			text, _ := f.verdict()
-			c.fields, c.text, known = append(c.fields, f), c.text+text+"|", known || len(f) > 0
-		}
-		like := slices.IndexFunc(columns, func(other column) bool { return other.text == c.text })
-		switch {
-		case !known:
-		case like >= 0:
-			columns[like].servers = append(columns[like].servers, server)
-			for i, f := range c.fields {
-				columns[like].fields[i] = append(columns[like].fields[i], f...)
-			}
-		default:
-			columns = append(columns, c)
-		}
-	}
-	return columns
-}
-
-// A field of a table is the cells of one algorithm and fault: with two clients
-// and with three, on one server or on several that are alike.
-type field []race.Cell
-
-func fieldOf(m race.Matrix, algorithm, server, fault string) (f field) {
-	for _, c := range m.Cells {
-		if c.Algorithm == algorithm && c.Server == server && c.Fault == fault {
-			f = append(f, c)
-		}
-	}
-	return f
-}
-
-// verdict is a field's text and class.
-func (f field) verdict() (text, class string) {
-	if len(f) == 0 {
-		return "", "" // nothing is known
-	}
-	var broken []string
-	for _, c := range f {
-		if c.Refused != "" {
-			return "refused", ""
-		}
-		for _, b := range c.Breaks {
-			broken = append(broken, b.Invariant)
-		}
-	}
-	switch {
-	case len(broken) > 0:
-		slices.Sort(broken)
-		return "breaks " + strings.Join(slices.Compact(broken), ", "), "breaks"
-	case slices.ContainsFunc(f, func(c race.Cell) bool { return c.Bound != "" }):
-		return "not proved", "unknown"
-	}
-	return "holds", "holds"
-}
-
-// site is a field with its proof: the bounds within which it holds, or the
-// shortest way to break the worst of what breaks.
-func (f field) site(m race.Matrix) (view.SiteCell, error) {
-	text, class := f.verdict()
-	cell := view.SiteCell{Text: text, Class: class}
-	switch text {
-	case "":
-		return cell, nil
-	case "refused":
-		cell.Bounds = f[0].Refused
-		return cell, nil
-	}
-	var worst *race.Break
-	var of race.Cell
-	worse := func(a, b race.Break) bool {
-		order := race.Invariants()
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Invariant), slices.Index(order, b.Invariant)), cmp.Compare(a.Steps, b.Steps)) < 0
-	}
-	for _, c := range f {
-		for _, b := range c.Breaks {
-			if worst == nil || worse(b, *worst) {
-				worst, of = &b, c
-			}
-		}
-	}
-	if worst == nil {
-		cell.Bounds = f.bounds()
-		return cell, nil
-	}
-	t, err := race.ReplaySchedule(worst.Schedule, knownLocks())
-	if err != nil {
-		return cell, err
-	}
-	if t, err = race.WithFork(t, nearby, knownLocks()); err != nil {
-		return cell, err
-	}
-	t.Argument.Fix = fixOf(m, of, worst.Invariant)
-	cell.Trace, cell.Bounds = &t, fmt.Sprintf("%s, in %d steps", worst.Text, worst.Steps)
-	return cell, err
-}
-
-// bounds are all that a field was explored in, with as many states as the server
-// with the fewest and the one with the most made of it.
-func (f field) bounds() string {
-	var order []string
-	fewest, most := map[string]int{}, map[string]int{}
-	for _, c := range f {
-		if _, ok := most[c.Bounds]; !ok {
-			order = append(order, c.Bounds)
-			fewest[c.Bounds] = c.States
-		}
-		fewest[c.Bounds] = min(fewest[c.Bounds], c.States)
-		most[c.Bounds] = max(most[c.Bounds], c.States)
-	}
-	for i, b := range order {
-		states := view.Thousands(most[b])
-		if fewest[b] != most[b] {
-			states = view.Thousands(fewest[b]) + " to " + states
-		}
-		order[i] = b + ": " + states + " states"
-	}
-	return strings.Join(order, "; ")
 }

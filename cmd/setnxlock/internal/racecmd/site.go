@@ -8,6 +8,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
@@ -15,12 +16,11 @@ import (
 
 const siteHelp = `Writes all races into DIR as pages that a browser opens from the disk: an index
 in the order of teaching, a page to step through for each race, one for how
-another lock survives it, and what each lock promises on which server, where
-each cell links to its proof. Nothing is loaded from elsewhere.`
+another lock survives it, what each lock promises on your server under your
+faults, and which two fleets may share a key. Nothing is loaded from elsewhere.`
 
 func (a *app) siteCommand() *cobra.Command {
-	var without, workbench bool
-	var file string
+	var compute, workbench bool
 	cmd := &cobra.Command{
 		Use:         "site DIR",
 		Short:       "Write all races as a static web site",
@@ -36,29 +36,26 @@ func (a *app) siteCommand() *cobra.Command {
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], file, without, workbench) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], compute, workbench) },
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&file, "guarantees", "", "show what each lock promises from `FILE`, an output of race guarantees --json, in place of minutes of computing")
 	cmd.Flags().BoolVar(&workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
-	cmd.Flags().BoolVar(&without, "no-guarantees", false, "leave out what each lock promises")
+	cmd.Flags().BoolVar(&compute, "compute", false, "compute what each lock promises, in minutes, in place of what this version was released with")
 	return cmd
 }
 
-func (a *app) site(dir, file string, without, bench bool) error {
+func (a *app) site(dir string, compute, bench bool) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil { // before anything is computed
 		return &Failure{statusSoftware, err, ""}
 	}
-	var tables []view.SiteTable
-	if !without {
-		m, err := a.promises(file)
+	guarantees := view.Stored
+	if compute {
+		m, err := a.matrix()
 		if err != nil {
 			return err
 		}
-		if tables, err = siteTables(m); err != nil {
-			return &Failure{statusSoftware, err, ""}
-		}
+		guarantees = view.Guarantees(m)
 	}
 	var pages []view.Page
 	for i, s := range catalogue.All() {
@@ -75,7 +72,11 @@ func (a *app) site(dir, file string, without, bench bool) error {
 	if bench {
 		link = workbench.Page
 	}
-	if err := view.Site(dir, link, pages, tables...); err != nil {
+	fleets, err := mixing.FleetsPage(link)
+	if err == nil {
+		err = view.Site(dir, link, guarantees, pages, fleets)
+	}
+	if err != nil {
 		return &Failure{statusSoftware, err, ""}
 	}
 	if bench {
@@ -105,14 +106,6 @@ func (a *app) workbench(dir string, pages []view.Page) error {
 	return nil
 }
 
-// promises are the guarantees, computed or from a file.
-func (a *app) promises(file string) (race.Matrix, error) {
-	if file != "" {
-		return readMatrix(file)
-	}
-	return a.matrix()
-}
-
 // page is a race as the site has it.
 func page(s catalogue.Scenario) (view.Page, error) {
 	t, err := s.Trace()
@@ -131,7 +124,7 @@ func page(s catalogue.Scenario) (view.Page, error) {
 		if err != nil {
 			return p, err
 		}
-		if survives, err = race.WithFork(survives, nearby, knownLocks()); err != nil {
+		if survives, err = race.WithFork(survives, 80, knownLocks()); err != nil {
 			return p, err
 		}
 		p.Survives = &survives

@@ -13,7 +13,7 @@ SETNXLOCK_INTEROP ?= installed
 
 # What has a go.mod of its own: the adapters, whose tests are part of make test, and what only make check runs.
 ADAPTERS = compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
-MODULES = $(ADAPTERS) bench compat/race/browser compat/race/handbook .ci/sbom
+MODULES = $(ADAPTERS) bench compat/race/browser .ci/sbom
 
 DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
@@ -122,11 +122,10 @@ gobench:
 mixing:
 	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
 
-## site: the docs, the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
+## site: the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
 site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
 site:
-	$(GO) run ./cmd/setnxlock race site --workbench $(DIR)/races
-	cd compat/race/handbook && $(GO) run . $(DIR)
+	$(GO) run ./cmd/setnxlock race site --workbench $(DIR)
 
 ## lint: gofmt, vet and staticcheck
 lint:

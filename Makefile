@@ -82,7 +82,7 @@ race:
 ## race-all: every package under it, one at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
 race-all:
 	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
-	$(GO) test -race -timeout 30m -run 'Fork|ArePinned|Broken|Schedule|JSON' ./compat/race
+	$(GO) test -race -timeout 30m -run 'Around|ArePinned|Broken|Schedule|JSON' ./compat/race
 	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md

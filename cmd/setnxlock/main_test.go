@@ -129,18 +129,8 @@ func addone() {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	runScripts(t, "testdata")
-}
-
-// The scripts that compute a page for each race.
-func TestLongScripts(t *testing.T) {
-	realredis.Long(t)
-	runScripts(t, "testdata/long")
-}
-
-func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Files:         scripts(t, dir),
+		Files:         scripts(t),
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
@@ -163,8 +153,8 @@ func runScripts(t *testing.T, dir string) {
 }
 
 // scripts are those of dir that the machine can run.
-func scripts(t *testing.T, dir string) []string {
-	all, err := filepath.Glob(dir + "/*.txtar")
+func scripts(t *testing.T) []string {
+	all, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(all) < 2 {
 		t.Fatal(all, err)
 	}

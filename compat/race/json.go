@@ -34,10 +34,6 @@ import (
 // step without running the ones before; changed names what the step made
 // different. An event with a violation broke the invariant named there, and the
 // verdict names the first such event.
-//
-// fork, where present, is a graph of states with the choices that lead on from
-// each, by index. Its first state is the one before event 1. A choice's step
-// has who, cmd, reply, note, lost and why; the state it leads to has the rest.
 func (t Trace) WriteJSON(w io.Writer) error {
 	t.Format = TraceFormat
 	e := json.NewEncoder(w)
@@ -98,19 +94,6 @@ func (t Trace) check() error {
 	if s := t.Verdict.Step; t.Verdict.Violated != "" {
 		if s < 1 || s > len(t.Events) || t.Events[s-1].Violation == nil || t.Events[s-1].Violation.Invariant != t.Verdict.Violated {
 			return fmt.Errorf("verdict: %s is not broken by event %d", t.Verdict.Violated, s)
-		}
-	}
-	if t.Fork == nil {
-		return nil
-	}
-	for i, s := range t.Fork.States {
-		if err := t.checkBelief(s.Belief); err != nil {
-			return fmt.Errorf("fork state %d: %w", i, err)
-		}
-		for _, c := range s.Choices {
-			if c.To < 0 || c.To >= len(t.Fork.States) {
-				return fmt.Errorf("fork state %d: %q leads to state %d of %d", i, c.Token, c.To, len(t.Fork.States))
-			}
 		}
 	}
 	return nil

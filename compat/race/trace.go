@@ -38,10 +38,6 @@ type Trace struct {
 	Servers []string `json:"servers,omitempty"` // the versions on which it happens
 	Sources []Source `json:"sources,omitempty"`
 	Instead string   `json:"instead,omitempty"` // what our library does instead
-
-	// Fork is the explored graph around this trace: from each state what each choice
-	// leads to. nil: not explored.
-	Fork *Graph `json:"fork,omitempty"`
 }
 
 // ReplayLine is the command that runs the trace again.
@@ -151,26 +147,4 @@ type Argument struct {
 type Source struct {
 	Name string `json:"name"`
 	URL  string `json:"url,omitempty"`
-}
-
-// A Graph is an explored state space. States[0] is the first.
-type Graph struct {
-	States []GraphState `json:"states"`
-}
-
-// A GraphState is one state with its ways on.
-type GraphState struct {
-	Server  Server            `json:"server"`
-	At      int64             `json:"at_ms"`
-	Belief  map[string]Belief `json:"belief"`
-	Choices []GraphChoice     `json:"choices,omitempty"`
-	Broken  *Violation        `json:"broken,omitempty"`
-	Cut     bool              `json:"cut,omitempty"` // more can happen than the graph has
-}
-
-// A GraphChoice is one way on from a state.
-type GraphChoice struct {
-	Token string `json:"token"` // the schedule's word: "C1", "C1-", "+9s"
-	Step  Event  `json:"step"`  // who, command, reply, why
-	To    int    `json:"to"`    // index into States
 }

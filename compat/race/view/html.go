@@ -17,8 +17,7 @@ import (
 var pageFiles embed.FS
 
 // HTML writes the trace as one page that needs no other file: it can be opened from a disk, stepped
-// with the keyboard and printed. With a Fork, the reader can leave the trace at any step for
-// another way on. Without JavaScript the page shows the timeline.
+// with the keyboard and printed. Without JavaScript the page shows the timeline.
 //
 // A trace with an Objective is a puzzle: the page shows only the steps that the reader has reached
 // or asked for, and hides the argument.
@@ -36,7 +35,7 @@ type pageContext struct {
 	Exercise string
 	JSON     string // file of the trace
 
-	Workbench string // file and fragment that go on from the trace
+	Workbench string // file that goes on from a schedule
 }
 
 type pageNav struct{ Prev, Next *pageLink }
@@ -58,6 +57,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 		"nav":      navigation(c.Nav),
 		"header":   header(t),
 		"picture":  markup.HTML(Picture(t)), // which escapes what comes from the trace
+		"other":    other(t, c.Workbench),
 		"timeline": unscripted(t),
 		"article":  article(t, c),
 		"data":     markup.HTML(data),
@@ -126,6 +126,27 @@ func unscripted(t race.Trace) markup.HTML {
 	return w.HTML()
 }
 
+// other says where a reader has something else come next.
+func other(t race.Trace, workbench string) markup.HTML {
+	if t.Schedule == "" {
+		return ""
+	}
+	head, _, _ := strings.Cut(t.Schedule, " :")
+	var w markup.Writer
+	w.Put("<p id=\"other\">What if something else came next? ")
+	if workbench != "" {
+		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+Fragment(head+" :"))
+	} else {
+		play := "--algorithm " + t.Algorithm + " --server " + t.Server
+		if t.Scenario != "" {
+			play = t.Scenario
+		}
+		w.Put("<code>setnxlock race play %s</code>", markup.HTML(Words(play)))
+	}
+	w.Put("</p>\n")
+	return w.HTML()
+}
+
 // article is what is said below the steps: why, and what to do about it.
 func article(t race.Trace, c pageContext) markup.HTML {
 	var w markup.Writer
@@ -167,7 +188,9 @@ func article(t race.Trace, c pageContext) markup.HTML {
 		}
 		w.Put("\n</ul>\n")
 	}
-	w.With("<p><a href=\"%s\">Go on from here in the workbench</a></p>\n", c.Workbench)
+	if c.Workbench != "" && t.Schedule != "" {
+		w.Put("<p><a href=\"%s\">Go on from here in the workbench</a></p>\n", c.Workbench+"#"+Fragment(t.Schedule))
+	}
 	w.With("<p><a href=\"%s\">This trace as JSON</a></p>\n", c.JSON)
 	return w.HTML()
 }

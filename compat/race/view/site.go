@@ -154,10 +154,7 @@ func (s *site) race(p Page, i int) error {
 
 // trace writes a trace twice: to be seen, and to be read by a program.
 func (s *site) trace(file string, t race.Trace, c pageContext) error {
-	c.JSON = strings.TrimSuffix(file, ".html") + ".json"
-	if s.workbench != "" && t.Schedule != "" {
-		c.Workbench = s.workbench + "#" + Fragment(t.Schedule)
-	}
+	c.JSON, c.Workbench = strings.TrimSuffix(file, ".html")+".json", s.workbench
 	var page, data bytes.Buffer
 	if err := writePage(&page, t, c); err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestSiteRefuses(t *testing.T) {
 	}
 }
 
-// A page leads to its state in the workbench: no address passes that could be taken for
+// A page leads to its beginning and to its end in the workbench: no address passes that could be taken for
 // a scheme of its own.
 func TestLinkToTheWorkbench(t *testing.T) {
 	dir := t.TempDir()
@@ -121,10 +121,15 @@ func TestLinkToTheWorkbench(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, after, _ := strings.Cut(string(b), `<a href="workbench.html#`)
-		link, _, _ := strings.Cut(after, `"`)
-		if got, err := url.PathUnescape(html.UnescapeString(link)); err != nil || got != tr.Schedule {
-			t.Errorf("%s: the link leads to %q (%v), want %q", name, got, err, tr.Schedule)
+		head, _, _ := strings.Cut(tr.Schedule, " :")
+		links := regexp.MustCompile(`<a href="workbench\.html#(.*?)"`).FindAllStringSubmatch(string(b), -1)
+		for i, want := range []string{head + " :", tr.Schedule} { // from the beginning, and from the end
+			if len(links) != 2 {
+				t.Fatalf("%s: links %q", name, links)
+			}
+			if got, err := url.PathUnescape(html.UnescapeString(links[i][1])); err != nil || got != want {
+				t.Errorf("%s: the link leads to %q (%v), want %q", name, got, err, want)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/internal/markup"
+	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
@@ -33,15 +34,15 @@ const (
 
 // A Level is a race of the course as a game.
 type Level struct {
-	Name      string    `json:"name"`
-	Title     string    `json:"title"`
-	Objective string    `json:"objective"`
-	Text      string    `json:"text"`
-	Goal      string    `json:"goal"` // the invariant to be broken
-	Head      string    `json:"head"` // of its schedules, before the colon
-	Fix       string    `json:"fix"`
-	Survives  *Survivor `json:"survives,omitempty"`
-	Graph     Graph     `json:"graph"`
+	Name      string     `json:"name"`
+	Title     string     `json:"title"`
+	Objective string     `json:"objective"`
+	Text      string     `json:"text"`
+	Goal      string     `json:"goal"` // the invariant to be broken
+	Head      string     `json:"head"` // of its schedules, before the colon
+	Fix       string     `json:"fix"`
+	Survives  *Survivor  `json:"survives,omitempty"`
+	Graph     race.Graph `json:"graph"`
 }
 
 // A Survivor is the same race on a lock that survives it.
@@ -50,38 +51,25 @@ type Survivor struct {
 	Schedule  string `json:"schedule"`
 }
 
-// A Graph is the states that the steps of a level lead to. States[0] is the beginning.
-type Graph struct {
-	States []GraphState `json:"states"`
-	Cut    bool         `json:"cut,omitempty"` // there are more
-}
+// graphStates is how many states of a level its hints know.
+const graphStates = 400
 
-// A GraphState leads on by words of a schedule.
-type GraphState struct {
-	To     map[string]int `json:"to"`
-	Broken bool           `json:"broken,omitempty"` // the level's invariant
-}
-
-// LevelOf makes a level of a race that breaks something, with its fork; nil of one that has none.
-func LevelOf(p view.Page) *Level {
+// LevelOf makes a level of a race that breaks something; nil of another.
+func LevelOf(p view.Page) (*Level, error) {
 	t := p.Trace
-	if t.Fork == nil || t.Verdict.Violated == "" {
-		return nil
+	if t.Verdict.Violated == "" {
+		return nil, nil
+	}
+	graph, err := race.Around(t.Schedule, graphStates, known())
+	if err != nil {
+		return nil, err
 	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
-	l := &Level{Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text, Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix}
+	l := &Level{Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text, Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
 	}
-	for _, s := range t.Fork.States {
-		to := map[string]int{}
-		for _, c := range s.Choices {
-			to[c.Token] = c.To
-		}
-		l.Graph.States = append(l.Graph.States, GraphState{to, s.Broken != nil && s.Broken.Invariant == l.Goal})
-		l.Graph.Cut = l.Graph.Cut || s.Cut
-	}
-	return l
+	return l, nil
 }
 
 // Site writes the workbench into a folder: Page, and Engine, which is the explorer compiled from

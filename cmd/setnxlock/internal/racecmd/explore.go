@@ -170,7 +170,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	if x.html != "" && r.Trace == nil {
 		a.say("nothing broke: %s was not written", x.html)
 	} else if x.html != "" {
-		if err := a.write(x.html, func(w io.Writer) error { return html(w, *r.Trace) }); err != nil {
+		if err := a.write(x.html, func(w io.Writer) error { return view.HTML(w, *r.Trace) }); err != nil {
 			return err
 		}
 	}

@@ -299,7 +299,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 			_, err := io.WriteString(w, view.Mermaid(t))
 			return err
 		case "html":
-			return html(w, t)
+			return view.HTML(w, t)
 		}
 		o := a.timelineOptions(p.file)
 		o.Step = p.step
@@ -365,17 +365,4 @@ func algorithmNames() []string {
 		list = append(list, name+"\t"+race.Describe(name, knownLocks()))
 	}
 	return list
-}
-
-// html is the page of a trace, with the ways around it where they are few
-// enough to walk.
-func html(w io.Writer, t race.Trace) error {
-	locks, err := locksOf(t.Schedule)
-	if err != nil {
-		return err
-	}
-	if t, err = race.WithFork(t, race.ForkStates, locks); err != nil {
-		return err
-	}
-	return view.HTML(w, t)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/setnxlock/setnxlock/compat/race/view"
@@ -92,7 +91,14 @@ func (a *app) site(dir string, compute, bench bool) error {
 func (a *app) workbench(dir string, pages []view.Page) error {
 	var levels []*workbench.Level
 	for _, p := range pages {
-		if l := workbench.LevelOf(p); l != nil && p.Starred {
+		if !p.Starred {
+			continue
+		}
+		l, err := workbench.LevelOf(p)
+		if err != nil {
+			return &Failure{statusSoftware, err, ""}
+		}
+		if l != nil {
 			levels = append(levels, l)
 		}
 	}
@@ -113,18 +119,12 @@ func page(s catalogue.Scenario) (view.Page, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.Trace, err = race.WithFork(t, race.ForkStates, knownLocks()); err != nil {
-		return p, err
-	}
 	if s.Exercise != nil {
 		p.Exercise = s.Exercise.Text
 	}
 	if s.Survives.Schedule != "" {
 		survives, err := s.Survivor()
 		if err != nil {
-			return p, err
-		}
-		if survives, err = race.WithFork(survives, 80, knownLocks()); err != nil {
 			return p, err
 		}
 		p.Survives = &survives

@@ -58,60 +58,17 @@ function changes(was, is) {
   return out;
 }
 
-// path is what is shown: path[0] the start, then a state after each step. It is
-// the trace, or the trace as far as `left` and then what the reader chose.
+// path is what is shown: path[0] the start, then a state after each step.
 const start = { n: 0, at_ms: 0, who: "", why: T.objective ? "Objective: " + T.objective : "Before the first step.", server: T.start, belief: {} };
 for (const c of T.clients) {
   const first = T.events.find(e => e.who === c.name);
   start.belief[c.name] = { state: "idle", until_ms: -1, now_ms: c.skew_ms, next: first && first.cmd };
 }
-const trace = [start, ...T.events];
-let path = trace, left = -1, now = 0;
+const path = [start, ...T.events];
+let now = 0;
 // What is to be solved is not shown before it is asked for: of the trace only the steps up to seen.
-let seen = T.objective && T.verdict.violated ? 0 : trace.length;
-const hidden = n => left < 0 && n > seen;
-
-// Where the trace runs through the graph: a node for each step, as far as it does.
-const G = T.fork && T.fork.states;
-const same = (a, b) => a.who === b.who && ["cmd", "note", "lost", "reply"].every(k => (a[k] || "") === (b[k] || ""));
-if (G && G.length) {
-  start.node = 0;
-  if (G[0].belief) start.belief = G[0].belief;
-  for (let i = 1, node = 0; i < trace.length; i++) {
-    const c = (G[node].choices || []).find(c => same(c.step, trace[i]));
-    if (c) node = c.to;
-    else if (trace[i].cmd || clients.includes(trace[i].who)) break; // a note of how it began moves nothing
-    trace[i].node = node;
-  }
-}
-const choices = () => G && path[now].node !== undefined && G[path[now].node].choices || [];
-
-function choose(i) {
-  const c = choices()[i];
-  if (!c) return;
-  if (left < 0 && now + 1 < path.length && same(c.step, path[now + 1])) return go(now + 1);
-  if (left < 0) left = now;
-  const s = G[c.to], was = path[now];
-  const broke = s.broken && !(was.node !== undefined && G[was.node].broken);
-  path = path.slice(0, now + 1);
-  path.push({ ...c.step, n: now + 1, at_ms: s.at_ms, server: s.server, belief: s.belief, violation: c.step.violation || (broke ? s.broken : null), node: c.to, token: c.token });
-  draw();
-  go(now + 1);
-}
-function undo() {
-  if (left < 0) return;
-  path = path.slice(0, -1);
-  if (path.length - 1 <= left) return home();
-  draw();
-  go(Math.min(now, path.length - 1));
-}
-function home() {
-  if (left < 0) return;
-  const at = Math.min(left, now);
-  path = trace; left = -1;
-  draw();
-  go(at);
-}
+let seen = T.objective && T.verdict.violated ? 0 : path.length;
+const hidden = n => n > seen;
 
 const kind = b => (kinds[b.state] || "") + (over(b) && b.state !== "holds but run out" && kinds[b.state] ? " over" : "");
 const kinds = { "holds": "holds", "holds but run out": "out", "paused": "paused", "acts": "acts", "unknown": "unknown", "dead": "dead" };
@@ -166,7 +123,6 @@ function draw() {
       row.append(el("span", "note", `✗ VIOLATION ${e.violation.invariant}: ${e.violation.text}`));
     }
     if (n) row.append(el("span", "why", e.why || ""));
-    if (left >= 0 && n > left) row.classList.add("forked");
     row.addEventListener("click", ev => { ev.preventDefault(); go(n); });
     rows.push(row);
   });
@@ -190,7 +146,7 @@ function since(n, c) {
 
 function go(n) {
   now = Math.max(0, Math.min(n, path.length - 1));
-  if (left < 0) seen = Math.max(seen, now);
+  seen = Math.max(seen, now);
   const e = path[now], was = path[now - 1], last = path.length - 1;
   [...$("diagram").children].forEach((row, i) => {
     row.classList.toggle("now", i - 1 === now);
@@ -205,11 +161,10 @@ function go(n) {
     part.classList.toggle("later", +part.dataset.n > now);
     part.classList.toggle("veiled", hidden(+part.dataset.n));
   }
-  $("picture").hidden = left >= 0;
   const no = $("picture").querySelector(`[data-n="${now}"] .no`);
   if (no) $("picture").scrollLeft = no.getAttribute("x") - $("picture").clientWidth * .7;
   $("veil").hidden = !hidden(last);
-  if (!hidden(last) && $("solution") && left < 0 && now === last) $("solution").open = true;
+  if (!hidden(last) && $("solution") && now === last) $("solution").open = true;
   $("count").textContent = `step ${now} of ${last}`;
   $("back").disabled = now === 0;
   $("next").disabled = now === last;
@@ -241,65 +196,27 @@ function go(n) {
   if (used(s => s.others && s.others.length)) rows.push(["other keys", s => (s.others || []).join("; ") || "–"]);
   $("server").replaceChildren(el("thead", "", el("tr", "", el("th", "", T.key), el("th", "", "at " + secs(e.at_ms) + " by the server’s clock"))),
     ...rows.map(([name, f]) => el("tr", "", el("th", "", name), cell(f(s), p && f(p)))));
-  fork();
-  const tokens = path.slice(left + 1).map(e => encodeURIComponent(e.token));
-  const hash = "#" + (left < 0 ? now : left + ":" + tokens.join(",") + (now === last ? "" : "@" + now));
+  const hash = "#" + now;
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 
-const play = "setnxlock race " + (T.scenario ? "play " + T.scenario : "play --algorithm " + T.algorithm + " --server " + T.server);
-function fork() {
-  const list = choices(), out = [];
-  if (left >= 0) {
-    const back = el("button", "", "back to the trace"), un = el("button", "", "undo");
-    back.id = "home"; un.id = "undo";
-    back.addEventListener("click", home);
-    un.addEventListener("click", undo);
-    out.push(el("div", "out-of", el("span", "", `You left the trace after step ${left}.`), un, back));
-  }
-  if (list.length) out.push(el("h2", "", left < 0 && now < seen ? "What if something else came next?" : "What comes next?"));
-  list.forEach((c, i) => {
-    const own = left < 0 && path[now + 1] && same(c.step, path[now + 1]);
-    const b = el("button", "choice", i < 9 ? el("kbd", "", String(i + 1)) : "",
-      el("span", "", (clients.includes(c.step.who) ? c.step.who + ": " : "") + said(c.step)), own && now < seen ? el("small", "", "as in the trace") : "");
-    b.addEventListener("click", () => choose(i));
-    out.push(b);
-  });
-  const at = G && path[now].node !== undefined && G[path[now].node];
-  if (!G) out.push(el("p", "none", "This trace carries no other ways: " + play));
-  else if (!at || at.broken) out.push(el("p", "none", "An invariant has broken: from here on nothing else is offered."));
-  else if (at.cut) out.push(el("p", "none", "More can happen here than this page carries: " + play));
-  else if (!list.length) out.push(el("p", "none", left >= 0 && now < path.length - 1 ? "" : "Nothing more can happen here."));
-  $("fork").replaceChildren(...out);
-}
-
-// read goes to where the address points: #7, or #3:C2,C1- for a fork.
+// read goes to the step that the address names: #7.
 function read() {
-  const m = /^#(\d+)(?::([^@]*))?(?:@(\d+))?$/.exec(location.hash);
-  if (path !== trace) { path = trace; left = -1; draw(); }
-  if (!m) return go(0);
-  go(+m[1]);
-  if (m[2] === undefined) return;
-  for (const word of m[2].split(",")) {
-    const i = choices().findIndex(c => encodeURIComponent(c.token) === word);
-    if (i < 0) break;
-    if (left < 0) left = now; // an address may go the trace's own way
-    choose(i);
-  }
-  if (m[3]) go(+m[3]);
+  const m = /^#(\d+)$/.exec(location.hash);
+  go(m ? +m[1] : 0);
 }
 
-if ($("reveal")) $("reveal").addEventListener("click", () => { seen = trace.length; go(now); });
+if ($("reveal")) $("reveal").addEventListener("click", () => { seen = path.length; go(now); });
 const first = () => { const i = path.findIndex(e => e.violation); if (i > 0) go(i); };
 const help = () => $("ask").setAttribute("aria-expanded", String(!($("help").hidden = !$("help").hidden)));
 const keys = {
   "ArrowRight": 1, " ": 1, "Enter": 1, "l": 1, "j": 1, "ArrowLeft": -1, "Backspace": -1, "h": -1, "k": -1,
-  "Home": () => go(0), "End": () => go(path.length - 1), "v": first, "?": help, "u": undo, "Escape": home,
+  "Home": () => go(0), "End": () => go(path.length - 1), "v": first, "?": help,
 };
 addEventListener("keydown", ev => {
   if (ev.ctrlKey || ev.altKey || ev.metaKey) return;
   if ((ev.key === " " || ev.key === "Enter") && ev.target.closest("button, a")) return;
-  const k = /^[1-9]$/.test(ev.key) ? () => choose(ev.key - 1) : keys[ev.key];
+  const k = keys[ev.key];
   if (!k) return;
   ev.preventDefault();
   typeof k === "number" ? go(now + k) : k();

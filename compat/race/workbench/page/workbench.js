@@ -529,7 +529,7 @@ function drawSolved(v) {
   }
   const box = $('after')
   box.hidden = false
-  const way = distance(level.graph, 0)
+  const way = distance(level, 0)
   const best = way === null ? '' : level.graph.cut ? ' It can be done in ' + way + '.' : way < v.step ? ' The shortest way with these steps has ' + way + '.' : ' There is no shorter way with these steps.'
   box.replaceChildren(element('h2', 'Solved, in ' + v.step + ' steps.' + best), element('p', level.fix))
   if (level.survives) {
@@ -554,11 +554,11 @@ async function survivor(of) {
   $('said').textContent = of.survives.algorithm + ' survives. ' + (n < is.length ? 'They part at step ' + (n + 1) + '. ' + sentence(is[n]) : '')
 }
 
-// distance is how many choices away the objective is from a state of a graph; null: nowhere.
-function distance(graph, from) {
+// distance is how many choices away the objective is from a state of a level's graph; null: nowhere.
+function distance({graph, goal}, from) {
   let ring = [from], seen = new Set(ring)
   for (let n = 0; ring.length; n++) {
-    if (ring.some(s => graph.states[s].broken)) return n
+    if (ring.some(s => graph.states[s].broken === goal)) return n
     const next = []
     for (const s of ring) for (const to of Object.values(graph.states[s].to)) if (!seen.has(to)) { seen.add(to); next.push(to) }
     ring = next
@@ -579,7 +579,7 @@ function hint() {
   const say = text => { $('hinttext').textContent = text }
   const plural = n => n + (n === 1 ? ' step' : ' steps')
   for (let back = 0; back < path.length; back++) {
-    const n = distance(graph, path[path.length - 1 - back])
+    const n = distance(level, path[path.length - 1 - back])
     if (n === null) continue
     if (n === 0) return say('You are there.')
     if (off + back === 0) return say(level.goal + ' is ' + plural(n) + ' away' + (graph.cut ? ', at the most.' : '.'))

@@ -1,10 +1,9 @@
-// Package prometheus counts what locks do, for Prometheus.
+// Package prometheus counts locks, waits and losses for Prometheus.
 //
 //	locks, err := prometheus.New(prometheus.DefaultRegisterer, nil)
 //	…
 //	compat.New(pool, txlock.Renamed{}, compat.Options{Observer: locks.Observe})
 //
-// Each metric has the label lock: a name for the key. Keep the number of names small.
 // docs/observing.md describes the metrics, with alerts; dashboard.json is for Grafana.
 package prometheus
 
@@ -16,52 +15,57 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// Metrics are what one or more Lockers do.
+// Metrics counts the events of one or more Lockers.
 type Metrics struct {
 	name func(key string) string
 
-	acquisitions *prometheus.CounterVec
-	attempts     *prometheus.CounterVec
-	wait         *prometheus.HistogramVec
-	hold         *prometheus.HistogramVec
-	held         *prometheus.GaugeVec
-	lost         *prometheus.CounterVec
-	renewals     *prometheus.CounterVec
-	releases     *prometheus.CounterVec
-	repairs      *prometheus.CounterVec
+	acquisitions, attempts, lost, renewals, releases, repairs *prometheus.CounterVec
+	wait, hold                                                *prometheus.HistogramVec
+	held                                                      *prometheus.GaugeVec
 }
 
-// New registers the metrics with r. name is the label of a key's lock: name("user:42") may be
-// "user". nil: the key itself, which is for programs with few keys.
+// New registers the metrics with r. The label lock of each is name(key): name("user:42") may return
+// "user". Without name it is the key, which suits programs with few keys.
 func New(r prometheus.Registerer, name func(key string) string) (*Metrics, error) {
 	if name == nil {
 		name = func(key string) string { return key }
 	}
-	count := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "setnxlock", Name: name, Help: help}, append([]string{"lock"}, labels...))
+	var registered error
+	register := func(c prometheus.Collector) { registered = errors.Join(registered, r.Register(c)) }
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"lock"}, labels...))
+		register(c)
+		return c
 	}
-	// From a round trip to an hour, each four times the one before.
-	spans := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "setnxlock", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 4, 12),
-		}, []string{"lock"})
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		buckets := prometheus.ExponentialBuckets(0.001, 4, 12) // from a round trip to an hour
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"lock"})
+		register(h)
+		return h
 	}
 	m := &Metrics{
-		name:         name,
-		acquisitions: count("acquisitions_total", "Locks that were obtained, by how: free, taken over, resolved, adopted, handed off.", "how"),
-		attempts:     count("attempts_total", "Single attempts to take a lock that did not obtain it, by outcome: held, not sent, unknown, refused.", "outcome"),
-		wait:         spans("wait_seconds", "From the call to the lock, of locks that were obtained."),
-		hold:         spans("hold_seconds", "How long locks were held, to their release or their loss."),
-		held:         prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "setnxlock", Name: "held", Help: "Locks that this process holds."}, []string{"lock"}),
-		lost:         count("lost_total", "Locks that were lost: another client may have worked at the same time."),
-		renewals:     count("renewals_total", "Extensions of held locks, by outcome: ok, failed (it is tried again).", "outcome"),
-		releases:     count("releases_total", "Ends of holds that were asked for, by outcome: ok, lost, unknown; a hand-off is one.", "outcome"),
-		repairs:      count("repairs_total", "Keys that nothing would have ended and that were given an end."),
+		name: name,
+		acquisitions: counter("setnxlock_acquisitions_total",
+			"Locks that were obtained, by how: free, taken over, resolved, adopted, handed off.", "how"),
+		attempts: counter("setnxlock_attempts_total",
+			"Single attempts to take a lock that did not obtain it, by outcome: held, not sent, unknown, refused.", "outcome"),
+		wait: histogram("setnxlock_wait_seconds", "From the call to the lock, of locks that were obtained."),
+		hold: histogram("setnxlock_hold_seconds", "How long locks were held, to their release or their loss."),
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "setnxlock_held", Help: "Locks that this process holds.",
+		}, []string{"lock"}),
+		lost: counter("setnxlock_lost_total",
+			"Locks that were lost: another client may have worked at the same time."),
+		renewals: counter("setnxlock_renewals_total",
+			"Extensions of held locks, by outcome: ok, failed (it is tried again).", "outcome"),
+		releases: counter("setnxlock_releases_total",
+			"Ends of holds that were asked for, by outcome: ok, lost, unknown; a hand-off is one.", "outcome"),
+		repairs: counter("setnxlock_repairs_total",
+			"Keys that nothing would have ended and that were given an end."),
 	}
-	for _, c := range []prometheus.Collector{m.acquisitions, m.attempts, m.wait, m.hold, m.held, m.lost, m.renewals, m.releases, m.repairs} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
+	register(m.held)
+	if registered != nil {
+		return nil, registered
 	}
 	return m, nil
 }

@@ -1,13 +1,13 @@
-// Package textfile keeps what the runs of setnxlock did in a file that node_exporter's textfile
-// collector reads. The metrics are those of compat/adapter/prometheus, with the same names, and a
-// few of the runs themselves.
+// Package textfile keeps the metrics of setnxlock's runs in a file that node_exporter's textfile
+// collector reads. The metrics have the names of compat/adapter/prometheus; a few describe the runs.
 //
-// A run is short, a counter is not: each run adds to what it finds in the file. Runs that share a
-// file take turns by a lock on FILE.lock, and readers see one writing or the next, whole.
+// A run is short, a counter is not: each run adds to the figures in the file. Runs that share a file
+// take turns by a lock on FILE.lock. Readers see the file before or after a write, never half of it.
 package textfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -280,40 +280,33 @@ func family(series string) int {
 	})
 }
 
-// format is the file: each family with its help and its type, its series in order.
+// format returns the file: each family with its help and its type, then its series.
 func format(values map[string]float64) []byte {
-	lines := make([][]string, len(families))
-	for series := range values {
-		i := family(series)
-		lines[i] = append(lines[i], series)
-	}
 	var b bytes.Buffer
-	for i, m := range families {
-		if len(lines[i]) == 0 {
-			continue
+	last := -1
+	for _, series := range slices.SortedFunc(maps.Keys(values), compare) {
+		if i := family(series); i != last {
+			m := families[i]
+			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+			last = i
 		}
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
-		slices.SortFunc(lines[i], func(a, b string) int {
-			return strings.Compare(order(a), order(b))
-		})
-		for _, series := range lines[i] {
-			fmt.Fprintf(&b, "%s %s\n", series, number(values[series]))
-		}
+		fmt.Fprintf(&b, "%s %s\n", series, number(values[series]))
 	}
 	return b.Bytes()
 }
 
-// order is by what buckets are sorted as numbers, as some readers want them.
-func order(series string) string {
-	head, le, found := strings.Cut(series, `,le="`)
-	if !found {
-		return series
-	}
-	bound, err := strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64)
-	if err != nil {
-		return series
-	}
-	return fmt.Sprintf("%s %020.3f", head, min(bound, 1e12))
+// compare orders series by family, then by name and labels, buckets by their bounds.
+func compare(a, b string) int {
+	nameA, boundA := bucket(a)
+	nameB, boundB := bucket(b)
+	return cmp.Or(family(a)-family(b), strings.Compare(nameA, nameB), cmp.Compare(boundA, boundB))
+}
+
+// bucket splits a series into its name with labels and its upper bound, which is 0 if it is no bucket.
+func bucket(series string) (name string, bound float64) {
+	name, le, _ := strings.Cut(series, `,le="`)
+	bound, _ = strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64) //nolint:errcheck // "" is no bound
+	return name, bound
 }
 
 // replace puts text in the place of a file, whole: its name leads to the old one or to the new.

@@ -47,10 +47,10 @@ check:
 
 ## long: the tests called TestLong…, which take minutes: docs/testing.md has a list
 long:
-	@set -e; for m in . $(MODULES); do \
+	@set -e; for m in . bench; do \
 	dirs=$$(cd $$m && grep -rl '^func TestLong' --include='*_test.go' . | sed 's|[^/]*$$||' | sort -u); \
 	[ $$m != . ] || dirs=$$(echo "$$dirs" | grep -v $(MODULES:%=-e '^\./%/')); \
-	[ -z "$$dirs" ] || (set -x; cd $$m && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -run '^TestLong' $$dirs); done
+	[ -z "$$dirs" ] || (set -x; cd $$m && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 60m -v -run '^TestLong' $$dirs); done
 
 ## busy: the packages in BUSY (all of the gate) tested RUNS times, while every processor has something else to do
 busy: BUSY ?= ./...
@@ -112,7 +112,7 @@ bench:
 
 ## browser: the workbench and the pages of the races in Chromium
 browser:
-	cd compat/race/browser && $(GO) test -count=1 -timeout 30m ./...
+	cd compat/race/browser && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 30m ./...
 
 ## gobench: Go's own benchmarks: what an acquisition and a release cost on the embedded servers, with what is allocated, and in PINGs
 gobench:

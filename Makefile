@@ -13,9 +13,8 @@ SETNXLOCK_INTEROP ?= installed
 
 # What has a go.mod of its own: the adapters, whose tests are part of make test, and what only make check runs.
 ADAPTERS = compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
-MODULES = $(ADAPTERS) bench compat/race/browser .ci/sbom
+MODULES = $(ADAPTERS) bench compat/race/browser
 
-DIST ?= bin
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 FOUR = linux/arm64 linux/386 darwin/arm64 windows/amd64
@@ -25,7 +24,7 @@ quick test long busy race mutants matrix fuzz simulate: export GOGC ?= 1000
 quick test long busy race mutants matrix fuzz simulate: export GOMEMLIMIT ?= 1GiB
 quick test long busy race mutants matrix fuzz simulate: export GODEBUG ?= memprofilerate=0
 
-.PHONY: demo quick test check lint race builds long race-all busy browser platforms dist packages apidiff third-party interop simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
+.PHONY: demo quick test check lint race builds long race-all busy browser platforms snapshot interop simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -152,35 +151,9 @@ platforms:
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
 	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
-## dist: reproducible static binaries for PLATFORMS, the .deb and .rpm of Linux's, the manual page, completions, an SPDX SBOM and the licences of what is in them, with checksums, in DIST
-dist: third-party
-	@set -e; export CGO_ENABLED=0; for p in $(PLATFORMS); do \
-		exe=; case $$p in windows/*) exe=.exe ;; esac; \
-		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=true -ldflags "-s -w -buildid=" -o $(DIST)/setnxlock-$${p%/*}-$${p#*/}$$exe ./cmd/setnxlock; \
-	done
-	@$(GO) run -trimpath ./cmd/setnxlock man >$(DIST)/setnxlock.1
-	@for shell in bash zsh fish powershell; do $(GO) run -trimpath ./cmd/setnxlock completion $$shell >$(DIST)/setnxlock.$$shell || exit 1; done
-	@rm -f $(DIST)/*.deb $(DIST)/*.rpm
-	@dist=$$(cd $(DIST) && pwd) && cd .ci/sbom && $(GO) run . $$dist/setnxlock-*-* >$$dist/setnxlock.spdx.json
-	@GO=$(GO) .ci/package $(DIST)
-	@cd $(DIST) && sha256sum $$(ls | grep -v SHA256SUMS) >SHA256SUMS && cat SHA256SUMS
-
-## packages: the .deb, the .rpm, the SBOM and the image of this machine's system: made twice the same, installed and used
-packages:
-	@GO=$(GO) .ci/packages
-
-## apidiff: what has changed in the API since the last tag
-apidiff:
-	@GO=$(GO) .ci/apidiff
-
-## third-party: the licence texts of all that is compiled into the command, in DIST/THIRD_PARTY; a module without one is an error
-third-party:
-	@mkdir -p $(DIST); for p in $(PLATFORMS); do GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/setnxlock || exit 1; done | sort -u | \
-	while read -r path version dir; do \
-		echo "==== $$path $$version"; echo; \
-		cat "$$dir"/LICENSE* 2>/dev/null || cat "$$dir"/LICENCE* "$$dir"/COPYING* 2>/dev/null || { echo "$$path has no licence text" >&2; exit 1; }; echo; \
-	done >$(DIST)/THIRD_PARTY
-	@{ echo "==== Go"; echo; cat "$$($(GO) env GOROOT)/LICENSE"; } >>$(DIST)/THIRD_PARTY
+## snapshot: what .goreleaser.yaml makes for a release, made twice, compared, installed and used; wants root, dpkg, rpm and jq
+snapshot:
+	@PLATFORMS="$(PLATFORMS)" .ci/snapshot
 
 ## install: the command, into GOBIN, without the tables of a debugger
 install:

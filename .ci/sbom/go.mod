@@ -1,7 +1,0 @@
-module github.com/setnxlock/setnxlock/.ci/sbom
-
-go 1.25.0
-
-require github.com/spdx/tools-golang v0.5.7
-
-require github.com/anchore/go-struct-converter v0.1.0 // indirect

@@ -67,23 +67,23 @@ func TestACL(t *testing.T) {
 			return redis.Dial("tcp", addr, redis.DialUsername("locker"), redis.DialPassword("secret"))
 		}}
 		source := compat.Pooled(pool)
-		if _, err := server.Probe(t.Context(), source, server.Options{Prefix: "app:"}); err != nil {
+		if _, err := server.Probe(t.Context(), source, server.Options{Timeout: time.Minute, Prefix: "app:"}); err != nil {
 			t.Errorf("%s: Probe: %v", l.Name, err)
 		}
 		do("ACL", "LOG", "RESET")
 		do("CONFIG", "RESETSTAT")
 		for _, fence := range []bool{false, true} {
 			a := made(l, fence)
-			if err := locks.Check(t.Context(), source, a, "app:k", server.Options{}); err != nil {
+			if err := locks.Check(t.Context(), source, a, "app:k", server.Options{Timeout: time.Minute}); err != nil {
 				t.Errorf("%s: its check: %v", l.Name, err)
 				continue
 			}
 			for _, prefix := range []string{"", "app:"} {
-				everything(t, l, source, a, compat.Options{Prefix: prefix}, strings.TrimPrefix("app:k", prefix), do)
+				everything(t, l, source, a, compat.Options{Timeout: time.Minute, Prefix: prefix}, strings.TrimPrefix("app:k", prefix), do)
 			}
 		}
 		do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
-		everything(t, l, source, made(l, false), compat.Options{MaxPinned: 1}, "app:k", do)
+		everything(t, l, source, made(l, false), compat.Options{Timeout: time.Minute, MaxPinned: 1}, "app:k", do)
 		for _, entry := range do("ACL", "LOG").([]any) {
 			fields, _ := redis.Values(entry, nil)
 			t.Errorf("%s: the line lacks something: %q", l.Name, fields[:10])
@@ -117,22 +117,22 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 	key += compat.NewToken() // a reader's turn may last
 	k := compat.NewOn(source, a, o)
 	defer k.Close(t.Context()) //nolint:errcheck // nothing is held
-	lock, err := k.TryLock(t.Context(), key, 10*time.Second)
+	lock, err := k.TryLock(t.Context(), key, time.Minute)
 	if err != nil {
 		must("TryLock", err)
 		return
 	}
-	_, err = k.TryLock(t.Context(), key, 10*time.Second)
+	_, err = k.TryLock(t.Context(), key, time.Minute)
 	if !l.Shared && !errors.Is(err, compat.ErrHeld) {
 		must("a second TryLock", fmt.Errorf("want ErrHeld: %w", err))
 	}
 	if other, ok := locks.Get(map[string]string{"rw:read": "rw:write", "rw:write": "rw:read"}[l.Name]); ok {
-		_, err := compat.NewOn(source, made(other, a.Traits().Rotates), compat.Options{Prefix: prefix}).TryLock(t.Context(), key, 10*time.Second)
+		_, err := compat.NewOn(source, made(other, a.Traits().Rotates), compat.Options{Timeout: time.Minute, Prefix: prefix}).TryLock(t.Context(), key, time.Minute)
 		if !errors.Is(err, compat.ErrHeld) {
 			must("a TryLock of "+other.Name, fmt.Errorf("want ErrHeld: %w", err))
 		}
 	}
-	must("Extend", lock.Extend(t.Context(), 20*time.Second))
+	must("Extend", lock.Extend(t.Context(), time.Minute))
 	_, err = k.Inspect(t.Context(), key)
 	must("Inspect", err)
 	handle, err := lock.Detach(t.Context())
@@ -177,9 +177,9 @@ func TestKeys(t *testing.T) {
 						}
 					})
 					k := compat.New(s, a, compat.Options{Signal: true})
-					lock, err := k.TryLock(t.Context(), key, 10*time.Second)
+					lock, err := k.TryLock(t.Context(), key, time.Minute)
 					if err == nil {
-						err = lock.Extend(t.Context(), 20*time.Second)
+						err = lock.Extend(t.Context(), time.Minute)
 					}
 					if errors.Is(err, errors.ErrUnsupported) {
 						err = nil

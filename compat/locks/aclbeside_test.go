@@ -107,7 +107,7 @@ func TestSignalACL(t *testing.T) {
 		}
 		r.as(l, more, func(source compat.Source) {
 			const key = "app:k"
-			o := compat.Options{Signal: true, MinPoll: time.Minute, MaxPoll: time.Minute} // a wake-up, or nothing
+			o := compat.Options{Timeout: time.Minute, Signal: true, MinPoll: time.Minute, MaxPoll: time.Minute} // a wake-up, or nothing
 			holder, waiter := compat.NewOn(source, a, o), compat.NewOn(source, a, o)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -177,7 +177,7 @@ func TestSeveralACL(t *testing.T) {
 // set does with the lock of a set what can be done with it.
 func (r *restricted) set(name string, b compat.Backend, shared bool) {
 	ctx := r.Context()
-	k := compat.NewLocker(b, compat.Options{})
+	k := compat.NewLocker(b, compat.Options{Timeout: time.Minute})
 	defer k.Close(ctx) //nolint:errcheck // nothing is held
 	must := func(what string, err error) {
 		r.Helper()

@@ -15,7 +15,7 @@ var (
 	scripted = tested("compat", "Script|SignalRides")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
 	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|Patient|ListenAsOne|Turns")
-	between  = tested("compat", "ProcessesShareWhether|PollingProcesses")
+	between  = tested("compat", "LongProcessesShareWhether|LongPollingProcesses")
 	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
 	execs    = tested("compat", "Exec|Pinned")
 
@@ -37,7 +37,8 @@ var (
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
 	set    = tested("compat/setlock", "")
-	rw     = tested("compat/rwlock", "^Test([^CMSFP]|Fence|Foreign|Plain|Skewed)")
+	rw     = tested("compat/rwlock", "^Test([^CLMSFP]|Fence|Foreign|Plain|Skewed)")
+	crowd  = tested("compat/rwlock", "LongWritersAreNotPassedOver")
 
 	following = tested("compat", "StepThatFollows")
 	clustered = tested("compat/cluster", "Unanswered|PassedOn")
@@ -539,9 +540,9 @@ var table = []mutant{
 		always(`r.watch == "OK"`), nets(execs, refusing)},
 	{"a key that changes hands is not seen to", "compat.wait.saw",
 		swap(`w.holder != "" && w.holder != held.Value`, `w.holder != "" && w.holder != held.Value && held.Foreign`),
-		nets(rw)},
+		nets(crowd)},
 	{"nor by an attempt that is refused", "compat.wait.after",
-		swap("w.saw(held)", "w.held = held"), nets(rw)},
+		swap("w.saw(held)", "w.held = held"), nets(crowd)},
 	{"a deadline that a connection notices is the context's end", "compat.wait.gaveUp",
 		never("ctx.Err() == nil"), nets(tested("compat/promises", "LockEndsAfterItsContext"))},
 	{"a wait fails those behind it whatever their ttl", "compat.wait.concerns",

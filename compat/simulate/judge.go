@@ -15,37 +15,29 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// A judge watches a run and says what is wrong:
+// A judge watches a run and says what is wrong. After every command and call it tells a history, whose package has the
+// rules, what each client believes and what is on the keys. A client believes while its Lock's context goes on and
+// Until is ahead, from the call that returned the Lock to the one that gives it up. What calls return it judges by
+// itself:
 //
-//   - exclusion: no two clients believe at once that they hold a key, unless both are readers;
-//   - ownership: while a client believes, the key is there and was last changed by its process;
-//   - fences grow with each acquisition of a key, and never fall while it is held; no writer's lies between that of a
-//     writer and that of the reader which it became;
-//   - no context outlives its lease;
-//   - accuracy: each error is true (ErrHeld: somebody did; ErrLost: it is gone or its time was up;
-//     ErrTimeout: a limit did run out; ctx.Err: the caller's did; others never come, or only where
-//     something went wrong), and so is nil;
+//   - accuracy: each error is true (ErrHeld: somebody did; ErrTimeout: a limit did run out; ctx.Err: the caller's did;
+//     others never come, or only where something went wrong), and so is nil; of losses the history says that;
 //   - no call takes longer than its limits allow, and nobody waits for a key that is free;
-//   - when nothing goes wrong any more, every key can be had, and nothing is left (world.finale).
-//
-// A client believes while its Lock's context goes on and Until is ahead, from the call that
-// returned the Lock to the one that gives it up. A server that forgot its keys excuses what
-// follows from that; it is counted.
+//   - when nothing goes wrong any more, every key can be had (world.finale).
 type judge struct {
 	w  *world
 	mu sync.Mutex
 	r  Report
 
-	held  map[*holding]bool
-	fence map[string]int64
-	keys  map[string]*keyState
-	wrote map[string]*process // whose each value on an owned key was first
-	downs map[string][]turned
-	alone map[string][]int64 // the fences of all who had a key alone
+	history history.Judge
+	held    map[*holding]bool // whose clients may believe
+	keys    map[string]*keyState
+	wrote   map[string]*process // whose each value on an owned key was first
 
 	waiting map[*call]bool // calls of Lock
 
@@ -63,35 +55,49 @@ type holding struct {
 	c     client
 	lock  *compat.Lock
 	key   string
-	over  bool // given up by its holder
-	given bool // … who has given its handle to be released, and can't take that back
-	dead  bool // its process has crashed
-	began time.Time
-	hands int    // of the key, when it was taken
-	epoch uint64 // of the server, then
-	fence int64
+	id    string            // in the history
+	over  bool              // given up by its holder
+	given bool              // … who has given its handle to be released, and can't take that back
+	dead  bool              // its process has crashed
+	epoch uint64            // of the server, when it was taken
 	calls []context.Context // of the calls on it: one that ended in between leaves its outcome open
 }
 
-// A keyState is what is true of a key of an owned Kind.
+// A keyState is what an onlooker saw of a key of an owned Kind.
 type keyState struct {
 	value   string
 	there   bool
-	by      *process   // who changed its value last
-	hands   []*process // each time that it went from one process to another, or was gone: who removed it; nil: nobody, or time
-	existed time.Time  // when it was seen last
+	by      string    // whose process changed its value last
+	existed time.Time // when it was seen last
 }
 
 func newJudge(w *world) *judge {
-	j := &judge{w: w, held: map[*holding]bool{}, fence: map[string]int64{}, keys: map[string]*keyState{}, waiting: map[*call]bool{},
-		wrote: map[string]*process{}, downs: map[string][]turned{}, alone: map[string][]int64{}}
+	j := &judge{w: w, held: map[*holding]bool{}, keys: map[string]*keyState{}, waiting: map[*call]bool{},
+		wrote: map[string]*process{}}
+	j.history = history.Judge{Fenced: w.Kind.Fences, Margin: running, Grace: overdue, Found: j.found}
 	j.r.Runs, j.r.Counts = 1, map[string]int{}
 	j.shown = w.keys()[0]
 	j.eyes = make([]redis.Conn, len(w.servers))
 	for _, key := range w.keys() {
-		j.keys[key] = new(keyState)
+		if j.keys[key] = new(keyState); w.Kind.Owned {
+			j.tell(history.Event{Op: history.Changed, Key: key})
+		}
 	}
 	return j
+}
+
+// tell tells the history of something that happens now. j.mu is held, as of all that follows from it.
+func (j *judge) tell(e history.Event) {
+	e.At = time.Now().UnixNano()
+	j.history.Add(e)
+}
+
+func (j *judge) found(v history.Verdict) {
+	if v.Apart {
+		j.r.Excused++
+		return
+	}
+	j.breach("%v", v)
 }
 
 // at is a moment in seconds since the run began.
@@ -166,26 +172,24 @@ func (h *holding) interrupted() bool {
 	return h != nil && slices.ContainsFunc(h.calls, func(ctx context.Context) bool { return ctx.Err() != nil })
 }
 
-// excused reports whether a server has forgotten its keys since h's lease may have begun: one that
-// was handed off is older than its holder.
-func (j *judge) excused(h *holding) bool { return j.amnesia.After(h.began.Add(-longest)) }
-
 // forgets is about to happen to a server.
 func (j *judge) forgets(server int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.amnesia = time.Now()
-	for _, k := range j.keys {
-		k.there, k.value, k.by = false, "", nil
-	}
 	j.forget()
+	for name, k := range j.keys {
+		if k.there, k.value, k.by = false, "", ""; j.w.Kind.Owned {
+			j.tell(history.Event{Op: history.Changed, Key: name})
+		}
+	}
 }
 
-// forget forgets the fences. j.mu is held.
+// forget notes that a server forgets keys, now. j.mu is held.
 func (j *judge) forget() {
-	clear(j.fence)
-	clear(j.downs)
-	clear(j.alone)
+	j.amnesia = time.Now()
+	for key := range j.keys {
+		j.tell(history.Event{Op: history.Forgot, Key: key, Until: j.amnesia.UnixNano()})
+	}
 }
 
 // lags is what a replica does that has taken a server's place: what was written last to a key and to
@@ -193,7 +197,7 @@ func (j *judge) forget() {
 func (j *judge) lags(server int, r *rand.Rand) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.amnesia = time.Now()
+	j.forget()
 	keys, _ := redis.Strings(j.ask(server, "KEYS", "*"))
 	slices.Sort(keys)
 	lost := map[string]bool{}
@@ -207,10 +211,7 @@ func (j *judge) lags(server int, r *rand.Rand) {
 			j.ask(server, "DEL", key) //nolint:errcheck // it is there
 		}
 	}
-	if j.w.Kind.Owned {
-		j.look(nil)
-	}
-	j.forget()
+	j.observe(j.look(nil))
 }
 
 // promoted puts a server's replica in its place. What was said to be on it is; a value of which it has not
@@ -218,14 +219,17 @@ func (j *judge) lags(server int, r *rand.Rand) {
 func (j *judge) promoted(server int, r *rand.Rand) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.observe(j.look(nil))
 	s := j.w.servers[server]
 	s.replica.promoted(s.Server, r)
-	j.look(nil)
-	for _, k := range j.keys {
-		if k.there {
-			k.by = j.wrote[k.value]
+	changed := j.look(nil)
+	for i, e := range changed {
+		if k := j.keys[e.Key]; e.There && j.wrote[k.value] != nil {
+			k.by = j.wrote[k.value].name()
+			changed[i].Owner = k.by
 		}
 	}
+	j.observe(changed)
 }
 
 // replica cuts a server's replica off, or has it follow again.
@@ -254,93 +258,75 @@ func (j *judge) crashed(p *process) {
 			delete(j.held, h)
 		}
 	}
+	j.tell(history.Event{Op: history.Crashed, By: p.name()})
 }
 
-// holds is told of a lock that a client has just got.
-func (j *judge) holds(x *worker, c client, l *compat.Lock, key string) *holding {
+// holds is told of a lock that a client has just got; from is the writer's that became this reader's, if it is one.
+func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *holding) *holding {
 	l.Context() // somebody works in it
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h := &holding{x: x, c: c, lock: l, key: key, began: time.Now(), fence: l.Fence()}
 	j.r.Sections++
 	j.r.Counts["how: "+"got"]++
+	h := &holding{x: x, c: c, lock: l, key: key, epoch: j.w.servers[0].epoch.Load()}
+	h.id = fmt.Sprintf("%s#%d", x.name, j.r.Sections)
 	if x.p.isDead() || c.life != x.p.lives {
 		h.dead = true
 		return h
 	}
-	j.line("%s holds %s until %s, fence %d", x.name, key, j.w.at(l.Until()), l.Fence())
-	j.event(x.p.name(), "", "", fmt.Sprintf("%s holds %s", x.name, key))
-	if h.believes() {
-		for o := range j.held {
-			if o.key == key && !(o.c.shared && c.shared) && o.believes() {
-				if j.excused(o) {
-					j.r.Excused++
-					continue
-				}
-				j.breach("exclusion: %s and %s both hold %s, until %s and %s", o.x.name, x.name, key, j.w.at(o.lock.Until()), j.w.at(l.Until()))
-			}
-		}
+	j.line("%s holds %s until %s, fence %d", h.id, key, j.w.at(l.Until()), l.Fence())
+	j.event(x.p.name(), "", "", fmt.Sprintf("%s holds %s", h.id, key))
+	j.observe(j.look(nil))
+	got := h.event(history.Got)
+	// One that was handed off is older than its holder.
+	got.By, got.Key, got.Shared, got.Asked = c.p.name(), key, c.shared, time.Now().Add(-longest).UnixNano()
+	if from != nil {
+		got.From = from.id
 	}
-	if j.w.Kind.Fences && !j.excused(h) {
-		// Readers come in beside each other: the number of each is higher than that of the writer before it.
-		f, last := h.fence, j.fence[key]
-		if c.shared {
-			last = 0
-			if n := len(j.alone[key]); n > 0 {
-				last = j.alone[key][n-1]
-			}
-		}
-		if f <= last && l.Context().Err() == nil {
-			j.breach("fences: %s got %d for %s, after %d", x.name, f, key, last)
-		} else {
-			j.fence[key] = max(f, j.fence[key])
-			if !c.shared && j.w.Kind.reader != nil {
-				j.alone[key] = append(j.alone[key], f)
-				j.between(key)
-			}
-		}
+	if l.Context().Err() != nil { // it was lost before
+		got.Until = min(got.Until, time.Now().UnixNano())
 	}
-	if j.w.Kind.Owned {
-		j.look(nil)
-		if k := j.keys[key]; k.there && h.believes() {
-			k.by, j.wrote[k.value] = x.p, x.p // adopted: its value is what it was
-		}
-		h.hands, h.epoch = len(j.keys[key].hands), j.w.servers[0].epoch.Load()
-	}
+	j.tell(got)
 	j.held[h] = true
-	j.owns(h)
+	if k := j.keys[key]; k.there && h.believes() {
+		k.by, j.wrote[k.value] = x.p.name(), x.p // adopted: its value is what it was
+	}
 	return h
 }
 
-// A turned is a writer that became a reader: its fence, and the reader's.
-type turned struct{ writer, reader int64 }
+// event says what h's client believes.
+func (h *holding) event(op history.Op) history.Event {
+	until := time.Now().Add(h.c.p.clock.left(h.lock.Until()))
+	return history.Event{Op: op, ID: h.id, Until: until.UnixNano(), Fence: h.lock.Fence()}
+}
 
-// downgraded is told that the writer h is the reader l now.
-func (j *judge) downgraded(h *holding, l *compat.Lock) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.w.Kind.Fences || j.excused(h) {
-		return
+// observe tells the history what each client believes, then what has changed on the keys. j.mu is held.
+func (j *judge) observe(changed []history.Event) {
+	var ended []*holding
+	for h := range j.held {
+		if h.lock.Context().Err() == nil {
+			j.tell(h.event(history.Holds))
+			continue
+		}
+		j.tell(h.event(history.Ends))
+		ended = append(ended, h)
 	}
-	if w, r := h.lock.Fence(), l.Fence(); r <= w {
-		j.breach("fences: %s was the writer of %s with %d, and is a reader with %d", h.x.name, h.key, w, r)
-	} else {
-		j.downs[h.key] = append(j.downs[h.key], turned{w, r})
-		j.between(h.key)
+	for _, e := range changed {
+		j.tell(e)
+	}
+	for _, h := range ended {
+		delete(j.held, h)
+		if why := context.Cause(h.lock.Context()); errors.Is(why, compat.ErrLost) {
+			j.loses(h, why)
+		}
 	}
 }
 
-// between looks for a writer that came in while another became a reader. j.mu is held.
-func (j *judge) between(key string) {
-	for _, t := range j.downs[key] {
-		for _, f := range j.alone[key] {
-			if t.writer < f && f < t.reader {
-				j.breach("exclusion: there was a writer of %s with the fence %d between one with %d and the reader that it became, with %d", key, f, t.writer, t.reader)
-				j.downs[key] = nil
-				return
-			}
-		}
-	}
+// loses tells the history that h's client is told of a loss. j.mu is held.
+func (j *judge) loses(h *holding, why error) {
+	e := h.event(history.Lost)
+	e.Other, e.Text = h.epoch != j.w.servers[0].epoch.Load(), why.Error()
+	j.tell(e)
 }
 
 // reads has a lock say all that it says of itself, which shows its value to whoever asked.
@@ -367,10 +353,17 @@ func (j *judge) reads(h *holding) {
 func (j *judge) over(h *holding, over bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if h.over = over || h.given; h.over {
+	h.over = over || h.given
+	switch {
+	case h.over && h.lock.Context().Err() != nil:
+		j.observe(j.look(nil))
+	case h.over:
+		j.tell(h.event(history.Ends))
 		delete(j.held, h)
-	} else if !h.dead {
-		j.held[h] = true
+	case !h.dead:
+		if j.held[h] = true; h.lock.Context().Err() == nil {
+			j.tell(h.event(history.Again))
+		}
 	}
 }
 
@@ -384,19 +377,13 @@ func (j *judge) gives(h *holding) {
 
 // ran is told that a server has run what a process sent. j.mu is held.
 func (j *judge) ran(p *process, server int, cmds []compat.Cmd, replies []any) {
-	if j.w.Kind.Owned {
-		j.look(p)
-	}
+	changed := j.look(p)
 	if j.w.Trace {
 		cmd, reply := said(cmds, replies)
 		j.line("P%d → S%d  %s  → %s", p.id, server, cmd, reply)
 		j.event(p.name(), cmd, reply, "")
 	}
-	for h := range j.held {
-		j.owns(h)
-		j.fences(h)
-		j.lost(h)
-	}
+	j.observe(changed)
 }
 
 // ask is an onlooker's question to a server.
@@ -413,8 +400,11 @@ func (j *judge) ask(server int, name string, args ...any) (any, error) {
 	}
 }
 
-// look reads the keys. What has changed was p's doing; nil: nobody's, but time's.
-func (j *judge) look(p *process) {
+// look reads the keys of an owned Kind. It returns what p has changed, or time if that is nil. j.mu is held.
+func (j *judge) look(p *process) (changed []history.Event) {
+	if !j.w.Kind.Owned {
+		return nil
+	}
 	for key, k := range j.keys {
 		value, err := redis.String(j.ask(0, "GET", j.w.onServer(key)))
 		there := err == nil || !errors.Is(err, redis.ErrNil)
@@ -423,60 +413,18 @@ func (j *judge) look(p *process) {
 			k.existed = now
 		}
 		if there != k.there || value != k.value {
-			if !there || p != k.by {
-				remover := p
-				if there {
-					remover = nil
-				}
-				k.hands = append(k.hands, remover)
+			k.there, k.value, k.by = there, value, ""
+			if p != nil {
+				k.by = p.name()
 			}
-			k.there, k.value, k.by = there, value, p
 			if there && p != nil && j.w.Kind.Replicated && j.wrote[value] == nil {
 				j.wrote[value] = p
 			}
+			e := history.Event{Op: history.Changed, Key: key, There: there, By: k.by, Owner: k.by}
+			changed = append(changed, e)
 		}
 	}
-}
-
-// owns checks that what h's client believes is so.
-func (j *judge) owns(h *holding) {
-	if !j.w.Kind.Owned || !h.believes() {
-		return
-	}
-	k := j.keys[h.key]
-	if k.there && k.by == h.c.p {
-		return
-	}
-	if j.excused(h) {
-		j.r.Excused++
-	} else if k.there {
-		j.breach("ownership: %s believes in %s until %s, and P%d has changed it", h.x.name, h.key, j.w.at(h.lock.Until()), who(k.by))
-	} else {
-		j.breach("ownership: %s believes in %s until %s, and it is gone", h.x.name, h.key, j.w.at(h.lock.Until()))
-	}
-	delete(j.held, h)
-}
-
-// lost checks that a lock which is said to be lost is: somebody has touched its key, or its time is
-// up.
-func (j *judge) lost(h *holding) {
-	if h.over || h.dead || h.lock.Context().Err() == nil {
-		return
-	}
-	delete(j.held, h)
-	if why := context.Cause(h.lock.Context()); !j.w.Kind.Owned || !errors.Is(why, compat.ErrLost) || j.excused(h) {
-		return
-	}
-	if left := h.c.p.clock.left(h.lock.Until()); left > time.Second && len(j.keys[h.key].hands) == h.hands {
-		j.breach("accuracy: %s has lost %s, it is said; its time is up in %v, and nobody has touched the key", h.x.name, h.key, left)
-	}
-}
-
-func who(p *process) int {
-	if p == nil {
-		return -1
-	}
-	return p.id
+	return changed
 }
 
 // show makes replies readable.
@@ -512,8 +460,7 @@ type call struct {
 	before time.Duration // for how long its process's observers had blocked it until then
 	ended  time.Time     // when ctx did; zero: it goes on
 	there  bool          // the key was, when the call began
-	until  time.Time
-	alive  bool // its lock's context went on
+	alive  bool          // its lock's context went on
 }
 
 func (j *judge) call(x *worker, c client, name, key string, ctx context.Context, ttl time.Duration) *call {
@@ -530,10 +477,8 @@ func (j *judge) call(x *worker, c client, name, key string, ctx context.Context,
 	j.w.mu.Lock()
 	k.before = c.p.blocked
 	j.w.mu.Unlock()
-	if j.w.Kind.Owned {
-		j.look(nil)
-		k.there = j.keys[key].there
-	}
+	j.observe(j.look(nil))
+	k.there = j.keys[key].there
 	return k
 }
 
@@ -543,7 +488,7 @@ func (j *judge) on(x *worker, c client, name string, h *holding, ctx context.Con
 	j.mu.Lock()
 	h.calls = append(h.calls, ctx)
 	j.mu.Unlock()
-	k.h, k.until, k.alive = h, h.lock.Until(), h.lock.Context().Err() == nil
+	k.h, k.alive = h, h.lock.Context().Err() == nil
 	return k
 }
 
@@ -590,24 +535,18 @@ func (k *call) end(err error) {
 	if crashed {
 		return // nobody is told anything any more
 	}
-	if j.w.Kind.Owned {
-		j.look(nil)
-	}
+	j.observe(j.look(nil))
 	bad := func(why string) {
 		j.breach("accuracy: %s: %s(%s, %v) says %q after %v: %s", k.x.name, k.name, k.key, k.ttl, fmt.Sprint(err), took, why)
 	}
 	key := j.keys[k.key]
 	step := cmp.Or(j.w.Options.Timeout, 5*time.Second)
-	owned := j.w.Kind.Owned && !j.amnesia.After(k.began) && (k.h == nil || !j.excused(k.h))
 	switch name := nameOf(err); name {
 	case "nil":
-		switch k.name {
-		case "Extend":
-			if k.h.lock.Context().Err() != nil && !k.h.over {
-				if cause := context.Cause(k.h.lock.Context()); errors.Is(cause, compat.ErrLost) && p.clock.left(k.h.lock.Until()) > time.Second {
-					bad("its context has ended: " + cause.Error())
-				}
-			}
+		if k.name == "Extend" && !k.h.over {
+			kept := k.h.event(history.Kept)
+			kept.Text = "Extend says nil"
+			j.tell(kept)
 		}
 	case "ErrReleased", "ErrHandedOff", "ErrDetached":
 		if k.h == nil {
@@ -624,17 +563,12 @@ func (k *call) end(err error) {
 	case "ErrHeld":
 		if k.h != nil {
 			bad("it is ours")
-		} else if owned && !k.there && key.existed.Before(k.began) {
+		} else if j.w.Kind.Owned && !j.amnesia.After(k.began) && !k.there && key.existed.Before(k.began) {
 			bad("the key was free all the time")
 		}
 	case "ErrLost":
-		switch {
-		case k.h == nil: // ReleaseHandle, Adopt: see endAdopt
-		case !owned || !k.alive || k.h.given || jumped || p.clock.left(k.h.lock.Until()) <= running:
-		case len(key.hands) == k.h.hands:
-			bad("its time is not up, and nobody has touched the key")
-		case key.hands[k.h.hands] == p && k.h.epoch == j.w.servers[0].epoch.Load(): // else who answers may never have had it
-			bad("its time is not up, and it was this process that removed the key")
+		if k.h != nil && k.alive && !k.h.given && !jumped { // ReleaseHandle, Adopt are of none: see endAdopt
+			j.loses(k.h, err)
 		}
 	case "ErrTimeout":
 		limit := step
@@ -668,12 +602,15 @@ func (k *call) end(err error) {
 	}
 }
 
-// endDo judges what Do returned; in is why its function's context had ended, nil if it had not.
-func (k *call) endDo(err, in error) {
+// endDo judges what Do returned; h is what its function held, nil if it was not called.
+func (k *call) endDo(err error, h *holding) {
 	k.end(err)
-	if errors.Is(in, compat.ErrLost) && !errors.Is(err, compat.ErrLost) {
-		k.j.broken("accuracy: %s: the lock was lost inside Do, which says %v", k.x.name, err)
+	if h == nil || errors.Is(err, compat.ErrLost) {
+		return
 	}
+	k.j.mu.Lock()
+	defer k.j.mu.Unlock()
+	k.j.tell(history.Event{Op: history.Kept, ID: h.id, Text: fmt.Sprint("Do says ", err)})
 }
 
 // endAdopt judges what an adoption returned.
@@ -715,7 +652,9 @@ func (j *judge) leftovers() {
 			if j.w.At[i] < "2.2" && strings.Contains(key, ":waiters:") { // there it can't have a TTL; each release takes a name off it
 				continue
 			}
-			j.broken("left on S%d: %s, TTL %d", i, key, ttl)
+			j.mu.Lock()
+			j.tell(history.Event{Op: history.Left, Key: fmt.Sprintf("S%d %s", i, key), Text: fmt.Sprint("TTL ", ttl)})
+			j.mu.Unlock()
 		}
 	}
 }

@@ -51,10 +51,7 @@ func (j *judge) truth() race.Server {
 		return race.Server{TTL: -1}
 	}
 	k := j.keys[j.shown]
-	s := race.Server{Value: k.value, Raw: k.value, TTL: -1}
-	if k.by != nil {
-		s.Writer = k.by.name()
-	}
+	s := race.Server{Value: k.value, Raw: k.value, TTL: -1, Writer: k.by}
 	if ttl, err := redis.Int64(j.ask(0, "TTL", j.w.onServer(j.shown))); err == nil && ttl >= 0 {
 		s.TTL = ttl * 1000
 	}

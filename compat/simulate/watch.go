@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
 // idle is for how long a key may be free while somebody waits for it: a poll, a step that is slow to
@@ -36,8 +37,11 @@ func (j *judge) watch(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-t.C:
+			j.mu.Lock()
+			j.observe(j.look(nil))
 			j.stalled()
-			j.outlived()
+			j.working()
+			j.mu.Unlock()
 		}
 	}
 }
@@ -46,12 +50,9 @@ func (j *judge) watch(stop <-chan struct{}) {
 // anybody was told of explains it. Locks of times leave theirs behind: what is free can't be told
 // from the key alone.
 func (j *judge) stalled() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	if !j.w.Kind.Owned || !j.w.Kind.AnyClock {
 		return
 	}
-	j.look(nil)
 	for k := range j.waiting {
 		s := j.keys[k.key]
 		j.w.mu.Lock()
@@ -72,31 +73,15 @@ func (j *judge) stalled() {
 // overdue is by how much a lock's context may outlive its lease, while an Observer blocks.
 const overdue = time.Second
 
-// outlived looks for contexts that go on when their leases have ended: whoever works in one is told
-// of no loss any more. That a wall clock was set is found at the next look, within a second.
-func (j *judge) outlived() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// working tells the history whose contexts go on. That a wall clock was set is found at the next look, within a second.
+func (j *judge) working() {
 	for h := range j.held {
 		j.w.mu.Lock()
 		jumped := time.Since(h.c.p.jumped) < 2*time.Second
 		j.w.mu.Unlock()
-		if until := h.lock.Until(); !jumped && !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.clock.left(until) < -overdue {
-			j.breach("belief: %s holds %s until %s, and its context goes on", h.x.name, h.key, j.w.at(until))
-			delete(j.held, h)
+		if !jumped {
+			j.tell(history.Event{Op: history.Works, ID: h.id})
 		}
-	}
-}
-
-// fences checks that the fence of a lock that is held does not fall. j.mu is held.
-func (j *judge) fences(h *holding) {
-	switch f := h.lock.Fence(); {
-	case h.over || h.dead || !j.w.Kind.Fences || f == h.fence:
-	case f < h.fence:
-		j.breach("fences: %s holds %s with %d, and held it with %d", h.x.name, h.key, f, h.fence)
-		fallthrough
-	default:
-		h.fence = f
 	}
 }
 

@@ -88,19 +88,18 @@ func (x *worker) section() {
 		call.end(err)
 	case 2:
 		call := w.judge.call(x, c, "Do", key, ctx, ttl)
-		var in error
+		var h *holding
 		err := c.Do(ctx, key, ttl, func(ctx context.Context) error {
 			l := compat.FromContext(ctx)
 			w.judge.count("FromContext: a lock")
-			h := w.judge.holds(x, c, l, key)
+			h = w.judge.holds(x, c, l, key, nil)
 			began := time.Now()
 			x.rest(3 * time.Second)
 			call.works = time.Since(began)
-			in = context.Cause(ctx)
 			w.judge.over(h, true)
 			return ctx.Err()
 		})
-		call.endDo(err, in)
+		call.endDo(err, h)
 		return
 	case 4:
 		l, err = x.waits(ctx, c, key, ttl)
@@ -163,7 +162,7 @@ func (w *world) take() (g given, ok bool) {
 // inside is what is done with a lock that is held.
 func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration) {
 	w := x.p.w
-	h := w.judge.holds(x, c, l, key)
+	h := w.judge.holds(x, c, l, key, nil)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	var shown []compat.Handle // to be released by somebody, when the lock is over
@@ -203,7 +202,7 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 				w.judge.over(h, false)
 				break
 			}
-			l, h = next, w.judge.holds(x, c, next, key)
+			l, h = next, w.judge.holds(x, c, next, key, nil)
 			w.show(shown, key, c.half)
 			shown = nil
 		case 4:
@@ -253,9 +252,8 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 			call.end(err)
 			switch {
 			case err == nil:
-				w.judge.downgraded(h, next)
 				w.show(shown, key, c.half)
-				c, l, h, shown = readers, next, w.judge.holds(x, readers, next, key), nil
+				c, l, h, shown = readers, next, w.judge.holds(x, readers, next, key, h), nil
 			case l.Context().Err() != nil:
 				return // it is neither
 			default:
@@ -301,7 +299,7 @@ func (x *worker) several(c client, but string, ttl time.Duration) {
 		call.end(err)
 		cancel()
 		if err == nil {
-			h := w.judge.holds(x, c, l, key)
+			h := w.judge.holds(x, c, l, key, nil)
 			defer x.release(c, l, h)
 		}
 	}

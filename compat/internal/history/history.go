@@ -56,13 +56,13 @@ type Kind string
 
 // The kinds of verdicts.
 const (
-	Exclusion  Kind = "exclusion"      // two hold a key at once, and are not both readers
-	Fencing    Kind = "fencing"        // a fence falls, or is missing
-	FalseLoss  Kind = "false loss"     // "lost", and its time was not up, and nobody took the key
-	UntoldLoss Kind = "loss not told"  // the client of a lock that is gone believes in it, or is told of no loss
-	Outlived   Kind = "outlived"       // a context goes on when its lease has ended
-	Ownership  Kind = "another's lock" // a process removed or changed what another has
-	Leak       Kind = "left"           // something is there when all is over
+	Exclusion  Kind = "exclusion"     // two hold a key at once, and are not both readers
+	Fencing    Kind = "fencing"       // a fence falls, or is missing
+	FalseLoss  Kind = "false loss"    // "lost", and its time was not up, and nobody took the key
+	UntoldLoss Kind = "loss not told" // the client of a lock that is gone believes in it, or is told of no loss
+	Outlived   Kind = "outlived"      // a context goes on when its lease has ended
+	Ownership  Kind = "ownership"     // a process removed or changed what another has
+	Leak       Kind = "leak"          // something is there when all is over
 )
 
 // A Verdict is one thing that is wrong.

@@ -148,11 +148,11 @@ func TestJudge(t *testing.T) {
 			all{{by(0, "Pa"), gone(1, "")}, section("a", 0, 1, 150, 1)}, "loss not told"},
 
 		{"removed by another",
-			all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {gone(100, "Pb")}}, "another's lock"},
-		{"taken by another", all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {by(100, "Pb")}}, "another's lock"},
+			all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {gone(100, "Pb")}}, "ownership"},
+		{"taken by another", all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {by(100, "Pb")}}, "ownership"},
 		{"removed by its own process", all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {gone(150, "Pa")}}, ""},
 		{"taken by another, after a loss",
-			all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {forgot(90, 90), by(100, "Pb")}}, "(another's lock)"},
+			all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {forgot(90, 90), by(100, "Pb")}}, "(ownership)"},
 		{"removed by another, which adopted it",
 			all{{by(0, "Pa")}, section("a", 0, 1, 50, 1), section("b", 50, 60, 150, 2), {gone(151, "Pb")}}, ""},
 
@@ -161,8 +161,8 @@ func TestJudge(t *testing.T) {
 		{"a context that goes on for a little",
 			all{section("a", 0, 1, 3500, 1), {{Op: Works, ID: "a", At: ms(3050)}}}, ""},
 
-		{"what is left", all{{{Op: Left, Key: "k", At: ms(500), Text: "k without a TTL"}}}, "left"},
-		{"what a server brought back", all{{{Op: Left, Key: "k", At: ms(500)}, other}}, "(left)"},
+		{"what is left", all{{{Op: Left, Key: "k", At: ms(500), Text: "k without a TTL"}}}, "leak"},
+		{"what a server brought back", all{{{Op: Left, Key: "k", At: ms(500)}, other}}, "(leak)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var events []Event

@@ -53,9 +53,6 @@ func (j *Judge) key(name string) *key {
 // Holds returns the holds of a key, in the order in which they began.
 func (j *Judge) Holds(key string) []*Hold { return j.key(key).holds }
 
-// Owner returns whose value was on a key last.
-func (j *Judge) Owner(key string) string { return j.key(key).owner }
-
 // Add takes the next event. What is said of a hold that never began is ignored.
 func (j *Judge) Add(e Event) {
 	k := j.key(e.Key)

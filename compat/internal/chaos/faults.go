@@ -146,7 +146,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	}
 	s := masters[random.IntN(len(masters))]
 	losses := g.lost()
-	calm := len(losses) == 0 || now()-losses[len(losses)-1].to > int64(5*time.Second)
+	calm := len(losses) == 0 || now()-losses[len(losses)-1].Until > int64(5*time.Second)
 	if g.slots && g.kind == clustered && random.IntN(5) == 0 {
 		return g.slotMoves(random, d)
 	}

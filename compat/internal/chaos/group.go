@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
 // A binary is a redis-server, and its version.
@@ -38,6 +39,7 @@ var since = map[string]string{sentinels: "2.8", replicated: "3.0", clustered: "3
 // A group is the servers that a run is about.
 type group struct {
 	kind    string
+	lock    string
 	keys    []string // that are fought for
 	slots   bool     // those of a cluster are moved
 	servers []*server
@@ -45,7 +47,7 @@ type group struct {
 	seen    *counts
 
 	mu     sync.Mutex
-	losses []loss
+	losses []history.Event
 	over   chan struct{} // closed: nobody looks for a new master any more
 	looks  sync.WaitGroup
 }
@@ -61,33 +63,21 @@ func now() int64 { return time.Now().UnixNano() }
 // predecessor: until they have asked who is, and those that stood still in between have gone on.
 const usedFor = 10 * time.Second
 
-// A loss is a span in which servers may have forgotten: what was answered before its end may be gone
-// after its beginning.
-type loss struct {
-	span
-	keys []string // that they may have forgotten
-}
-
-// lossesOf are those that may have touched any of keys.
-func lossesOf(all []loss, keys ...string) []span {
-	var of []span
-	for _, l := range all {
-		if slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(l.keys, key) }) {
-			of = append(of, l.span)
-		}
-	}
-	return of
-}
-
-// forgot notes a loss of these keys.
+// forgot notes that servers may have forgotten these keys: what was answered before the end of the span may be gone after
+// its beginning.
 func (g *group) forgot(s span, keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.losses = append(g.losses, loss{s, keys})
+	if form, _ := formOf(g.lock); form == inTurn && len(keys) > 0 { // a set is lost with one of its keys
+		keys = g.keys
+	}
+	for _, key := range keys {
+		g.losses = append(g.losses, history.Event{Op: history.Forgot, Key: key, At: s.from, Until: s.to})
+	}
 }
 
-// lost are all that were noted by now.
-func (g *group) lost() []loss {
+// lost are all losses that were noted by now.
+func (g *group) lost() []history.Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.losses)
@@ -95,7 +85,7 @@ func (g *group) lost() []loss {
 
 // newGroup starts the servers of a run.
 func newGroup(r run, seen *counts) (*group, error) {
-	g := &group{kind: r.Kind, keys: r.keys(), slots: r.Slots, seen: seen, over: make(chan struct{})}
+	g := &group{kind: r.Kind, lock: r.Lock, keys: r.keys(), slots: r.Slots, seen: seen, over: make(chan struct{})}
 	err := g.start(r)
 	if err != nil {
 		g.close()

@@ -70,7 +70,7 @@ func listed(n map[string]int) string {
 
 // judge reads the histories. What servers may have forgotten explains some of what it finds: that is counted apart.
 // left are the keys that nothing ends; brought says that the server may have brought them back.
-func (v *verdict) judge(r run, clients []*process, losses []loss, left []string, brought bool) error {
+func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
 	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond}
 	var events []history.Event
@@ -100,22 +100,13 @@ func (v *verdict) judge(r run, clients []*process, losses []loss, left []string,
 			events = append(events, history.Event{Op: history.Crashed, By: fmt.Sprint(i), At: c.from, Until: c.to})
 		}
 	}
-	touching := func(key string) []span {
-		if form == inTurn { // a set is lost with one of its keys
-			return lossesOf(losses, r.keys()...)
-		}
-		return lossesOf(losses, key)
-	}
 	byKey := map[string][]*history.Hold{}
 	for _, e := range events {
-		byKey[e.Key] = nil
-	}
-	delete(byKey, "")
-	for key := range byKey {
-		for _, l := range touching(key) {
-			events = append(events, history.Event{Op: history.Forgot, Key: key, At: l.from, Until: l.to})
+		if e.Op == history.Got {
+			byKey[e.Key] = nil
 		}
 	}
+	events = append(events, losses...)
 	for _, key := range left {
 		if len(losses) > 0 || brought {
 			events = append(events, history.Event{Op: history.Forgot, Kind: history.Leak, Key: key, Until: now()})
@@ -143,100 +134,72 @@ func (v *verdict) judge(r run, clients []*process, losses []loss, left []string,
 		v.Sections += len(all)
 		v.Waits = append(v.Waits, v.starved(r, key, calls[key], all, clients))
 	}
-	v.check(r, byKey, touching)
+	v.check(r, byKey, &j)
 	return nil
-}
-
-// between reports whether a loss may part what was asked for at from and what was had at to.
-func between(losses []span, from, to int64) bool {
-	return slices.ContainsFunc(losses, func(l span) bool { return from <= l.to && to >= l.from })
 }
 
 // An input of the model: a client gets the lock, or has given it up.
 type input struct {
-	get    bool
-	id     string
-	fence  int64
-	shared bool
+	get bool
+	*history.Hold
 }
 
-// A held is the model's state: who has it alone, or the readers, and the last fence.
+// A held is the model's state.
 type held struct {
-	by      string
-	readers string
-	fence   int64
-}
-
-// reading is the state with one more reader, or without one; ok is false if that was none.
-func (s held) reading(id string, reads bool) (_ held, ok bool) {
-	list := strings.Fields(s.readers)
-	i := slices.Index(list, id)
-	if reads {
-		list = append(list, id)
-		slices.Sort(list)
-	} else if ok = i >= 0; ok {
-		list = slices.Delete(list, i, i+1)
-	}
-	s.readers = strings.Join(list, " ")
-	return s, ok || reads
+	alone   bool
+	readers int
+	fence   int64 // the last
 }
 
 // model is a lease lock: it goes to one client at a time, or to readers together, with growing fences, and is free when
-// they have stopped to believe in it.
+// they have stopped to believe in it. A client stops after it got the lock: the model need not know who has it.
 var model = porcupine.Model{
 	Init: func() any { return held{} },
 	Step: func(state, in, _ any) (bool, any) {
 		s, i := state.(held), in.(input)
+		ok := true
 		if i.get {
-			fenced := i.fence > s.fence || i.fence == 0 // a history.Judge looks for those without one
-			ok := s.by == "" && fenced && (i.shared || s.readers == "")
-			if s.fence = i.fence; i.shared {
-				s, _ = s.reading(i.id, true)
-			} else {
-				s.by = i.id
-			}
-			return ok, s
+			fenced := i.Fence > s.fence || i.Fence == 0 // a history.Judge looks for those without one
+			ok = !s.alone && fenced && (i.Shared || s.readers == 0)
+			s.fence = i.Fence
 		}
-		if i.shared {
-			s, ok := s.reading(i.id, false)
-			return ok, s
+		switch {
+		case !i.Shared:
+			s.alone = i.get
+		case i.get:
+			s.readers++
+		default:
+			s.readers--
 		}
-		ok := s.by == i.id
-		s.by = ""
 		return ok, s
 	},
 	DescribeOperation: func(in, _ any) string {
 		if i := in.(input); i.get {
-			return fmt.Sprintf("%s gets it, fence %d", i.id, i.fence)
+			return fmt.Sprintf("%s gets it, fence %d", i.ID, i.Fence)
 		} else {
-			return i.id + " has stopped"
+			return i.ID + " has stopped"
 		}
 	},
-	DescribeState: func(state any) string {
-		if s := state.(held); s.by+s.readers != "" {
-			return s.by + s.readers
-		}
-		return "free"
-	},
+	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
 // check has porcupine look for an order in which each client had the lock alone: it got it between
 // its call and the return, and had stopped by its end. Windows of a few hundred sections each
 // are looked at by themselves, and so is what lies between two losses, without those who had it
 // during one.
-func (v *verdict) check(r run, byKey map[string][]*history.Hold, touching func(key string) []span) {
+func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judge) {
 	const window = 400
 	v.Checked = "linearizable"
 	for key, all := range byKey {
-		for from, pieces := 0, pieces(all, touching(key), window); from < len(pieces); from++ {
+		for from, pieces := 0, pieces(all, j, window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
 			for _, h := range pieces[from] {
 				client, _ := strconv.Atoi(h.By)
 				end := max(h.Over(), h.Got+1)
 				gone := max(min(h.Gone, end+int64(time.Minute)), end+1)
 				ops = append(ops,
-					porcupine.Operation{ClientId: client, Input: input{true, h.ID, h.Fence, h.Shared}, Call: h.Asked, Return: h.Got},
-					porcupine.Operation{ClientId: client + 1000, Input: input{false, h.ID, 0, h.Shared}, Call: end, Return: gone})
+					porcupine.Operation{ClientId: client, Input: input{true, h}, Call: h.Asked, Return: h.Got},
+					porcupine.Operation{ClientId: client + 1000, Input: input{false, h}, Call: end, Return: gone})
 			}
 			result, info := porcupine.CheckOperationsVerbose(model, ops, time.Minute)
 			if result == porcupine.Ok {
@@ -260,18 +223,18 @@ func (v *verdict) check(r run, byKey map[string][]*history.Hold, touching func(k
 
 // pieces are the holds between losses, no more than so many together. The holds that a loss may have
 // touched are in none.
-func pieces(all []*history.Hold, losses []span, most int) (pieces [][]*history.Hold) {
+func pieces(all []*history.Hold, j *history.Judge, most int) (pieces [][]*history.Hold) {
 	var piece []*history.Hold
 	for i, h := range all {
 		last := max(h.Gone, h.Until)
 		if h.Gone == history.Never {
 			last = h.Until
 		}
-		touched := between(losses, h.Asked, last)
+		touched := j.Apart("", h.Key, h.Asked, last)
 		if !touched {
 			piece = append(piece, h)
 		}
-		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || between(losses, h.Got, all[i+1].Asked)) {
+		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || j.Apart("", h.Key, h.Got, all[i+1].Asked)) {
 			pieces, piece = append(pieces, piece), nil
 		}
 	}

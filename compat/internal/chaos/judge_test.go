@@ -46,14 +46,14 @@ func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]
 		f.Close()
 		clients = append(clients, &process{diary: file})
 	}
-	var all []loss
+	g := &group{keys: []string{"k", "another"}}
 	for _, s := range losses {
-		all = append(all, loss{s, []string{"k"}})
+		g.forgot(s, g.keys[:1])
 	}
-	all = append(all, loss{span{at(0), at(1 << 30)}, []string{"another"}}) // which explains nothing
+	g.forgot(span{at(0), at(1 << 30)}, g.keys[1:]) // which explains nothing
 	var v verdict
 	r := run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}
-	if err := v.judge(r, clients, all, strings.Fields(left), false); err != nil {
+	if err := v.judge(r, clients, g.lost(), strings.Fields(left), false); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -150,11 +150,15 @@ func TestPieces(t *testing.T) {
 	var all []*history.Hold
 	for i := range 10 {
 		from := i * 100
-		all = append(all, &history.Hold{Asked: at(from), Got: at(from + 1), Until: at(from + 50), Gone: at(from + 51)})
+		all = append(all, &history.Hold{Key: "k", Asked: at(from), Got: at(from + 1), Until: at(from + 50), Gone: at(from + 51)})
 	}
 	all[9].Gone = history.Never // killed
 	lengths := func(losses ...span) (n []int) {
-		for _, p := range pieces(all, losses, 4) {
+		var j history.Judge
+		for _, l := range losses {
+			j.Add(history.Event{Op: history.Forgot, Key: "k", At: l.from, Until: l.to})
+		}
+		for _, p := range pieces(all, &j, 4) {
 			n = append(n, len(p))
 		}
 		return n

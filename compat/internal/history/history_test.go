@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 		{"a writer between one and the reader that it became",
 			all{section("a", 0, 1, 98, 3), section("c", 0, 99, 100, 4), down}, "fencing"},
 		{"one that tells it later",
-			all{section("a", 0, 1, 98, 3), section("c", 0, 201, 202, 4), down}, "fencing fencing"},
+			all{section("a", 0, 1, 98, 3), section("c", 0, 201, 202, 4), down}, "fencing"},
 
 		{"lost, and nobody took it", all{told(160, section("a", 0, 1, 150, 1))}, "false loss"},
 		{"lost when its time was up", all{told(3000, section("a", 0, 1, 150, 1))}, ""},

@@ -18,31 +18,21 @@ type Judge struct {
 	keys  map[string]*key
 	holds map[string]*Hold
 	dead  map[string]int64 // until when each process may have died
-	pairs map[pair]bool
-}
-
-// A pair is two holds of which a verdict was told.
-type pair struct {
-	Kind
-	a, b *Hold
 }
 
 // A key is what is known of one.
 type key struct {
-	holds  []*Hold // in the order of Got
-	open   []*Hold // those that have not ended
-	downs  []*Hold // those of readers that were writers
-	forgot []Event
-
-	observed bool
-	there    bool
-	owner    string
-	changes  []string // each time that it was gone, or came from another process: who removed it
+	holds   []*Hold // in the order of Got
+	open    []*Hold // those that have not ended
+	forgot  []Event
+	there   bool
+	owner   string
+	changes []string // each time that it was gone, or came from another process: who removed it; none: nobody observes
 }
 
 func (j *Judge) key(name string) *key {
 	if j.keys == nil {
-		j.keys, j.holds, j.dead, j.pairs = map[string]*key{}, map[string]*Hold{}, map[string]int64{}, map[pair]bool{}
+		j.keys, j.holds, j.dead = map[string]*key{}, map[string]*Hold{}, map[string]int64{}
 	}
 	if j.keys[name] == nil {
 		j.keys[name] = new(key)
@@ -74,7 +64,7 @@ func (j *Judge) Add(e Event) {
 		} else if e.By != k.owner {
 			k.changes = append(k.changes, "")
 		}
-		k.observed, k.there, k.owner = true, e.There, e.Owner
+		k.there, k.owner = e.There, e.Owner
 		for _, h := range slices.Clone(k.open) {
 			j.owned(k, h, e.At)
 		}
@@ -98,13 +88,11 @@ func (j *Judge) on(h *Hold, e Event) {
 			j.found(Fencing, h, h.Asked, e.At, "%s holds it with fence %d, and held it with %d", h.ID, e.Fence, h.fence)
 		}
 		h.fence = e.Fence
-		again := e.Op == Again && h.End != Never
-		if again {
+		if j.believes(k, h, e); e.Op == Again && h.End != Never {
 			h.End = Never
-			k.open = append(k.open, h)
-		}
-		if j.believes(k, h, e); again {
 			j.alone(h, k.open)
+			j.owned(k, h, e.At)
+			k.open = append(k.open, h)
 		}
 	case Works:
 		if late := time.Duration(e.At - h.Until); late > j.Grace && h.End == Never && !h.judged {
@@ -119,13 +107,12 @@ func (j *Judge) on(h *Hold, e Event) {
 		h.Gone = e.At
 	case Lost:
 		h.lost = e
-		if k.observed {
-			switch since := k.changes[h.since:]; {
-			case len(since) == 0:
-				j.falseLoss(h, "nobody has touched the key")
-			case since[0] == h.By && !e.Other: // another server may never have had it
-				j.falseLoss(h, "its own process removed the key")
-			}
+		switch since := k.changes[h.since:]; {
+		case len(k.changes) == 0: // see Finish
+		case len(since) == 0:
+			j.falseLoss(h, "nobody has touched the key")
+		case since[0] == h.By && !e.Other: // another server may never have had it
+			j.falseLoss(h, "its own process removed the key")
 		}
 	case Kept:
 		if h.lost.At != 0 && (e.Until == 0 || e.Until-e.At > int64(j.Margin)) {
@@ -146,20 +133,14 @@ func (j *Judge) got(k *key, e Event) {
 		i--
 	}
 	k.holds = slices.Insert(k.holds, i, h)
-	k.open = append(k.open, h)
-	j.holds[h.ID] = h
-	if e.At <= j.dead[h.By] {
-		j.end(h, h.Got)
+	if j.holds[h.ID] = h; e.At <= j.dead[h.By] {
+		h.End = h.Got
+	} else {
+		j.alone(h, k.open)
+		k.open = append(k.open, h)
 	}
-	j.alone(h, k.open)
 	if j.Fenced {
-		if h.Fence == 0 {
-			j.found(Fencing, h, Never, e.At, "%s has no fence", h.ID) // no server forgets to give one
-		}
-		for n := i; n < len(k.holds) && (n <= i+1 || k.holds[n-1].Shared); n++ { // those behind it, if it was told late
-			j.fences(k, n)
-		}
-		j.downgrades(k, h)
+		j.fences(k, i)
 	}
 	if k.there && h.Got < h.Over() {
 		k.owner = h.By // a lock that changes hands keeps its value
@@ -169,11 +150,11 @@ func (j *Judge) got(k *key, e Event) {
 
 // believes learns that h's client has believed in it until e.At, and goes on until e.Until.
 func (j *Judge) believes(k *key, h *Hold, e Event) {
-	if e.Until > h.Until {
-		h.Until = e.Until
-		j.alone(h, k.holds[slices.Index(k.holds, h)+1:])
+	was := h.Until
+	if h.Until = e.Until; h.Until > was {
+		i, _ := slices.BinarySearchFunc(k.holds, was, func(o *Hold, at int64) int { return cmp.Compare(o.Got, at) })
+		j.alone(h, k.holds[i:]) // the others were looked at when they began
 	}
-	h.Until = e.Until
 	j.owned(k, h, e.At)
 }
 
@@ -192,65 +173,50 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 			a, b = b, a
 		}
 		left := time.Duration(a.Over() - b.Got)
-		if a == b || a.Shared && b.Shared || a.judged || b.judged || left <= 0 || b.Got >= b.Over() {
-			continue
-		}
-		if !j.told(Exclusion, a, b) {
+		if a != b && !(a.Shared && b.Shared) && !a.judged && !b.judged && left > 0 && b.Got < b.Over() {
 			j.found(Exclusion, b, min(a.Asked, b.Asked), b.Got,
 				"%s got it beside %s, whose lease lasts another %v", b.ID, a.ID, left)
 		}
 	}
 }
 
-// told reports whether the two were told of already, and notes that they are.
-func (j *Judge) told(kind Kind, a, b *Hold) bool {
-	pair := pair{kind, a, b}
-	was := j.pairs[pair]
-	j.pairs[pair] = true
-	return was
-}
-
 // fences checks that the i-th hold's fence is higher than that of the last who had the key alone, and a writer's higher
-// than those of the readers since.
+// than those of the readers since; that the same is true of those behind it, if it was told late; and that no writer
+// came in while another became this reader.
 func (j *Judge) fences(k *key, i int) {
 	h := k.holds[i]
-	for i--; i >= 0; i-- {
-		o := k.holds[i]
-		if !(o.Shared && h.Shared) && h.Fence <= o.Fence && h.Fence != 0 && !j.told(Fencing, o, h) {
-			j.found(Fencing, h, min(o.Asked, h.Asked), h.Got,
-				"%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
-			return
-		}
-		if !o.Shared {
-			return
-		}
-	}
-}
-
-// downgrades checks that no writer came in while another became a reader: the fences tell.
-func (j *Judge) downgrades(k *key, h *Hold) {
-	between := func(o, r *Hold) {
-		if w := r.from; !o.Shared && w.fence < o.Fence && o.Fence < r.Fence {
-			j.found(Fencing, r, w.Asked, r.Got,
-				"%s wrote, with fence %d, between %s, with %d, and the reader that it became, with %d",
-				o.ID, o.Fence, w.ID, w.fence, r.Fence)
-		}
-	}
-	if h.from == nil {
-		for _, r := range k.downs {
-			between(h, r)
-		}
+	if h.Fence == 0 {
+		j.found(Fencing, h, Never, h.Got, "%s has no fence", h.ID) // no server forgets to give one
 		return
 	}
-	k.downs = append(k.downs, h)
+	falls := func(o, h *Hold) bool {
+		falls := !(o.Shared && h.Shared) && h.Fence <= o.Fence
+		if falls {
+			j.found(Fencing, h, min(o.Asked, h.Asked), h.Got, "%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
+		}
+		return falls
+	}
+	for n := i - 1; n >= 0; n-- {
+		if falls(k.holds[n], h) || !k.holds[n].Shared {
+			break
+		}
+	}
+	for _, o := range k.holds[i+1:] {
+		if falls(h, o); !o.Shared {
+			break
+		}
+	}
 	for _, o := range k.holds {
-		between(o, h)
+		if w := h.from; w != nil && !o.Shared && w.fence < o.Fence && o.Fence < h.Fence {
+			j.found(Fencing, h, w.Asked, h.Got, "%s wrote, with fence %d, between %s, with %d, and the reader that it became",
+				o.ID, o.Fence, w.ID, w.fence)
+		}
 	}
 }
 
 // owned checks that what h's client believes in is there, and its process's.
 func (j *Judge) owned(k *key, h *Hold, at int64) {
-	if !k.observed || h.judged || at >= h.Over() || k.there && k.owner == h.By {
+	if len(k.changes) == 0 || h.judged || at >= h.Over() || k.there && k.owner == h.By {
 		return
 	}
 	kind, what := Ownership, cmp.Or(k.owner, "nobody")+" has changed it"
@@ -278,23 +244,22 @@ func (j *Judge) falseLoss(h *Hold, why string) {
 func (j *Judge) Finish() {
 	for _, k := range j.keys {
 		for i, h := range k.holds {
-			if k.observed || h.lost.At == 0 {
-				continue
+			taken := func(o *Hold) bool { return o.Asked < h.lost.At || j.Fenced && o.Fence > h.Fence+1 }
+			if len(k.changes) == 0 && h.lost.At != 0 && !slices.ContainsFunc(k.holds[i+1:min(i+2, len(k.holds))], taken) {
+				j.falseLoss(h, "nobody took it")
 			}
-			if i+1 < len(k.holds) {
-				if next := k.holds[i+1]; next.Asked < h.lost.At || j.Fenced && next.Fence > h.Fence+1 {
-					continue
-				}
-			}
-			j.falseLoss(h, "nobody took it")
 		}
 	}
 }
 
-// found tells of what is wrong with a key at a moment. Servers that forgot the key since another may explain it.
+// found tells of what is wrong with a key at a moment.
 func (j *Judge) found(kind Kind, h *Hold, since, at int64, format string, args ...any) {
-	apart := slices.ContainsFunc(j.key(h.Key).forgot, func(f Event) bool {
+	j.Found(Verdict{kind, h.Key, h.ID, at, fmt.Sprintf(format, args...), j.Apart(kind, h.Key, since, at)})
+}
+
+// Apart reports whether servers that forgot a key between two moments may explain a verdict.
+func (j *Judge) Apart(kind Kind, key string, since, at int64) bool {
+	return slices.ContainsFunc(j.key(key).forgot, func(f Event) bool {
 		return since <= f.Until && f.At <= at && (f.Kind == "" || f.Kind == kind)
 	})
-	j.Found(Verdict{kind, h.Key, h.ID, at, fmt.Sprintf(format, args...), apart})
 }

@@ -24,10 +24,12 @@ import (
 // An action is something to be done in a page.
 type action = chromedp.Action[chromedp.Void]
 
-// written is the folder with the site, which both tests share.
+// dir is the folder with the site, which both tests share; "": none has asked for it.
+var dir string
+
 var written = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "site")
-	if err != nil {
+	var err error
+	if dir, err = os.MkdirTemp("", "site"); err != nil {
 		return "", err
 	}
 	cmd := exec.Command("go", "run", "./cmd/setnxlock", "race", "site", "--workbench", dir)
@@ -40,11 +42,7 @@ var written = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if os.Getenv("SETNXLOCK_TEST") == "all" { // else both tests have ended without a site
-		if dir, err := written(); dir != "" && err == nil {
-			os.RemoveAll(dir)
-		}
-	}
+	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
@@ -205,6 +203,9 @@ func (p tab) offered() {
 // of MONITOR are taken.
 func TestLongWorkbench(t *testing.T) {
 	realredis.Long(t)
+	if engine, err := os.Stat(filepath.Join(site(t), "workbench-engine.js")); err != nil || engine.Size() > 5_500_000 {
+		t.Errorf("the engine has %d bytes, want 5,500,000 at most: %v", engine.Size(), err)
+	}
 	address, browser := "file://"+filepath.Join(site(t), "workbench.html"), start(t)
 	for _, width := range []int64{1280, 390} {
 		for by, step := range map[string]func(tab, string){
@@ -240,6 +241,20 @@ func TestLongWorkbench(t *testing.T) {
 		p.key("w")
 		p.says("#compare h2", "getset:guarded, ")
 		p.says("#parts", "They part at step 2. getset:guarded: C1 WATCH")
+	})
+	t.Run("saved picture", func(t *testing.T) { // in the colours of paper, whatever the page's are
+		p := open(t, browser, address+"#getset%3Aclassic%202.4%202x3%20%3A%20C1%20C1", 1280, "dark")
+		p.offered()
+		saved := eval[string](p, `new Promise(saved => {
+			URL.createObjectURL = blob => { saved(blob.text()); return "" }
+			HTMLAnchorElement.prototype.click = () => {}
+			document.querySelector("#svg").click()
+		})`)
+		for _, want := range []string{`xmlns="http://www.w3.org/2000/svg"`, `fill="#fcfbf8"`, `fill="rgb(31, 98, 176)"`} {
+			if !strings.Contains(saved, want) || strings.Contains(saved, "var(") {
+				t.Errorf("no %s in %.2000s", want, saved)
+			}
+		}
 	})
 	t.Run("own lock", func(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,11 @@ const (
 	Page   = "workbench.html"
 	Engine = "workbench-engine.js" // which Page loads
 )
+
+// ErrNoSource is why there is no workbench: it is compiled when a site is written.
+var ErrNoSource = errors.New("the workbench is compiled by the go command from a clone of this module")
+
+const program = "github.com/setnxlock/setnxlock/compat/race/workbench/wasm"
 
 // A Level is a race of the course as a game.
 type Level struct {
@@ -72,29 +78,18 @@ func LevelOf(p view.Page) (*Level, error) {
 	return l, nil
 }
 
-// Site writes the workbench into a folder: Page, and Engine, which is the explorer compiled from
-// the module that the working directory is in, by the go command. ErrNoSource says that it can't.
+// Site writes the workbench into the folder of a view.Site: Page, and Engine, which is the explorer compiled
+// from the module that the working directory is in, by the go command. ErrNoSource says that it can't.
 func Site(ctx context.Context, dir string, levels []*Level) error {
-	module, goroot, err := Module(ctx)
+	module, err := engine(ctx)
 	if err != nil {
 		return err
 	}
-	apart, err := packed(module)
+	root, err := ask(ctx, "env", "GOROOT")
 	if err != nil {
 		return err
 	}
-	var packed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	if _, err = z.Write(apart); err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		return err
-	}
-	start, err := os.ReadFile(filepath.Join(goroot, "lib", "wasm", "wasm_exec.js"))
+	start, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSource, err)
 	}
@@ -106,28 +101,67 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	if err != nil {
 		return err
 	}
-	engine := "self.SETNXLOCK_CODE = " + string(code) + "\nself.SETNXLOCK_EXEC = " + string(exec) + "\nself.SETNXLOCK_WASM = '" + base64.StdEncoding.EncodeToString(packed.Bytes()) + "'\n"
-	if err := os.WriteFile(filepath.Join(dir, Engine), []byte(engine), 0o666); err != nil {
-		return err
-	}
+	// A page from the disk may fetch no file: the engine is a script, which has what is packed in Base64.
+	script := fmt.Sprintf("self.SETNXLOCK_EXEC = %s\nself.SETNXLOCK_CODE = '%s'\nself.SETNXLOCK_WASM = '%s'\n", exec, packed(code), packed(module))
 	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
 	data, err := json.Marshal(levels)
 	if err != nil {
 		return err
 	}
-	script := "const LEVELS = " + string(data) + "\n" + asset("workbench.js")
-	body := markup.Fill(asset("workbench.html"), map[string]markup.HTML{
-		"script":    markup.HTML(script),
-		"megabytes": markup.HTML(fmt.Sprintf("%.1f", float64(packed.Len())/1e6)),
-	})
 	html := markup.Page{
 		Title: "The Workbench: Break a Lock by Hand",
-		// The engine is a script beside the page, which holds a module in a data: address, and runs in a Worker out of a blob:.
-		Allow: []string{"script-src 'self' file: blob: 'wasm-unsafe-eval' " + markup.Script(script), "worker-src blob:", "connect-src data:"},
-		Style: view.Style() + asset("workbench.css"),
-		Body:  body,
+		// The engine holds a module in a data: address, and runs in a Worker out of a blob:.
+		Allow:  []string{view.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:", "connect-src data:"},
+		Sheets: []string{view.Sheet, "workbench.css"},
+		Body: markup.Fill(asset("workbench.html"), map[string]markup.HTML{
+			"levels":    markup.HTML(data),
+			"megabytes": markup.HTML(fmt.Sprintf("%.1f", float64(len(script))/1e6)),
+		}),
 	}
-	return os.WriteFile(filepath.Join(dir, Page), html.Document(), 0o666)
+	for name, b := range map[string][]byte{
+		Page: html.Document(), Engine: []byte(script), "workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(asset("workbench.js")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packed is b gzipped, in Base64.
+func packed(b []byte) string {
+	var text strings.Builder
+	base := base64.NewEncoder(base64.StdEncoding, &text)
+	z, _ := gzip.NewWriterLevel(base, gzip.BestCompression) //nolint:errcheck // there is this level
+	z.Write(b)                                              //nolint:errcheck // a Builder takes all
+	z.Close()                                               //nolint:errcheck
+	base.Close()                                            //nolint:errcheck
+	return text.String()
+}
+
+// engine returns the explorer as WebAssembly.
+func engine(ctx context.Context) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "setnxlock-workbench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "engine.wasm")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, program)
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	if said, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrNoSource, err, bytes.TrimSpace(said))
+	}
+	return os.ReadFile(file)
+}
+
+// ask asks the go command.
+func ask(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoSource, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func asset(name string) string {
@@ -146,11 +180,10 @@ var engines = []string{"compat/watch.go", "compat/unguarded.go", "compat/listcas
 
 // sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", path.Dir(program)).Output()
+	root, err := ask(ctx, "list", "-f", "{{.Module.Dir}}", path.Dir(program))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoSource, err)
+		return nil, err
 	}
-	root := strings.TrimSpace(string(out))
 	names := slices.Clone(engines)
 	for _, dir := range algorithms {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir), "*.go"))

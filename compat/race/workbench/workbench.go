@@ -179,9 +179,6 @@ func (q Question) position() (Position, error) {
 	if err == nil && c.Algorithm == "" {
 		err = errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
 	}
-	if err == nil {
-		err = present(c)
-	}
 	if err != nil {
 		return Position{}, err
 	}
@@ -194,9 +191,6 @@ func (q Question) position() (Position, error) {
 // explore searches from the beginning: the words of the schedule count for nothing.
 func (q Question) explore(ctx context.Context, progress func(Progress)) (Explored, error) {
 	c, _, err := race.ParseSchedule(q.Schedule)
-	if err == nil {
-		err = present(c)
-	}
 	if err != nil {
 		return Explored{}, err
 	}

@@ -3,6 +3,7 @@
 // Worker, says what stands there. A second Worker searches: to stop it is to end it.
 
 const $ = id => document.getElementById(id)
+const LEVELS = JSON.parse($('leveldata').textContent)
 const element = (name, text, attributes = {}) => {
   const e = document.createElement(name)
   if (text !== undefined) e.textContent = text
@@ -14,65 +15,10 @@ const seconds = ms => ms / 1000 + 's'
 // unbroken is code whose words are not torn behind a hyphen, as those of view.Words.
 const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
 
-// unpack puts a module together again that pack.go has taken apart: one walk over its opcodes, which copies what
-// belongs to each from the stream where its like stands.
-function unpack(b) {
-  let p = 0, o = 0
-  const number = () => { let n = 0, unit = 1; for (;;) { const x = b[p++]; n += (x & 127) * unit; if (x < 128) return n; unit *= 128 } }
-  const out = new Uint8Array(number()), functions = number(), table = number(), words = number() / 4, keys = [], at = new Uint32Array(1 << 16)
-  for (let n = number(); n > 0; n--) keys.push([number(), number()])
-  for (const [key, size] of keys) { at[key] = p; p += size }
-  const [BEFORE, AFTER, LOCALS, OPS, PC] = [0, 1, 2, 3, 4], FIRST = 0x1000
-  const all = stream => { const size = keys.find(([key]) => key === stream)[1]; out.set(b.subarray(at[stream], at[stream] + size), o); o += size }
-  const copy = stream => {
-    let x = out[o++] = b[at[stream]++], n = x & 127
-    for (let shift = 7; x > 127; shift += 7) { x = out[o++] = b[at[stream]++]; n |= (x & 127) << shift }
-    return n
-  }
-  const write = n => { for (; n > 127; n = Math.floor(n / 128)) out[o++] = n % 128 | 128; out[o++] = n }
-  all(BEFORE)
-  for (let f = 0; f < functions; f++) {
-    const begin = o
-    for (let n = copy(LOCALS); n > 0; n--) { copy(LOCALS); out[o++] = b[at[LOCALS]++] }
-    let place = 0, before = 0
-    for (let depth = 1; depth > 0;) {
-      let op = b[at[OPS]++]
-      if (op === 0x06) { // Go's PC of a place in this function
-        let d = 0, shift = 0, x
-        do { x = b[at[PC]++]; d |= (x & 127) << shift; shift += 7 } while (x > 127)
-        place += x & 64 ? d | -1 << shift : d
-        out[o++] = before = 0x42
-        const v = (FIRST + f) * 65536 + place
-        let n = v
-        while (n > 63) { out[o++] = n % 128 | 128; n = Math.floor(n / 128) }
-        out[o++] = n
-        continue
-      }
-      out[o++] = op
-      const stream = op << 8 | before
-      before = op
-      if (op >= 0x45 && op <= 0xc4) continue
-      if (op >= 0x20 && op <= 0x24) copy(OPS)
-      else if (op >= 0x28 && op <= 0x3e) { copy(OPS); copy(stream) }
-      else if (op >= 0x02 && op <= 0x04) { copy(OPS); depth++ }
-      else if (op === 0x0b) depth--
-      else if (op === 0x0c || op === 0x0d || op === 0x10 || op >= 0x3f && op <= 0x42) copy(stream)
-      else if (op === 0x11) { copy(stream); copy(stream) }
-      else if (op === 0x0e) for (let n = copy(stream) + 1; n > 0; n--) copy(stream)
-      else if (op === 0x43 || op === 0x44) for (let n = op === 0x43 ? 4 : 8; n > 0; n--) out[o++] = b[at[stream]++]
-      else if (op === 0xfc) for (let n = {8: 2, 10: 2, 11: 1}[copy(stream)] ?? 0; n > 0; n--) copy(stream)
-    }
-    // The length stands before the function.
-    const size = o - begin, head = size < 128 ? 1 : size < 16384 ? 2 : size < 2097152 ? 3 : 4
-    out.copyWithin(begin + head, begin, o)
-    o = begin
-    write(size)
-    o += size
-  }
-  all(AFTER)
-  const planes = out.slice(table, table + 4 * words) // all first bytes, then all second ones …
-  for (let i = 0; i < 4 * words; i++) out[table + i] = planes[(i & 3) * words + (i >> 2)]
-  return out
+// gunzip is a response of what was packed, in Base64: the page may fetch no file.
+const gunzip = async packed => {
+  const gzip = await fetch('data:application/gzip;base64,' + packed)
+  return new Response(gzip.body.pipeThrough(new DecompressionStream('gzip')))
 }
 
 // A Worker's own script, after Go's: it answers one question at a time. The first compiles the module for the others.
@@ -80,9 +26,8 @@ const work = `
 onmessage = async e => {
   if (e.data.packed) {
     try {
-      const gzip = await fetch('data:application/gzip;base64,' + e.data.packed)
-      const apart = await new Response(gzip.body.pipeThrough(new DecompressionStream('gzip'))).arrayBuffer()
-      postMessage({module: await WebAssembly.compile(unpack(new Uint8Array(apart)))})
+      const module = await gunzip(e.data.packed)
+      postMessage({module: await WebAssembly.compile(await module.arrayBuffer())})
     } catch (err) { postMessage({failed: String(err)}) }
     return
   }
@@ -108,8 +53,9 @@ async function load() {
     s.onerror = () => reject(new Error('workbench-engine.js is not there: it stands beside this page'))
     document.head.append(s)
   })
-  for (const [file, text] of Object.entries(self.SETNXLOCK_CODE)) CODE[file] = text.split('\n')
-  const script = URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, unpack, work], {type: 'text/javascript'}))
+  const code = await gunzip(self.SETNXLOCK_CODE)
+  for (const [file, text] of Object.entries(await code.json())) CODE[file] = text.split('\n')
+  const script = URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, 'const gunzip = ' + gunzip, work], {type: 'text/javascript'}))
   const compiler = new Worker(script)
   const module = await new Promise((resolve, reject) => {
     compiler.onerror = e => reject(new Error(e.message))
@@ -787,9 +733,10 @@ function bind() {
     svg.setAttribute('xmlns', 'http://www.w3.org/2000/svg')
     // Programs that draw know neither CSS's variables nor HTML's style, some no CSS at all: each part bears what it
     // looks like. The colours are those of paper, and the page's own are as they were when it is drawn again.
-    const paper = [...document.styleSheets[0].cssRules].find(r => r.selectorText === ':root').style
-    svg.style.cssText = [...paper].filter(n => n.startsWith('--')).map(n => n + ':' + paper.getPropertyValue(n)).join(';') + ';position:absolute;visibility:hidden'
+    svg.classList.add('paper')
+    svg.style.cssText = 'position:absolute;visibility:hidden'
     $('picture').append(svg)
+    const paper = getComputedStyle(svg).getPropertyValue('--paper').trim()
     for (const e of svg.querySelectorAll('text, path, rect')) {
       const looks = getComputedStyle(e)
       for (const name of ['fill', 'stroke', ...e.tagName === 'text' ? ['font-family', 'font-size', 'font-weight', 'text-anchor'] : ['fill-opacity', 'stroke-width', 'stroke-dasharray']])
@@ -799,7 +746,7 @@ function bind() {
     svg.remove()
     svg.removeAttribute('style')
     const ground = document.createElementNS(svg.namespaceURI, 'rect')
-    for (const [name, value] of Object.entries({width: '100%', height: '100%', fill: paper.getPropertyValue('--paper').trim()})) ground.setAttribute(name, value)
+    for (const [name, value] of Object.entries({width: '100%', height: '100%', fill: paper})) ground.setAttribute(name, value)
     svg.prepend(ground)
     const a = element('a', '', {download: 'race.svg', href: URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], {type: 'image/svg+xml'}))})
     a.click()

@@ -403,40 +403,26 @@ func startStoppable(t starter, version string) (address string, stop func()) {
 	return a.String(), stop
 }
 
-// need is realredis.Need, in a script too.
-func need(t starter, program, debian string) (path string) {
-	if t, ok := t.(testing.TB); ok {
-		return realredis.Need(t, program, debian)
-	}
-	path, err := exec.LookPath(program) // a script: where Embedded, those that need one are left out
-	t.(*testscript.TestScript).Check(err)
-	return path
-}
-
 // startReal starts the machine's redis-server.
 func startReal(t starter, args ...string) (address string) {
-	path := need(t, "redis-server", "redis-server")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("%v", err)
+	if s, ok := t.(*testscript.TestScript); ok {
+		return realredis.Start(inScript{s: s}, args...)
 	}
-	address = l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, args...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v", err)
-	}
-	deferTo(t, func() { cmd.Process.Kill(); cmd.Wait() }) //nolint:errcheck
-	until(t, "redis-server answers", func() bool {
-		c, err := redis.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return address
+	return realredis.Start(t.(testing.TB), args...)
 }
+
+// inScript is a script as realredis wants a test to be.
+type inScript struct {
+	testing.TB // none: the methods below are all that it calls
+	s          *testscript.TestScript
+}
+
+func (i inScript) Helper()           {}
+func (i inScript) Cleanup(f func())  { i.s.Defer(f) }
+func (i inScript) TempDir() string   { return i.s.Getenv("WORK") }
+func (i inScript) Fatal(args ...any) { i.s.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (i inScript) Fatalf(format string, args ...any) { i.s.Fatalf(format, args...) }
 
 // until polls for a condition.
 func until(t starter, what string, ok func() bool) {

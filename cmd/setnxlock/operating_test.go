@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.
@@ -40,7 +42,7 @@ func TestOperatingPage(t *testing.T) {
 
 // cliFor is a PATH whose redis-cli asks the server at address.
 func cliFor(t *testing.T, address string) string {
-	cli := need(t, "redis-cli", "redis-tools")
+	cli := realredis.Need(t, "redis-cli", "redis-tools")
 	bin := t.TempDir()
 	_, port, _ := net.SplitHostPort(address)
 	script := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)

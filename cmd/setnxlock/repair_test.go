@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // An onKey is a key and what is on it; ttl in seconds, 0 for none.
@@ -178,7 +179,7 @@ func TestRepairNeedsWatch(t *testing.T) {
 // At a terminal it asks whose the locks are and whether to go on; anything but yes changes nothing.
 func TestRepairAsks(t *testing.T) {
 	t.Parallel()
-	need(t, "script", "bsdutils") // which gives a command a terminal
+	realredis.Need(t, "script", "bsdutils") // which gives a command a terminal
 	address := startOld(t, "7.0")
 	dead := onKey{"resque:lock:a", "1700000000", 0}
 	put(t, address, dead)

@@ -502,7 +502,10 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"tx:renamed": txlock.Renamed{}, "fenced": setlock.Lua{Options: setlock.Options{Fence: true}}} {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "7.0")
-			o := compat.Options{MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandoffs: 3, Timeout: time.Minute, Cleanup: time.Minute}
+			o := compat.Options{
+				MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandoffs: 3,
+				Timeout: time.Minute, Cleanup: time.Minute,
+			}
 			lockers := []*compat.Locker{compat.New(s.Pool(), a, o), compat.New(s.Pool(), a, o)}
 			inside := 0
 			var wg sync.WaitGroup
@@ -769,7 +772,8 @@ func TestLongProcessesShare(t *testing.T) {
 				}
 				all.Wait()
 				least, most := min(had[0], had[1]), max(had[0], had[1])
-				t.Logf("%v, seed %d: one had the key %d times, the other %d; 80 %% of that at least, and 4500 of 5000 together", section, seed, most, least)
+				t.Logf("%v, seed %d: one had the key %d times, the other %d; 80 %% of that at least, and 4500 of 5000 together",
+					section, seed, most, least)
 				if 10*least < 8*most || least+most < 4500 {
 					t.Errorf("%v, seed %d: one had the key %d times, the other %d times; there was time for 5000", section, seed, least, most)
 				}

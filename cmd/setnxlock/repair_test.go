@@ -124,7 +124,8 @@ func TestRepair(t *testing.T) {
 	t.Parallel()
 	everyServer(t, []string{"2.2", "2.4", "7.0", "real"}, func(t *testing.T, address string) {
 		put(t, address, onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "1700000001", 0})
-		s := play(t, address, "repair", "--dialect", "resque-lock", "--lease", shortLease, "--yes", "--match", "resque:lock:*")
+		s := play(t, address, "repair", "--dialect", "resque-lock", "--lease", shortLease, "--yes",
+			"--match", "resque:lock:*")
 		until(t, "it watches", func() bool { return strings.Contains(s.errs.String(), "watching 2 keys") })
 		renewed := onKey{"resque:lock:b", fmt.Sprint(time.Now().Unix() + 600), 0}
 		put(t, address, renewed)

@@ -102,7 +102,8 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
-	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long connecting, from its beginning to the server's first answer, and each request after that may take; unless it is given, a step on one server of a quorum (--algorithm redlock) may take "+redlock.DefaultTimeout.String())
+	f.DurationVar(&a.timeout, "timeout", defaultTimeout,
+		"how long connecting, from its beginning to the server's first answer, and each request after that may take; unless it is given, a step on one server of a quorum (--algorithm redlock) may take "+redlock.DefaultTimeout.String())
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	hideDefault(root, "redis") // it may hold a password
 	complete(root, "algorithm", use)

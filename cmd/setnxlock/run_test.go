@@ -365,7 +365,8 @@ func TestEightShells(t *testing.T) {
 			for range shells {
 				group.Go(func() {
 					for range rounds {
-						cmd := exec.Command("setnxlock", "run", "--unsafe", "--algorithm", algorithm, "--ttl", "1m", "counter", "--", "addone", file)
+						cmd := exec.Command("setnxlock", "run", "--unsafe", "--algorithm", algorithm, "--ttl", "1m",
+							"counter", "--", "addone", file)
 						cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
 						if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 							t.Errorf("%v: %s", err, out)

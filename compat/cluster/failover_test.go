@@ -35,7 +35,8 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	defer source.Close()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
-		lock, err := compat.NewOn(source.Source(), algo.new(true), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}).Lock(ctx, key, 40*time.Second)
+		o := compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}
+		lock, err := compat.NewOn(source.Source(), algo.new(true), o).Lock(ctx, key, 40*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,8 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	all := algorithms()
 	lockers := make([]*compat.Locker, len(all))
 	for i, algo := range all { // each has found the server safe, so that taking the locks is quick
-		lockers[i] = compat.NewOn(source.Source(), algo.new(false), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned})
+		o := compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}
+		lockers[i] = compat.NewOn(source.Source(), algo.new(false), o)
 		lock, err := lockers[i].Lock(ctx, tag(master)+"before", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +118,8 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 		}
 		held = append(held, lock)
 	}
-	renewed, err := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute, Renew: true}).Lock(ctx, tag(master)+"renewed", 6*time.Second)
+	renewing := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute, Renew: true})
+	renewed, err := renewing.Lock(ctx, tag(master)+"renewed", 6*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +184,8 @@ type waiter struct {
 func wait(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string) *waiter {
 	w := &waiter{t, key, 1, make(chan *compat.Lock, 1)}
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
-	locks := compat.NewOn(source.Source(), algo.new(true), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond})
+	o := compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned, MaxPoll: 50 * time.Millisecond}
+	locks := compat.NewOn(source.Source(), algo.new(true), o)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done; source.Close() })

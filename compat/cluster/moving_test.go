@@ -46,7 +46,8 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 			}
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
-			lock, err := compat.NewOn(source.Source(), algo.new(fence), compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}).Lock(ctx, key+"/held", 40*time.Second)
+			o := compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}
+			lock, err := compat.NewOn(source.Source(), algo.new(fence), o).Lock(ctx, key+"/held", 40*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +119,10 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 	t.Cleanup(func() { c.done.Store(true); cancel(); c.wg.Wait() })
 	for range 2 {
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
-		locks := compat.NewOn(source.Source(), algo.new(fence), compat.Options{Timeout: time.Minute, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c.Observe, MaxPinned: algo.pinned})
+		locks := compat.NewOn(source.Source(), algo.new(fence), compat.Options{
+			Timeout: time.Minute, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c.Observe,
+			MaxPinned: algo.pinned,
+		})
 		c.wg.Go(func() {
 			defer source.Close()
 			for !c.done.Load() {

@@ -79,7 +79,8 @@ func TestACL(t *testing.T) {
 				continue
 			}
 			for _, prefix := range []string{"", "app:"} {
-				everything(t, l, source, a, compat.Options{Timeout: time.Minute, Prefix: prefix}, strings.TrimPrefix("app:k", prefix), do)
+				o := compat.Options{Timeout: time.Minute, Prefix: prefix}
+				everything(t, l, source, a, o, strings.TrimPrefix("app:k", prefix), do)
 			}
 		}
 		do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
@@ -127,7 +128,8 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 		must("a second TryLock", fmt.Errorf("want ErrHeld: %w", err))
 	}
 	if other, ok := locks.Get(map[string]string{"rw:read": "rw:write", "rw:write": "rw:read"}[l.Name]); ok {
-		_, err := compat.NewOn(source, made(other, a.Traits().Rotates), compat.Options{Timeout: time.Minute, Prefix: prefix}).TryLock(t.Context(), key, time.Minute)
+		o := compat.Options{Timeout: time.Minute, Prefix: prefix}
+		_, err := compat.NewOn(source, made(other, a.Traits().Rotates), o).TryLock(t.Context(), key, time.Minute)
 		if !errors.Is(err, compat.ErrHeld) {
 			must("a TryLock of "+other.Name, fmt.Errorf("want ErrHeld: %w", err))
 		}

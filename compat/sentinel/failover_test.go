@@ -85,7 +85,8 @@ func TestFailover(t *testing.T) {
 			f.s.Replaced(m)
 			m.Continue()
 			role, err := redis.Values(realredis.Ask(m.Addr, "ROLE"))
-			t.Logf("the old master came back as %s, %v", role, err) // a machine that stands still gives the Sentinels time to tell it
+			// As a master, if the machine does not stand still and give the Sentinels time to tell it.
+			t.Logf("the old master came back as %s, %v", role, err)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -57,7 +57,9 @@ func TestLongGuaranteesAreNotStale(t *testing.T) {
 	was, is := strings.Split(doc, "\n"), strings.Split(now, "\n")
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
-			t.Fatalf("view/guarantees.md is stale: line %d says\n%s\nand the code now\n%s\nIf you know why, run: setnxlock race guarantees -o compat/race/view/guarantees.md, and go test ./compat/race/view -run Docs -update", i+1, was[i], is[i])
+			t.Fatalf("view/guarantees.md is stale: line %d says\n%s\nand the code now\n%s\nIf you know why, run: "+
+				"setnxlock race guarantees -o compat/race/view/guarantees.md, and go test ./compat/race/view -run Docs -update",
+				i+1, was[i], is[i])
 		}
 	}
 	t.Fatalf("view/guarantees.md is stale: it has %d lines, want %d", len(was), len(is))

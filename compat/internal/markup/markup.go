@@ -102,7 +102,9 @@ func (p Page) Document() []byte {
 	if p.Style != "" {
 		style.Put("<style>\n%s</style>\n", HTML(p.Style))
 	}
-	return []byte(Fill(page, map[string]HTML{"allow": HTML(allow), "files": HTML(files), "title": Text(p.Title), "style": style.HTML(), "body": p.Body}))
+	return []byte(Fill(page, map[string]HTML{
+		"allow": HTML(allow), "files": HTML(files), "title": Text(p.Title), "style": style.HTML(), "body": p.Body,
+	}))
 }
 
 // Script is the Content-Security-Policy's name of a script that stands in the page.

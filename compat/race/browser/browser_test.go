@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,14 +63,15 @@ func start(t *testing.T) context.Context {
 	if path == "" {
 		path = realredis.Need(t, "chromium", "chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 30*time.Minute)
 	t.Cleanup(cancel)
 	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { chromedp.Cancel(ctx) }) //nolint:errcheck // it waits for the process, which else writes into a folder being removed
+	t.Cleanup(func() { chromedp.Cancel(ctx) }) // it waits for the process, which writes into a folder being removed
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("%s does not start: %v", path, err)
 	}
@@ -115,7 +117,8 @@ func open(t *testing.T, browser context.Context, address string, width int64, sc
 		case *log.EventEntryAdded:
 			said = "log: " + event.Entry.Text
 		case *network.EventRequestWillBeSent:
-			if scheme, _, _ := strings.Cut(event.Request.URL, ":"); scheme != "file" && scheme != "data" && scheme != "blob" {
+			scheme, _, _ := strings.Cut(event.Request.URL, ":")
+			if !slices.Contains([]string{"file", "data", "blob"}, scheme) {
 				said = "asked for " + event.Request.URL
 			}
 		}
@@ -129,8 +132,10 @@ func open(t *testing.T, browser context.Context, address string, width int64, sc
 		t.Fatal(err)
 	}
 	p := tab{t, ctx}
-	p.do(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), chromedp.EmulateViewport(width, 844),
-		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
+	colours := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+	p.do(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}),
+		chromedp.EmulateViewport(width, 844),
+		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: colours}),
 		chromedp.Navigate(address))
 	return p
 }
@@ -180,8 +185,8 @@ func (p tab) key(key string) { p.Helper(); p.do(chromedp.KeyEvent(key)) }
 // click clicks with the mouse where an element is, in the middle of the window: a bar may cover its edge.
 func (p tab) click(selector string) {
 	p.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).scrollIntoView({block: "center"})`, selector)),
-		chromedp.Click(chromedp.CSS(selector)))
+	centre := fmt.Sprintf(`document.querySelector(%q).scrollIntoView({block: "center"})`, selector)
+	p.do(chromedp.Evaluate[chromedp.Void](centre), chromedp.Click(chromedp.CSS(selector)))
 }
 
 // narrow fails if the page is wider than its window.
@@ -195,7 +200,8 @@ func (p tab) narrow() {
 // offered waits until the workbench offers all that can happen next.
 func (p tab) offered() {
 	p.Helper()
-	p.until(`!document.querySelector("#app").hidden && others !== null && !document.querySelector("#steps").textContent.includes("…")`)
+	p.until(`!document.querySelector("#app").hidden && others !== null &&
+		!document.querySelector("#steps").textContent.includes("…")`)
 }
 
 // The workbench loads from the disk. A level is solved by the keyboard and by the mouse; the
@@ -250,7 +256,7 @@ func TestLongWorkbench(t *testing.T) {
 			HTMLAnchorElement.prototype.click = () => {}
 			document.querySelector("#svg").click()
 		})`)
-		for _, want := range []string{`xmlns="http://www.w3.org/2000/svg"`, `fill="#fcfbf8"`, `fill="rgb(31, 98, 176)"`} {
+		for _, want := range []string{`xmlns="http://www.w3.org/2000/svg"`, `"#fcfbf8"`, `"rgb(31, 98, 176)"`} {
 			if !strings.Contains(saved, want) || strings.Contains(saved, "var(") {
 				t.Errorf("no %s in %.2000s", want, saved)
 			}
@@ -269,25 +275,36 @@ func TestLongWorkbench(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")
 		p.offered()
 		p.click("#bring summary")
-		p.do(chromedp.SetValue(chromedp.CSS("#lines"), `1700000000.000000 [0 10.0.0.1:4711] "SETNX" "lock.report" "1700000010.0"
-1700000012.000000 [0 10.0.0.2:4711] "GET" "lock.report"
-1700000012.100000 [0 10.0.0.2:4711] "GETSET" "lock.report" "1700000022.1"
-1700000013.000000 [0 10.0.0.1:4711] "DEL" "lock.report"
-`))
+		p.do(chromedp.SetValue(chromedp.CSS("#lines"), monitored))
 		p.click("#readlog")
 		p.says("#logsays", "Broken: ownership at step 4: C1 removed the lock of C2.")
 	})
 }
 
+const monitored = `1700000000.000000 [0 10.0.0.1:4711] "SETNX" "lock.report" "1700000010.0"
+1700000012.000000 [0 10.0.0.2:4711] "GET" "lock.report"
+1700000012.100000 [0 10.0.0.2:4711] "GETSET" "lock.report" "1700000022.1"
+1700000013.000000 [0 10.0.0.1:4711] "DEL" "lock.report"
+`
+
 // axeVersion is that of axe-core, which finds what of a page is out of reach for some of its readers.
 const axeVersion = "4.14.1"
+
+// What is run in a page: unfold opens all that is folded away, findings is what axe-core finds.
+const (
+	unfold   = `document.querySelectorAll("details").forEach(d => { d.removeAttribute("name"); d.open = true })`
+	findings = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+		v.id + ": " + v.nodes.map(n => n.html.slice(0, 120) + " " + n.failureSummary).join("; ")))`
+)
 
 // No page of the site is out of reach for some of its readers, as far as axe-core can tell, or wider
 // than its window, with all that is folded away opened.
 func TestLongAxe(t *testing.T) {
 	realredis.Long(t)
 	modules := t.TempDir()
-	if said, err := exec.Command(realredis.Need(t, "npm", "npm"), "install", "--silent", "--no-save", "--prefix", modules, "axe-core@"+axeVersion).CombinedOutput(); err != nil {
+	npm := realredis.Need(t, "npm", "npm")
+	install := exec.Command(npm, "install", "--silent", "--no-save", "--prefix", modules, "axe-core@"+axeVersion)
+	if said, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	axe, err := os.ReadFile(filepath.Join(modules, "node_modules/axe-core/axe.min.js"))
@@ -306,11 +323,9 @@ func TestLongAxe(t *testing.T) {
 				if filepath.Base(page) == "workbench.html" {
 					p.offered()
 				}
-				p.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => { d.removeAttribute("name"); d.open = true })`),
-					chromedp.Evaluate[chromedp.Void](string(axe)+";0"))
+				p.do(chromedp.Evaluate[chromedp.Void](unfold), chromedp.Evaluate[chromedp.Void](string(axe)+";0"))
 				p.narrow()
-				for _, found := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
-					v.id + ": " + v.nodes.map(n => n.html.slice(0, 120) + " " + n.failureSummary).join("; ")))`) {
+				for _, found := range eval[[]string](p, findings) {
 					t.Error(found)
 				}
 			})

@@ -30,6 +30,7 @@ func TestClocksAreNotStale(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(string(b), now) {
-		t.Error("compat/race/view/guarantees.md does not end with the clocks' section as it is computed now: setnxlock race guarantees -o compat/race/view/guarantees.md")
+		t.Error("compat/race/view/guarantees.md does not end with the clocks' section as it is computed now: " +
+			"setnxlock race guarantees -o compat/race/view/guarantees.md")
 	}
 }

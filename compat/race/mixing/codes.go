@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Codes returns the matrix in a few letters for each pair, as pairs.txt has it, of which FleetsPage is made. A line is a party: its name, its kind, what it is, who behaves alike, and a code for it
-// and each party from itself on, in the order of the lines.
+// Codes returns the matrix in a few letters for each pair, as pairs.txt has it, of which FleetsPage is made. A
+// line is a party: its name, its kind, what it is, who behaves alike, and a code for it and each party from
+// itself on, in the order of the lines.
 //
 // A code begins with what it takes until two hold the lock: "." nothing does, "x" at once, "t" at takeover, "e" early,
 // "l" late; then "1", one client of each, "a", two of the line's party, or "b", two of the other; and "*" if neither

@@ -42,7 +42,8 @@ func fleets(codes string) ([]*fleet, error) {
 		if len(cells) != 5 {
 			return nil, fmt.Errorf("mixing: %q is no line of pairs", line)
 		}
-		all = append(all, &fleet{Party: Party{Name: cells[0], Says: strings.TrimSpace(cells[2]), Alike: strings.Fields(cells[3])}})
+		p := Party{Name: cells[0], Says: strings.TrimSpace(cells[2]), Alike: strings.Fields(cells[3])}
+		all = append(all, &fleet{Party: p})
 		table = append(table, strings.Fields(cells[4]))
 	}
 	for i, f := range all {
@@ -70,7 +71,11 @@ func sentence(code string, a, b Party) (string, error) {
 	var parts []string
 	rest := code[1:]
 	if grade, ok := grades[code[0]]; ok && rest != "" {
-		needs := map[byte]string{'1': "one client of each", 'a': "two clients of " + a.Short() + " and one of " + b.Short(), 'b': "two clients of " + b.Short() + " and one of " + a.Short()}[rest[0]]
+		needs := map[byte]string{
+			'1': "one client of each",
+			'a': "two clients of " + a.Short() + " and one of " + b.Short(),
+			'b': "two clients of " + b.Short() + " and one of " + a.Short(),
+		}[rest[0]]
 		if a.Name == b.Name {
 			needs = map[byte]string{'1': "two clients", 'a': "three clients"}[rest[0]]
 		}
@@ -93,8 +98,11 @@ func sentence(code string, a, b Party) (string, error) {
 		}
 		when := ""
 		if len(rest) > 1 {
-			when = map[string]string{"h": "If a client of %s dies holding it, %s never gets it again", "d": "If a client of %s dies half-way, %s never gets it again",
-				"o": "Once a client of %s has released it, %s never gets it again"}[strings.ToLower(rest[1:2])]
+			when = map[string]string{
+				"h": "If a client of %s dies holding it, %s never gets it again",
+				"d": "If a client of %s dies half-way, %s never gets it again",
+				"o": "Once a client of %s has released it, %s never gets it again",
+			}[strings.ToLower(rest[1:2])]
 		}
 		if when == "" || rest[0] != '<' && rest[0] != '>' {
 			return "", fmt.Errorf("mixing: code %q", code)
@@ -117,11 +125,13 @@ func FleetsPage(workbench string) (view.Question, error) {
 	}
 	var w, more markup.Writer
 	for _, f := range all {
-		w.Put(`<details class="fleet" id="%s" data-name="%s"><summary><code>%s</code> %s`, f.Short(), f.Name, markup.HTML(view.Words(f.Short())), f.Says)
+		w.Put(`<details class="fleet" id="%s" data-name="%s"><summary>`, f.Short(), f.Name)
+		w.Put(`<code>%s</code> %s`, markup.HTML(view.Words(f.Short())), f.Says)
 		for i, name := range f.Alike {
 			w.Put("%s%s", []string{"; the same: ", ", "}[min(i, 1)], Party{Name: name}.Short())
 		}
-		w.Put("</summary>\n<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"beside %s\"><table><tr><th>beside</th><th>may they share a key?</th></tr>\n", f.Short())
+		w.Put("</summary>\n<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"beside %s\">", f.Short())
+		w.Put("<table>\n<tr><th>beside</th><th>may they share a key?</th></tr>\n")
 		for _, b := range f.beside {
 			says, class := "No.", "breaks"
 			if b.safe {
@@ -131,7 +141,8 @@ func FleetsPage(workbench string) (view.Question, error) {
 			if b.fleet == f {
 				name = "its own"
 			}
-			w.Put("<tr data-name=\"%s\"><td>%s</td><td class=\"%s\"><b>%s</b> %s</td></tr>\n", b.Name, name, class, says, b.text)
+			w.Put("<tr data-name=\"%s\"><td>%s</td>", b.Name, name)
+			w.Put("<td class=\"%s\"><b>%s</b> %s</td></tr>\n", class, says, b.text)
 		}
 		w.Put("</table></div></details>\n")
 	}
@@ -141,7 +152,10 @@ func FleetsPage(workbench string) (view.Question, error) {
 	}
 	return view.Question{
 		File: "fleets.html", Title: "Two Fleets on One Key", Says: "Two fleets on one key: may they share it?",
-		Body: markup.Fill(asset("fleets.html"), map[string]markup.HTML{"fleets": w.HTML(), "steps": more.HTML(), "count": markup.HTML(fmt.Sprint(len(all)))}), Script: asset("fleets.js"),
+		Body: markup.Fill(asset("fleets.html"), map[string]markup.HTML{
+			"fleets": w.HTML(), "steps": more.HTML(), "count": markup.HTML(fmt.Sprint(len(all))),
+		}),
+		Script: asset("fleets.js"),
 	}, nil
 }
 

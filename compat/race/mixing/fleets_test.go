@@ -9,17 +9,20 @@ import (
 func TestSentence(t *testing.T) {
 	a, b := Party{Name: "ours/A"}, Party{Name: "theirs/B"}
 	for code, want := range map[string]string{
-		".":      "No two clients hold it at once, and what a dead client has left is taken again.",
-		"x1":     "Two hold it at once, with one client of each.",
-		"lb*":    "Two hold it late, with two clients of B and one of A; neither fleet does so alone.",
-		"la<d>H": "Two hold it late, with two clients of A and one of B. If a client of B dies half-way, A never gets it again; nor does B. If a client of A dies holding it, B never gets it again.",
-		".>O":    "Once a client of A has released it, B never gets it again.",
+		".":   "No two clients hold it at once, and what a dead client has left is taken again.",
+		"x1":  "Two hold it at once, with one client of each.",
+		"lb*": "Two hold it late, with two clients of B and one of A; neither fleet does so alone.",
+		"la<d>H": "Two hold it late, with two clients of A and one of B. " +
+			"If a client of B dies half-way, A never gets it again; nor does B. " +
+			"If a client of A dies holding it, B never gets it again.",
+		".>O": "Once a client of A has released it, B never gets it again.",
 	} {
 		if got, err := sentence(code, a, b); got != want || err != nil {
 			t.Errorf("%s: %q, %v", code, got, err)
 		}
 	}
-	if got, err := sentence("la<d", a, a); got != "Two hold it late, with three clients. If a client of A dies half-way, A never gets it again." || err != nil {
+	const alone = "Two hold it late, with three clients. If a client of A dies half-way, A never gets it again."
+	if got, err := sentence("la<d", a, a); got != alone || err != nil {
 		t.Errorf("alone: %q, %v", got, err)
 	}
 	for _, code := range []string{"q1", "x", "xz", ".<", ".<q", ".=H"} {
@@ -42,7 +45,9 @@ func TestFleetsPage(t *testing.T) {
 	_, redis2, _ := strings.Cut(string(q.Body), `id="redis-py-2.9"`)
 	_, row, _ := strings.Cut(redis2, `<tr data-name="ours/tx:guarded">`)
 	row, _, _ = strings.Cut(row, "</tr>")
-	if want := "<b>No.</b> Two hold it late, with one client of each. If a client of redis-py-2.9 dies holding it, tx:guarded never gets it again."; !strings.Contains(row, want) {
+	const want = "<b>No.</b> Two hold it late, with one client of each. " +
+		"If a client of redis-py-2.9 dies holding it, tx:guarded never gets it again."
+	if !strings.Contains(row, want) {
 		t.Errorf("%s, want %s", row, want)
 	}
 	if _, err := fleets("a | b | c | d | ."); err != nil {

@@ -24,7 +24,8 @@ func guaranteesPage(guarantees, workbench string) (Question, error) {
 	w.Put("%s", markup.Fill(asset("guarantees.html"), map[string]markup.HTML{"data": markup.HTML(data)}))
 	w.Put("<details class=\"lock\"><summary>The faults, and the bounds within which each was tried</summary>\n")
 	w.Put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"The faults\"><table>\n")
-	w.Put("<thead><tr><th>fault</th><th>what goes wrong</th><th>bounds: two clients, and more</th></tr></thead>\n<tbody>\n")
+	w.Put("<thead><tr><th>fault</th><th>what goes wrong</th><th>bounds: two clients, and more</th></tr></thead>\n")
+	w.Put("<tbody>\n")
 	for _, f := range g.Faults {
 		w.Put("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td></tr>\n", f.Name, f.Says, f.Bounds)
 	}
@@ -33,7 +34,8 @@ func guaranteesPage(guarantees, workbench string) (Question, error) {
 		l.put(&w, g.Faults, workbench)
 	}
 	return Question{
-		File: "guarantees.html", Title: "What Each Lock Promises", Says: "My server, my faults: which lock holds there, within which bounds",
+		File: "guarantees.html", Title: "What Each Lock Promises",
+		Says: "My server, my faults: which lock holds there, within which bounds",
 		Body: w.HTML(), Script: asset("guarantees.js"),
 	}, nil
 }
@@ -75,9 +77,11 @@ func (l lockTable) put(w *markup.Writer, faults []faultRow, workbench string) {
 		w.Put("<ol class=\"ways\">\n")
 	}
 	for i, way := range l.ways {
-		w.Put("<li id=\"%s-%d\"><i>%s</i> (%s): %s, in %d steps: ", id, i+1, way.invariant, strings.Join(way.faults, ", "), way.text, way.steps)
+		w.Put("<li id=\"%s-%d\"><i>%s</i> (%s): ", id, i+1, way.invariant, strings.Join(way.faults, ", "))
+		w.Put("%s, in %d steps: ", way.text, way.steps)
 		if workbench != "" {
-			w.Put("<a href=\"%s\"><code>%s</code></a>", workbench+"#"+Fragment(way.schedule), markup.HTML(Words(way.schedule)))
+			to := workbench + "#" + Fragment(way.schedule)
+			w.Put("<a href=\"%s\"><code>%s</code></a>", to, markup.HTML(Words(way.schedule)))
 		} else {
 			w.Put("<code>setnxlock race replay &#39;%s&#39;</code>", markup.HTML(Words(way.schedule)))
 		}

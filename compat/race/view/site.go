@@ -51,7 +51,8 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 	if err != nil {
 		return err
 	}
-	s := &site{dir: dir, workbench: workbench, questions: append([]Question{promises}, questions...), files: map[string]string{}}
+	questions = append([]Question{promises}, questions...)
+	s := &site{dir: dir, workbench: workbench, questions: questions, files: map[string]string{}}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -198,7 +199,8 @@ func (s *site) question(q Question) error {
 	if err := s.write(script, []byte(q.Script)); err != nil {
 		return err
 	}
-	return s.write(q.File, markup.Page{Title: q.Title, Allow: []string{FileScripts}, Sheets: []string{Sheet}, Body: w.HTML()}.Document())
+	page := markup.Page{Title: q.Title, Allow: []string{FileScripts}, Sheets: []string{Sheet}, Body: w.HTML()}
+	return s.write(q.File, page.Document())
 }
 
 // index writes the list of the races.
@@ -207,7 +209,8 @@ func (s *site) index() error {
 	var w markup.Writer
 	w.Put(`<header>
 <h1>%s</h1>
-<p class="objective">Races of Redis locks, each found by running the shipping code through every interleaving of its commands. Try to reach the objective before you look at the steps.</p>
+<p class="objective">Races of Redis locks, each found by running the shipping code through every interleaving of its
+commands. Try to reach the objective before you look at the steps.</p>
 `, title)
 	w.With("<p><a href=\"%s\">The workbench: break any lock by hand, or have the explorer do it</a></p>\n", s.workbench)
 	for _, q := range s.questions {

@@ -45,7 +45,8 @@ func TestSite(t *testing.T) {
 	want := []string{
 		"any-lost-reply.html", "any-lost-reply.json", "any-paused-holder.html", "any-paused-holder.json",
 		"any-release-after-expiry.html", "any-release-after-expiry.json", "asked.html", "asked.js",
-		"getset-double-takeover.html", "getset-double-takeover.json", "getset-double-takeover.survives.html", "getset-double-takeover.survives.json",
+		"getset-double-takeover.html", "getset-double-takeover.json",
+		"getset-double-takeover.survives.html", "getset-double-takeover.survives.json",
 		"guarantees.html", "guarantees.js", "index.html", "races.css", "races.js",
 	}
 	if !slices.Equal(got, want) {
@@ -81,7 +82,8 @@ func TestSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := -1
-	for _, name := range []string{"double-takeover", "release-after-expiry", "lost-reply", "paused-holder"} { // the order of teaching
+	// In the order of teaching.
+	for _, name := range []string{"double-takeover", "release-after-expiry", "lost-reply", "paused-holder"} {
 		i := strings.Index(string(index), html.EscapeString(Titled(all[name].Title)))
 		if i <= at {
 			t.Errorf("%s is at %d of the index, want it after %d", name, i, at)

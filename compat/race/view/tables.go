@@ -58,7 +58,8 @@ type way struct {
 
 var (
 	holds  = regexp.MustCompile(`^holds, ([\d,]+) states$`)
-	wayRow = regexp.MustCompile("(?m)^- \\*([a-z-]+)\\* \\((.*?)\\): (.*?)(?: \\(\\[([a-z/-]+)\\]\\(.*?\\)\\))?\\. (\\d+) steps: `(.*)`$")
+	wayRow = regexp.MustCompile(`(?m)^- \*([a-z-]+)\* \((.*?)\): (.*?)(?: \(\[([a-z/-]+)\]\(.*?\)\))?\.` +
+		" (\\d+) steps: `(.*)`$")
 )
 
 // readTables reads what Guarantees has written.
@@ -100,7 +101,8 @@ func readTables(text string) (tables, error) {
 	}
 	slices.SortFunc(g.Servers, func(a, b string) int { return age(a) - age(b) })
 	if len(g.Faults) == 0 || len(g.Locks) == 0 {
-		return g, fmt.Errorf("race: no guarantees as setnxlock race guarantees prints them: %d faults, %d locks", len(g.Faults), len(g.Locks))
+		return g, fmt.Errorf("race: no guarantees as setnxlock race guarantees prints them: %d faults, %d locks",
+			len(g.Faults), len(g.Locks))
 	}
 	return g, nil
 }
@@ -146,7 +148,7 @@ func (g tables) faultsIn(list string) (names []string) {
 // age orders servers, proxies and profiles last.
 func age(name string) int {
 	var major, minor, patch int
-	n, _ := fmt.Sscanf(name, "%d.%d.%d", &major, &minor, &patch) //nolint:errcheck // how many numbers it begins with is all that counts
+	n, _ := fmt.Sscanf(name, "%d.%d.%d", &major, &minor, &patch) //nolint:errcheck // how many there are counts
 	switch {
 	case n == 0:
 		return 1 << 20
@@ -161,8 +163,10 @@ func age(name string) int {
 // way is the index of a shortest way to break an invariant of a lock under a fault; -1: there is none.
 func (l lockTable) way(invariant, fault string) int {
 	for _, under := range []string{fault, "none"} { // what breaks as soon without a fault is listed there alone
-		if i := slices.IndexFunc(l.ways, func(w way) bool { return w.invariant == invariant && slices.Contains(w.faults, under) }); i >= 0 {
-			return i
+		for i, w := range l.ways {
+			if w.invariant == invariant && slices.Contains(w.faults, under) {
+				return i
+			}
 		}
 	}
 	return -1

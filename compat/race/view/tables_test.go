@@ -60,14 +60,14 @@ func TestStored(t *testing.T) {
 		for _, w := range l.ways {
 			tr, err := race.ReplaySchedule(w.schedule, nil)
 			if err != nil || tr.Verdict.Violated != w.invariant || len(tr.Events) != w.steps {
-				t.Errorf("%s: %v, %d steps, %v, want %s in %d", w.schedule, tr.Verdict, len(tr.Events), err, w.invariant, w.steps)
+				t.Errorf("%s: %v, %d steps, %v", w.schedule, tr.Verdict, len(tr.Events), err)
 			}
 		}
 	}
 	if breaks < 500 {
 		t.Errorf("%d breaks", breaks)
 	}
-	if g.Servers[0] != "1.2" || g.Servers[2] != "2.2.5" || g.Servers[3] != "2.2" || !strings.HasPrefix(strings.Join(g.Servers[5:], " "), "2.6 2.6.12 2.8") {
+	if want := "1.2 2.0 2.2.5 2.2 2.4 2.6 2.6.12 2.8 "; !strings.HasPrefix(strings.Join(g.Servers, " "), want) {
 		t.Errorf("in order: %q", g.Servers)
 	}
 	if _, err := readTables("{}"); err == nil {
@@ -90,7 +90,8 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
-	if got, want := g.faultsIn("pause, pause, fenced, evict"), []string{"pause", "pause, fenced", "evict"}; !slices.Equal(got, want) {
+	got, want := g.faultsIn("pause, pause, fenced, evict"), []string{"pause", "pause, fenced", "evict"}
+	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -99,8 +100,9 @@ func TestVerdicts(t *testing.T) {
 func TestDocsAreNotStale(t *testing.T) {
 	g := stored(t)
 	_, clocks, _ := strings.Cut(Stored, "\n## Clocks that disagree\n")
+	clocks = regexp.MustCompile(`(?m)(^\|.*\n)+`).FindString(clocks)
 	for page, tables := range map[string]map[string]string{
-		"guarantees.md": {"rows": g.rows(), "summary": g.summary(), "clocks": regexp.MustCompile(`(?m)(^\|.*\n)+`).FindString(clocks)},
+		"guarantees.md": {"rows": g.rows(), "summary": g.summary(), "clocks": clocks},
 		"comparison.md": {"verdicts": g.compared()},
 	} {
 		name := filepath.Join("../../../docs", page)
@@ -110,7 +112,8 @@ func TestDocsAreNotStale(t *testing.T) {
 		}
 		text := string(b)
 		for what, now := range tables {
-			begin, end := "<!-- "+what+": go test ./compat/race/view -run Docs -update -->\n", "<!-- end of "+what+" -->"
+			begin := "<!-- " + what + ": go test ./compat/race/view -run Docs -update -->\n"
+			end := "<!-- end of " + what + " -->"
 			before, rest, ok := strings.Cut(text, begin)
 			was, after, ends := strings.Cut(rest, end)
 			if !ok || !ends {
@@ -185,7 +188,10 @@ func (g tables) breaks(c lockColumn) string {
 	under := map[string][]string{}
 	for _, f := range g.Faults {
 		for name := range strings.SplitSeq(c.Verdicts[f.Name], ", ") {
-			if name == "" || name == "holds" || name == "refused" || f.Name != none && slices.Contains(strings.Split(plain, ", "), name) {
+			if name == "" || name == "holds" || name == "refused" {
+				continue
+			}
+			if f.Name != none && slices.Contains(strings.Split(plain, ", "), name) {
 				continue // it breaks without a fault, too
 			}
 			if under[name] == nil {
@@ -237,7 +243,10 @@ func (g tables) compared() string {
 		b.WriteString(" `" + l + "` |")
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(locks)) + "\n")
-	for _, fault := range []string{"none", "crash", "lost reply", "lost request", "cut", "late", "skew", "renewal", "restart", "failover", "server down", "evict", "pause", "pause, fenced"} {
+	for _, fault := range []string{
+		"none", "crash", "lost reply", "lost request", "cut", "late", "skew", "renewal", "restart", "failover",
+		"server down", "evict", "pause", "pause, fenced",
+	} {
 		b.WriteString("| " + fault + " |")
 		for _, l := range locks {
 			v := g.of(l, "7.0", fault)

@@ -71,7 +71,10 @@ func LevelOf(p view.Page) (*Level, error) {
 		return nil, err
 	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
-	l := &Level{Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text, Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph}
+	l := &Level{
+		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
+		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph,
+	}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
 	}
@@ -102,7 +105,8 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 		return err
 	}
 	// A page from the disk may fetch no file: the engine is a script, which has what is packed in Base64.
-	script := fmt.Sprintf("self.SETNXLOCK_EXEC = %s\nself.SETNXLOCK_CODE = '%s'\nself.SETNXLOCK_WASM = '%s'\n", exec, packed(code), packed(module))
+	script := fmt.Sprintf("self.SETNXLOCK_EXEC = %s\nself.SETNXLOCK_CODE = '%s'\nself.SETNXLOCK_WASM = '%s'\n",
+		exec, packed(code), packed(module))
 	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
 	data, err := json.Marshal(levels)
 	if err != nil {
@@ -119,7 +123,8 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 		}),
 	}
 	for name, b := range map[string][]byte{
-		Page: html.Document(), Engine: []byte(script), "workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(asset("workbench.js")),
+		Page: html.Document(), Engine: []byte(script),
+		"workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(asset("workbench.js")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
 			return err

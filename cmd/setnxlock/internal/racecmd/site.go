@@ -40,7 +40,8 @@ func (a *app) siteCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().BoolVar(&workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
-	cmd.Flags().BoolVar(&compute, "compute", false, "compute what each lock promises, in minutes, in place of what this version was released with")
+	cmd.Flags().BoolVar(&compute, "compute", false,
+		"compute what each lock promises, in minutes, in place of what this version was released with")
 	return cmd
 }
 

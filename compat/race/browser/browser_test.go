@@ -293,7 +293,7 @@ const axeVersion = "4.14.1"
 // What is run in a page: unfold opens all that is folded away, findings is what axe-core finds.
 const (
 	unfold   = `document.querySelectorAll("details").forEach(d => { d.removeAttribute("name"); d.open = true })`
-	findings = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+	findings = `axe.run(document, {preload: false, resultTypes: ["violations"]}).then(r => r.violations.map(v =>
 		v.id + ": " + v.nodes.map(n => n.html.slice(0, 120) + " " + n.failureSummary).join("; ")))`
 )
 

@@ -191,7 +191,9 @@ func (s *site) question(q Question) error {
 	script := strings.TrimSuffix(q.File, ".html") + ".js"
 	var w markup.Writer
 	w.Put(`<nav class="site"><a href="index.html">all races</a></nav>
+<header>
 <h1>%s</h1>
+</header>
 <main>
 %s</main>
 <script src="%s"></script>

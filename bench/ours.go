@@ -75,7 +75,7 @@ type entry struct {
 func entries(s *server) []entry {
 	var list []entry
 	for _, l := range locks.All() {
-		if l.New == nil || l.Comparison || l.Instead != "" || l.Family() == "rw" {
+		if l.New == nil || l.Instead != "" || l.Family() == "rw" {
 			continue
 		}
 		a := l.New(locks.Options{Millis: s.atLeast("2.6")})

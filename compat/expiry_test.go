@@ -312,19 +312,16 @@ func TestCrashSafeVariants(t *testing.T) {
 	}
 }
 
-// The safe repair does not touch a holder that is between its SETNX and its
-// EXPIRE, nor a timestamp lock; the published one does both (tx/ttl-repair).
+// The repair does not touch a holder that is between its SETNX and its EXPIRE,
+// nor a timestamp lock (tx/ttl-repair).
 func TestTTLRepairAgainstALiveHolder(t *testing.T) {
 	for _, c := range []struct {
-		repair  txlock.TTLRepair
-		value   string
-		touched bool
+		repair txlock.TTLRepair
+		value  string
 	}{
-		{txlock.RepairSeen, "token", false},
-		{txlock.RepairNever, "token", false},
-		{txlock.RepairPublished, "token", true},
-		{txlock.RepairSeen, "1330837567.000", false},
-		{txlock.RepairPublished, "1330837567.000", true},
+		{txlock.RepairSeen, "token"},
+		{txlock.RepairNever, "token"},
+		{txlock.RepairSeen, "1330837567.000"},
 	} {
 		w := newWorld(t, "2.4")
 		w.do("SETNX", "k", c.value) // the holder's EXPIRE is on its way
@@ -337,12 +334,12 @@ func TestTTLRepairAgainstALiveHolder(t *testing.T) {
 		done := inBackground(func() { _, err = k.Lock(ctx, "k", 3*time.Second) })
 		w.clock.Add(2 * time.Second)
 		ttl, _ := redis.Int(w.do("TTL", "k"), nil)
-		if touched := ttl != -1 || w.value("k") == ""; touched != c.touched {
-			t.Errorf("%q, %s: TTL %d, touched %v, want %v", c.repair, c.value, ttl, touched, c.touched)
+		if ttl != -1 || w.value("k") != c.value {
+			t.Errorf("%q, %s: TTL %d, the key holds %q", c.repair, c.value, ttl, w.value("k"))
 		}
 		cancel()
 		<-done
-		if c.repair != txlock.RepairPublished && !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%q, %s: %v, want the cancellation", c.repair, c.value, err)
 		}
 	}
@@ -360,27 +357,6 @@ func TestTimestampsAreNeverRepaired(t *testing.T) {
 		}
 		if left, _ := redis.Int(w.do("TTL", "k"), nil); left != -1 {
 			t.Errorf("%s was given a TTL of %d", v, left)
-		}
-	}
-}
-
-// On 2.2–2.6 the published repair brings a lock back to life that has just
-// expired; the safe one sees that the key has gone (tx/ttl-repair-revives).
-func TestTTLRepairRevives(t *testing.T) {
-	for _, v := range []string{"2.2", "2.4"} {
-		w := newWorld(t, v)
-		dead, _ := w.client(txlock.Classic{})
-		try(t, dead, "k")
-		w.clock.Add(ttl + 990*time.Millisecond)
-		k, net := w.client(txlock.Classic{TTLRepair: txlock.RepairPublished})
-		net.Ran = func(_ int, name string) {
-			if name == "SETNX" {
-				w.server.AdvanceLazy(20 * time.Millisecond) // it expires, and is not reaped yet
-			}
-		}
-		k.TryLock(background, "k", ttl) //nolint:errcheck // refused
-		if left, _ := redis.Int(w.do("TTL", "k"), nil); left != 10 {
-			t.Errorf("%s: TTL %d after the published repair, want the dead lock revived for 10 s", v, left)
 		}
 	}
 }

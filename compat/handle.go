@@ -46,7 +46,7 @@ func (l *Lock) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token(
 // Detach returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is no longer
 // held, and any other error if it is not known what the key holds: the lock then stays held here.
 // After an extension of unknown outcome, extend the lock once more before you detach it. That does not
-// help a lock whose script can't change its token (setlock.AdditiveExtend): the one before may still run.
+// help a lock that can't change its token (Traits.Rotates): the one before may still run.
 func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 	if err := l.begin(ctx); err != nil {
 		return Handle{}, err

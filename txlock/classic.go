@@ -3,7 +3,6 @@ package txlock
 import (
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
@@ -31,12 +30,6 @@ const (
 	// TTL. The Locker does it while it waits. It is the default.
 	RepairSeen TTLRepair = ""
 
-	// RepairPublished gives the key a TTL at once, as in Redis in Action: if TTL key answers -1
-	// after a refused SETNX, EXPIRE key ttl. On Redis 2.2–2.6 it revives a lock that has just
-	// expired (tx/ttl-repair-revives), and it may shorten the lease of a holder that is about to
-	// set its TTL (tx/ttl-repair). For comparison, and to teach.
-	RepairPublished TTLRepair = "published"
-
 	// RepairNever leaves the key alone.
 	RepairNever TTLRepair = "never"
 )
@@ -55,7 +48,7 @@ func (k Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 		return l, err
 	}
 	if w.Done[0] != int64(1) {
-		return l, k.refused(c, key, expire)
+		return l, &compat.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
 
@@ -67,24 +60,6 @@ func (k Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	}
 	_, _, err = w.Seen.Value(key)
 	return l, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
-}
-
-func (k Classic) refused(c *compat.Conn, key string, expire compat.Cmd) error {
-	if k.TTLRepair != RepairPublished {
-		return &compat.HeldError{Key: key}
-	}
-	ttl, err := redis.Int64(c.Do("TTL", key))
-	if err != nil {
-		return err
-	}
-	if ttl == -1 {
-		// -1 before 2.8 is "no such key" as well: the key that is now given a
-		// TTL may have expired since the SETNX, or be a new holder's.
-		if _, err := c.Do(expire[0].(string), expire[1:]...); err != nil {
-			return err
-		}
-	}
-	return &compat.HeldError{Key: key}
 }
 
 // Traits say that it checks the server, and repairs a key without a TTL.

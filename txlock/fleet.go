@@ -47,7 +47,6 @@ func Named(name string) (Fleet, error) {
 		fleet.Wake = f.Beside
 	}
 	if f.Repair {
-		// Not RepairPublished: its fleet can't tell that we look twice (tx/ttl-repair).
 		fleet.TTLRepair = RepairSeen
 	}
 	return fleet, nil

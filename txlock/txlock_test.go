@@ -141,7 +141,6 @@ func TestRefusals(t *testing.T) {
 		{"classic", txlock.Classic{Options: options("me")}, "SETNX k me → 0\n"},
 		{"guarded", txlock.Guarded{Options: options("me")}, "WATCH k → OK\nGET k → other\nUNWATCH → OK\n"},
 		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX k:me:{k} 10 me → OK\nRENAMENX k:me:{k} k → 0\nDEL k:me:{k} → 1\nGET k → other\n"},
-		{"published repair", txlock.Classic{Options: options("me"), TTLRepair: txlock.RepairPublished}, "SETNX k me → 0\nTTL k → -1\nEXPIRE k 10 → 1\n"},
 	} {
 		s := oldredis.Run(t, "2.4")
 		conn := dial(s)

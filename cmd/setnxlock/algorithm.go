@@ -22,20 +22,15 @@ type candidate struct {
 	drops   eviction         // of the server that it was picked for
 }
 
-// names are the values of --algorithm: those for use, families first, and those
-// that are kept for comparison.
-func names() (use, comparison []string) {
-	use = append([]string{"auto"}, locks.Families()...)
+// names are the values of --algorithm, families first.
+func names() []string {
+	list := append([]string{"auto"}, locks.Families()...)
 	for _, l := range locks.All() {
-		switch {
-		case l.Instead != "":
-		case l.Comparison:
-			comparison = append(comparison, l.Name)
-		default:
-			use = append(use, l.Name)
+		if l.Instead == "" {
+			list = append(list, l.Name)
 		}
 	}
-	return use, comparison
+	return list
 }
 
 // candidates are the locks that --algorithm may mean, the strongest first.
@@ -62,30 +57,11 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 		if l, ok := locks.Get(name); ok && l.Instead != "" {
 			hint = l.Name + ": " + l.Instead
 		} else {
-			use, _ := names()
-			hint = "it is one of " + strings.Join(use, ", ")
+			hint = "it is one of " + strings.Join(names(), ", ")
 		}
 		return nil, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name), hint}
 	}
 	return list, nil
-}
-
-// warn says of a lock that is kept for comparison what breaks it.
-func (a *app) warn() {
-	if l, ok := locks.Get(a.algorithm); ok && l.Comparison {
-		a.say("%s is kept for comparison only: %s", l.Name, l.Flaw)
-	}
-}
-
-// permit refuses a lock that is kept for comparison, unless unsafe is true: then it
-// warns.
-func (a *app) permit(unsafe bool) error {
-	if l, ok := locks.Get(a.algorithm); ok && l.Comparison && !unsafe {
-		return &failure{statusUsage, fmt.Errorf("%s is kept for comparison only: %s", l.Name, l.Flaw),
-			"--unsafe runs it nevertheless; setnxlock race explore --algorithm " + l.Name + " shows how it breaks"}
-	}
-	a.warn()
-	return nil
 }
 
 // pick returns the strongest lock that --algorithm allows and that is safe on

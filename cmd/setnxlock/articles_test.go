@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -23,8 +24,8 @@ var update = flag.Bool("update", false, "write what was measured into the pages"
 
 const articlesPage = "../../docs/from-the-articles.md"
 
-// The page shows what each article's lock sends: here it is sent, by the variant
-// that --algorithm names, and compared. -update writes it.
+// The page shows what each article's lock sends: here it is sent, by the lock of
+// that name, and compared. -update writes it.
 func TestArticlesOnTheWire(t *testing.T) {
 	b, err := os.ReadFile(articlesPage)
 	if err != nil {
@@ -87,8 +88,13 @@ func wire(t *testing.T, name, server string) string {
 	return inColumn("acquire", ask) + inColumn("refused", refused) + inColumn("extend", extended) + inColumn("release", released)
 }
 
-// fit is the first of a variant's locks that the server is fit for.
+// fit is the published lock of that name, or the first of a variant's that the server is fit for.
 func fit(t *testing.T, c *compat.Conn, name string) compat.Algorithm {
+	for _, l := range broken.Published() {
+		if l.Name == name {
+			return l.New(compat.NewToken, false)
+		}
+	}
 	list, err := candidates(name, getsetlock.Float, false, "")
 	if err != nil {
 		t.Fatal(err)

@@ -315,7 +315,6 @@ func (a *app) subjects(ctx context.Context, p *deployment, f benchFlags) ([]work
 				return nil, err
 			}
 		}
-		one.warn()
 		list = append(list, workload.Subject{Name: label, Open: func(m *workload.Meter) (*workload.Client, error) {
 			return one.benchClient(ctx, m, f, o)
 		}})

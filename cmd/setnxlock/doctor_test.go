@@ -35,7 +35,7 @@ func TestDoctorAndRunAgree(t *testing.T) {
 	servers["another prefix"] = []string{"--redis", "redis://app:pw@" + restricted}
 	servers["mute"] = []string{"--redis", "redis://mute:pw@" + restricted}
 
-	algorithms := append([]string{"auto", "getset:classic", "set:lua", "rw:write", "set:published"}, locks.Families()...)
+	algorithms := append([]string{"auto", "getset:classic", "set:lua", "rw:write", "tx:classic"}, locks.Families()...)
 	for name, flags := range servers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

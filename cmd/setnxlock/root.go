@@ -95,10 +95,9 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.sentinel, "sentinel", "",
 		"ask these Sentinels for the server, and follow a failover: `NAME@host:port,...` with the name of the master; user, password, database and TLS are those of --redis")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a Redis Cluster: find the one that has the key, and follow it")
-	use, comparison := names()
+	use := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto",
-		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", ")+
-			"; or, for comparison only, in run behind --unsafe: "+strings.Join(comparison, ", "))
+		"the lock: `NAME` is auto, a family ("+strings.Join(locks.Families(), ", ")+"), redlock (a majority of several servers), rw:read or rw:write (readers together, a writer alone), bridge (while a fleet moves: setnxlock migrate), or a variant: "+strings.Join(variants(use), ", "))
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")

@@ -137,7 +137,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add what happened to the metrics in `FILE`, for node_exporter's textfile collector")
 	a.owner.flag(cmd)
 	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
-	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so; allow an --algorithm that is kept for comparison only, although it is known how it breaks")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so")
 	return cmd
 }
 
@@ -187,9 +187,6 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	path, err := lookUp(command[0])
 	if err != nil {
 		return err // before anybody waits for a command that can't run
-	}
-	if err := a.permit(f.unsafe); err != nil {
-		return err
 	}
 	if !f.unsafe {
 		a.caution = &caution{say: a.say}

@@ -41,7 +41,6 @@ func TestExitStatuses(t *testing.T) {
 			"not a URL":     script("--redis http://h", "exit 0"),
 			"a short TTL":   script("--ttl 1us", "exit 0"),
 			"no handle":     {"run", "--adopt", "nix", "--", "true"},
-			"comparison":    script("--algorithm set:published", "exit 0"),
 			"unknown flag":  script("--nix", "exit 0"),
 			"no such ca":    script("--tls-ca /nonesuch", "exit 0"),
 			"empty key":     {"run", "", "--", "true"},

@@ -57,13 +57,13 @@ type Stage struct {
 func (s Stage) Locks() []compat.Algorithm { return s.locks }
 
 // Targets returns the names of the new locks that [NewPlan] accepts: the families of token locks,
-// and the locks in them that are not only for comparison.
+// and the locks in them.
 func Targets() []string {
 	var list []string
 	for _, family := range []string{"set", "tx"} {
 		list = append(list, family)
 		for _, l := range locks.All() {
-			if l.Family() == family && !l.Comparison && !strings.Contains(l.Name, "/") {
+			if l.Family() == family && !strings.Contains(l.Name, "/") {
 				list = append(list, l.Name)
 			}
 		}

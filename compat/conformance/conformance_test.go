@@ -114,15 +114,11 @@ func set() []conformance.Algorithm {
 	lock := func(name string, safe func(conformance.Server) bool, lock func(setlock.Options) compat.Algorithm) conformance.Algorithm {
 		return conformance.Algorithm{Name: name, Safe: safe, New: func(fence bool) compat.Algorithm { return lock(setlock.Options{Fence: fence}) }}
 	}
-	px := func(s conformance.Server) bool { return s.SetNXPX }
 	return []conformance.Algorithm{
 		lock("set:lua", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts },
 			func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }),
 		lock("set:watch", func(s conformance.Server) bool { return s.SetNXPX && s.Transactions },
 			func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }),
-		// Unsafe, by a race that no suite finds: see set/compare-then-del in the catalogue of compat/race.
-		lock("set:redis-py", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts }, func(o setlock.Options) compat.Algorithm { return setlock.AdditiveExtend{Options: o} }),
-		lock("set:published", px, func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} }),
 		lock("set:script", func(s conformance.Server) bool { return s.Scripts },
 			func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }),
 	}

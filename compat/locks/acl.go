@@ -24,12 +24,6 @@ var commands = map[string]string{
 	"rw:read":            readers,
 	"rw:write":           readers,
 	"bridge":             tokens60 + " ttl",
-	"set:published":      "get set psetex pexpire pttl del incr multi exec discard",
-	"set:redis-py":       "get set psetex pexpire pttl del exists incr eval evalsha",
-
-	"tx:classic/published": tokens60 + " ttl",
-	"rw:read/published":    readers,
-	"rw:write/published":   readers,
 }
 
 const (

@@ -214,7 +214,7 @@ func TestServersPage(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("\n```\n")
 	for _, l := range locks.All() {
-		if l.Commands() != nil && !l.Comparison {
+		if l.Commands() != nil {
 			fmt.Fprintf(&list, "# %s\nACL SETUSER locker on >PASSWORD %s\n", l.Name, l.ACL("app:"))
 		}
 	}

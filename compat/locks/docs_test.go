@@ -45,9 +45,6 @@ func table() string {
 		if l.Flaw != "" {
 			about += ". **" + strings.ToUpper(l.Flaw[:1]) + l.Flaw[1:] + "**"
 		}
-		if l.Comparison {
-			about += "; for comparison, behind `run --unsafe`"
-		}
 		if l.Instead != "" {
 			about += "; the command: " + strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)
 		}

@@ -75,10 +75,6 @@ type Lock struct {
 	// TwoHolders says that the flaw lets two clients hold the lock at once.
 	TwoHolders bool
 
-	// Comparison says that the lock is only for comparison: wherever it works, another one without
-	// the flaw works too.
-	Comparison bool
-
 	// Instead says how to get the lock if the command can't make it from its name. "" if it can.
 	Instead string
 
@@ -113,8 +109,7 @@ func (l Lock) Fallbacks(o Options) []Options {
 	return append(all, o)
 }
 
-// All returns the table in order of preference: the safest first; locks that are only for
-// comparison last.
+// All returns the table in order of preference, the safest first.
 func All() []Lock { return slices.Clone(table) }
 
 // Get returns the lock of a name.
@@ -261,39 +256,6 @@ var table = []Lock{
 	{Name: "bridge", Go: "bridge.OneKey", Page: "compat/bridge/onekey.go",
 		About: "a time on a key with a TTL, which clients of times and of tokens respect, while a fleet moves",
 		Since: "2.2", Needs: ttls, Fences: true},
-
-	{Name: "set:published", Go: "setlock.Published", Page: "compat/setlock/published.go",
-		About: "SET NX PX; released by GET and DEL, as is widely copied",
-		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds},
-		Fences: true, Comparison: true,
-		Flaw: "it compares and deletes in two steps (set/compare-then-del)", TwoHolders: true,
-		New: func(o Options) compat.Algorithm { return setlock.Published{Options: set(o)} }},
-	{Name: "set:redis-py", Go: "setlock.AdditiveExtend", Page: "compat/setlock/additive.go",
-		About: "SET NX PX; a script releases, and extends by adding to what is left, as redis-py's does",
-		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},
-		Fences: true, Comparison: true,
-		Flaw: "its renewals add up, so that a dead holder's lock lasts longer than its ttl (set/extend-adds)",
-		New:  func(o Options) compat.Algorithm { return setlock.AdditiveExtend{Options: set(o)} }},
-	{Name: "tx:classic/published", Go: "txlock.Classic{TTLRepair: txlock.RepairPublished}", Page: "txlock/classic.go",
-		About: "tx:classic with the TTL repair of Redis in Action",
-		Since: "2.2", Needs: ttls,
-		Fences: true, Comparison: true,
-		Flaw: "its TTL repair shortens and revives others' locks (tx/ttl-repair)",
-		New: func(o Options) compat.Algorithm {
-			return txlock.Classic{Options: tx(o), TTLRepair: txlock.RepairPublished}
-		}},
-	{Name: "rw:read/published", Go: "rwlock.PublishedRead", Page: "compat/rwlock/published.go",
-		About: "a reader as in the articles: a mutex around GET and ZADD",
-		Since: "2.2", Needs: ttls,
-		Shared: true, Comparison: true,
-		Flaw: "its mutex ends before a slow client leaves it (rw/mutex-outrun)", TwoHolders: true,
-		New: func(o Options) compat.Algorithm { return rwlock.PublishedRead{Options: rw(o)} }},
-	{Name: "rw:write/published", Go: "rwlock.PublishedWrite", Page: "compat/rwlock/published.go",
-		About: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX",
-		Since: "2.2", Needs: ttls,
-		Comparison: true,
-		Flaw:       "its mutex ends before a slow client leaves it (rw/mutex-outrun)", TwoHolders: true,
-		New: func(o Options) compat.Algorithm { return rwlock.PublishedWrite{Options: rw(o)} }},
 }
 
 // ttls is what a token with a TTL needs where SET NX PX is not there.

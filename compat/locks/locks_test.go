@@ -27,7 +27,6 @@ func TestRows(t *testing.T) {
 	}
 	named := regexp.MustCompile(`[a-z]+/[a-z-]+`)
 	seen := map[string]bool{}
-	comparison := false
 	for _, l := range locks.All() {
 		if seen[l.Name] {
 			t.Errorf("%s is there twice", l.Name)
@@ -44,13 +43,9 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s names %s, which is not in the catalogue", l.Name, race)
 			}
 		}
-		if l.TwoHolders && l.Flaw == "" || l.Comparison && (l.Flaw == "" || l.Preferred) {
-			t.Errorf("%s: a flaw without a reason, or preferred", l.Name)
+		if l.TwoHolders && l.Flaw == "" {
+			t.Errorf("%s: a flaw without a reason", l.Name)
 		}
-		if comparison && !l.Comparison {
-			t.Errorf("%s stands below what is for comparison", l.Name)
-		}
-		comparison = l.Comparison
 		for _, need := range l.Needs {
 			if since := need.Since(); since == "" || newer(since, l.Since) {
 				t.Errorf("%s works since %s and needs %s, which came with %q", l.Name, l.Since, need, since)

@@ -2,11 +2,13 @@ package race
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -42,8 +44,8 @@ const (
 	quorum              // it is spread over several servers
 )
 
-// registry has this module's locks, from their table, and the variants that are explored beside
-// them.
+// registry has this module's locks, from their table, the variants that are explored beside them,
+// and the published locks that break.
 var registry = sync.OnceValue(func() map[string]entry {
 	all := map[string]entry{}
 	for _, l := range locks.All() {
@@ -54,7 +56,16 @@ var registry = sync.OnceValue(func() map[string]entry {
 			return l.New(locks.Options{Fence: c.Fence, Token: token})
 		}}
 		if l.Family() == "rw" {
-			e.form, e.turns = members, !l.Comparison
+			e.form, e.turns = members, true
+		}
+		all[l.Name] = e
+	}
+	for _, l := range broken.Published() {
+		e := entry{says: l.Says, shared: l.Shared, make: func(c *Config, token func() string) compat.Algorithm {
+			return l.New(token, c.Fence)
+		}}
+		if strings.HasPrefix(l.Name, "rw:") {
+			e.form, e.nofence = members, true
 		}
 		all[l.Name] = e
 	}

@@ -38,8 +38,8 @@
 // Never use a plain lock (txlock, setlock) on the same key: it excludes readers and writers while
 // it is held, but does not see the readers.
 //
-// Sources: the read-write lock of many articles, a mutex around GET, ZADD and SET NX, which is
-// PublishedRead and PublishedWrite here; sync.RWMutex for who goes first.
+// Sources: the read-write lock of many articles, a mutex around GET, ZADD and SET NX (the races
+// rw/bare-mutex, rw/mutex-outrun and others break it); sync.RWMutex for who goes first.
 package rwlock
 
 import (

@@ -9,12 +9,9 @@
 // The variants differ in how they make sure that the condition still holds when the command runs.
 // Each has its own page:
 //
-//	Lua         a script compares and deletes: one round trip
-//	Watched     WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
-//	Published   GET, then DEL: not safe, for comparison only
-//	Script      as Lua, and a script acquires too: 2.6.0–2.6.11
-//	AdditiveExtend
-//	            as Lua, but an extension adds: redis-py, for comparison only
+//	Lua       a script compares and deletes: one round trip
+//	Watched   WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
+//	Script    as Lua, and a script acquires too: 2.6.0–2.6.11
 //
 // All write the same bytes on the same key as txlock does, so they exclude each other, txlock's
 // clients, and every other client that takes a token lock with SET … NX PX or with SETNX and

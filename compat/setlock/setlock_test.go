@@ -23,7 +23,7 @@ func options(token string) setlock.Options {
 	return setlock.Options{Token: func() string { return token }}
 }
 
-// variant is one of the four, made with options.
+// variant is one of the three, made with options.
 type variant struct {
 	name    string
 	version string // the oldest embedded one that it works on
@@ -33,7 +33,6 @@ type variant struct {
 var variants = []variant{
 	{"lua", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }},
 	{"watched", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }},
-	{"published", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Published{Options: o} }},
 	{"script", "2.6", func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }},
 }
 
@@ -136,7 +135,6 @@ func TestAcquire(t *testing.T) {
 	}{
 		{"lua", setlock.Lua{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
 		{"watched", setlock.Watched{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
-		{"published", setlock.Published{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
 		{"script", setlock.Script{Options: options("me")}, "EVALSHA take 1 k me 10000 → 1\n"},
 		{"lua with a fence", setlock.Lua{Options: fenced}, "EVALSHA take 2 k k:fence:{k} me 10000 → 1\n"},
 		{"script with a fence", setlock.Script{Options: fenced}, "EVALSHA take 2 k k:fence:{k} me 10000 → 1\n"},
@@ -193,7 +191,6 @@ MULTI → OK
 DEL k → QUEUED
 EXEC → [1]
 `,
-		"published": "GET k → me\nPEXPIRE k 20000 → 1\nGET k → me\nDEL k → 1\n",
 	}
 	want["script"] = want["lua"]
 	for _, v := range variants {
@@ -397,8 +394,7 @@ func TestScriptedFence(t *testing.T) {
 	}
 }
 
-// Published's race: between its GET and its DEL the lease ends, another takes
-// the key, and loses it. Lua and Watched leave it alone.
+// Between a look and a deletion the lease ends, and another takes the key: the deletion leaves it alone.
 func TestCompareThenDel(t *testing.T) {
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
@@ -415,10 +411,6 @@ func TestCompareThenDel(t *testing.T) {
 		err = release(a, compat.NewConn(paused), l)
 		held, _ := redis.String(other.Do("GET", "k"))
 		switch v.name {
-		case "published":
-			if err != nil || held != "" {
-				t.Errorf("published: %v, the key holds %q: has it been mended?", err, held)
-			}
 		case "watched":
 			if !errors.Is(err, compat.ErrLost) || held != "another" {
 				t.Errorf("watched: %v, the key holds %q", err, held)
@@ -427,17 +419,6 @@ func TestCompareThenDel(t *testing.T) {
 			if err != nil || held != "" {
 				t.Errorf("%s: %v, the key holds %q", v.name, err, held)
 			}
-		}
-	}
-}
-
-// A token that is to be a new one stays where nothing keeps it from being put on another's lock.
-func TestPublishedKeepsItsToken(t *testing.T) {
-	for _, v := range variants {
-		l := compat.Lease{Key: "k", Value: "mine", Rotate: true}
-		next, _, err := v.make(options("me")).Extend(time.Unix(0, 0), l, ttl)
-		if stays := next.Value == "mine"; err != nil || stays != !v.make(options("me")).Traits().Rotates {
-			t.Errorf("%s: %q, %v", v.name, next.Value, err)
 		}
 	}
 }
@@ -482,7 +463,6 @@ func TestCheck(t *testing.T) {
 		{setlock.Lua{}, "5.0", "", ""}, {setlock.Lua{Options: setlock.Options{Fence: true}}, "7.0", "", ""},
 		{setlock.Watched{}, "2.4", "", px + "txlock.Renamed"}, {setlock.Watched{}, "2.6.12", "", ""}, {setlock.Watched{}, "noscript", "", ""},
 		{setlock.Watched{}, "7.0", "WATCH", "since 2.2 (ERR unknown command 'WATCH'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"}, {setlock.Watched{}, "7.0", "MULTI", "since 1.2 (ERR unknown command 'MULTI'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"},
-		{setlock.Published{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Published{}, "noscript", "", ""},
 		{setlock.Script{}, "2.0", "", "(milliseconds came with 2.6); use txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Script{}, "2.4", "", "(milliseconds came with 2.6); use txlock.Renamed"},
 		{setlock.Script{}, "2.6", "", ""}, {setlock.Script{}, "7.0", "", ""}, {setlock.Script{}, "twemproxy", "", ""}, {setlock.Script{}, "noscript", "", "use txlock.Renamed"},
 		{setlock.Script{Options: setlock.Options{Fence: true}}, "2.6", "", ""},
@@ -525,7 +505,7 @@ func TestCheckIsByBehaviour(t *testing.T) {
 		{"PX", "SET … PX does not give the key its TTL"},
 	} {
 		s := oldredis.Run(t, "7.0")
-		for _, v := range variants[:3] {
+		for _, v := range variants[:2] {
 			err := v.make(setlock.Options{}).Traits().Check(compat.NewConn(ignorant{s.Dial(), c.ignores}), "k")
 			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)

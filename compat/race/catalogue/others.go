@@ -65,7 +65,7 @@ var others = []struct {
 
 	{"tx:classic/published-3s", "SETNX, then EXPIRE, with the published TTL repair; leases of 3 s whatever is asked for",
 		func(token func() string) compat.Algorithm {
-			return shortRepair{txlock.Classic{Options: txlock.Options{Token: token}, TTLRepair: txlock.RepairPublished}}
+			return shortRepair{broken.RepairAtOnce{Options: txlock.Options{Token: token}}}
 		}},
 
 	{"getset:guarded/seconds", "getset:guarded with whole seconds",

@@ -27,6 +27,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -200,7 +201,7 @@ func ours() []Party {
 		return txlock.Classic{Options: txlock.Options{Token: t}}
 	})
 	token("tx:classic/published", "the same, with the published TTL repair", func(t func() string) compat.Algorithm {
-		return txlock.Classic{Options: txlock.Options{Token: t}, TTLRepair: txlock.RepairPublished}
+		return broken.RepairAtOnce{Options: txlock.Options{Token: t}}
 	})
 	token("tx:guarded", "SETEX under WATCH", func(t func() string) compat.Algorithm {
 		return txlock.Guarded{Options: txlock.Options{Token: t}}

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
 var update = flag.Bool("update", false, "rewrite known.txt")
@@ -61,17 +62,25 @@ func TestKnown(t *testing.T) {
 	var subjects []subject
 	log := record(t, addr, func() {
 		var all sync.WaitGroup
+		begin := func(name string, algorithm func() compat.Algorithm) {
+			s := subject{name, "lock." + strings.ReplaceAll(name, ":", ".")}
+			subjects = append(subjects, s)
+			all.Go(func() {
+				if err := live(addr, s.key, algorithm); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+				}
+			})
+		}
 		for _, l := range locks.All() {
 			if f := l.Family(); l.New == nil || l.Shared || f != "getset" && f != "tx" && f != "set" || l.Name == "getset:patient" || l.Name == "getset:two-keys" { // one wants a lease for all, one has no key of this name
 				continue
 			}
-			s := subject{l.Name, "lock." + strings.ReplaceAll(l.Name, ":", ".")}
-			subjects = append(subjects, s)
-			all.Go(func() {
-				if err := live(addr, s.key, func() compat.Algorithm { return l.New(locks.Options{}) }); err != nil {
-					t.Errorf("%s: %v", s.name, err)
-				}
-			})
+			begin(l.Name, func() compat.Algorithm { return l.New(locks.Options{}) })
+		}
+		for _, l := range broken.Published() {
+			if !strings.HasPrefix(l.Name, "rw:") {
+				begin(l.Name, func() compat.Algorithm { return l.New(compat.NewToken, false) })
+			}
 		}
 		all.Wait()
 	})

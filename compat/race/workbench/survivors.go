@@ -32,7 +32,7 @@ func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 	}
 	list := []Follower{}
 	for n, l := range locks.All() {
-		if l.New == nil || l.Instead != "" || l.Comparison || l.Flaw != "" || l.Name == p.Config.Algorithm ||
+		if l.New == nil || l.Instead != "" || l.Flaw != "" || l.Name == p.Config.Algorithm ||
 			(l.Family() == "rw") != strings.HasPrefix(p.Config.Algorithm, "rw:") {
 			continue
 		}

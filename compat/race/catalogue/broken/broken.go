@@ -1,7 +1,8 @@
-// Package broken has locks with one known fault each, kept to be caught: an
-// explorer that lets one of them pass is broken itself.
+// Package broken has locks that are known to break: those with one fault each,
+// kept to be caught, since an explorer that lets one of them pass is broken
+// itself, and those that articles have published.
 //
-// It does not import package race, whose own tests need these locks.
+// It does not import package race, which needs these locks.
 package broken
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A Lock is one of them, with the fields of race.Lock that it needs.
+// A Lock is a lock that breaks, with the fields of race.Lock that it needs.
 type Lock struct {
-	Name string
-	Says string // one line
-	Bare bool   // it makes sense only without compat.Locker
-	New  func(token func() string, fence bool) compat.Algorithm
+	Name   string
+	Says   string // one line
+	Bare   bool   // it makes sense only without compat.Locker
+	Shared bool   // several may hold it at once: it is a reader's
+	New    func(token func() string, fence bool) compat.Algorithm
 }
 
-// Locks returns all of them.
+// Locks returns the locks with one fault each.
 func Locks() []Lock {
 	return []Lock{
 		{Name: "broken/del-setnx", Says: "takes over an expired timestamp by DEL and SETNX instead of GETSET",

@@ -1,0 +1,159 @@
+package broken
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+)
+
+// The read-write lock as articles have it: a mutex around a look at both sides and the change of
+// one. Its keys are rwlock's. Its commands are spelled so that they exist in Redis 2.2: SETNX and
+// EXPIRE where a newer article has SET … NX EX.
+
+// mutexRead is the readers' half.
+//
+//	SETNX mutex 1; EXPIRE mutex 5    0: somebody is inside
+//	GET key                          a writer: held
+//	ZADD readers end token
+//	DEL mutex                        even if another has it by now (rw/bare-mutex)
+//
+//	extend    ZADD readers end token      even if a writer swept it (rw/extend-resurrects)
+//	release   ZREM readers token          whatever it answers (rw/expired-reader)
+//
+// A client that pauses inside for longer than the mutex lasts adds itself beside a writer that came
+// in meanwhile (rw/mutex-outrun). One that dies between SETNX and EXPIRE leaves a mutex that never
+// expires (tx/crash-before-expire). Nor does the set of readers.
+type mutexRead struct{ token func() string }
+
+// mutexWrite is the writer's half.
+//
+//	SETNX mutex 1; EXPIRE mutex 5    0: somebody is inside
+//	ZREMRANGEBYSCORE readers -inf now
+//	ZCARD readers                    somebody reads: held
+//	SETNX key token; EXPIRE key ttl  0: held
+//	DEL mutex                        even if another has it by now (rw/bare-mutex)
+//
+//	extend    GET key; EXPIRE key ttl
+//	release   GET key; DEL key            another's, if ours ran out in between (set/compare-then-del)
+//
+// It has mutexRead's races. A stream of readers starves it.
+type mutexWrite struct{ token func() string }
+
+// readersFirst are the options of the locks of rwlock that look and judge as these do.
+var readersFirst = rwlock.Options{Prefer: rwlock.ReadersFirst}
+
+// Traits say that readers hold a key together, and that it checks the server.
+func (mutexRead) Traits() compat.Traits {
+	return compat.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
+}
+
+func (mutexWrite) Traits() compat.Traits { return compat.Traits{Check: rwlock.Write{}.Traits().Check} }
+
+func (r mutexRead) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: "r:" + r.token(), Until: compat.Until(now, ttl), How: compat.Free}
+	if _, err := compat.Whole(ttl, time.Millisecond); err != nil {
+		return l, err
+	}
+	return l, underMutex(c, key, func() error {
+		held, err := redis.String(c.Do("GET", key))
+		if err == nil {
+			return &compat.HeldError{Key: key, Value: held}
+		}
+		if err != redis.ErrNil {
+			return c.Foreign(key, err)
+		}
+		_, err = c.Do("ZADD", readersOf(key), now.Add(ttl).UnixMilli(), l.Value)
+		return err
+	})
+}
+
+func (w mutexWrite) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: "w:" + w.token(), Until: compat.Until(now, ttl), How: compat.Free}
+	seconds, err := compat.Whole(ttl, time.Second)
+	if err != nil {
+		return l, err
+	}
+	return l, underMutex(c, key, func() error {
+		if _, err := c.Do("ZREMRANGEBYSCORE", readersOf(key), "-inf", now.UnixMilli()); err != nil {
+			return err
+		}
+		n, err := redis.Int(c.Do("ZCARD", readersOf(key)))
+		if err != nil {
+			return err
+		}
+		won := false
+		if n == 0 {
+			won, err = redis.Bool(c.Do("SETNX", key, l.Value))
+		}
+		if err == nil && !won {
+			err = &compat.HeldError{Key: key}
+		}
+		if err == nil {
+			_, err = c.Do("EXPIRE", key, seconds)
+		}
+		return err
+	})
+}
+
+func readersOf(key string) string { return compat.Aux(key, "readers") }
+
+// underMutex runs f under the mutex, which lasts for 5 s.
+func underMutex(c *compat.Conn, key string, f func() error) error {
+	mutex := compat.Aux(key, "mutex")
+	won, err := redis.Bool(c.Do("SETNX", mutex, 1))
+	if err != nil {
+		return err
+	}
+	if !won {
+		return &compat.HeldError{Key: key}
+	}
+	if _, err := c.Do("EXPIRE", mutex, 5); err != nil {
+		return err
+	}
+	err = f()
+	if _, e := c.Do("DEL", mutex); err == nil {
+		err = e
+	}
+	return err
+}
+
+// Extend gives the reader a new end, whether or not it is still there: swept meanwhile, it comes
+// back beside the writer that swept it (rw/extend-resurrects).
+func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	_, err := compat.Whole(ttl, time.Millisecond)
+	l.Until = compat.Until(now, ttl)
+	return l, by(l, func(c *compat.Conn) error {
+		_, err := c.Do("ZADD", readersOf(l.Key), now.Add(ttl).UnixMilli(), l.Value)
+		return err
+	}), err
+}
+
+// Release takes the reader out of the set, whether or not it was still there.
+func (mutexRead) Release(l compat.Lease) compat.Change {
+	return by(l, func(c *compat.Conn) error {
+		_, err := c.Do("ZREM", readersOf(l.Key), l.Value)
+		return err
+	})
+}
+
+func (mutexRead) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	return rwlock.Read{Options: readersFirst}.Inspect(c, now, key)
+}
+
+// Extend sets the key's TTL after a look at its value.
+func (mutexWrite) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	expire, err := compat.Expire(false, l.Key, ttl)
+	l.Until = compat.Until(now, ttl)
+	return l, compat.Change{If: compat.Unguarded, Key: l.Key, Value: l.Value, Do: []compat.Cmd{expire}}, err
+}
+
+// Release deletes the key after a look at its value.
+func (mutexWrite) Release(l compat.Lease) compat.Change {
+	return compat.Change{If: compat.Unguarded, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"DEL", l.Key}}}
+}
+
+func (mutexWrite) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+	return rwlock.Write{Options: readersFirst}.Inspect(c, now, key)
+}

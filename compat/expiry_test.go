@@ -316,18 +316,18 @@ func TestCrashSafeVariants(t *testing.T) {
 // nor a timestamp lock (tx/ttl-repair).
 func TestTTLRepairAgainstALiveHolder(t *testing.T) {
 	for _, c := range []struct {
-		repair txlock.TTLRepair
-		value  string
+		never bool
+		value string
 	}{
-		{txlock.RepairSeen, "token"},
-		{txlock.RepairNever, "token"},
-		{txlock.RepairSeen, "1330837567.000"},
+		{false, "token"},
+		{true, "token"},
+		{false, "1330837567.000"},
 	} {
 		w := newWorld(t, "2.4")
 		w.do("SETNX", "k", c.value) // the holder's EXPIRE is on its way
-		k, _ := w.client(txlock.Classic{TTLRepair: c.repair})
+		k, _ := w.client(txlock.Classic{NoRepair: c.never})
 		if _, err := k.TryLock(background, "k", time.Second); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("%q, %s: %v, want ErrHeld", c.repair, c.value, err)
+			t.Errorf("never %v, %s: %v, want ErrHeld", c.never, c.value, err)
 		}
 		ctx, cancel := context.WithCancel(background)
 		var err error
@@ -335,12 +335,12 @@ func TestTTLRepairAgainstALiveHolder(t *testing.T) {
 		w.clock.Add(2 * time.Second)
 		ttl, _ := redis.Int(w.do("TTL", "k"), nil)
 		if ttl != -1 || w.value("k") != c.value {
-			t.Errorf("%q, %s: TTL %d, the key holds %q", c.repair, c.value, ttl, w.value("k"))
+			t.Errorf("never %v, %s: TTL %d, the key holds %q", c.never, c.value, ttl, w.value("k"))
 		}
 		cancel()
 		<-done
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%q, %s: %v, want the cancellation", c.repair, c.value, err)
+			t.Errorf("never %v, %s: %v, want the cancellation", c.never, c.value, err)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestRepairOfWhatHasAnEnd(t *testing.T) {
 		s := oldredis.Run(t, "2.4")
 		c := s.Dial()
 		b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }},
-			txlock.Classic{TTLRepair: txlock.RepairSeen})
+			txlock.Classic{})
 		if _, err := c.Do("SET", "k", compat.NewToken()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 				c.Do("SETNX", "k", "1") //nolint:errcheck
 			}
 		}}, nil
-	}}, txlock.Classic{TTLRepair: txlock.RepairSeen})
+	}}, txlock.Classic{})
 	if _, err := c.Do("SET", "k", "1"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,24 +15,15 @@ import (
 //	                          (if the connection is pinned: EXPIRE; WATCH; GET)
 //
 // A client that dies between the two leaves a key that never expires (tx/crash-before-expire; see
-// [TTLRepair]). An EXPIRE that arrives late changes the next holder's lease (tx/late-expire).
+// NoRepair). An EXPIRE that arrives late changes the next holder's lease (tx/late-expire).
 type Classic struct {
 	Options
-	TTLRepair
+
+	// NoRepair leaves a key without a TTL alone, which no server ever ends. By default a waiter
+	// gives it one, under WATCH, after it has seen the value unchanged for its own ttl. It leaves
+	// timestamps alone: such a key belongs to getsetlock, whose keys have no TTL.
+	NoRepair bool
 }
-
-// TTLRepair says what a waiter does about a key without a TTL, which no server ever ends.
-type TTLRepair string
-
-const (
-	// RepairSeen gives the key a TTL, under WATCH, after the waiter has seen it unchanged for its
-	// own ttl. It leaves timestamps alone: such a key belongs to getsetlock, whose keys have no
-	// TTL. The Locker does it while it waits. It is the default.
-	RepairSeen TTLRepair = ""
-
-	// RepairNever leaves the key alone.
-	RepairNever TTLRepair = "never"
-)
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
@@ -67,15 +58,12 @@ func (k Classic) Traits() compat.Traits {
 	return compat.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
 }
 
-// Repair returns the change that gives the key a TTL if it still holds s.Value and has none.
+// Repair returns the change that gives the key a TTL if it still holds s.Value and has none. It
+// returns [compat.ErrHeld] for a timestamp, and if NoRepair is set.
 func (k Classic) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
-	return k.TTLRepair.repair(k.Options, s, ttl)
-}
-
-func (r TTLRepair) repair(o Options, s compat.State, ttl time.Duration) (compat.Change, error) {
-	if r != RepairSeen || dialect.IsTime(s.Value) {
+	if k.NoRepair || dialect.IsTime(s.Value) {
 		return compat.Change{}, compat.ErrHeld
 	}
-	expire, err := compat.Expire(o.Millis, s.Key, ttl)
+	expire, err := compat.Expire(k.Millis, s.Key, ttl)
 	return compat.Change{Key: s.Key, Value: s.Value, Do: []compat.Cmd{expire}, Persistent: true, Once: true}, err
 }

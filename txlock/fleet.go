@@ -2,7 +2,6 @@ package txlock
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -11,10 +10,12 @@ import (
 // A Fleet is [Guarded] beside clients in another language. It writes what they write; unlike most
 // of them, it never leaves a key without a TTL and never deletes another client's, and to them that
 // looks the same. If they repair keys without a TTL, so does it. To send the commands that they
-// send, use [Classic] with the same Options and TTLRepair.
+// send, use [Classic] with the same Options and NoRepair.
 type Fleet struct {
 	Guarded
-	TTLRepair
+
+	// NoRepair leaves a key without a TTL alone, as in [Classic].
+	NoRepair bool
 
 	// Wake returns the name of the list beside key on which the fleet's waiters wait; a release
 	// pushes to it what their own release pushes. "" or nil: they poll.
@@ -40,14 +41,11 @@ func Named(name string) (Fleet, error) {
 	case f.Kind.Timed():
 		return Fleet{}, fmt.Errorf("%w: %s writes a time, not a token: use getsetlock.Named", compat.ErrInvalid, f.Name)
 	}
-	fleet := Fleet{TTLRepair: RepairNever}
+	fleet := Fleet{NoRepair: !f.Repair}
 	fleet.Millis = f.TTL == dialect.TTLMillis
 	fleet.Form = f.Token.Write
 	if f.Signal != "" {
 		fleet.Wake = f.Beside
-	}
-	if f.Repair {
-		fleet.TTLRepair = RepairSeen
 	}
 	return fleet, nil
 }
@@ -72,7 +70,5 @@ func (f Fleet) Release(l compat.Lease) compat.Change {
 
 // Traits say that it checks the server, and repairs a key without a TTL.
 func (f Fleet) Traits() compat.Traits {
-	return compat.Traits{Rotates: true, Check: f.check, Repair: func(_ time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
-		return f.TTLRepair.repair(f.Options, s, ttl)
-	}}
+	return compat.Traits{Rotates: true, Check: f.check, Repair: Classic{Options: f.Options, NoRepair: f.NoRepair}.Repair}
 }

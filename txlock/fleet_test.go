@@ -37,7 +37,7 @@ func TestNamed(t *testing.T) {
 		if f.TTL == dialect.TTLMillis {
 			setex, expire = "PSETEX k 10000 ", "PEXPIRE k 10000 → 1\n"
 		}
-		for _, a := range []compat.Algorithm{fleet, txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}} {
+		for _, a := range []compat.Algorithm{fleet, txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}} {
 			s := oldredis.Run(t, "2.6")
 			c := dial(s)
 			got := s.Record()

@@ -316,7 +316,7 @@ func olds(f dialect.Format) []compat.Algorithm {
 		return news
 	}
 	if f.Name == "setnx-expire" {
-		return []compat.Algorithm{txlock.Classic{TTLRepair: txlock.RepairNever}}
+		return []compat.Algorithm{txlock.Classic{NoRepair: true}}
 	}
 	fleet, _ := txlock.Named(f.Name)
 	seconds := fleet

@@ -368,7 +368,7 @@ var table = []mutant{
 		never("w.Done[0] == int64(0)"), nets(tx)},
 	{"the EXPIRE runs on another's key, and it is ours", "txlock.Classic.Acquire",
 		never("w.Seen.Gone(l.Value)"), nets(tx, watching)},
-	{"a timestamp is given an end", "txlock.TTLRepair.repair",
+	{"a timestamp is given an end", "txlock.Classic.Repair",
 		never("dialect.IsTime(s.Value)"), nets(tx)},
 	{"the token stays when it is to be a new one", "txlock.Options.Extend",
 		drop("l.Value = o.value(l.Key, now)"), nets(tx, watching, batches, promised)},
@@ -376,7 +376,7 @@ var table = []mutant{
 		never("w.Done == nil"), nets(tx)},
 	{"wake-ups that nobody has used pile up", "txlock.Fleet.Release",
 		drop(`{"DEL", list}`), nets(fleets)},
-	{"a repair is tried again on another's key", "txlock.TTLRepair.repair",
+	{"a repair is tried again on another's key", "txlock.Classic.Repair",
 		drop("Once: true"), nets(watching)},
 
 	// setlock.

@@ -101,7 +101,7 @@ func variants() map[string]entry {
 			}},
 		"tx:classic/never": {says: "tx:classic without any TTL repair",
 			make: func(c *Config, token func() string) compat.Algorithm {
-				return txlock.Classic{Options: txlock.Options{Fence: c.Fence, Token: token}, TTLRepair: txlock.RepairNever}
+				return txlock.Classic{Options: txlock.Options{Fence: c.Fence, Token: token}, NoRepair: true}
 			}},
 		"redlock": {says: "a majority of three servers, each with set:lua; asked one after the other, each client starting with another one",
 			form: quorum, apart: true, nofence: true},

@@ -209,7 +209,7 @@ func (c client) algorithms(t testing.TB) []algorithm {
 		}
 		list = append(list, []algorithm{
 			{name: "txlock.Classic", new: func(time.Duration) compat.Algorithm {
-				return txlock.Classic{Options: fleet.Options, TTLRepair: fleet.TTLRepair}
+				return txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}
 			}},
 			{name: "txlock.Renamed", new: func(time.Duration) compat.Algorithm { return txlock.Renamed{Options: fleet.Options} }},
 		}...)

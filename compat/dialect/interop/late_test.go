@@ -234,8 +234,8 @@ func (c client) pausedRelease(t *testing.T) {
 
 // deathBeforeTTL: a client of theirs dies between the command that creates the key and the one that
 // sets its TTL (tx/crash-before-expire; redis-py#818). A timestamp expires by itself. A token does
-// not: we leave it as its fleet does, unless TTLRepair says to repair a value that has not changed
-// for a lease.
+// not: we leave it as its fleet does; without NoRepair we repair a value that has not changed for a
+// lease.
 func (c client) deathBeforeTTL(t *testing.T) {
 	t.Helper()
 	s := us(t, realredis.Start(t), c, c.algorithms(t)[0], long)
@@ -260,7 +260,7 @@ func (c client) deathBeforeTTL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet.TTLRepair = txlock.RepairSeen
+		fleet.NoRepair = false
 		s = us(t, s.addr, c, algorithm{new: func(time.Duration) compat.Algorithm { return fleet }}, long)
 	}
 	start := time.Now()

@@ -234,7 +234,7 @@ func (c client) dangers() []string {
 		list = append(list, "Its waiters sometimes wait for ever on a free key, without us too: see below.")
 	}
 	if c.immortal {
-		list = append(list, "If it is killed between SETNX and "+c.ends+", it leaves a key that never expires (`tx/crash-before-expire`): set `txlock.Fleet`'s TTLRepair to RepairSeen, and we repair it.")
+		list = append(list, "If it is killed between SETNX and "+c.ends+", it leaves a key that never expires (`tx/crash-before-expire`): set `txlock.Fleet`'s NoRepair to false, and we repair it.")
 	}
 	if len(list) == 0 {
 		return []string{"A holder that pauses past its lease, as with any lock (`any/paused-holder`)."}

@@ -38,7 +38,7 @@ func Locks() []Lock {
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return lateLease{g} })},
 		{Name: "broken/no-repair", Says: "SETNX, then EXPIRE, and nobody repairs what a crash in between leaves",
 			New: func(token func() string, fence bool) compat.Algorithm {
-				return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, TTLRepair: txlock.RepairNever}
+				return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, NoRepair: true}
 			}},
 		{Name: "broken/bare-del", Says: "cleans up after an unknown outcome by a DEL that compares nothing", Bare: true,
 			New: guarded(func(g txlock.Guarded) compat.Algorithm { return bareDel{g} })},

@@ -135,5 +135,5 @@ func (r RepairAtOnce) Acquire(c *compat.Conn, now time.Time, key string, ttl tim
 func (r RepairAtOnce) Traits() compat.Traits { return r.classic().Traits() }
 
 func (r RepairAtOnce) classic() txlock.Classic {
-	return txlock.Classic{Options: r.Options, TTLRepair: txlock.RepairNever}
+	return txlock.Classic{Options: r.Options, NoRepair: true}
 }

@@ -22,7 +22,7 @@ const (
 // dangers are the reasons for which two clients may hold a lock at once on a server: where
 // doctor says UNSAFE, and run warns.
 func dangers(name string, drops eviction) (list []string) {
-	if l, _ := locks.Get(name); l.TwoHolders {
+	if l, _ := locks.Get(name); l.Flaw != "" {
 		list = append(list, l.Name+": "+l.Flaw)
 	}
 	if drops == evictsAll || drops == evictsVolatile && !strings.HasPrefix(name, "getset:") {

@@ -375,9 +375,6 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 		return err
 	}
 	d.Algorithm, d.Why, d.Risks = choice.Name, choice.Why, choice.Risks
-	if l, _ := locks.Get(choice.Name); l.Flaw != "" && !l.TwoHolders {
-		d.Risks = append(d.Risks, l.Flaw)
-	}
 	d.Unsafe = append(d.Unsafe, dangers(choice.Name, evictionOf(r))...)
 	return nil
 }

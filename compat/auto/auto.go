@@ -149,7 +149,7 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		default:
 			return Choice{}, true, err
 		}
-		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Risks: risks(l, r, o), Safe: !l.TwoHolders, Passed: passed}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Risks: risks(l, r, o), Safe: l.Flaw == "", Passed: passed}
 		if l.Several != nil {
 			c.Several = l.Several(with)
 		}
@@ -195,7 +195,7 @@ func mixed(l locks.Lock, passed []Passed) []string {
 		switch {
 		case p.family != l.Family() && l.Family() == "getset":
 			text += fmt.Sprintf("; clients that get %s must not lock the same keys: they write tokens with a TTL and this one times without, and neither takes over the other's dead locks", p.Name)
-		case l.TwoHolders:
+		case l.Flaw != "":
 			text += fmt.Sprintf("; beside clients that get %s it takes their protection away: %s", p.Name, l.Flaw)
 		default:
 			text += "; clients of both exclude each other"

@@ -68,12 +68,9 @@ type Lock struct {
 	// server where no lock above it in the table is safe.
 	Preferred bool
 
-	// Flaw says what breaks it, with the race's name in the catalogue, apart from what breaks every
-	// lock with a lease. "" if nothing does.
+	// Flaw says how two clients can hold it at once, with the race's name in the catalogue, apart
+	// from what breaks every lock with a lease. "" if nothing does.
 	Flaw string
-
-	// TwoHolders says that the flaw lets two clients hold the lock at once.
-	TwoHolders bool
 
 	// Instead says how to get the lock if the command can't make it from its name. "" if it can.
 	Instead string
@@ -206,7 +203,7 @@ var table = []Lock{
 		About: "SETNX and a timestamp, taken over by GETSET, as published",
 		Since: "1.2", Needs: []ability.Ability{ability.Setnx, ability.Getset},
 		Fences: true, Preferred: true,
-		Flaw: "it excludes others only as long as no client pauses in its release (getset/paused-release) or comes second to a takeover (getset/loser-overwrites)", TwoHolders: true,
+		Flaw:    "it excludes others only as long as no client pauses in its release (getset/paused-release) or comes second to a takeover (getset/loser-overwrites)",
 		New:     func(o Options) compat.Algorithm { return getsetlock.Classic{Options: times(o)} },
 		Several: func(o Options) compat.Algorithm { return multilock.GetSetClassic{Options: times(o)} }},
 
@@ -226,8 +223,8 @@ var table = []Lock{
 		About: "SETNX, then EXPIRE; waiters give a key that a crash left without a TTL its end",
 		Since: "2.2", Needs: ttls,
 		Fences: true,
-		Flaw:   "an EXPIRE that arrives after it was given up ends the lease of the key's next holder early, if that one's is longer (tx/late-expire)", TwoHolders: true,
-		New: func(o Options) compat.Algorithm { return txlock.Classic{Options: tx(o)} }},
+		Flaw:   "an EXPIRE that arrives after it was given up ends the lease of the key's next holder early, if that one's is longer (tx/late-expire)",
+		New:    func(o Options) compat.Algorithm { return txlock.Classic{Options: tx(o)} }},
 	{Name: "getset:patient", Go: "getsetlock.Patient", Page: "getsetlock/patient.go",
 		About: "getset:guarded for clocks that disagree: it takes over what has stood unchanged for a whole lease",
 		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},

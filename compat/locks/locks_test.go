@@ -43,9 +43,6 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s names %s, which is not in the catalogue", l.Name, race)
 			}
 		}
-		if l.TwoHolders && l.Flaw == "" {
-			t.Errorf("%s: a flaw without a reason", l.Name)
-		}
 		for _, need := range l.Needs {
 			if since := need.Since(); since == "" || newer(since, l.Since) {
 				t.Errorf("%s works since %s and needs %s, which came with %q", l.Name, l.Since, need, since)

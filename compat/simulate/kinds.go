@@ -92,7 +92,7 @@ func KindNamed(name string) (Kind, bool) {
 func Kinds() []Kind {
 	var kinds []Kind
 	for _, l := range locks.All() {
-		if l.TwoHolders || l.New == nil || l.Shared || l.Name == "rw:write" {
+		if l.Flaw != "" || l.New == nil || l.Shared || l.Name == "rw:write" {
 			continue
 		}
 		k := Kind{Name: l.Name, Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset", Owned: l.Name != "getset:two-keys", Fences: true, make: on(byName(l.Name))}

@@ -158,7 +158,7 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 		if l.New == nil || l.Shared || l.Family() == "rw" || only != "" && !named {
 			continue
 		}
-		if (l.TwoHolders || l.Instead != "") && !named { // named, they show what is found
+		if (l.Flaw != "" || l.Instead != "") && !named { // named, they show what is found
 			continue
 		}
 		var on []binary

@@ -130,7 +130,7 @@ func (a *app) deployment() (*deployment, error) {
 func (a *app) pool(at address) *redis.Pool {
 	first := &firstAnswer{limit: a.timeout}
 	return &redis.Pool{
-		MaxIdle: a.idle(),
+		MaxIdle: 2,
 		// A server's timeout, or a router between us, closes idle connections
 		// and we learn of it only by a failed renewal. Polls are closer
 		// together than this, renewals dial anew. (A PING to find out is
@@ -143,15 +143,6 @@ func (a *app) pool(at address) *redis.Pool {
 			return a.dial(ctx, at, first)
 		},
 	}
-}
-
-// idle is how many connections wait for their next use: a benchmark must not
-// measure how long dialling takes.
-func (a *app) idle() int {
-	if a.meter != nil {
-		return 1 << 16
-	}
-	return 2
 }
 
 // unreachable is the failure of a connection that could not be made.

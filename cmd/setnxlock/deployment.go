@@ -36,13 +36,8 @@ func (a *app) sentinelDeployment(like address) (*deployment, error) {
 		}
 		hosts, known[at.host] = append(hosts, at.host), at
 	}
-	idle := 0 // its default
-	if a.meter != nil {
-		idle = a.idle()
-	}
 	s := sentinel.New(name, hosts, sentinel.Options{
-		Dial:    a.dialLike(like),
-		MaxIdle: idle,
+		Dial: a.dialLike(like),
 		DialSentinel: func(ctx context.Context, addr string) (redis.Conn, error) {
 			at, ok := known[addr]
 			if !ok {
@@ -61,7 +56,7 @@ func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
 	for _, at := range nodes {
 		hosts = append(hosts, at.host)
 	}
-	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(nodes[0]), MaxIdle: a.idle()})
+	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(nodes[0]), MaxIdle: 2})
 	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s.Source(), s.Close}}}, nil
 }
 

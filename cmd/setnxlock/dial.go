@@ -106,28 +106,22 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		if err != nil {
 			return nil, err
 		}
-		if a.meter == nil { // which looks at the socket
-			limit, _ := ctx.Deadline()
-			c = &timely{Conn: raw, first: first, dialled: limit}
-			c.SetDeadline(limit) //nolint:errcheck // the first read tells
-			raw = c
-		}
+		limit, _ := ctx.Deadline()
+		c = &timely{Conn: raw, first: first, dialled: limit}
+		c.SetDeadline(limit) //nolint:errcheck // the first read tells
 		if !at.tls {
-			return raw, nil
+			return c, nil
 		}
 		config := a.tls.Clone()
 		if config.ServerName == "" {
 			config.ServerName, _, _ = net.SplitHostPort(host)
 		}
-		t := tls.Client(raw, config)
+		t := tls.Client(c, config)
 		if err := t.HandshakeContext(ctx); err != nil {
-			raw.Close()
+			c.Close()
 			return nil, err
 		}
 		return t, nil
-	}
-	if a.meter != nil { // what is to be counted must be seen before TLS hides it
-		netDial = a.meter.Over(netDial).Dial
 	}
 	conn, err := redis.DialContext(ctx, at.network, at.host,
 		redis.DialContextFunc(netDial),

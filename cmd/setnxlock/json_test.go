@@ -57,8 +57,6 @@ func TestJSONPage(t *testing.T) {
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "jedis-lock", "--json"}},
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "node-resque", "--json"}},
 		{"migrate plan", "", []string{"migrate", "plan", "--from", "setnx-expire", "--json"}},
-		{"bench", "", []string{"bench", "--embedded", "7.0", "--duration", "50ms", "--algorithm", "set:lua", "--json"}},
-		{"bench", "", []string{"bench", "--embedded", "2.4", "--duration", "50ms", "--algorithm", "set:lua", "--json"}},
 		{"race list", "", []string{"race", "list", "--json"}},
 		{"race explore", "", []string{"race", "explore", "--algorithm", "tx:guarded", "--attempts", "1", "--json"}},
 		{"race explore", "", []string{"race", "explore", "--algorithm", "broken/no-repair", "--faults", "crash", "--json"}},

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/workload"
 	"github.com/spf13/cobra"
 )
 
@@ -41,10 +40,9 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known   *cache          // what servers answered: see remembered
-	owner   owner           // of the locks that this command takes
-	caution *caution        // run's; nil: nobody is warned
-	meter   *workload.Meter // counts what all connections send; nil: nothing does
+	known   *cache   // what servers answered: see remembered
+	owner   owner    // of the locks that this command takes
+	caution *caution // run's; nil: nobody is warned
 
 	observer compat.Observer // of the locks; run's metrics
 }

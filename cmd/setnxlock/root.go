@@ -114,7 +114,7 @@ func (a *app) rootCommand() *cobra.Command {
 		complete(root, name, nil)
 	}
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.benchCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
 	return root
 }
 

@@ -105,7 +105,7 @@ fuzz:
 			echo "$${file%/*} $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $${file%/*}; \
 		done; done
 
-## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; about six minutes a server
+## bench: the locks beside two PINGs and other libraries, on a redis-server or on those in SETNXLOCK_TEST_REDIS; writes docs/performance.md; 90 seconds a server
 bench:
 	cd bench && $(GO) run . $(BENCHFLAGS)
 

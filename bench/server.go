@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,83 +15,20 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/auto"
-	probing "github.com/setnxlock/setnxlock/compat/server"
-	"github.com/setnxlock/setnxlock/compat/workload"
 )
+
+// prefix begins all keys.
+var prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
 
 // A server is one that all locks are measured on.
 type server struct {
-	Address string
-	Version string
-	best    compat.Algorithm // what auto chooses there
-	name    string           // of best
+	address string
+	version string
+	auto    auto.Choice
+	process string // its folder in /proc; "": not known
 }
 
-// meet learns what a server is.
-func meet(ctx context.Context, address string) (*server, error) {
-	pool := workload.Pool(workload.NewMeter(nil), address, redis.DialConnectTimeout(5*time.Second))
-	defer pool.Close()
-	r, err := probing.Probe(ctx, compat.Pooled(pool), probing.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	c, err := auto.Choose(ctx, compat.Pooled(pool), r, auto.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	return &server{Address: address, Version: r.Version, best: c.Algorithm, name: c.Name}, nil
-}
-
-// atLeast compares the server's version.
-func (s *server) atLeast(since string) bool { return atLeast(s.Version, since) }
-
-func atLeast(version, since string) bool { return !ability.Older(version, since) }
-
-// start runs the redis-server on the PATH until stop is called.
-func start(ctx context.Context) (address string, stop func(), err error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return "", nil, errors.New("there is no redis-server on the PATH (Debian: apt-get install redis-server), and SETNXLOCK_TEST_REDIS names none")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	address = l.Addr().String()
-	l.Close()
-	dir, err := os.MkdirTemp("", "setnxlock-bench-")
-	if err != nil {
-		return "", nil, err
-	}
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		cmd.Process.Kill() //nolint:errcheck // it is only to be gone
-		cmd.Wait()         //nolint:errcheck
-		os.RemoveAll(dir)
-	}
-	for range 500 {
-		c, err := redis.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-			return address, stop, nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			stop()
-			return "", nil, context.Cause(ctx)
-		}
-	}
-	stop()
-	return "", nil, fmt.Errorf("%s does not answer", path)
-}
-
-// servers are those in SETNXLOCK_TEST_REDIS, a comma-separated list as the tests
-// have it, or one that is started.
+// servers are those in a comma-separated list, or one that is started.
 func servers(ctx context.Context, list string) (all []*server, stop func(), err error) {
 	stop = func() {}
 	if list == "" {
@@ -102,9 +40,97 @@ func servers(ctx context.Context, list string) (all []*server, stop func(), err 
 		s, err := meet(ctx, strings.TrimSpace(address))
 		if err != nil {
 			stop()
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%s: %w", address, err)
 		}
 		all = append(all, s)
 	}
 	return all, stop, nil
+}
+
+// start runs the redis-server on the PATH until stop is called.
+func start(ctx context.Context) (address string, stop func(), err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", nil, errors.New("there is no redis-server on the PATH, and SETNXLOCK_TEST_REDIS names none")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	address = l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		cmd.Process.Kill() //nolint:errcheck // it is only to be gone
+		cmd.Wait()         //nolint:errcheck
+	}
+	for range 100 {
+		c, err := redis.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return address, stop, nil
+		}
+		rest(ctx, 100*time.Millisecond)
+	}
+	stop()
+	return "", nil, fmt.Errorf("%s does not answer", path)
+}
+
+// meet learns what a server is.
+func meet(ctx context.Context, address string) (*server, error) {
+	p := pool(new(meter), address)
+	defer p.Close()
+	r, c, err := auto.Ask(ctx, compat.Pooled(p), auto.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &server{address: address, version: r.Version, auto: c}
+	if text, err := s.do("INFO"); err == nil {
+		_, rest, _ := strings.Cut(text, "process_id:")
+		pid, _, _ := strings.Cut(rest, "\r\n")
+		name, err := os.ReadFile("/proc/" + pid + "/comm")
+		if err == nil && strings.HasSuffix(string(name), "-server\n") { // it is on this machine
+			s.process = "/proc/" + pid
+		}
+	}
+	return s, nil
+}
+
+func (s *server) atLeast(since string) bool { return !ability.Older(s.version, since) }
+
+// used is the processor time that the server's main thread has used, as far as that is known.
+func (s *server) used() time.Duration {
+	b, err := os.ReadFile(s.process + "/schedstat")
+	if err != nil {
+		return 0
+	}
+	ran, _, _ := strings.Cut(string(b), " ")
+	ns, _ := strconv.ParseInt(ran, 10, 64) //nolint:errcheck // then it is 0
+	return time.Duration(ns)
+}
+
+func (s *server) do(name string, args ...any) (string, error) {
+	c, err := redis.Dial("tcp", s.address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return redis.String(c.Do(name, args...))
+}
+
+// clean removes what cancelled acquisitions have left.
+func (s *server) clean() {
+	c, err := redis.Dial("tcp", s.address)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	keys, _ := redis.Values(c.Do("KEYS", "*"+prefix+"*")) //nolint:errcheck // what stays ends by its TTL
+	for _, key := range keys {
+		c.Do("DEL", key) //nolint:errcheck
+	}
 }

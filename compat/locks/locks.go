@@ -1,7 +1,6 @@
 // Package locks is the table of every lock of this module: its name, how it is
 // made, what it needs of a server, what breaks it, and which file describes it.
-// The command, package auto, the plans of package bridge, the benchmarks and
-// the documentation read it.
+// The command, package auto, the plans of package bridge and the documentation read it.
 //
 //	l, ok := locks.Get("tx:renamed")
 //	a := l.New(locks.Options{Fence: true})

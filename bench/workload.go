@@ -1,0 +1,251 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// A workload is what each lock must do.
+type workload struct {
+	processes  int           // clients, each with connections of its own; 0: one
+	goroutines int           // of each process; each takes its key, holds it, releases it, and starts again
+	keys       int           // goroutine n of all has key n modulo keys; 0: one for each
+	section    time.Duration // how long a key is held
+	distance   time.Duration // between client and server
+	turns      int           // of each lock, which alternate
+	length     time.Duration // of a turn, after a fifth of it to warm up
+}
+
+func (w workload) String() string {
+	return fmt.Sprintf("%d × %d goroutines, %d keys, sections of %v, %v away, %d × %v",
+		max(w.processes, 1), w.goroutines, w.keys, w.section, w.distance, w.turns, w.length)
+}
+
+// What is measured in a turn. Times are in seconds.
+const (
+	rate    = iota // sections a second
+	ideal          // of what the sections' length allows
+	p50            // acquisition and release, without the section
+	p99            //
+	longest        // wait
+	trips          // round trips a section
+	cpu            // the server's processor time a section; 0: not known
+	even           // sections of the goroutine that had fewest, as a share of those of the one that had most
+	conns          // most connections at once
+	kinds
+)
+
+type figures [kinds]float64
+
+// A result is the median of a lock's turns.
+type result struct {
+	name string
+	f    figures
+}
+
+// run measures all that take part on a server, in turns.
+func (w workload) run(ctx context.Context, s *server) ([]result, error) {
+	w.processes = max(w.processes, 1)
+	all := w.processes * w.goroutines
+	if w.keys == 0 {
+		w.keys = all
+	}
+	var trials []*trial
+	for _, sub := range subjects(s) {
+		if w.keys < all && !sub.waits {
+			continue
+		}
+		t := &trial{workload: w, server: s, subject: sub, meter: &meter{distance: w.distance}}
+		for range w.processes {
+			c, err := sub.open(t.meter)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", sub.name, err)
+			}
+			defer c.close()
+			t.clients = append(t.clients, c)
+		}
+		trials = append(trials, t)
+	}
+	for range w.turns {
+		for _, t := range trials {
+			f, err := t.turn(ctx)
+			if err = cmp.Or(context.Cause(ctx), err); err != nil {
+				return nil, fmt.Errorf("%s: %w", t.name, err)
+			}
+			t.had = append(t.had, f)
+		}
+	}
+	var results []result
+	for _, t := range trials {
+		results = append(results, result{t.name, median(t.had)})
+	}
+	return results, nil
+}
+
+func median(turns []figures) (m figures) {
+	for kind := range m {
+		var values []float64
+		for _, f := range turns {
+			values = append(values, f[kind])
+		}
+		slices.Sort(values)
+		m[kind] = values[len(values)/2]
+	}
+	return m
+}
+
+// A trial is one subject under one workload.
+type trial struct {
+	workload
+	subject
+	server  *server
+	meter   *meter
+	clients []*client
+	had     []figures
+}
+
+// The phases of a turn.
+const (
+	warming = iota
+	counting
+	over
+)
+
+// A turn is a time in which one lock has the server to itself.
+type turn struct {
+	*trial
+	phase    atomic.Int32
+	stop     context.CancelCauseFunc
+	inside   []atomic.Int32 // for each key, how many hold it
+	sections atomic.Int64   // so far
+}
+
+// grace is how long a goroutine that does not wait for a lock needs to finish.
+const grace = 50 * time.Millisecond
+
+func (t *trial) turn(ctx context.Context) (figures, error) {
+	runtime.GC() // what another lock left is not collected in this one's turn
+	began, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	u := &turn{trial: t, stop: stop, inside: make([]atomic.Int32, t.keys)}
+	work := context.Context(began)
+	if t.keys == t.processes*t.goroutines {
+		work = context.WithoutCancel(ctx) // nobody waits, and some clients do more work for a context that can end
+	}
+	workers := make([]worker, t.processes*t.goroutines)
+	var group sync.WaitGroup
+	keys := prefix + compat.NewToken()[:8] // of this turn: a lock that a library leaves behind is in nobody's way
+	for i := range workers {
+		key := fmt.Sprintf("%s:%d", keys, i%t.keys)
+		group.Go(func() { workers[i].work(work, u, i, key) })
+	}
+	rest(began, t.length/5)
+	before, used, start := t.meter.trips.Load(), t.server.used(), time.Now()
+	u.phase.CompareAndSwap(warming, counting)
+	for rest(began, t.length); u.sections.Load() == 0 && began.Err() == nil && time.Since(start) < time.Minute; {
+		rest(began, t.length) // a machine that has no time now has some later
+	}
+	u.phase.Store(over)
+	took, after := time.Since(start), t.meter.trips.Load()
+	used = t.server.used() - used
+	defer time.AfterFunc(grace, func() { stop(nil) }).Stop()
+	ended := make(chan struct{})
+	go func() { group.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		return figures{}, errors.New("it does not come back")
+	}
+
+	var f figures
+	var pairs []time.Duration
+	var held time.Duration
+	least, most := len(workers[0].pairs), 0
+	for _, k := range workers {
+		pairs = append(pairs, k.pairs...)
+		held += k.held
+		f[longest] = max(f[longest], k.longest.Seconds())
+		least, most = min(least, len(k.pairs)), max(most, len(k.pairs))
+	}
+	if err := context.Cause(began); err != nil && err != context.Canceled {
+		return f, err
+	}
+	if len(pairs) == 0 {
+		return f, fmt.Errorf("not one lock in %v", took)
+	}
+	slices.Sort(pairs)
+	n := float64(len(pairs))
+	f[rate], f[ideal] = n/took.Seconds(), held.Seconds()/took.Seconds()/float64(t.keys)
+	f[p50], f[p99] = pairs[len(pairs)/2].Seconds(), pairs[len(pairs)*99/100].Seconds()
+	f[trips], f[cpu] = float64(after-before)/n, used.Seconds()/n
+	f[even], f[conns] = float64(least)/float64(most), float64(t.meter.most.Load())
+	return f, nil
+}
+
+// rest waits for d, unless the turn ends first.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// A worker is one goroutine's part of a turn.
+type worker struct {
+	pairs   []time.Duration // an acquisition and its release each
+	held    time.Duration
+	longest time.Duration
+}
+
+func (k *worker) work(ctx context.Context, u *turn, number int, key string) {
+	c, inside := u.clients[number/u.goroutines], &u.inside[number%u.keys]
+	for u.phase.Load() != over {
+		asked := time.Now()
+		release, err := c.lock(ctx, key)
+		got := time.Now()
+		counts := u.phase.Load() == counting
+		if err != nil && !counts && ctx.Err() != nil { // who still waits at the end has waited so long
+			k.longest = max(k.longest, got.Sub(asked))
+			return
+		}
+		if err != nil {
+			u.fail(err)
+			return
+		}
+		if inside.Add(1) != 1 {
+			u.fail(fmt.Errorf("%s was held twice", key))
+		}
+		if u.section > 0 {
+			time.Sleep(u.section)
+		}
+		inside.Add(-1)
+		leaving := time.Now()
+		if err := release(context.WithoutCancel(ctx)); err != nil {
+			u.fail(err)
+			return
+		}
+		if counts {
+			k.pairs = append(k.pairs, got.Sub(asked)+time.Since(leaving))
+			k.held += leaving.Sub(got)
+			u.sections.Add(1)
+			k.longest = max(k.longest, got.Sub(asked))
+		}
+	}
+}
+
+// fail ends the turn with an error.
+func (u *turn) fail(err error) {
+	u.stop(err)
+	u.phase.Store(over)
+}

@@ -113,9 +113,10 @@ bench:
 browser:
 	cd compat/race/browser && SETNXLOCK_TEST=all $(GO) test -count=1 -timeout 30m ./...
 
-## gobench: Go's own benchmarks: what an acquisition and a release cost on the embedded servers, with what is allocated, and in PINGs
+## gobench: Go's own benchmarks, mostly on a redis-server, COUNT times: for `go run golang.org/x/perf/cmd/benchstat@latest OLD NEW`
+gobench: COUNT ?= 6
 gobench:
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) ./...
 
 ## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:

@@ -55,12 +55,6 @@ func BenchmarkOverhead(b *testing.B) {
 	k := compat.NewOn(s, unchecked{}, compat.Options{})
 	b.ReportAllocs()
 	for b.Loop() {
-		lock, err := k.TryLock(context.Background(), "bench", time.Minute)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := lock.Release(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		pair(b, k.TryLock)
 	}
 }

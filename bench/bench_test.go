@@ -109,7 +109,7 @@ func TestLongOneWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if strings.Count(text, "tx:renamed") != 2 || !strings.Contains(text, "2 × 4 goroutines, 1 keys") {
+	if strings.Count(text, "tx:renamed") != 2 || !strings.Contains(text, "processes: 2, goroutines in each: 4, keys: 1") {
 		t.Error(text)
 	}
 	if files, err := os.ReadDir(docs); err != nil || len(files) > 0 {

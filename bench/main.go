@@ -64,6 +64,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	all := workloads
 	if one.goroutines > 0 {
+		one.turns = *turns
 		all = []workload{one}
 	}
 	servers, stop, err := servers(ctx, os.Getenv("SETNXLOCK_TEST_REDIS"))

@@ -26,8 +26,12 @@ type workload struct {
 }
 
 func (w workload) String() string {
-	return fmt.Sprintf("%d × %d goroutines, %d keys, sections of %v, %v away, %d × %v",
-		max(w.processes, 1), w.goroutines, w.keys, w.section, w.distance, w.turns, w.length)
+	keys := "a key each"
+	if w.keys > 0 {
+		keys = fmt.Sprintf("keys: %d", w.keys)
+	}
+	return fmt.Sprintf("processes: %d, goroutines in each: %d, %s, sections of %v, %v away, %d turns of %v",
+		max(w.processes, 1), w.goroutines, keys, w.section, w.distance, w.turns, w.length)
 }
 
 // What is measured in a turn. Times are in seconds.

@@ -13,7 +13,7 @@ SETNXLOCK_INTEROP ?= installed
 
 # What has a go.mod of its own: the adapters, whose tests are part of make test, and what only make check runs.
 ADAPTERS = compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
-MODULES = $(ADAPTERS) bench compat/race/browser
+MODULES = $(ADAPTERS) bench compat/race/browser compat/internal/chaos
 
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
@@ -38,7 +38,7 @@ quick:
 
 ## test: on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs redis-server if it is missing
 test:
-	@GO=$(GO) .ci/test $(ADAPTERS)
+	@GO=$(GO) .ci/test $(ADAPTERS) compat/internal/chaos
 
 ## check: what takes longer, stage by stage, for the night; `.ci/run check STAGE…` runs some of them again
 check:
@@ -71,7 +71,7 @@ matrix:
 
 ## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
 chaos:
-	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && $(GO) run ./compat/internal/chaos -for $(FOR) -out $$dir
+	@dir=$$(mktemp -d) && echo "histories and pictures: $$dir" && cd compat/internal/chaos && $(GO) run . -for $(FOR) -out $$dir
 
 ## race: the engine and the adapters under the race detector, on virtual time
 race:

@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/benbjohnson/clock v1.3.5
 	github.com/gomodule/redigo v1.9.3
 	github.com/rogpeppe/go-internal v1.14.1

@@ -80,10 +80,10 @@ maven_all() {
 	mvn --quiet --batch-mode dependency:copy-dependencies -DoutputDirectory=.
 }
 
-# The program of drivers/go, a module of its own, with the client's name as its first word.
+# The program of bench/driver, whose module has Go's other locks, with the client's name as its first word.
 golang() {
 	local out=$PWD
-	(cd ../../drivers/go && go build -o "$out/driver" .)
+	(cd ../../../../../bench && go build -o "$out/driver" ./driver)
 }
 
 # Unpacked, not installed: the system's Python stays unchanged.

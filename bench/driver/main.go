@@ -1,5 +1,5 @@
-// The locks of Go that are not this module's: redsync, bsm/redislock and rueidislock. A module of its
-// own, so that the locks' go.mod does not name them. The words are those of ../protocol.py.
+// Command driver takes and gives up locks of Go's other libraries (redsync, bsm/redislock, rueidislock) for
+// compat/dialect/interop. Its words are those of interop's drivers/protocol.py.
 //
 //	driver CLIENT HOST PORT NAME TTL POLL
 package main

@@ -1,0 +1,198 @@
+package faulty
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+)
+
+// A Carrier brings the commands of one write to their server, and returns their replies, an error of the
+// server's as a [redis.Error]; any other error is the end of the connection. Its context ends with the client's
+// patience, and with the connection: [Cause] tells them apart.
+type Carrier func(ctx context.Context, write [][]any) (replies []any, err error)
+
+// Carried returns a connection whose writes carry carries. It calls end when it breaks, and when its client closes
+// it, once each.
+func Carried(carry Carrier, end func(broke bool)) redis.Conn {
+	c := &conn{carry: carry, ended: end}
+	c.life, c.cut = context.WithCancelCause(context.Background())
+	return c
+}
+
+type conn struct {
+	carry   Carrier
+	ended   func(broke bool)
+	pending [][]any // the sender's, and the others the receiver's
+	replies []any
+
+	mu     sync.Mutex
+	writes [][][]any // flushed, and carried when somebody waits for the replies
+	dead   error
+	closed bool
+	life   context.Context
+	cut    context.CancelCauseFunc
+}
+
+var (
+	_ redis.ConnWithContext = (*conn)(nil)
+	_ redis.ConnWithTimeout = (*conn)(nil)
+
+	errClosed  = errors.New("faulty: connection closed")
+	errNothing = errors.New("faulty: nothing was sent to which a reply is due")
+)
+
+// An own reason is one of the connection's for which a context ended.
+type own struct{ error }
+
+// Cause returns why the context of a [Carrier] has ended: with the caller's, with [os.ErrDeadlineExceeded] of a
+// read timeout, or with the connection.
+func Cause(ctx context.Context) error {
+	if why, ok := context.Cause(ctx).(own); ok {
+		return why.error
+	}
+	return ctx.Err()
+}
+
+func (c *conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+func (c *conn) Close() error {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !again {
+		c.die(errClosed)
+		c.ended(false)
+	}
+	return nil
+}
+
+// fail breaks the connection.
+func (c *conn) fail(why error) error {
+	if c.die(why) {
+		c.ended(true)
+	}
+	return why
+}
+
+// die makes the connection unusable; false: it was.
+func (c *conn) die(why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead != nil {
+		return false
+	}
+	c.dead = why
+	c.cut(own{why})
+	return true
+}
+
+func (c *conn) Send(name string, args ...any) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	c.pending = append(c.pending, append([]any{name}, args...))
+	return nil
+}
+
+func (c *conn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == nil && len(c.pending) > 0 {
+		c.writes, c.pending = append(c.writes, c.pending), nil
+	}
+	return c.dead
+}
+
+func (c *conn) Do(name string, args ...any) (any, error) {
+	return c.do(context.Background(), 0, name, args)
+}
+
+func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	return c.do(ctx, 0, name, args)
+}
+
+func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
+	return c.do(context.Background(), limit, name, args)
+}
+
+func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+	if ctx.Err() != nil {
+		return nil, c.fail(ctx.Err())
+	}
+	if name != "" {
+		c.pending = append(c.pending, append([]any{name}, args...))
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	for carried := true; carried; {
+		var err error
+		if carried, err = c.next(ctx, limit); err != nil {
+			return nil, err
+		}
+	}
+	replies := c.replies
+	c.replies = nil
+	return answer.Do(name, replies)
+}
+
+func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
+
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.receive(ctx, 0) }
+
+func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
+	return c.receive(context.Background(), limit)
+}
+
+func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
+	if ctx.Err() != nil {
+		return nil, c.fail(ctx.Err())
+	}
+	if len(c.replies) == 0 {
+		if carried, err := c.next(ctx, limit); err != nil {
+			return nil, err
+		} else if !carried {
+			return nil, errNothing
+		}
+	}
+	r := c.replies[0]
+	c.replies = c.replies[1:]
+	return answer.Receive(r)
+}
+
+// next has the next write carried; false: there is none.
+func (c *conn) next(ctx context.Context, limit time.Duration) (bool, error) {
+	c.mu.Lock()
+	dead, writes := c.dead, c.writes
+	if dead == nil && len(writes) > 0 {
+		c.writes = writes[1:]
+	}
+	c.mu.Unlock()
+	if dead != nil || len(writes) == 0 {
+		return false, dead
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(c.life, func() { end(context.Cause(c.life)) })()
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, own{os.ErrDeadlineExceeded})
+		defer stop()
+	}
+	replies, err := c.carry(ctx, writes[0])
+	if err != nil {
+		return false, c.fail(err)
+	}
+	c.replies = append(c.replies, replies...)
+	return true, nil
+}

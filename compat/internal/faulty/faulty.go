@@ -1,0 +1,455 @@
+// Package faulty loses, delays and answers commands on purpose, between a client and its server. A
+// test hands a [Network] a [Hook], which decides what becomes of each command.
+//
+// The commands of a write are delivered one by one, so that a fault can cut a pipeline in two, when
+// their sender waits for the first reply. The connections of a network behave as redigo's: one
+// goroutine may send while another receives.
+package faulty
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Message is one command on its way.
+type Message struct {
+	N     int      // counted from 1 since [Network.Expect], over all connections
+	Conn  int      // the connection's number, from 1
+	At    int      // the position in its write, from 0
+	Write []string // the names of all commands of that write
+	Name  string
+	Args  []any
+}
+
+func (m Message) String() string {
+	return strings.TrimSpace(fmt.Sprintln(append([]any{m.Name}, m.Args...)...))
+}
+
+// A Hook says what becomes of a message. A network calls it for one message at a time. It may act and change
+// the network, but must neither wait nor send anything through the network: [Fate.Serve] may.
+type Hook func(Message) Fate
+
+// A Fate is what becomes of a message: that of the zero value arrives, and so does its reply.
+type Fate struct {
+	Loss   Loss
+	Err    error         // the connection's, if it breaks; nil: [io.ErrUnexpectedEOF]
+	Cut    bool          // nothing arrives from then on, as after [Network.Cut]
+	Before time.Duration // on its way there
+	After  time.Duration // its reply's way back
+
+	// Serve, if not nil, answers in place of the server: run has the server run the message, or the
+	// command that it is given.
+	Serve func(run func(cmd ...any) any) any
+}
+
+// Forever is a delay that ends with the client's patience alone.
+const Forever = time.Duration(math.MaxInt64)
+
+// A Loss is what is lost of a message, and the connection with it.
+type Loss int
+
+const (
+	None        Loss = iota
+	LostRequest      // it never arrives
+	LostReply        // it runs
+	LateRequest      // it arrives, with the rest of its write, at [Network.DeliverLate]
+)
+
+func (l Loss) String() string {
+	return [...]string{"none", "request lost", "reply lost", "request late"}[l]
+}
+
+// At befalls the n-th message.
+func (f Fate) At(n int) Hook {
+	return func(m Message) Fate {
+		if m.N == n {
+			return f
+		}
+		return Fate{}
+	}
+}
+
+// Of befalls each message with one of the names.
+func (f Fate) Of(names ...string) Hook {
+	return func(m Message) Fate {
+		if slices.Contains(names, m.Name) {
+			return f
+		}
+		return Fate{}
+	}
+}
+
+// Always befalls every message.
+func (f Fate) Always() Hook { return func(Message) Fate { return f } }
+
+// Before has act called before each command of that name.
+func Before(name string, act func()) Hook {
+	return func(m Message) Fate {
+		if m.Name == name {
+			act()
+		}
+		return Fate{}
+	}
+}
+
+// After has act called when a command of that name has run.
+func After(name string, act func()) Hook {
+	return Fate{Serve: func(run func(...any) any) any { defer act(); return run() }}.Of(name)
+}
+
+// Answer answers the commands of that name, which the server does not see.
+func Answer(name string, reply any) Hook {
+	return Fate{Serve: func(func(...any) any) any { return reply }}.Of(name)
+}
+
+// Over returns c with a hook.
+func Over(c redis.Conn, h Hook) redis.Conn {
+	n := new(Network)
+	n.Expect(h)
+	return n.Conn(c)
+}
+
+// A Network is what lies between its clients and their servers. The zero value loses nothing.
+type Network struct {
+	hooks sync.Mutex // held while one runs
+
+	mu     sync.Mutex
+	hook   Hook
+	dial   func(context.Context) error
+	waits  []context.CancelFunc // of those that dial
+	down   bool
+	sent   []Message
+	writes int
+	dials  int
+	conns  int
+	open   int
+	late   []func()
+}
+
+// Expect has h decide from here on, from where messages, writes and dials are counted; nil: all arrive. What
+// was cut is whole again.
+func (n *Network) Expect(h Hook) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hook, n.down, n.sent, n.writes, n.dials = h, false, nil, 0, 0
+}
+
+// OnDial has f called before each connection is made: its error is that of the dial. Its context ends
+// with [Network.Clear], too.
+func (n *Network) OnDial(f func(context.Context) error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dial = f
+}
+
+// Hang is for [Network.OnDial]: nobody answers a dial.
+func Hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Cut lets nothing arrive, and nobody connect.
+func (n *Network) Cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = true
+}
+
+// Mend ends what Cut began.
+func (n *Network) Mend() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = false
+}
+
+// Clear ends all faults; a dial that hangs is refused.
+func (n *Network) Clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, end := range n.waits {
+		end()
+	}
+	n.hook, n.dial, n.down, n.waits = nil, nil, false, nil
+}
+
+// DeliverLate delivers what was late until now.
+func (n *Network) DeliverLate() {
+	n.mu.Lock()
+	late := n.late
+	n.late = nil
+	n.mu.Unlock()
+	for _, deliver := range late {
+		deliver()
+	}
+}
+
+// Sent returns the messages that were sent, or lost, since [Network.Expect].
+func (n *Network) Sent() []Message {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.sent)
+}
+
+// Names returns their names, with a blank between them.
+func (n *Network) Names() string {
+	var names []string
+	for _, m := range n.Sent() {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// Count returns how many they are.
+func (n *Network) Count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.sent)
+}
+
+// Writes returns in how many writes they were sent.
+func (n *Network) Writes() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.writes
+}
+
+// Dials returns how many connections were asked for since [Network.Expect].
+func (n *Network) Dials() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials
+}
+
+// Open returns how many connections were made and not closed.
+func (n *Network) Open() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open
+}
+
+// A Pool hands out connections to one server.
+type Pool interface {
+	GetContext(context.Context) (redis.Conn, error)
+}
+
+// Pool returns p through the network.
+func (n *Network) Pool(p Pool) Pool { return pool{n, p} }
+
+type pool struct {
+	net *Network
+	p   Pool
+}
+
+func (p pool) GetContext(ctx context.Context) (redis.Conn, error) {
+	return p.net.get(ctx, p.p.GetContext)
+}
+
+// A Getter gets a connection to the server of a key, as that of a compat.Source does.
+type Getter = func(ctx context.Context, key string) (redis.Conn, error)
+
+// Get returns get through the network.
+func (n *Network) Get(get Getter) Getter {
+	return func(ctx context.Context, key string) (redis.Conn, error) {
+		return n.get(ctx, func(ctx context.Context) (redis.Conn, error) { return get(ctx, key) })
+	}
+}
+
+func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
+	n.mu.Lock()
+	n.dials++
+	dial := n.dial
+	within, end := context.WithCancel(ctx)
+	defer end()
+	if dial != nil {
+		n.waits = append(n.waits, end)
+	}
+	n.mu.Unlock()
+	if dial != nil {
+		if err := dial(within); err != nil && within.Err() != nil && ctx.Err() == nil {
+			return nil, syscall.ECONNREFUSED
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	down := n.down
+	n.mu.Unlock()
+	if down {
+		return nil, syscall.ECONNREFUSED
+	}
+	c, err := get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return n.Conn(c), nil
+}
+
+// Conn returns c through the network.
+func (n *Network) Conn(c redis.Conn) redis.Conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.conns++
+	n.open++
+	w := &wire{net: n, to: c, number: n.conns}
+	return Carried(w.carry, w.end)
+}
+
+// A wire is what one connection goes over.
+type wire struct {
+	net    *Network
+	to     redis.Conn
+	number int
+	left   bool // what was sent over it is late; under net.mu
+}
+
+// end closes the connection. One that broke is closed for good, also if it is a pool's.
+func (w *wire) end(broke bool) {
+	w.net.mu.Lock()
+	if !broke {
+		w.net.open--
+	}
+	left := w.left
+	w.net.mu.Unlock()
+	if left {
+		return
+	}
+	if broke {
+		past, end := context.WithDeadline(context.Background(), time.Unix(0, 0))
+		defer end()
+		redis.DoContext(w.to, past, "") //nolint:errcheck // it breaks, and sends nothing
+	}
+	w.to.Close()
+}
+
+func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {
+	names := make([]string, len(write))
+	for i, cmd := range write {
+		names[i] = cmd[0].(string)
+	}
+	w.net.mu.Lock()
+	w.net.writes++
+	w.net.mu.Unlock()
+	replies := make([]any, len(write))
+	for i, cmd := range write {
+		m := Message{Conn: w.number, At: i, Write: names, Name: names[i], Args: cmd[1:]}
+		reply, err := w.deliver(ctx, m, w.net.fate(&m), write[i:])
+		if err != nil {
+			return nil, err
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+// fate gives m its number, and asks what becomes of it.
+func (n *Network) fate(m *Message) Fate {
+	n.hooks.Lock()
+	defer n.hooks.Unlock()
+	n.mu.Lock()
+	m.N = len(n.sent) + 1
+	n.sent = append(n.sent, *m)
+	down, hook := n.down, n.hook
+	n.mu.Unlock()
+	switch {
+	case down:
+		return Fate{Loss: LostRequest}
+	case hook == nil:
+		return Fate{}
+	}
+	f := hook(*m)
+	if f.Cut {
+		n.Cut()
+	}
+	return f
+}
+
+// deliver carries one message there and its reply back; rest is it and what is behind it in its write.
+func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (any, error) {
+	lost := f.Err
+	if lost == nil {
+		lost = io.ErrUnexpectedEOF
+	}
+	if f.Loss == LateRequest {
+		w.leave(rest)
+	}
+	if err := Pause(ctx, f.Before); err != nil {
+		return nil, err
+	}
+	if f.Loss == LostRequest || f.Loss == LateRequest {
+		return nil, lost
+	}
+	var broken error
+	run := func(cmd ...any) any {
+		if len(cmd) == 0 {
+			cmd = append([]any{m.Name}, m.Args...)
+		}
+		reply, err := redis.DoContext(w.to, ctx, cmd[0].(string), cmd[1:]...)
+		if refused, ok := err.(redis.Error); ok {
+			return refused
+		}
+		broken = err
+		return reply
+	}
+	serve := f.Serve
+	if serve == nil {
+		serve = func(run func(...any) any) any { return run() }
+	}
+	reply := serve(run)
+	if broken != nil && ctx.Err() != nil {
+		broken = Cause(ctx)
+	}
+	if broken != nil {
+		return nil, broken
+	}
+	if err := Pause(ctx, f.After); err != nil {
+		return nil, err
+	}
+	if f.Loss == LostReply {
+		return nil, lost
+	}
+	return reply, nil
+}
+
+// leave keeps what is to arrive late.
+func (w *wire) leave(cmds [][]any) {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	w.left = true
+	w.net.late = append(w.net.late, func() {
+		for _, cmd := range cmds {
+			w.to.Do(cmd[0].(string), cmd[1:]...) //nolint:errcheck // nobody reads the reply
+			if err := w.to.Err(); err != nil {
+				panic("what is late does not arrive: " + err.Error())
+			}
+		}
+		w.to.Close()
+	})
+}
+
+// Pause lets time pass while ctx goes on.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	var over <-chan time.Time
+	if d < Forever {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return Cause(ctx)
+	}
+}

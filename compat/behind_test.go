@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
@@ -61,7 +62,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 							up = time.Since(down) >= c.lasts
 							return nil, c.down
 						}
-						return distant{s.Dial().(*oldredis.Conn), &slow}, nil
+						return faulty.Over(s.Dial(), distant(&slow)), nil
 					}}, setlock.Lua{}, compat.Options{})
 					if l, err := k.TryLock(background, "another", long); err != nil {
 						t.Fatal(err)

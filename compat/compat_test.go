@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
@@ -62,9 +63,9 @@ func TestInvalid(t *testing.T) {
 		if !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%T, key %q, ttl %v: %v, want ErrInvalid", c.a, c.key, c.ttl, err)
 		}
-		for _, cmd := range net.Sent() {
-			if strings.Contains("SETNX SETEX GETSET EXPIRE", cmd) && w.value(c.key) != "" {
-				t.Errorf("%T, ttl %v: %s was sent", c.a, c.ttl, cmd)
+		for _, m := range net.Sent() {
+			if strings.Contains("SETNX SETEX GETSET EXPIRE", m.Name) && w.value(c.key) != "" {
+				t.Errorf("%T, ttl %v: %s was sent", c.a, c.ttl, m)
 			}
 		}
 	}
@@ -172,8 +173,8 @@ level=INFO msg="lock released" key=p:k took=0s
 // Nothing renews after a release, however the two meet.
 func TestNoRenewalAfterRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		net := new(network)
-		k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Renew: true})
+		net := new(faulty.Network)
+		k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true})
 		l := try(t, k, "k")
 		for range 50 { // three renewals, each with time to be made
 			w.clock.Add(ttl / 50)
@@ -213,13 +214,14 @@ func TestPanicReleases(t *testing.T) {
 func TestFailedRenewalIsTriedSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		net := new(network)
+		net := new(faulty.Network)
 		seen := make(chan compat.Kind, 100)
-		k := compat.NewOn(net.Over(w.source()), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
+		observe := func(e compat.Event) {
 			if e.Kind == compat.EventFailed || e.Kind == compat.EventExtended {
 				seen <- e.Kind
 			}
-		})})
+		}
+		k := compat.NewOn(w.through(net), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: observe})
 		expect := func(after time.Duration, want compat.Kind) {
 			t.Helper()
 			w.clock.Add(after)
@@ -235,9 +237,9 @@ func TestFailedRenewalIsTriedSooner(t *testing.T) {
 		}
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 			for range 3 {
-				net.Lose(func(int, string) fault { return lostRequest })
+				net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Always())
 				expect(ttl/3, compat.EventFailed)
-				net.Lose(nil)
+				net.Expect(nil)
 				expect(ttl/20, compat.EventExtended)
 			}
 			return ctx.Err()

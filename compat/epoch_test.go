@@ -16,6 +16,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -25,43 +26,37 @@ import (
 // A succession is a Source of servers of which each may replace the one
 // before.
 type succession struct {
+	faulty.Network
 	servers []*oldredis.Server
 	epoch   uint64
-	lose    string       // the command whose connection breaks,
-	instead func() error // when this has happened; its error is the connection's, which is never had if lose is ""
 }
 
 func (s *succession) source() compat.Source {
-	source := compat.Pooled(s)
+	source := compat.Pooled(s.Pool(s))
 	source.Epoch = func() uint64 { return s.epoch }
 	return source
 }
 
 func (s *succession) GetContext(context.Context) (redis.Conn, error) {
-	if s.lose == "" && s.instead != nil {
-		happened := s.instead
-		s.instead = nil
-		if err := happened(); err != nil {
-			return nil, err
-		}
-	}
-	return &losing{s.servers[s.epoch].Dial(), s}, nil
+	return s.servers[s.epoch].Dial(), nil
 }
 
-type losing struct {
-	redis.Conn
-	s *succession
-}
-
-func (l *losing) Send(name string, args ...any) error {
-	if name == l.s.lose && l.s.instead != nil {
-		happened := l.s.instead
-		l.s.instead = nil
-		err := happened()
-		l.Conn.Close()
-		return err
+// lose has something happen instead of the next command of that name; "": of the next connection.
+func (s *succession) lose(name string, instead func()) (done func() bool) {
+	happened := false
+	once := sync.OnceFunc(func() { happened = true; instead() })
+	if name == "" {
+		s.OnDial(func(context.Context) error { s.OnDial(nil); once(); return net.ErrClosed })
+	} else {
+		s.Expect(func(m faulty.Message) faulty.Fate {
+			if m.Name != name || happened {
+				return faulty.Fate{}
+			}
+			once()
+			return faulty.Fate{Loss: faulty.LostRequest, Err: net.ErrClosed}
+		})
 	}
-	return l.Conn.Send(name, args...)
+	return func() bool { return happened }
 }
 
 // A release that broke off is a success if the key is gone in time, but not
@@ -88,12 +83,11 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.lose = c.lose
-			s.instead = func() error { c.then(s); return net.ErrClosed }
+			lost := s.lose(c.lose, func() { c.then(s) })
 			if err := lock.Release(t.Context()); !errors.Is(err, c.want) {
 				t.Errorf("Release: %v, want %v", err, c.want)
 			}
-			if s.instead != nil {
+			if !lost() {
 				t.Error("nothing was lost")
 			}
 		})
@@ -160,56 +154,24 @@ type follower struct {
 }
 
 func (f *follower) GetContext(context.Context) (redis.Conn, error) {
-	return &followed{Conn: f.servers[f.epoch.Load()].Dial(), f: f}, nil
-}
-
-type followed struct {
-	redis.Conn
-	f    *follower
-	sent []compat.Cmd
-	dead error
-}
-
-func (c *followed) Err() error { return c.dead }
-
-func (c *followed) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
-	return nil
-}
-
-func (c *followed) Do(name string, args ...any) (any, error) {
-	if c.dead != nil {
-		return nil, c.dead
-	}
-	if name != "" {
-		c.Send(name, args...) //nolint:errcheck // it only keeps it
-	}
-	about := slices.ContainsFunc(c.sent, func(cmd compat.Cmd) bool { return cmd[0] != "GET" && slices.Contains(cmd, any("k")) })
-	if about && c.f.follow.Swap(false) {
-		c.f.epoch.Store(1)
-		c.Conn = c.f.servers[1].Dial()
-	}
-	var replies []any
-	for _, cmd := range c.sent {
-		reply, err := c.Conn.Do(cmd[0].(string), cmd[1:]...)
-		if err != nil {
-			reply = err
+	to := f.servers[f.epoch.Load()].Dial()
+	return faulty.Over(to, func(m faulty.Message) faulty.Fate {
+		about := m.Name != "GET" && slices.Contains(m.Args, any("k"))
+		if about && f.follow.Swap(false) {
+			f.epoch.Store(1)
+			to = f.servers[1].Dial()
 		}
-		replies = append(replies, reply)
-	}
-	c.sent = nil
-	last := replies[len(replies)-1]
-	refused, _ := last.(redis.Error) // NOSCRIPT, of the successor
-	switch {
-	case about && refused == "" && c.f.cut.Swap(false):
-		c.dead = io.EOF
-		return nil, c.dead
-	case name == "":
-		return replies, nil
-	case refused != "":
-		return nil, refused
-	}
-	return last, nil
+		return faulty.Fate{Serve: func(func(...any) any) any {
+			reply, err := to.Do(m.Name, m.Args...)
+			switch {
+			case err != nil:
+				return err // NOSCRIPT, of the successor
+			case about && f.cut.Swap(false):
+				return io.EOF
+			}
+			return reply
+		}}
+	}), nil
 }
 
 // One of a lock that was found, and whose time is up, has proved nothing by finding the key gone:
@@ -217,7 +179,7 @@ func (c *followed) Do(name string, args ...any) (any, error) {
 func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 2 * time.Minute} {
 		mock := clock.NewMock()
-		s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6")}, lose: "MULTI"}
+		s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6")}}
 		k := compat.NewOn(s.source(), getsetlock.Guarded{}, compat.Options{Clock: mock})
 		lock, err := k.TryLock(t.Context(), "k", time.Minute)
 		if err != nil {
@@ -225,9 +187,9 @@ func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
 		}
 		token := lock.Token()
 		mock.Add(after)
-		s.instead = func() error { s.servers[0].Dial().Do("DEL", "k"); return net.ErrClosed } //nolint:errcheck
+		happened := s.lose("MULTI", func() { s.servers[0].Dial().Do("DEL", "k") }) //nolint:errcheck
 		err = k.ReleaseToken(t.Context(), "k", token)
-		if lost := after > time.Minute; errors.Is(err, compat.ErrLost) != lost || s.instead != nil {
+		if lost := after > time.Minute; errors.Is(err, compat.ErrLost) != lost || !happened() {
 			t.Errorf("released %v after it was taken: %v", after, err)
 		}
 	}
@@ -250,7 +212,7 @@ func TestCheckInEachEpoch(t *testing.T) {
 	if _, err := k.TryLock(t.Context(), "other", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	s.instead = func() error { s.epoch = 1; return nil }
+	s.OnDial(func(context.Context) error { s.OnDial(nil); s.epoch = 1; return nil })
 	if _, err := k.TryLock(t.Context(), "another", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("replaced by a 2.2 after the check: %v, want ErrUnsafeServer", err)
 	}

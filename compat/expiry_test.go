@@ -3,12 +3,14 @@ package compat_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -75,11 +77,7 @@ func TestTwoTakersOfOneDeadLease(t *testing.T) {
 				two, _ := w.client(a)
 				var second *compat.Lock
 				var secondErr error
-				net.Ran = func(i int, _ string) {
-					if i == n {
-						second, secondErr = two.TryLock(background, "k", ttl)
-					}
-				}
+				net.Expect(faulty.Then(func() { second, secondErr = two.TryLock(background, "k", ttl) }).At(n))
 				first, firstErr := one.TryLock(background, "k", ttl)
 				if net.Count() < n {
 					break
@@ -117,11 +115,7 @@ func TestLoserOverwrites(t *testing.T) {
 		loser, net := w.client(a)
 		winner, _ := w.client(a)
 		var won *compat.Lock
-		net.Ran = func(_ int, name string) {
-			if name == "GET" && won == nil {
-				won = try(t, winner, "k")
-			}
-		}
+		net.Expect(faulty.Then(sync.OnceFunc(func() { won = try(t, winner, "k") })).Of("GET"))
 		if _, err := loser.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Fatalf("%s: the loser got %v", name, err)
 		}
@@ -148,16 +142,13 @@ func TestStaleGetsetSetsBack(t *testing.T) {
 
 		delayed, net := w.client(a)
 		var holder *compat.Lock
-		net.Ran = func(_ int, cmd string) {
-			if cmd != "GET" || holder != nil {
-				return
-			}
+		net.Expect(faulty.Then(sync.OnceFunc(func() {
 			c1, _ := w.client(a)
 			try(t, c1, "k") // wins with a stamp of now+ttl, and dies
 			w.clock.Add(ttl + time.Second)
 			c2, _ := w.client(a)
 			holder = try(t, c2, "k") // takes the dead lease over, lawfully
-		}
+		})).Of("GET"))
 		delayed.TryLock(background, "k", ttl) //nolint:errcheck // it loses; its GETSET was asked for long ago
 		c4, _ := w.client(a)
 		other, err := c4.TryLock(background, "k", ttl)
@@ -214,17 +205,12 @@ func TestRenewalAcrossAPause(t *testing.T) {
 		other, _ := w.client(a)
 		resume := make(chan struct{})
 		paused := make(chan struct{})
-		first := true
 		var holder *compat.Lock
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
-			net.Lose(func(int, string) fault { // the renewal's first command is where the process stops
-				if first {
-					first = false
-					close(paused)
-					<-resume
-				}
-				return none
-			})
+			net.Expect(faulty.First(func() { // the renewal's first command is where the process stops
+				close(paused)
+				<-resume
+			}).At(1))
 			until := w.clock.Now().Add(ttl)
 			w.until(paused)
 			w.until(ctx.Done())
@@ -251,12 +237,12 @@ func TestServerGone(t *testing.T) {
 		k, net := w.client(a)
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 			w.clock.Add(ttl / 6)
-			net.Lose(func(int, string) fault { return lostRequest })
+			net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Always())
 			left := w.until(ctx.Done())
 			if left >= ttl || left < ttl/2 {
 				t.Errorf("ended %v after the server had gone, the lease was %v", left, ttl)
 			}
-			net.Lose(nil)
+			net.Expect(nil)
 			return context.Cause(ctx)
 		})
 		if !errors.Is(err, compat.ErrLost) {
@@ -292,13 +278,8 @@ func TestCrashSafeVariants(t *testing.T) {
 		for n := 1; n <= 6; n++ {
 			w := newWorld(t, "2.4")
 			k, net := w.client(a)
-			net.Lose(func(i int, _ string) fault {
-				if i >= n {
-					return lostRequest // and nothing arrives any more: the client is dead
-				}
-				return none
-			})
-			k.TryLock(background, "k", ttl) //nolint:errcheck // the dead get no answer
+			net.Expect(faulty.Fate{Loss: faulty.LostRequest, Cut: true}.At(n)) // the client is dead
+			k.TryLock(background, "k", ttl)                                    //nolint:errcheck // the dead get no answer
 			if w.value("k") != "" {
 				if left, err := redis.Int(w.do("TTL", "k"), nil); err != nil || left < 0 {
 					t.Errorf("%s, dead after command %d: the key has TTL %d", name, n-1, left)
@@ -377,14 +358,8 @@ func TestCancelledAtEachPoint(t *testing.T) {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithCancel(background)
-				net.Lose(nil)
-				net.Ran = func(i int, _ string) {
-					if i == n {
-						cancel()
-					}
-				}
+				net.Expect(faulty.Then(cancel).At(n))
 				l, err := k.Lock(ctx, "k", ttl)
-				net.Ran = nil
 				if net.Count() < n { // it was over before
 					cancel()
 					if err != nil {
@@ -517,12 +492,12 @@ func TestFenceOfAResolvedAcquire(t *testing.T) {
 			t.Fatal(err)
 		}
 		lost := false
-		net.Lose(func(_ int, name string) fault {
-			if name == "EXEC" && !lost {
+		net.Expect(func(m faulty.Message) faulty.Fate {
+			if m.Name == "EXEC" && !lost {
 				lost = true
-				return lostReply
+				return faulty.Fate{Loss: faulty.LostReply}
 			}
-			return none
+			return faulty.Fate{}
 		})
 		l := try(t, k, "k")
 		if l.Lease().How != compat.Resolved || l.Fence() <= before.Fence() {
@@ -542,12 +517,7 @@ func TestUnknownTakeover(t *testing.T) {
 	try(t, dead, "k")
 	w.clock.Add(ttl + time.Second)
 	k, net := w.client(getsetlock.Classic{})
-	net.Lose(func(_ int, name string) fault {
-		if name == "GETSET" {
-			return lostReply
-		}
-		return none
-	})
+	net.Expect(faulty.Fate{Loss: faulty.LostReply}.Of("GETSET"))
 	_, err := k.TryLock(background, "k", ttl)
 	var unknown *compat.UnknownError
 	if !errors.As(err, &unknown) || unknown.Lease.Value != w.value("k") {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -33,9 +34,9 @@ func TestHandedOffInVain(t *testing.T) {
 // server while the key is still there.
 func TestHandedOffTooLate(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		h := &hall{world: w, net: new(network)}
+		h := &hall{world: w, net: new(faulty.Network)}
 		passed := false
-		h.k = compat.NewOn(h.net.Over(w.source()), a, compat.Options{Clock: w.clock, Observer: func(e compat.Event) {
+		h.k = compat.NewOn(w.through(h.net), a, compat.Options{Clock: w.clock, Observer: func(e compat.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.seen = append(h.seen, e); e.Kind == compat.EventReleased && !passed {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
@@ -62,45 +63,20 @@ func replaceByLists(c redis.Conn, l compat.Lease, value string) ([]any, error) {
 	return compat.NewConn(c).Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"SET", l.Key, value}}})
 }
 
-// A refuser is a connection to a server that refuses some commands of the next
-// transaction and runs the rest, as over maxmemory before 2.6.5.
-type refuser struct {
-	redis.Conn
-	refused uint // a bit for each command behind MULTI
-
-	names []string // of the write so far
-	sent  int
-}
-
 const noMemory = redis.Error("ERR command not allowed when used memory > 'maxmemory'")
 
-func (r *refuser) Send(name string, args ...any) error {
-	r.names = append(r.names, name)
-	if n := len(r.names) - 2; n >= 0 && name != "EXEC" && r.refused>>n&1 == 1 {
-		return nil
-	}
-	r.sent++
-	return r.Conn.Send(name, args...)
-}
-
-func (r *refuser) Do(name string, args ...any) (any, error) {
-	if name != "" || len(r.names) == 0 {
-		return r.Conn.Do(name, args...)
-	}
-	replies, err := redis.Values(r.Conn.Do(""))
-	if err != nil || len(replies) != r.sent {
-		return nil, fmt.Errorf("%d replies to %d commands: %w", len(replies), r.sent, err)
-	}
-	all := make([]any, len(r.names))
-	for i := range all {
-		if n := i - 2 + 1; n >= 0 && r.names[i] != "EXEC" && r.refused>>n&1 == 1 {
-			all[i] = noMemory
-			continue
+// refusing is a server that refuses some commands of the next transaction, a bit for each behind
+// MULTI, and runs the rest, as over maxmemory before 2.6.5.
+func refusing(c redis.Conn, refused *uint) redis.Conn {
+	return faulty.Over(c, func(m faulty.Message) faulty.Fate {
+		switch {
+		case m.Name == "EXEC":
+			*refused = 0
+		case m.At > 0 && *refused>>(m.At-1)&1 == 1:
+			return faulty.Answer(noMemory)
 		}
-		all[i], replies = replies[0], replies[1:]
-	}
-	r.names, r.sent, r.refused = nil, 0, 0
-	return all, nil
+		return faulty.Fate{}
+	})
 }
 
 // a key may hold one of these.
@@ -156,7 +132,8 @@ func TestListCASSubsets(t *testing.T) {
 		for _, n := range names {
 			none = append(none, n)
 		}
-		refusing := &refuser{Conn: c}
+		bits := uint(0)
+		over := refusing(c, &bits)
 		put := func(set []compat.Cmd) {
 			t.Helper()
 			cmds := []compat.Cmd{none}
@@ -183,12 +160,12 @@ func TestListCASSubsets(t *testing.T) {
 				replace := commands == 11
 				for refused := range uint(1) << commands {
 					put(h.set)
-					refusing.refused = refused
+					bits = refused
 					var err error
 					if replace {
-						_, err = replaceByLists(refusing, l, "next")
+						_, err = replaceByLists(over, l, "next")
 					} else {
-						err = releaseByLists(refusing, l)
+						err = releaseByLists(over, l)
 					}
 
 					after, left := content(t, c, key, names[1:]...)
@@ -235,7 +212,8 @@ func TestListCASLeftovers(t *testing.T) {
 		old, current := compat.Lease{Key: key, Value: "held"}, compat.Lease{Key: key, Value: "next"}
 		for refused := range 11 {
 			c.Do("SET", key, old.Value)
-			if _, err := replaceByLists(&refuser{Conn: c, refused: 1 << refused}, old, current.Value); err != nil {
+			bits := uint(1) << refused
+			if _, err := replaceByLists(refusing(c, &bits), old, current.Value); err != nil {
 				c.Do("SET", key, current.Value) // and taken by another way then
 			}
 			if err := releaseByLists(c, old); !errors.Is(err, compat.ErrLost) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -24,27 +25,6 @@ func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 	return next, ch, err
 }
 
-// A meddled connection's EXECs are counted, and before the first of them somebody writes the key's value
-// once more.
-type meddled struct {
-	redis.Conn
-	before func()
-}
-
-func (m meddled) Do(name string, args ...any) (any, error) {
-	if name == "EXEC" {
-		m.before()
-	}
-	return m.Conn.Do(name, args...)
-}
-
-func (m meddled) Send(name string, args ...any) error {
-	if name == "EXEC" {
-		m.before()
-	}
-	return m.Conn.Send(name, args...)
-}
-
 // An EXEC that was aborted is tried again, for it may have been a renewal of our own that touched the key;
 // but not where another client writes the same values: that it holds ours proves nothing then.
 func TestAbortedAndAmbiguous(t *testing.T) {
@@ -52,7 +32,7 @@ func TestAbortedAndAmbiguous(t *testing.T) {
 		s := oldredis.Run(t, "2.4")
 		execs, meddles := 0, false
 		source := compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
-			return meddled{s.Dial(), func() {
+			return faulty.Over(s.Dial(), faulty.First(func() {
 				if execs++; meddles && execs == 1 {
 					value, err := redis.String(s.Dial().Do("GET", "k"))
 					if err == nil {
@@ -62,7 +42,7 @@ func TestAbortedAndAmbiguous(t *testing.T) {
 						t.Error(err)
 					}
 				}
-			}}, nil
+			}).Of("EXEC")), nil
 		}}
 		b := compat.NewBackend(source, sharing{txlock.Renamed{}, once})
 		l, err := b.Acquire(t.Context(), time.Now, "k", time.Minute)
@@ -112,12 +92,12 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 	c := s.Dial()
 	execs := 0
 	b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
-		return meddled{s.Dial(), func() {
+		return faulty.Over(s.Dial(), faulty.First(func() {
 			if execs++; execs == 1 {
 				c.Do("DEL", "k")        //nolint:errcheck
 				c.Do("SETNX", "k", "1") //nolint:errcheck
 			}
-		}}, nil
+		}).Of("EXEC")), nil
 	}}, txlock.Classic{})
 	if _, err := c.Do("SET", "k", "1"); err != nil {
 		t.Fatal(err)
@@ -132,26 +112,6 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 	}
 }
 
-// A lacking server does not know a command.
-type lacking struct {
-	redis.Conn
-	name string
-}
-
-func (l lacking) Send(name string, args ...any) error {
-	if name == l.name {
-		name = "NO" + name
-	}
-	return l.Conn.Send(name, args...)
-}
-
-func (l lacking) Do(name string, args ...any) (any, error) {
-	if name == l.name {
-		name = "NO" + name
-	}
-	return l.Conn.Do(name, args...)
-}
-
 // What the server refused was not done, whatever keeps the condition.
 func TestRefusedIsNotDone(t *testing.T) {
 	for _, by := range []compat.Condition{compat.Watch, compat.Unguarded} {
@@ -159,7 +119,8 @@ func TestRefusedIsNotDone(t *testing.T) {
 		if _, err := s.Dial().Do("SET", "k", "v"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := compat.NewConn(lacking{s.Dial(), "DEL"}).Run(compat.Change{If: by, Key: "k", Value: "v"})
+		lacking := faulty.Fate{Serve: func(run func(...any) any) any { return run("NODEL") }}.Of("DEL")
+		_, err := compat.NewConn(faulty.Over(s.Dial(), lacking)).Run(compat.Change{If: by, Key: "k", Value: "v"})
 		if n, _ := redis.Int(s.Dial().Do("EXISTS", "k")); err == nil || errors.Is(err, compat.ErrLost) || n != 1 {
 			t.Errorf("condition %d: %v, and the key is there: %d", by, err, n)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -42,48 +43,10 @@ func pinningOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p 
 	}
 }
 
-// A meter counts the round trips and the commands on a Source's connections.
-type meter struct {
-	compat.Pool
-	mu    sync.Mutex
-	trips int
-	cmds  []string
-}
-
-func (m *meter) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := m.Pool.GetContext(ctx)
-	return &metered{c, m}, err
-}
-
-// took returns the round trips and the commands since it was last asked.
-func (m *meter) took() (int, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	trips, cmds := m.trips, strings.Join(m.cmds, " ")
-	m.trips, m.cmds = 0, nil
-	return trips, cmds
-}
-
-type metered struct {
-	redis.Conn
-	m *meter
-}
-
-func (c *metered) Send(name string, args ...any) error {
-	c.m.mu.Lock()
-	c.m.cmds = append(c.m.cmds, name)
-	c.m.mu.Unlock()
-	return c.Conn.Send(name, args...)
-}
-
-func (c *metered) Do(name string, args ...any) (any, error) {
-	c.m.mu.Lock()
-	c.m.trips++
-	if name != "" {
-		c.m.cmds = append(c.m.cmds, name)
-	}
-	c.m.mu.Unlock()
-	return c.Conn.Do(name, args...)
+// took returns the round trips and the commands since it was last asked, or the network began to count.
+func took(n *faulty.Network) (trips int, cmds string) {
+	defer n.Expect(nil)
+	return n.Writes(), n.Names()
 }
 
 // What each variant sends, and in how many round trips.
@@ -102,15 +65,15 @@ func TestPinnedRoundTrips(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.version)
-			m := &meter{Pool: w.server.Pool()}
-			k := compat.New(m, safe[c.name], compat.Options{Clock: w.clock, MaxPinned: 1})
+			m := new(faulty.Network)
+			k := compat.New(m.Pool(w.server.Pool()), safe[c.name], compat.Options{Clock: w.clock, MaxPinned: 1})
 			if err := try(t, k, "k").Release(background); err != nil { // asks, once, whether the server is safe
 				t.Fatal(err)
 			}
-			m.took()
+			took(m)
 			for range 2 {
 				l := try(t, k, "k")
-				if trips, cmds := m.took(); trips != c.trips || cmds != c.acquire {
+				if trips, cmds := took(m); trips != c.trips || cmds != c.acquire {
 					t.Errorf("acquired in %d round trips by %q, want %d by %q", trips, cmds, c.trips, c.acquire)
 				}
 				for range 2 {
@@ -118,14 +81,14 @@ func TestPinnedRoundTrips(t *testing.T) {
 					if err := l.Extend(background, ttl); err != nil {
 						t.Fatal(err)
 					}
-					if trips, cmds := m.took(); trips != 1 || cmds != c.extend {
+					if trips, cmds := took(m); trips != 1 || cmds != c.extend {
 						t.Errorf("extended in %d round trips by %q, want 1 by %q", trips, cmds, c.extend)
 					}
 				}
 				if err := l.Release(background); err != nil {
 					t.Fatal(err)
 				}
-				if trips, cmds := m.took(); trips != 1 || cmds != c.release {
+				if trips, cmds := took(m); trips != 1 || cmds != c.release {
 					t.Errorf("released in %d round trips by %q, want 1 by %q", trips, cmds, c.release)
 				}
 			}
@@ -137,15 +100,15 @@ func TestPinnedRoundTrips(t *testing.T) {
 func TestPinnedTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.2")
-	m := &meter{Pool: w.server.Pool()}
-	k := compat.New(m, getsetlock.Guarded{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	m := new(faulty.Network)
+	k := compat.New(m.Pool(w.server.Pool()), getsetlock.Guarded{}, compat.Options{Clock: w.clock, MaxPinned: 1})
 	w.do("SET", "k", "1330837560")
 	l := try(t, k, "k")
-	m.took()
+	took(m)
 	if err := l.Release(background); err != nil || l.Lease().How != compat.TakenOver {
 		t.Fatal(l.Lease().How, err)
 	}
-	if trips, cmds := m.took(); trips != 1 {
+	if trips, cmds := took(m); trips != 1 {
 		t.Errorf("released in %d round trips by %s, want 1", trips, cmds)
 	}
 }
@@ -381,24 +344,19 @@ func TestPinnedAndCancelled(t *testing.T) {
 func TestPinnedLostMessages(t *testing.T) {
 	pinningOn(t, func(t *testing.T, w *world, _ *compat.Locker, p *redis.Pool) {
 		name := strings.Split(t.Name(), "/")[1]
-		for _, f := range []fault{lostRequest, lostReply} {
+		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; n <= 5; n++ {
-				net := new(network)
-				k := compat.NewOn(net.Over(compat.Pooled(p)), safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
+				net := new(faulty.Network)
+				source := compat.Pooled(p)
+				source.Get = net.Get(source.Get)
+				k := compat.NewOn(source, safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
 				l := try(t, k, "k")
-				lose := func() {
-					net.Lose(func(i int, _ string) fault {
-						if i == n {
-							return f
-						}
-						return none
-					})
-				}
-				lose()
+				lost := faulty.Fate{Loss: f}.At(n)
+				net.Expect(lost)
 				if err := l.Extend(background, ttl); err != nil {
 					t.Errorf("Extend that lost message %d: %v", n, err)
 				}
-				net.Lose(nil)
+				net.Expect(nil)
 				if l.Token() != w.value("k") {
 					t.Errorf("Extend that lost message %d: the token is %q, the key holds %q", n, l.Token(), w.value("k"))
 				}
@@ -406,7 +364,7 @@ func TestPinnedLostMessages(t *testing.T) {
 					t.Error(err)
 				}
 				l = try(t, k, "k")
-				lose()
+				net.Expect(lost)
 				if err := l.Release(background); err != nil || w.value("k") != "" {
 					t.Errorf("Release that lost message %d: %v, the key holds %q", n, err, w.value("k"))
 				}
@@ -422,8 +380,8 @@ func TestPinnedIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		m := &meter{Pool: w.server.Pool()}
-		k := compat.New(m, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+		m := new(faulty.Network)
+		k := compat.New(m.Pool(w.server.Pool()), txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 			held := w.value("k")
 			w.until(inBackground(func() {
@@ -434,13 +392,13 @@ func TestPinnedIsRenewed(t *testing.T) {
 			if w.value("k") != held {
 				t.Errorf("after a minute the key holds %q, want %q", w.value("k"), held)
 			}
-			m.took()
+			took(m)
 			return context.Cause(ctx)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if trips, cmds := m.took(); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
+		if trips, cmds := took(m); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
 			t.Errorf("released in %d round trips by %s", trips, cmds)
 		}
 	})

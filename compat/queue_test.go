@@ -15,6 +15,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
@@ -27,7 +28,7 @@ import (
 type hall struct {
 	*world
 	k   *compat.Locker
-	net *network
+	net *faulty.Network
 
 	mu    sync.Mutex
 	seen  []compat.Event
@@ -36,7 +37,7 @@ type hall struct {
 }
 
 func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
-	h := &hall{world: w, net: new(network)}
+	h := &hall{world: w, net: new(faulty.Network)}
 	o.Clock = w.clock
 	o.Rand = func() float64 { return 0 }
 	o.Observer = compat.Observer(func(e compat.Event) {
@@ -44,7 +45,7 @@ func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
 		defer h.mu.Unlock()
 		h.seen = append(h.seen, e)
 	})
-	h.k = compat.NewOn(h.net.Over(w.source()), a, o)
+	h.k = compat.NewOn(w.through(h.net), a, o)
 	return h
 }
 
@@ -128,7 +129,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
-		h.net.Lose(nil) // counts from here
+		h.net.Expect(nil) // counts from here
 		h.enter(0, 10, nil)
 		w.clock.Add(ttl / 5)
 		if n := h.net.Count(); n != 0 {
@@ -140,7 +141,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]compat.How{compat.Free}, slices.Repeat([]compat.How{compat.HandedOff}, 10))) {
 			t.Errorf("obtained %q", hows)
 		}
-		if n, once := h.net.Count(), len(releaseOf(t, w, a)); n != once {
+		if n, once := h.net.Count(), releaseOf(t, w, a); n != once {
 			t.Errorf("eleven sections took %d commands, want those of one release, %d: %q", n, once, h.net.Sent())
 		}
 		if w.value("k") != "" || h.k.Queues() != 0 {
@@ -156,13 +157,13 @@ func release(t *testing.T, l *compat.Lock) {
 	}
 }
 
-// releaseOf are the commands of one release.
-func releaseOf(t *testing.T, w *world, a compat.Algorithm) []string {
+// releaseOf is how many commands one release sends.
+func releaseOf(t *testing.T, w *world, a compat.Algorithm) int {
 	k, net := w.client(a)
 	l := try(t, k, "other")
-	net.Lose(nil)
+	net.Expect(nil)
 	release(t, l)
-	return net.Sent()
+	return net.Count()
 }
 
 // A lock is handed off so many times in a row and then released, for others; and
@@ -332,18 +333,13 @@ func TestLostIsNotHandedOff(t *testing.T) {
 // other; one that fails releases the lock, and the next holder asks anew.
 func TestHandoffOverABrokenNetwork(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		for _, f := range []fault{lostRequest, lostReply} {
+		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				h := w.hall(a, compat.Options{})
 				l := try(t, h.k, "k")
 				h.enter(0, 2, nil)
 				w.clock.Add(ttl / 3)
-				h.net.Lose(func(i int, _ string) fault {
-					if i == n {
-						return f
-					}
-					return none
-				})
+				h.net.Expect(faulty.Fate{Loss: f}.At(n))
 				release(t, l)
 				w.until(inBackground(h.wg.Wait))
 				h.inOrder(2)
@@ -415,11 +411,11 @@ func TestHandoffFails(t *testing.T) {
 			t.Errorf("a ttl of 0: %v, want ErrInvalid", err)
 		}
 		w.clock.Add(ttl / 2)
-		h.net.Lose(func(int, string) fault { return lostRequest })
+		h.net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Always())
 		if _, err := l.Handoff(background, ttl); err == nil || errors.Is(err, compat.ErrLost) {
 			t.Errorf("without a server: %v, want an error that is not ErrLost", err)
 		}
-		h.net.Lose(nil)
+		h.net.Expect(nil)
 		if err := l.Context().Err(); err != nil {
 			t.Errorf("after a hand-off that failed the context ended: %v", err)
 		}
@@ -442,7 +438,7 @@ func TestCancelManyWaiters(t *testing.T) {
 	w := newWorld(t, "2.4")
 	h := w.hall(txlock.Renamed{}, compat.Options{})
 	l := try(t, h.k, "k")
-	h.net.Lose(nil)
+	h.net.Expect(nil)
 	ctx, cancel := context.WithCancel(background)
 	errs := make(chan error, 999)
 	h.enter(0, 1, nil)

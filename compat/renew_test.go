@@ -11,6 +11,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -73,14 +74,14 @@ func (w watcher) next(t *testing.T) compat.Event {
 }
 
 // renewing is a client that renews what it holds, and n locks of its.
-func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Lock, *network, watcher) {
-	net, seen := new(network), make(watcher, 10000)
-	k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen.Observe})
+func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Lock, *faulty.Network, watcher) {
+	net, seen := new(faulty.Network), make(watcher, 10000)
+	k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen.Observe})
 	var locks []*compat.Lock
 	for i := range n {
 		locks = append(locks, try(t, k, fmt.Sprint("k", i)))
 	}
-	net.Lose(nil)
+	net.Expect(nil)
 	return locks, net, seen
 }
 
@@ -143,16 +144,16 @@ func TestRenewedTogether(t *testing.T) {
 // left behind.
 func TestLossAmongMany(t *testing.T) {
 	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		for _, f := range []fault{lostRequest, lostReply} {
+		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for at := 1; ; at++ {
 				locks, net, seen := w.renewing(t, a, 3)
 				hit := false
-				net.Lose(func(n int, _ string) fault {
-					if n == at {
-						hit = true
-						return f
+				net.Expect(func(m faulty.Message) faulty.Fate {
+					if m.N != at {
+						return faulty.Fate{}
 					}
-					return none
+					hit = true
+					return faulty.Fate{Loss: f}
 				})
 				w.clock.Add(ttl / 3)
 				for extended := 0; extended < 3; {
@@ -166,7 +167,7 @@ func TestLossAmongMany(t *testing.T) {
 					}
 				}
 				if locks[0].Lease().Ambiguous { // a release whose reply is lost stays unknown, rightly
-					net.Lose(nil)
+					net.Expect(nil)
 				}
 				for _, l := range locks {
 					if err := l.Release(background); err != nil {

@@ -12,10 +12,25 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
+
+// distant leads to a server that is so far away: the first half of the time a write is on its way, the
+// second half its replies.
+func distant(away *time.Duration) faulty.Hook {
+	return func(m faulty.Message) (f faulty.Fate) {
+		if m.At == 0 {
+			f.Before = *away / 2
+		}
+		if m.At == len(m.Write)-1 {
+			f.After = *away / 2
+		}
+		return f
+	}
+}
 
 // A crowd is some processes that want one key all the time, over a network.
 type crowd struct {
@@ -51,7 +66,9 @@ func (c crowd) share(t *testing.T, seed uint64) (s shares) {
 		turns := 0
 		var all sync.WaitGroup
 		for p := range s.had {
-			pool := &redis.Pool{MaxIdle: 20, Dial: func() (redis.Conn, error) { return distant{server.Dial().(*oldredis.Conn), &away}, nil }}
+			pool := &redis.Pool{MaxIdle: 20, Dial: func() (redis.Conn, error) {
+				return faulty.Over(server.Dial(), distant(&away)), nil
+			}}
 			k := compat.New(pool, txlock.Renamed{}, compat.Options{Signal: p < c.signal, Rand: random})
 			for range c.goroutines {
 				all.Go(func() {

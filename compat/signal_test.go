@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -284,9 +285,10 @@ func TestWokenAndCancelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(background)
-			hook := &hooked{Pool: s}
+			net := new(faulty.Network)
 			gone := inBackground(func() {
-				if _, err := signalled(hook, txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
+				_, err := signalled(net.Pool(s), txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute)
+				if !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want context.Canceled", err)
 				}
 			})
@@ -300,39 +302,13 @@ func TestWokenAndCancelled(t *testing.T) {
 				release(t, l)
 			})
 			listening(t, s, "k", 2)
-			hook.next(func() error { cancel(); return fails })
+			net.OnDial(func(context.Context) error { net.OnDial(nil); cancel(); return fails })
 			release(t, l)
 			<-gone
 			<-had
 			empty(t, s)
 		})
 	}
-}
-
-// hooked is a Source that does something before it hands out its next connection.
-type hooked struct {
-	compat.Pool
-	mu sync.Mutex
-	do func() error
-}
-
-func (h *hooked) next(do func() error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.do = do
-}
-
-func (h *hooked) GetContext(ctx context.Context) (redis.Conn, error) {
-	h.mu.Lock()
-	do := h.do
-	h.do = nil
-	h.mu.Unlock()
-	if do != nil {
-		if err := do(); err != nil {
-			return nil, err
-		}
-	}
-	return h.Pool.GetContext(ctx)
 }
 
 // Signals do not keep a thousand waiters from using two connections.
@@ -432,18 +408,13 @@ func TestSignalsThatAreRefused(t *testing.T) {
 // settled as every other.
 func TestSignalOverABrokenNetwork(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
-		for _, f := range []fault{lostRequest, lostReply} {
+		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
-				net := new(network)
-				k := compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: w.clock, Signal: true})
+				net := new(faulty.Network)
+				k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Signal: true})
 				l := try(t, k, "k")
 				w.do("LPUSH", compat.Aux("k", "waiters"), "somebody")
-				net.Lose(func(i int, _ string) fault {
-					if i == n {
-						return f
-					}
-					return none
-				})
+				net.Expect(faulty.Fate{Loss: f}.At(n))
 				if err := l.Release(background); err != nil || w.value("k") != "" {
 					t.Errorf("fault %v at command %d of %q: %v, the key holds %q", f, n, net.Sent(), err, w.value("k"))
 				}
@@ -462,26 +433,26 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 func TestSignalRidesAlong(t *testing.T) {
 	for name, c := range signalling {
 		s := still(t, "7.0")
-		w := &writes{Pool: s}
-		k := compat.New(w, c.a, c.o)
+		net := new(faulty.Network)
+		k := compat.New(net.Pool(s), c.a, c.o)
 		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.n = 0
+		net.Expect(nil)
 		release(t, l)
-		want := w.n
+		want := net.Writes()
 
 		o := c.o
 		o.Signal = true
-		k = compat.New(w, c.a, o)
+		k = compat.New(net.Pool(s), c.a, o)
 		if l, err = k.TryLock(background, "k", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		w.n = 0
+		net.Expect(nil)
 		release(t, l)
-		if w.n != want {
-			t.Errorf("%s: a release took %d writes, without a signal %d", name, w.n, want)
+		if n := net.Writes(); n != want {
+			t.Errorf("%s: a release took %d writes, without a signal %d", name, n, want)
 		}
 		empty(t, s)
 	}
@@ -510,25 +481,4 @@ func TestSignalWithoutTheScript(t *testing.T) {
 		}
 		c.Do("DEL", compat.Aux("k", "waiters"), compat.Aux("k", "wake")) //nolint:errcheck
 	}
-}
-
-// writes counts what is written at once.
-type writes struct {
-	compat.Pool
-	n int
-}
-
-func (w *writes) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := w.Pool.GetContext(ctx)
-	return &written{c, w}, err
-}
-
-type written struct {
-	redis.Conn
-	w *writes
-}
-
-func (c *written) Do(name string, args ...any) (any, error) {
-	c.w.n++
-	return c.Conn.Do(name, args...)
 }

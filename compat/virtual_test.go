@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -42,15 +43,23 @@ func (w *world) source() compat.Source {
 	return s
 }
 
+// through is w.source behind net.
+func (w *world) through(net *faulty.Network) compat.Source {
+	s := w.source()
+	s.Get = net.Get(s.Get)
+	return s
+}
+
 // client returns a client with its own network.
-func (w *world) client(a compat.Algorithm) (*compat.Locker, *network) {
+func (w *world) client(a compat.Algorithm) (*compat.Locker, *faulty.Network) {
 	return w.skewed(a, 0)
 }
 
 // skewed returns a client whose clock is ahead by skew.
-func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *network) {
-	net := new(network)
-	return compat.NewOn(net.Over(w.source()), a, compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}), net
+func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *faulty.Network) {
+	net := new(faulty.Network)
+	o := compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}
+	return compat.NewOn(w.through(net), a, o), net
 }
 
 // ahead is a clock that runs with the mock but shows another time.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // A Message is one command on its way.
@@ -47,7 +48,7 @@ type Fate struct {
 	After  time.Duration // its reply's way back
 
 	// Serve, if not nil, answers in place of the server: run has the server run the message, or the
-	// command that it is given.
+	// command that it is given. An error that is no server's ends the connection.
 	Serve func(run func(cmd ...any) any) any
 }
 
@@ -91,25 +92,18 @@ func (f Fate) Of(names ...string) Hook {
 // Always befalls every message.
 func (f Fate) Always() Hook { return func(Message) Fate { return f } }
 
-// Before has act called before each command of that name.
-func Before(name string, act func()) Hook {
-	return func(m Message) Fate {
-		if m.Name == name {
-			act()
-		}
-		return Fate{}
-	}
+// First is the fate of a message before which act is called.
+func First(act func()) Fate {
+	return Fate{Serve: func(run func(...any) any) any { act(); return run() }}
 }
 
-// After has act called when a command of that name has run.
-func After(name string, act func()) Hook {
-	return Fate{Serve: func(run func(...any) any) any { defer act(); return run() }}.Of(name)
+// Then is the fate of a message that has run when act is called.
+func Then(act func()) Fate {
+	return Fate{Serve: func(run func(...any) any) any { defer act(); return run() }}
 }
 
-// Answer answers the commands of that name, which the server does not see.
-func Answer(name string, reply any) Hook {
-	return Fate{Serve: func(func(...any) any) any { return reply }}.Of(name)
-}
+// Answer is the fate of a message that is answered so, and that the server does not see.
+func Answer(reply any) Fate { return Fate{Serve: func(func(...any) any) any { return reply }} }
 
 // Over returns c with a hook.
 func Over(c redis.Conn, h Hook) redis.Conn {
@@ -387,16 +381,14 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 	if f.Loss == LostRequest || f.Loss == LateRequest {
 		return nil, lost
 	}
-	var broken error
 	run := func(cmd ...any) any {
 		if len(cmd) == 0 {
 			cmd = append([]any{m.Name}, m.Args...)
 		}
 		reply, err := redis.DoContext(w.to, ctx, cmd[0].(string), cmd[1:]...)
-		if refused, ok := err.(redis.Error); ok {
-			return refused
+		if err != nil {
+			return err
 		}
-		broken = err
 		return reply
 	}
 	serve := f.Serve
@@ -404,10 +396,14 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 		serve = func(run func(...any) any) any { return run() }
 	}
 	reply := serve(run)
-	if broken != nil && ctx.Err() != nil {
-		broken = Cause(ctx)
+	broken := w.to.Err()
+	if err, failed := reply.(error); failed && !answer.Refused(err) {
+		broken = err
 	}
-	if broken != nil {
+	switch {
+	case broken != nil && ctx.Err() != nil:
+		return nil, Cause(ctx)
+	case broken != nil:
 		return nil, broken
 	}
 	if err := Pause(ctx, f.After); err != nil {

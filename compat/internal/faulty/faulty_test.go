@@ -214,11 +214,11 @@ func TestServe(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		conn := dial(t, n, s)
 		full := redis.Error("OOM command not allowed")
-		n.Expect(faulty.Answer("INCR", full))
+		n.Expect(faulty.Answer(full).Of("INCR"))
 		if reply, err := incremented(conn); reply != full || err != full || conn.Err() != nil || value(s) != 0 {
 			t.Errorf("refused: %v, %v", reply, err)
 		}
-		n.Expect(faulty.Answer("WAIT", int64(7)))
+		n.Expect(faulty.Answer(int64(7)).Of("WAIT"))
 		if reply, err := conn.Do("WAIT", 1, 0); reply != int64(7) || err != nil {
 			t.Errorf("answered: %v, %v", reply, err)
 		}
@@ -231,13 +231,18 @@ func TestServe(t *testing.T) {
 		if reply, err := conn.Do("INCR", "k"); reply != "OK42" || err != nil {
 			t.Errorf("changed: %v, %v", reply, err)
 		}
+		n.Expect(faulty.Answer(io.EOF).Of("PING"))
+		if _, err := conn.Do("PING"); err != io.EOF || conn.Err() != io.EOF {
+			t.Errorf("broken: %v, the connection's %v", err, conn.Err())
+		}
+		conn = dial(t, n, s)
 		other := s.Dial()
-		n.Expect(faulty.Before("GET", func() { other.Do("SET", "k", "before") })) //nolint:errcheck
+		n.Expect(faulty.First(func() { other.Do("SET", "k", "before") }).Of("GET")) //nolint:errcheck
 		if reply, err := redis.String(conn.Do("GET", "k")); reply != "before" || err != nil {
 			t.Errorf("before: %v, %v", reply, err)
 		}
-		over := faulty.Over(s.Dial(), faulty.After("SET", func() { other.Do("SET", "k", "after") })) //nolint:errcheck
-		over.Do("SET", "k", "mine")                                                                  //nolint:errcheck
+		over := faulty.Over(s.Dial(), faulty.Then(func() { other.Do("SET", "k", "after") }).Of("SET")) //nolint:errcheck
+		over.Do("SET", "k", "mine")                                                                    //nolint:errcheck
 		if reply, err := redis.String(over.Do("GET", "k")); reply != "after" || err != nil {
 			t.Errorf("after: %v, %v", reply, err)
 		}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
@@ -28,26 +30,6 @@ func two(even, odd compat.Pool) compat.Source {
 		}
 		return odd.GetContext(ctx)
 	}}
-}
-
-// down is a server that can't be reached.
-type down struct{}
-
-var errDown = errors.New("no route to host")
-
-func (down) GetContext(context.Context) (redis.Conn, error) { return nil, errDown }
-
-// gone is a server that can't be reached at times.
-type gone struct {
-	compat.Pool
-	down bool
-}
-
-func (g *gone) GetContext(ctx context.Context) (redis.Conn, error) {
-	if g.down {
-		return nil, errDown
-	}
-	return g.Pool.GetContext(ctx)
 }
 
 // On a cluster each key is locked where it is, in the same suite; and a server
@@ -77,9 +59,11 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 
-		k = compat.NewLocker(multilock.New(two(down{}, b), one), compat.Options{})
+		down := new(faulty.Network)
+		down.Cut()
+		k = compat.NewLocker(multilock.New(two(down.Pool(a), b), one), compat.Options{})
 		_, err = k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
-		if !errors.Is(err, errDown) || errors.Is(err, compat.ErrUnknown) {
+		if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("%s: with one server down: %v, want that, and that nothing is open", name, err)
 		}
 		c := b.Dial()

@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
@@ -71,6 +72,11 @@ func (w world) options() compat.Options {
 
 // sets is a client that locks sets.
 func (w world) sets() *compat.Locker { return w.way.set(compat.Pooled(w.server), w.fence, w.options()) }
+
+// behind is a client of sets, behind net.
+func (w world) behind(net *faulty.Network) *compat.Locker {
+	return w.way.set(compat.Pooled(net.Pool(w.server)), false, w.options())
+}
 
 // singles is a client that locks single keys.
 func (w world) singles() *compat.Locker {
@@ -267,14 +273,9 @@ func TestCrash(t *testing.T) {
 	everywhere(t, func(w world) {
 		set := multilock.Join("a", "b", "c", "d")
 		for n := 1; ; n++ { // it dies with its n-th command, run or not
-			net := new(conformance.Network)
-			net.Lose(func(i int, _ string) conformance.Fault {
-				if i < n {
-					return conformance.None
-				}
-				return []conformance.Fault{conformance.LostRequest, conformance.LostReply}[n%2]
-			})
-			_, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, set, ttl)
+			net := new(faulty.Network)
+			net.Expect(faulty.Fate{Loss: []faulty.Loss{faulty.LostRequest, faulty.LostReply}[n%2], Cut: true}.At(n))
+			_, err := w.behind(net).TryLock(background, set, ttl)
 			died := net.Count() >= n
 			if died == (err == nil) {
 				w.t.Fatalf("died %v: %v", died, err)
@@ -310,15 +311,10 @@ func TestFaultsWhileRefused(t *testing.T) {
 		theirs := w.try(w.singles(), "c")
 		for n := 1; ; n++ {
 			ran := 0
-			for _, f := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
-				net := new(conformance.Network)
-				k := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options())
-				net.Lose(func(i int, _ string) conformance.Fault {
-					if i == n {
-						return f
-					}
-					return conformance.None
-				})
+			for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
+				net := new(faulty.Network)
+				k := w.behind(net)
+				net.Expect(faulty.Fate{Loss: f}.At(n))
 				_, err := k.TryLock(background, multilock.Join("a", "b", "c"), ttl)
 				if err == nil {
 					w.t.Fatalf("fault %d at message %d: a set of which c is held was had", f, n)
@@ -350,20 +346,15 @@ func TestFaultsWhileTakingOver(t *testing.T) {
 		state := w.server.Snapshot()
 		for n := 1; ; n++ {
 			ran := 0
-			for _, f := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
+			for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 				w.server.Restore(state)
 				w.clock.Add(3 * time.Second)
-				net := new(conformance.Network)
-				k := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options())
-				net.Lose(func(i int, _ string) conformance.Fault {
-					if i == n {
-						return f
-					}
-					return conformance.None
-				})
+				net := new(faulty.Network)
+				k := w.behind(net)
+				net.Expect(faulty.Fate{Loss: f}.At(n))
 				lock, err := k.TryLock(background, multilock.Join("a", "b", "c"), ttl)
 				ran = max(ran, net.Count())
-				net.Lose(nil)
+				net.Expect(nil)
 				switch {
 				case err == nil:
 					if err := lock.Release(background); err != nil {
@@ -498,15 +489,12 @@ func TestCancelled(t *testing.T) {
 			w.do("DEL", "c")
 			w.try(w.singles(), "c")
 			ctx, cancel := context.WithCancel(background)
-			net := &conformance.Network{Ran: func(i int, _ string) {
-				if i == n {
-					cancel()
-				}
-			}}
+			net := new(faulty.Network)
+			net.Expect(faulty.Then(cancel).At(n))
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).Lock(ctx, multilock.Join("a", "b", "c"), ttl)
+				_, err := w.behind(net).Lock(ctx, multilock.Join("a", "b", "c"), ttl)
 				if !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrHeld) {
 					w.t.Errorf("cancelled at command %d: %v, want context.Canceled", n, err)
 				}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
@@ -18,21 +18,21 @@ import (
 )
 
 // lose loses message n, and those that follow if all is set.
-func lose(n int, f conformance.Fault, all bool) func(int, string) conformance.Fault {
-	return func(i int, _ string) conformance.Fault {
-		if i == n || all && i > n {
-			return f
+func lose(n int, l faulty.Loss, all bool) faulty.Hook {
+	return func(m faulty.Message) faulty.Fate {
+		if m.N == n || all && m.N > n {
+			return faulty.Fate{Loss: l}
 		}
-		return conformance.None
+		return faulty.Fate{}
 	}
 }
 
 // eachFault runs f for each way to lose messages from the n-th on, for n = 1, 2, … until f says
 // that the n-th was never sent.
-func eachFault(f func(n int, fault func(int, string) conformance.Fault) (sent int)) {
+func eachFault(f func(n int, fault faulty.Hook) (sent int)) {
 	for n := 1; ; n++ {
 		most := 0
-		for _, fault := range []conformance.Fault{conformance.LostRequest, conformance.LostReply} {
+		for _, fault := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for _, all := range []bool{false, true} {
 				most = max(most, f(n, lose(n, fault, all)))
 			}
@@ -50,17 +50,17 @@ func TestShorterExtension(t *testing.T) {
 	everywhere(t, func(w world) {
 		keys := []string{"a", "b", "c"}
 		start := w.server.Snapshot()
-		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
+		eachFault(func(n int, fault faulty.Hook) int {
 			w.server.Restore(start)
-			net := new(conformance.Network)
-			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join(keys...), long)
+			net := new(faulty.Network)
+			lock, err := w.behind(net).TryLock(background, multilock.Join(keys...), long)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			net.Lose(fault)
+			net.Expect(fault)
 			extended := lock.Extend(background, short)
 			sent := net.Count()
-			net.Lose(nil)
+			net.Expect(nil)
 			if errors.Is(extended, compat.ErrLost) {
 				w.t.Errorf("message %d: %v, although nobody touched the keys", n, extended)
 				return sent
@@ -88,18 +88,18 @@ func TestShorterExtension(t *testing.T) {
 func TestShortenedInPart(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("2.2", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
-	gone := &gone{Pool: b}
-	k := compat.NewLocker(multilock.New(two(a, gone), txlock.Guarded{}), compat.Options{})
+	net := new(faulty.Network)
+	k := compat.NewLocker(multilock.New(two(a, net.Pool(b)), txlock.Guarded{}), compat.Options{})
 	lock, err := k.TryLock(background, multilock.Join("0", "1"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.down = true
+	net.Cut()
 	err = lock.Extend(background, 5*time.Second)
 	if !errors.Is(err, compat.ErrUnknown) || time.Until(lock.Until()) > 5*time.Second {
 		t.Errorf("%v, and ends in %v; want ErrUnknown, and 5 s", err, time.Until(lock.Until()))
 	}
-	gone.down = false
+	net.Mend()
 	if err := lock.Extend(background, time.Minute); err != nil || time.Until(lock.Until()) < 50*time.Second {
 		t.Errorf("%v, and ends in %v; want it extended", err, time.Until(lock.Until()))
 	}
@@ -111,16 +111,16 @@ func TestShortenedInPart(t *testing.T) {
 // A release of unknown outcome may be repeated, and is not a loss.
 func TestReleaseAgain(t *testing.T) {
 	everywhere(t, func(w world) {
-		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
-			net := new(conformance.Network)
-			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join("a", "b"), ttl)
+		eachFault(func(n int, fault faulty.Hook) int {
+			net := new(faulty.Network)
+			lock, err := w.behind(net).TryLock(background, multilock.Join("a", "b"), ttl)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			net.Lose(fault)
+			net.Expect(fault)
 			released := lock.Release(background)
 			sent := net.Count()
-			net.Lose(nil)
+			net.Expect(nil)
 			if released != nil {
 				if !errors.Is(released, compat.ErrUnknown) || errors.Is(released, compat.ErrLost) {
 					w.t.Errorf("message %d: %v, want ErrUnknown", n, released)
@@ -142,17 +142,17 @@ func TestReleaseAgain(t *testing.T) {
 func TestReleasePartlyLost(t *testing.T) {
 	everywhere(t, func(w world) {
 		both := false
-		eachFault(func(n int, fault func(int, string) conformance.Fault) int {
-			net := new(conformance.Network)
-			lock, err := w.way.set(net.Over(compat.Pooled(w.server)), false, w.options()).TryLock(background, multilock.Join("a", "b"), ttl)
+		eachFault(func(n int, fault faulty.Hook) int {
+			net := new(faulty.Network)
+			lock, err := w.behind(net).TryLock(background, multilock.Join("a", "b"), ttl)
 			if err != nil {
 				w.t.Fatal(err)
 			}
 			w.do("DEL", "b")
-			net.Lose(fault)
+			net.Expect(fault)
 			released := lock.Release(background)
 			sent := net.Count()
-			net.Lose(nil)
+			net.Expect(nil)
 			if released != nil && strings.Contains(released.Error(), "\n") {
 				w.t.Errorf("message %d: %q, want an error on one line", n, released)
 			}
@@ -205,19 +205,15 @@ func TestHandoffOfEveryKey(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	mock := clock.NewMock()
 	mock.Set(time.Unix(1_600_000_000, 999_500_000))
-	net := new(conformance.Network)
-	net.Ran = func(_ int, name string) {
-		if name == "SETNX" {
-			mock.Add(time.Millisecond) // into the next second behind the first key
-		}
-	}
-	source := net.Over(compat.Pooled(s))
+	net := new(faulty.Network)
+	net.Expect(faulty.Then(func() { mock.Add(time.Millisecond) }).Of("SETNX")) // into the next second behind the first key
+	source := compat.Pooled(net.Pool(s))
 	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}), compat.Options{Clock: mock})
 	lock, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	net.Ran = nil
+	net.Expect(nil)
 	late := lock.Handle()
 	next, err := lock.Handoff(background, ttl)
 	switch {

@@ -3,7 +3,6 @@ package multilock_test
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -227,17 +227,6 @@ func compare(t *testing.T, name, got, want string) {
 	}
 }
 
-// trips counts the round trips of a connection.
-type trips struct {
-	redis.Conn
-	n int
-}
-
-func (c *trips) Do(name string, args ...any) (any, error) {
-	c.n++
-	return c.Conn.Do(name, args...)
-}
-
 // The table of costs in the package's comment.
 func TestRoundTrips(t *testing.T) {
 	for _, c := range []struct {
@@ -249,8 +238,9 @@ func TestRoundTrips(t *testing.T) {
 		{"GetSet", multilock.GetSet{}, 1, 3, 2, 2},
 		{"GetSetClassic", multilock.GetSetClassic{}, 1, 2, 2, 2},
 	} {
-		conn := &trips{Conn: oldredis.Run(t, "2.2").Dial()}
-		took := func() int { n := conn.n; conn.n = 0; return n }
+		net := new(faulty.Network)
+		conn := net.Conn(oldredis.Run(t, "2.2").Dial())
+		took := func() int { defer net.Expect(nil); return net.Writes() }
 		set := multilock.Join("a", "b", "c", "d", "e")
 		l, err := c.a.Acquire(compat.NewConn(conn), noon, set, ttl)
 		if n := took(); err != nil || n != c.acquire {
@@ -271,37 +261,14 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// meddled lets another act before each MULTI, and loses the replies of the EXECs if it is to.
-type meddled struct {
-	redis.Conn
-	before func()
-	loses  bool
-	sent   bool
-}
-
-func (m *meddled) Send(name string, args ...any) error {
-	if name == "MULTI" {
-		m.before()
-		m.sent = true
-	}
-	return m.Conn.Send(name, args...)
-}
-
-func (m *meddled) Do(name string, args ...any) (any, error) {
-	reply, err := m.Conn.Do(name, args...)
-	if m.loses && m.sent {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return reply, err
-}
-
 // Where there is no WATCH, one that another came before has nothing, keeps nothing, and knows nothing by its own
 // time on the keys.
 func TestClassicOvertaken(t *testing.T) {
 	const past, future = "1330862300.5", "1330862460.5"
 	a, key := multilock.GetSetClassic{}, multilock.Join("a", "b")
-	run := func(s *oldredis.Server, before func(), loses bool) *compat.Conn {
-		return compat.NewConn(&meddled{Conn: s.Dial(), before: before, loses: loses})
+	run := func(s *oldredis.Server, h faulty.Hook) *compat.Conn { return compat.NewConn(faulty.Over(s.Dial(), h)) }
+	faster := func(s *oldredis.Server) faulty.Hook {
+		return faulty.First(func() { s.Dial().Do("SET", "b", future) }).Of("MULTI") //nolint:errcheck
 	}
 	value := func(s *oldredis.Server, key string) string {
 		v, _ := redis.String(s.Dial().Do("GET", key))
@@ -313,22 +280,23 @@ func TestClassicOvertaken(t *testing.T) {
 		return s
 	}
 	s := dead()
-	_, err := a.Acquire(run(s, func() { s.Dial().Do("SET", "b", future) }, false), noon, key, ttl) //nolint:errcheck
+	_, err := a.Acquire(run(s, faster(s)), noon, key, ttl)
 	if !errors.Is(err, compat.ErrHeld) || value(s, "a") != "" {
 		t.Errorf("a takeover that came second: %v, and the first key holds %q", err, value(s, "a"))
 	}
 	s = dead()
-	if l, err := a.Acquire(run(s, func() {}, true), noon, key, ttl); err == nil || !l.Ambiguous {
+	unanswered := run(s, faulty.Fate{Loss: faulty.LostReply}.Of("EXEC"))
+	if l, err := a.Acquire(unanswered, noon, key, ttl); err == nil || !l.Ambiguous {
 		t.Errorf("a takeover whose reply was lost: ambiguous %v, %v", l.Ambiguous, err)
 	}
 	s = dead()
-	l, err := a.Acquire(run(s, func() {}, false), noon, key, ttl)
+	l, err := a.Acquire(compat.NewConn(s.Dial()), noon, key, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, ch, err := a.Extend(noon, l, 2*ttl)
 	if err == nil {
-		_, err = run(s, func() { s.Dial().Do("SET", "b", future) }, false).Run(ch) //nolint:errcheck
+		_, err = run(s, faster(s)).Run(ch)
 	}
 	if !errors.Is(err, compat.ErrLost) || value(s, "a") != "" && value(s, "a") != l.Value {
 		t.Errorf("an extension that came second: %v, and the first key holds %q", err, value(s, "a"))
@@ -398,7 +366,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 		once := sync.OnceFunc(func() { s.Advance(6 * time.Second) })
 		ch, err := change(s, l)
 		if err == nil {
-			_, err = compat.NewConn(&meddled{Conn: s.Dial(), before: once}).Run(ch)
+			_, err = compat.NewConn(faulty.Over(s.Dial(), faulty.First(once).Of("MULTI"))).Run(ch)
 		}
 		if left, _ := redis.Strings(s.Dial().Do("KEYS", "*")); !errors.Is(err, compat.ErrLost) || len(left) > 0 {
 			t.Errorf("%s: %v, and %v are left; want ErrLost, and none", name, err, left)

@@ -1,10 +1,12 @@
 package promises_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -13,7 +15,7 @@ import (
 // a server that can't be reached for a moment, lose no lock that nobody touched.
 func TestBatchesDecideAsSinglesDo(t *testing.T) {
 	const ttl = 9 * time.Second // renewed every 3 s
-	renew := func(w *world, size int, fault func(n *network)) (commands int, lost []string) {
+	renew := func(w *world, size int, fault func(n *faulty.Network)) (commands int, lost []string) {
 		k, net := w.client(compat.Options{Renew: true})
 		locks := make([]*compat.Lock, size)
 		for i := range locks {
@@ -25,10 +27,10 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 			locks[i] = l
 		}
 		pass(2500 * time.Millisecond)
-		net.expect(nil)
+		net.Expect(nil)
 		fault(net)
 		pass(time.Second)
-		commands = net.commands()
+		commands = net.Count()
 		pass(30 * time.Second)
 		for _, l := range locks {
 			if !believes(l) {
@@ -45,11 +47,11 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 			commands, wrong := 0, 0
 			inWorld(t, k, func(w *world) {
 				var lost []string
-				if commands, lost = renew(w, size, func(*network) {}); len(lost) > 0 {
+				if commands, lost = renew(w, size, func(*faulty.Network) {}); len(lost) > 0 {
 					t.Errorf("%d locks, no fault: lost %q", size, lost)
 				}
 			})
-			for _, what := range []fate{replyLost, requestLost} {
+			for _, what := range []faulty.Loss{faulty.LostReply, faulty.LostRequest} {
 				stride := 2
 				switch {
 				case whole:
@@ -59,20 +61,18 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 				}
 				for n := 1; n <= commands; n += stride {
 					inWorld(t, k, func(w *world) {
-						_, lost := renew(w, size, func(net *network) {
-							net.expect(func(i int, _ string) fate {
-								if i != n {
-									return arrives
+						_, lost := renew(w, size, func(net *faulty.Network) {
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								if m.N != n {
+									return faulty.Fate{}
 								}
-								net.set(func(n *network) { n.down = true })
-								time.AfterFunc(400*time.Millisecond, net.clear)
-								return what
+								time.AfterFunc(400*time.Millisecond, net.Clear)
+								return faulty.Fate{Loss: what, Cut: true}
 							})
 						})
 						if len(lost) > 0 {
 							if wrong++; wrong == 1 {
-								t.Errorf("%d locks, %s at command %d, and 0.4 s without a server: lost %q",
-									size, map[fate]string{replyLost: "reply lost", requestLost: "request lost"}[what], n, lost)
+								t.Errorf("%d locks, %s at command %d, and 0.4 s without a server: lost %q", size, what, n, lost)
 							}
 						}
 					})
@@ -94,17 +94,9 @@ func TestOneWaitForABatch(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		waits, renewed := 0, 0
-		net.expect(func(_ int, name string) fate {
-			switch name {
-			case "WAIT":
-				waits++
-			case "EXPIRE":
-				renewed++
-			}
-			return arrives
-		})
+		net.Expect(nil)
 		pass(3 * time.Second)
+		waits, renewed := strings.Count(net.Names(), "WAIT"), strings.Count(net.Names(), "EXPIRE")
 		if waits != 1 || renewed != 5 {
 			w.Errorf("%d renewals waited %d times for the replicas", renewed, waits)
 		}
@@ -123,7 +115,7 @@ func TestFailedStepsLeaveTheLockScheduled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, all(false), func(t *testing.T, k kind) {
-				everyFault(t, k, func(w *world, strike func(*network)) string {
+				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 					holder, net := w.client(compat.Options{})
 					l := w.try(holder, medium)
 					pass(time.Second)
@@ -131,7 +123,7 @@ func TestFailedStepsLeaveTheLockScheduled(t *testing.T) {
 					l.Extend(background, medium) //nolint:errcheck // unknown, perhaps
 					next, err := step(l)
 					end := l.Until()
-					net.clear()
+					net.Clear()
 					pass(max(0, time.Until(end)))
 					if next != nil {
 						pass(max(0, time.Until(next.Until())))

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
 // An act is what a holder does with its lock. It returns the locks that somebody may believe in.
 type act struct {
 	name  string
 	first time.Duration // the ttl of the acquisition
-	do    func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock
+	do    func(w *world, k *compat.Locker, n *faulty.Network, l *compat.Lock) []*compat.Lock
 }
 
 const (
@@ -22,11 +23,11 @@ const (
 	long   = time.Minute
 )
 
-func extend(ttls ...time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
-	return func(_ *world, _ *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+func extend(ttls ...time.Duration) func(*world, *compat.Locker, *faulty.Network, *compat.Lock) []*compat.Lock {
+	return func(_ *world, _ *compat.Locker, n *faulty.Network, l *compat.Lock) []*compat.Lock {
 		for i, ttl := range ttls {
 			if i > 0 {
-				n.set(func(n *network) { n.down = false })
+				n.Mend()
 			}
 			l.Extend(background, ttl) //nolint:errcheck // whatever it says
 		}
@@ -34,8 +35,8 @@ func extend(ttls ...time.Duration) func(*world, *compat.Locker, *network, *compa
 	}
 }
 
-func handsOff(ttl time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
-	return func(_ *world, _ *compat.Locker, _ *network, l *compat.Lock) []*compat.Lock {
+func handsOff(ttl time.Duration) func(*world, *compat.Locker, *faulty.Network, *compat.Lock) []*compat.Lock {
+	return func(_ *world, _ *compat.Locker, _ *faulty.Network, l *compat.Lock) []*compat.Lock {
 		next, err := handoff(background, l, ttl)
 		if err != nil {
 			return []*compat.Lock{l}
@@ -45,8 +46,8 @@ func handsOff(ttl time.Duration) func(*world, *compat.Locker, *network, *compat.
 }
 
 // releases to a waiter of the same process, who asked for a ttl of its own.
-func releases(ttl time.Duration) func(*world, *compat.Locker, *network, *compat.Lock) []*compat.Lock {
-	return func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+func releases(ttl time.Duration) func(*world, *compat.Locker, *faulty.Network, *compat.Lock) []*compat.Lock {
+	return func(w *world, k *compat.Locker, n *faulty.Network, l *compat.Lock) []*compat.Lock {
 		ctx := w.within(3 * time.Second)
 		var next *compat.Lock
 		done := make(chan struct{})
@@ -89,7 +90,7 @@ func TestBeliefNeverOutlivesTheGrant(t *testing.T) {
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			eachKind(t, kinds, func(t *testing.T, k kind) {
-				everyFault(t, k, func(w *world, strike func(*network)) string {
+				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 					holder, net := w.client(compat.Options{})
 					rival, _ := w.client(compat.Options{})
 					l := w.try(holder, a.first)
@@ -158,18 +159,12 @@ func TestDelayedExtension(t *testing.T) {
 				rival, _ := w.client(compat.Options{})
 				l := w.try(holder, long)
 				pass(time.Second)
-				net.expect(func(i int, _ string) fate {
-					if i == n {
-						net.set(func(n *network) { n.down = true })
-						return requestLate
-					}
-					return arrives
-				})
+				net.Expect(faulty.Fate{Loss: faulty.LateRequest, Cut: true}.At(n))
 				l.Extend(background, short) //nolint:errcheck // unknown
-				reached = net.commands() >= n
-				net.clear()
+				reached = net.Count() >= n
+				net.Clear()
 				l.Extend(background, long) //nolint:errcheck // whatever it says
-				net.deliverLate()
+				net.DeliverLate()
 				if what := overlap(w, rival, []*compat.Lock{l}); what != "" {
 					t.Errorf("the %d-th command came late: %s", n, what)
 				}
@@ -181,7 +176,7 @@ func TestDelayedExtension(t *testing.T) {
 // Each holder's fence is greater than those of the holders before it, and no
 // holder's fence ever falls.
 func TestFencesNeverFall(t *testing.T) {
-	for _, a := range append(acts, act{"adopt", long, func(w *world, k *compat.Locker, _ *network, l *compat.Lock) []*compat.Lock {
+	adopt := func(w *world, k *compat.Locker, _ *faulty.Network, l *compat.Lock) []*compat.Lock {
 		h, err := detach(background, l)
 		if err != nil {
 			return []*compat.Lock{l}
@@ -191,11 +186,13 @@ func TestFencesNeverFall(t *testing.T) {
 			return []*compat.Lock{l}
 		}
 		return []*compat.Lock{l, next}
-	}}, act{"extend, then hand off", long, func(w *world, k *compat.Locker, n *network, l *compat.Lock) []*compat.Lock {
+	}
+	extendAndHandOff := func(w *world, k *compat.Locker, n *faulty.Network, l *compat.Lock) []*compat.Lock {
 		l.Extend(background, long) //nolint:errcheck // whatever it says
-		n.clear()
+		n.Clear()
 		return handsOff(medium)(w, k, n, l)
-	}}) {
+	}
+	for _, a := range append(acts, act{"adopt", long, adopt}, act{"extend, then hand off", long, extendAndHandOff}) {
 		t.Run(a.name, func(t *testing.T) {
 			kinds := singles(true)
 			for _, k := range composites(true) {
@@ -204,7 +201,7 @@ func TestFencesNeverFall(t *testing.T) {
 				}
 			}
 			eachKind(t, kinds, func(t *testing.T, k kind) {
-				everyFault(t, k, func(w *world, strike func(*network)) string {
+				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 					holder, net := w.client(compat.Options{})
 					l := w.try(holder, a.first)
 					first := l.Fence()
@@ -214,7 +211,7 @@ func TestFencesNeverFall(t *testing.T) {
 					pass(time.Second)
 					strike(net)
 					locks := a.do(w, holder, net, l)
-					net.clear()
+					net.Clear()
 					last := first
 					for i, l := range locks {
 						switch f := l.Fence(); {

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -32,15 +33,9 @@ func TestRenewalsResumeAfterAnOutage(t *testing.T) {
 				}
 				l.Context()
 				pass(9 * time.Second)
-				n.expect(func(i int, name string) fate {
-					if name == "EXEC" || strings.HasPrefix(name, "EVAL") {
-						n.set(func(n *network) { n.down = true })
-						return replyLost
-					}
-					return arrives
-				})
+				n.Expect(faulty.Fate{Loss: faulty.LostReply, Cut: true}.Of("EXEC", "EVAL", "EVALSHA"))
 				pass(6 * time.Second) // down from 10 s to 15 s
-				n.clear()
+				n.Clear()
 				pass(30 * time.Second)
 				if !believes(l) {
 					t.Errorf("lost, though the server was away for 5 s of a lease of 30 s, and nobody touched the key: %v", context.Cause(l.Context()))
@@ -63,30 +58,19 @@ func TestDoubtsDoom(t *testing.T) {
 				}
 				l.Context()
 				pass(9 * time.Second)
-				bad := func(name string) bool { return name == "EXEC" || name == "EXPIRE" || name == "SETEX" }
-				if refusal == "" {
-					n.expect(func(i int, name string) fate {
-						if bad(name) {
-							return requestLost
-						}
-						return arrives
-					})
-				} else {
-					n.set(func(n *network) {
-						n.answer = func(name string) redis.Error {
-							if name == "EXPIRE" || name == "SETEX" {
-								return refusal
-							}
-							if name == "EXEC" {
-								return "EXECABORT Transaction discarded because of previous errors."
-							}
-							return ""
-						}
-					})
-				}
+				n.Expect(func(m faulty.Message) faulty.Fate {
+					switch write := m.Name == "EXPIRE" || m.Name == "SETEX"; {
+					case refusal == "" && (write || m.Name == "EXEC"):
+						return faulty.Fate{Loss: faulty.LostRequest}
+					case refusal != "" && write:
+						return faulty.Answer(refusal)
+					case refusal != "" && m.Name == "EXEC":
+						return faulty.Answer(redis.Error("EXECABORT Transaction discarded because of previous errors."))
+					}
+					return faulty.Fate{}
+				})
 				pass(4 * time.Second) // until 13 s
-				n.clear()
-				n.set(func(n *network) { n.answer = nil })
+				n.Clear()
 				pass(30 * time.Second)
 				if !believes(l) {
 					t.Errorf("lost, though writes failed only from 10 s to 13 s of a lease of 30 s")
@@ -112,11 +96,9 @@ func TestBatchInAClusterThatIsDown(t *testing.T) {
 				locks = append(locks, l)
 			}
 			pass(9 * time.Second)
-			n.set(func(n *network) {
-				n.answer = func(string) redis.Error { return "CLUSTERDOWN Hash slot not served" }
-			})
+			n.Expect(faulty.Answer(redis.Error("CLUSTERDOWN Hash slot not served")).Always())
 			pass(11 * time.Second) // until 20 s
-			n.set(func(n *network) { n.answer = nil })
+			n.Expect(nil)
 			pass(30 * time.Second)
 			for _, l := range locks {
 				if !believes(l) {
@@ -138,7 +120,7 @@ func TestReleaseDuringHandoff(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+				n.Expect(faulty.Fate{After: 100 * time.Millisecond}.Always())
 				var next *compat.Lock
 				var handErr error
 				var wg sync.WaitGroup
@@ -163,16 +145,10 @@ func TestReleaseAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.expect(func(i int, name string) fate {
-			if name == "EXEC" {
-				n.set(func(n *network) { n.down = true })
-				return requestLost
-			}
-			return arrives
-		})
+		n.Expect(faulty.Fate{Loss: faulty.LostRequest, Cut: true}.Of("EXEC"))
 		err1 := l.Extend(background, time.Minute) // unknown
 		err2 := l.Release(background)             // nothing arrives: ErrUnknown
-		n.clear()
+		n.Clear()
 		err3 := l.Release(background)
 		if w.get("k") != "" && err3 == nil {
 			t.Errorf("Extend: %v\nRelease: %v\nRelease again: %v, and the key is still held", err1, err2, err3)
@@ -185,7 +161,7 @@ func TestReleaseAgain(t *testing.T) {
 func TestCloseDuringTryLock(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
 		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
-		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+		n.Expect(faulty.Fate{After: 100 * time.Millisecond}.Always())
 		var l *compat.Lock
 		var err error
 		var wg sync.WaitGroup
@@ -213,14 +189,14 @@ func TestCloseDuringHandoff(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Token()
-		n.delay(func(i int, name string) (before, after time.Duration) { return 0, 100 * time.Millisecond })
+		n.Expect(faulty.Fate{After: 100 * time.Millisecond}.Always())
 		var next *compat.Lock
 		var wg sync.WaitGroup
 		wg.Go(func() { next, err = l.Handoff(background, 5*time.Second) })
 		pass(50 * time.Millisecond)
 		closed := k.Close(background)
 		wg.Wait()
-		n.delay(nil)
+		n.Expect(nil)
 		if next == nil && w.get("k") != "" {
 			t.Errorf("Close: %v, Handoff: %v; the key is still held", closed, err)
 		}
@@ -244,13 +220,13 @@ func TestCloseIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			net.hang()
-			net.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+			net.OnDial(faulty.Hang)
+			net.Expect(faulty.Fate{Before: time.Hour}.Always())
 			start := time.Now()
 			if err := locker.Close(w.within(time.Second)); err == nil || time.Since(start) > time.Second+250*time.Millisecond {
 				t.Errorf("after %v: %v", time.Since(start), err)
 			}
-			net.clear()
+			net.Clear()
 		})
 	})
 }
@@ -268,7 +244,7 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 				}
 				l.Context()
 			}
-			net.delay(func(int, string) (before, after time.Duration) { return 2 * short, 0 })
+			net.Expect(faulty.Fate{Before: 2 * short}.Always())
 			time.Sleep(short + short/4)
 			locker.Close(w.within(time.Hour)) //nolint:errcheck // what it says of locks that are lost is not asked here
 		})
@@ -318,12 +294,12 @@ func TestResolvedExtend(t *testing.T) {
 			t.Fatal(err)
 		}
 		struck := false
-		n.expect(func(i int, name string) fate {
-			if name == "EXEC" && !struck {
+		n.Expect(func(m faulty.Message) faulty.Fate {
+			if m.Name == "EXEC" && !struck {
 				struck = true
-				return replyLost
+				return faulty.Fate{Loss: faulty.LostReply}
 			}
-			return arrives
+			return faulty.Fate{}
 		})
 		err = l.Extend(background, time.Minute)
 		if err == nil && time.Until(l.Until()) < 50*time.Second {
@@ -342,24 +318,15 @@ func TestDetachLoops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.expect(func(i int, name string) fate {
-			if name == "EXEC" {
-				return requestLost
-			}
-			return arrives
-		})
+		n.Expect(faulty.Fate{Loss: faulty.LostRequest}.Of("EXEC"))
 		for range 3 {
 			l.Extend(background, time.Hour)
 		}
-		n.expect(nil)
 		ctx, cancel := context.WithCancel(background)
-		n.expect(func(i int, name string) fate {
-			if i == 2000 {
-				t.Errorf("Detach has sent 2000 commands, and goes on")
-				cancel()
-			}
-			return arrives
-		})
+		n.Expect(faulty.First(func() {
+			t.Errorf("Detach has sent 2000 commands, and goes on")
+			cancel()
+		}).At(2000))
 		_, err = l.Detach(ctx)
 		cancel()
 		t.Logf("Detach: %v", err)
@@ -384,11 +351,11 @@ func TestExtendOnceMore(t *testing.T) {
 			l := w.try(locker, time.Hour)
 			unknown := 0
 			for n := range 20 {
-				net.expect(func(int, string) fate { return replyLost })
+				net.Expect(faulty.Fate{Loss: faulty.LostReply}.Always())
 				if err := l.Extend(background, time.Hour); errors.Is(err, compat.ErrUnknown) || compat.OutcomeOf(err) == compat.Unknown {
 					unknown++
 				}
-				net.clear()
+				net.Clear()
 				if err := l.Extend(background, time.Hour); err != nil {
 					w.Fatalf("Extend once more, the %d-th time: %v", n+1, err)
 				}
@@ -426,18 +393,13 @@ func TestKeptValueEndsWithALateExtension(t *testing.T) {
 		if err := l.Extend(background, long); err != nil { // the server knows the script from now on
 			t.Fatal(err)
 		}
-		n.expect(func(_ int, name string) fate {
-			if strings.HasPrefix(name, "EVAL") {
-				return requestLate
-			}
-			return arrives
-		})
+		n.Expect(faulty.Fate{Loss: faulty.LateRequest}.Of("EVAL", "EVALSHA"))
 		l.Extend(background, 2*time.Second) //nolint:errcheck // unknown
-		n.clear()
+		n.Clear()
 		if err := l.Extend(background, medium); err != nil {
 			t.Fatal(err)
 		}
-		n.deliverLate()
+		n.DeliverLate()
 		pass(3 * time.Second)
 		if value := w.get("k"); value != "" {
 			t.Fatalf("the late extension left %q on the key", value)
@@ -460,15 +422,9 @@ func TestAdoptAfterADoubt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.expect(func(i int, name string) fate {
-					if strings.HasPrefix(name, "EVAL") || name == "MULTI" {
-						n.set(func(n *network) { n.down = true })
-						return requestLate
-					}
-					return arrives
-				})
+				n.Expect(faulty.Fate{Loss: faulty.LateRequest, Cut: true}.Of("EVAL", "EVALSHA", "MULTI"))
 				ext := l.Extend(background, 5*time.Second)
-				n.clear()
+				n.Clear()
 				h, err := l.Detach(background)
 				if errors.Is(err, compat.ErrUnknown) { // as its doc says: extend once more
 					if err := l.Extend(background, time.Minute); err != nil {
@@ -484,7 +440,7 @@ func TestAdoptAfterADoubt(t *testing.T) {
 					t.Fatal(err)
 				}
 				next.Context()
-				n.deliverLate()
+				n.DeliverLate()
 				pass(10 * time.Second)
 				got, err := rival.TryLock(background, "k", time.Minute)
 				if err == nil && believes(next) {
@@ -528,7 +484,7 @@ func TestIdleTimeout(t *testing.T) {
 		p := &redis.Pool{MaxIdle: 3, IdleTimeout: 50 * time.Millisecond, Dial: func() (redis.Conn, error) {
 			if hanging.Load() {
 				<-hang
-				return nil, errRefused
+				return nil, syscall.ECONNREFUSED
 			}
 			return w.servers[0].Dial(), nil
 		}}
@@ -553,11 +509,11 @@ func TestTokenReadOnTheWay(t *testing.T) {
 			holder, net := w.client(compat.Options{})
 			l := w.try(holder, time.Minute)
 			var known []string
-			net.expect(func(int, string) fate { known = append(known, l.Token()); return arrives })
+			net.Expect(faulty.First(func() { known = append(known, l.Token()) }).Always())
 			if err := l.Extend(background, time.Minute); err != nil || len(known) == 0 {
 				t.Fatalf("extended by %d commands: %v", len(known), err)
 			}
-			net.clear()
+			net.Clear()
 			next, err := l.Handoff(background, time.Minute)
 			if errors.Is(err, errors.ErrUnsupported) { // it can't change its token, and says so
 				return
@@ -695,12 +651,9 @@ func TestShorterIsRetriedInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Context()
-		n.expect(func(i int, name string) fate {
-			n.set(func(n *network) { n.down = true })
-			return replyLost
-		})
+		n.Expect(faulty.Fate{Loss: faulty.LostReply, Cut: true}.Always())
 		err = l.Extend(background, 2*time.Second)
-		n.clear() // the network is well again at once
+		n.Clear() // the network is well again at once
 		pass(10 * time.Second)
 		if !believes(l) {
 			t.Errorf("Extend(2s): %v; lost, for the renewal was to be tried in 3 s", err)
@@ -715,8 +668,8 @@ func TestCloseAmongMany(t *testing.T) {
 		what := ""
 		inWorld(t, one("", "7.0", nil), func(w *world) {
 			k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true, Signal: seed%2 == 1})
-			n.delay(func(i int, name string) (time.Duration, time.Duration) {
-				return time.Duration((i*7+seed)%20) * time.Millisecond, 0
+			n.Expect(func(m faulty.Message) faulty.Fate {
+				return faulty.Fate{Before: time.Duration((m.N*7+seed)%20) * time.Millisecond}
 			})
 			var mu sync.Mutex
 			var locks []*compat.Lock
@@ -771,13 +724,7 @@ func TestPins(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				at := i % 10
-				n.expect(func(i int, name string) fate {
-					if i == at {
-						return replyLost
-					}
-					return arrives
-				})
+				n.Expect(faulty.Fate{Loss: faulty.LostReply}.At(i % 10))
 				switch i % 4 {
 				case 0:
 					if next, err := l.Handoff(background, 20*time.Second); err == nil {
@@ -795,15 +742,15 @@ func TestPins(t *testing.T) {
 						l = next
 					}
 				}
-				n.clear()
+				n.Clear()
 				l.Release(background)
 				pass(time.Minute)
-				if n.opened != n.closed {
-					t.Fatalf("%s %d: opened %d, closed %d", version, i, n.opened, n.closed)
+				if n.Open() != 0 {
+					t.Fatalf("%s %d: %d connections are left open", version, i, n.Open())
 				}
 			}
 			l, _ := k.TryLock(background, "k", 10*time.Second)
-			if n.opened != n.closed+1 {
+			if n.Open() != 1 {
 				t.Errorf("%s: it does not pin any more", version)
 			}
 			l.Release(background)

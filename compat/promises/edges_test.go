@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -65,7 +66,7 @@ func TestShortenedLivesItsTime(t *testing.T) {
 					inWorld(t, k, func(w *world) {
 						locker, net := w.client(compat.Options{Renew: renews})
 						l := w.try(locker, long)
-						net.delay(func(int, string) (before, after time.Duration) { return 50 * time.Microsecond, 50 * time.Microsecond })
+						net.Expect(faulty.Fate{Before: 50 * time.Microsecond, After: 50 * time.Microsecond}.Always())
 						next, err := to(l, ttl)
 						if errors.Is(err, compat.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
 							l.Release(background) //nolint:errcheck // it renews itself until then
@@ -102,12 +103,7 @@ func edge(w *world, question string, ttl time.Duration) string {
 	}
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	net.expect(func(n int, _ string) fate {
-		if n == 200 { // it would never end
-			cancel()
-		}
-		return arrives
-	})
+	net.Expect(faulty.First(cancel).At(200)) // it would never end
 	var l *compat.Lock
 	var err error
 	switch question {
@@ -127,7 +123,7 @@ func edge(w *world, question string, ttl time.Duration) string {
 	case ctx.Err() != nil:
 		return "it never stops asking"
 	case errors.Is(err, compat.ErrInvalid):
-		if n := net.commands(); n > 0 {
+		if n := net.Count(); n > 0 {
 			return sprint("refused after %d commands: %v", n, err)
 		}
 		if !old.Until().Equal(until) || !believes(old) {
@@ -141,7 +137,7 @@ func edge(w *world, question string, ttl time.Duration) string {
 		}
 		return ""
 	case errors.Is(err, errors.ErrUnsupported) && w.kind.keepsItsToken():
-		if n := net.commands(); n > 0 || !old.Until().Equal(until) || !believes(old) {
+		if n := net.Count(); n > 0 || !old.Until().Equal(until) || !believes(old) {
 			return sprint("refused after %d commands, and the lock that was held is not what it was: %v", n, err)
 		}
 		return ""
@@ -284,16 +280,15 @@ func TestKeysOfAnotherType(t *testing.T) {
 				if n == 0 {
 					push()
 				}
-				net.expect(nil)
 				came := n == 0
-				net.ran = func(i int, _ string) {
-					if i == n && free(w) {
+				net.Expect(faulty.Then(func() {
+					if free(w) {
 						push()
 						came = true
 					}
-				}
+				}).At(n))
 				l, err := locker.TryLock(background, k.key, short)
-				reached = n == 0 || net.commands() > n
+				reached = n == 0 || net.Count() > n
 				if came && l == nil && !errors.Is(err, compat.ErrForeign) {
 					t.Errorf("a list, after command %d: %v", n, err)
 				}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/simulate"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -36,15 +37,14 @@ func TestNetworkFaultsAreNotTheServers(t *testing.T) {
 					inWorld(t, k, func(w *world) {
 						random := rand.New(rand.NewPCG(seed, 1))
 						locker, net := w.client(compat.Options{})
-						net.broken = broken
-						net.expect(func(int, string) fate {
+						net.Expect(func(faulty.Message) faulty.Fate {
 							switch random.IntN(8) {
 							case 0:
-								return requestLost
+								return faulty.Fate{Loss: faulty.LostRequest, Err: broken}
 							case 1:
-								return replyLost
+								return faulty.Fate{Loss: faulty.LostReply, Err: broken}
 							}
-							return arrives
+							return faulty.Fate{}
 						})
 						for range 5 {
 							l, err := locker.TryLock(background, w.kind.key, short)
@@ -71,21 +71,25 @@ func TestNetworkFaultsAreNotTheServers(t *testing.T) {
 // Do says ErrLost if, and only if, the context that its function had said so.
 func TestDoSaysThatTheLockWasLost(t *testing.T) {
 	ours := errors.New("the work's own error")
-	for name, happen := range map[string]func(w *world, net *network){
-		"nothing":                  func(*world, *network) {},
-		"the server dies":          func(_ *world, net *network) { net.set(func(n *network) { n.down = true }) },
-		"the keys are gone":        func(w *world, _ *network) { flush(w) },
-		"gone, and another has it": func(w *world, _ *network) { flush(w); rival, _ := w.client(compat.Options{}); w.try(rival, time.Hour) },
-		"the server dies for a moment": func(_ *world, net *network) {
-			net.set(func(n *network) { n.down = true })
-			time.AfterFunc(time.Second, net.clear)
+	for name, happen := range map[string]func(w *world, net *faulty.Network){
+		"nothing":           func(*world, *faulty.Network) {},
+		"the server dies":   func(_ *world, net *faulty.Network) { net.Cut() },
+		"the keys are gone": func(w *world, _ *faulty.Network) { flush(w) },
+		"gone, and another has it": func(w *world, _ *faulty.Network) {
+			flush(w)
+			rival, _ := w.client(compat.Options{})
+			w.try(rival, time.Hour)
 		},
-		"it comes back after the lease": func(_ *world, net *network) {
-			net.set(func(n *network) { n.down = true })
-			time.AfterFunc(2*short, net.clear)
+		"the server dies for a moment": func(_ *world, net *faulty.Network) {
+			net.Cut()
+			time.AfterFunc(time.Second, net.Clear)
 		},
-		"the server falls silent": func(_ *world, net *network) {
-			net.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+		"it comes back after the lease": func(_ *world, net *faulty.Network) {
+			net.Cut()
+			time.AfterFunc(2*short, net.Clear)
+		},
+		"the server falls silent": func(_ *world, net *faulty.Network) {
+			net.Expect(faulty.Fate{Before: time.Hour}.Always())
 		},
 	} {
 		for result, err := range map[string]error{"nil": nil, "its own error": ours, "the context's cause": context.Canceled} {
@@ -121,7 +125,7 @@ func TestDoSaysThatTheLockWasLost(t *testing.T) {
 						if err == ours && !errors.Is(got, ours) {
 							t.Errorf("Do: %v, which hides the work's own error", got)
 						}
-						net.clear()
+						net.Clear()
 						locker.Close(w.within(time.Minute)) //nolint:errcheck // it waits for what is cleaned up behind the call
 					})
 				})
@@ -141,14 +145,14 @@ func flush(w *world) {
 // but us has touched the key.
 func TestReleaseAgainIsNoLoss(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
-		everyFault(t, k, func(w *world, strike func(*network)) string {
+		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 			holder, net := w.client(compat.Options{})
 			rival, _ := w.client(compat.Options{})
 			l := w.try(holder, long)
 			pass(time.Second)
 			strike(net)
 			first := l.Release(background)
-			net.clear()
+			net.Clear()
 			if first != nil && !errors.Is(first, compat.ErrUnknown) {
 				return sprint("the first release: %v", first)
 			}
@@ -223,28 +227,30 @@ var questions = []question{
 }
 
 // ended runs f, and reports whether it has ended after d; then it makes it end.
-func ended(net *network, d time.Duration, f func() error) (err error, ok bool) {
+func ended(net *faulty.Network, d time.Duration, f func() error) (err error, ok bool) {
 	done := make(chan struct{})
 	go func() { defer close(done); err = f() }()
 	select {
 	case <-done:
 		return err, true
 	case <-time.After(d):
-		net.clear()
+		net.Clear()
 		<-done
 		return err, false
 	}
 }
 
 // hangs are the ways in which a server does not answer.
-var hangs = map[string]func(n *network){
-	"dial": (*network).hang,
-	"handshake": func(n *network) { // it notices its socket's timeout
-		n.hang()
-		n.set(func(n *network) { n.hung = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded} })
+var hangs = map[string]func(n *faulty.Network){
+	"dial": func(n *faulty.Network) { n.OnDial(faulty.Hang) },
+	"handshake": func(n *faulty.Network) { // it notices its socket's timeout
+		n.OnDial(func(ctx context.Context) error {
+			<-ctx.Done()
+			return &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+		})
 	},
-	"reply": func(n *network) {
-		n.delay(func(int, string) (before, after time.Duration) { return time.Hour, 0 })
+	"reply": func(n *faulty.Network) {
+		n.Expect(faulty.Fate{Before: time.Hour}.Always())
 	},
 }
 
@@ -306,7 +312,7 @@ func TestWhoGaveUp(t *testing.T) {
 							case !errors.Is(err, errTimeout):
 								t.Errorf("our limit ran out, which nothing tells: %v", err)
 							}
-							net.clear()
+							net.Clear()
 							locker.Close(w.within(time.Minute)) //nolint:errcheck // it ends the connections that are shared
 							pass(time.Minute)
 						})
@@ -331,18 +337,14 @@ func TestNeverALeaseThatHasRunOut(t *testing.T) {
 								locker, net := w.client(compat.Options{Timeout: time.Hour})
 								l := w.try(locker, medium)
 								pass(time.Second)
-								net.delay(func(i int, _ string) (before, after time.Duration) {
-									switch {
-									case i != n:
-										return 0, 0
-									case late:
-										return 0, d
-									}
-									return d, 0
-								})
+								slow := faulty.Fate{Before: d}
+								if late {
+									slow = faulty.Fate{After: d}
+								}
+								net.Expect(slow.At(n))
 								got, err := q.ask(background, w, locker, l)
 								synctest.Wait()
-								reached = net.commands() >= n
+								reached = net.Count() >= n
 								if err == nil && !believes(got) {
 									if wrong++; wrong <= 2 {
 										t.Errorf("command %d took %v: no error, and a lease until %v from now, its context %v",
@@ -365,45 +367,27 @@ func TestNeverALeaseThatHasRunOut(t *testing.T) {
 // run out before the server answered, or that the clock was set meanwhile, proves nothing about the key.
 func TestAdoptionLostMeansLost(t *testing.T) {
 	const over = medium + time.Second
-	slow := func(before, after time.Duration) func(*network, *simulate.Clock, int) {
-		return func(net *network, _ *simulate.Clock, n int) {
-			net.delay(func(i int, _ string) (time.Duration, time.Duration) {
-				if i == n {
-					return before, after
-				}
-				return 0, 0
-			})
-		}
-	}
-	ways := map[string]func(net *network, c *simulate.Clock, n int){
-		"request late": slow(over, 0),
-		"reply late":   slow(0, over),
-		"clock set ahead": func(net *network, c *simulate.Clock, n int) {
-			net.set(func(net *network) {
-				net.ran = func(i int, _ string) {
-					if i == n {
-						c.Set(time.Hour)
-					}
-				}
-			})
-		},
+	ways := map[string]func(c *simulate.Clock) faulty.Fate{
+		"request late":    func(*simulate.Clock) faulty.Fate { return faulty.Fate{Before: over} },
+		"reply late":      func(*simulate.Clock) faulty.Fate { return faulty.Fate{After: over} },
+		"clock set ahead": func(c *simulate.Clock) faulty.Fate { return faulty.Then(func() { c.Set(time.Hour) }) },
 	}
 	eachKind(t, all(false), func(t *testing.T, k kind) {
-		for way, strike := range ways {
+		for way, fate := range ways {
 			for n, reached := 1, true; reached && n < 60; n++ {
 				inWorld(t, k, func(w *world) {
 					holder, _ := w.client(compat.Options{Timeout: time.Hour})
 					l := w.try(holder, long)
 					c := simulate.NewClock()
 					adopter, net := w.client(compat.Options{Timeout: time.Hour, Clock: c})
-					strike(net, c, n)
+					net.Expect(fate(c).At(n))
 					_, err := adopter.Adopt(background, l.Key(), l.Token(), medium)
 					synctest.Wait()
-					reached = net.commands() >= n
+					reached = net.Count() >= n
 					if !errors.Is(err, compat.ErrLost) {
 						return
 					}
-					net.clear()
+					net.Clear()
 					if _, again := adopter.Adopt(background, l.Key(), l.Token(), medium); again == nil {
 						t.Errorf("command %d, %s: %v, and then it was adopted", n, way, err)
 					}
@@ -416,7 +400,7 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 // An error is one line, for a log, and says once of each key that an outcome is unknown.
 func TestErrorsAreOneLine(t *testing.T) {
 	eachKind(t, append(all(false), all(true)...), func(t *testing.T, k kind) {
-		everyFault(t, k, func(w *world, strike func(*network)) string {
+		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 			locker, net := w.client(compat.Options{})
 			var wrong string
 			says := func(err error) {
@@ -443,13 +427,13 @@ func TestErrorsAreOneLine(t *testing.T) {
 func TestAdoptOnceMore(t *testing.T) {
 	for _, fence := range []bool{false, true} {
 		eachKind(t, all(fence), func(t *testing.T, k kind) {
-			everyFault(t, k, func(w *world, strike func(*network)) string {
+			everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 				holder, _ := w.client(compat.Options{})
 				l := w.try(holder, time.Hour)
 				adopter, net := w.client(compat.Options{})
 				strike(net)
 				_, err := adopter.Adopt(background, l.Key(), l.Token(), time.Hour)
-				net.clear()
+				net.Clear()
 				var unknown *compat.UnknownError
 				if !errors.As(err, &unknown) {
 					return ""
@@ -515,16 +499,16 @@ func TestReleaseAfterAResolvedExtension(t *testing.T) {
 			if underRace && n > 3 {
 				break
 			}
-			everyFault(t, k, func(w *world, strike func(*network)) string {
+			everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 				holder, net := w.client(compat.Options{})
 				l := w.try(holder, long)
-				net.strike(misfortunes[0], n)
+				net.Expect(misfortunes[0].fate.At(n))
 				err := l.Extend(background, long)
-				if more = net.commands() >= n; err != nil {
+				if more = net.Count() >= n; err != nil {
 					strike(net)
 					return ""
 				}
-				net.clear()
+				net.Clear()
 				strike(net)
 				if err := l.Release(background); err != nil && !errors.Is(err, compat.ErrUnknown) {
 					return sprint("the reply to command %d of the extension was lost, and then the release: %v", n, err)
@@ -544,16 +528,10 @@ func TestDetachAfterLostReplies(t *testing.T) {
 				locker, n := w.client(compat.Options{})
 				l := w.try(locker, time.Hour)
 				for again := range 20 {
-					sent := 0
-					n.expect(func(int, string) fate {
-						if sent++; sent == at {
-							return replyLost
-						}
-						return arrives
-					})
+					n.Expect(faulty.Fate{Loss: faulty.LostReply}.At(at))
 					lost := l.Extend(background, time.Hour+time.Duration(again)*time.Second)
-					reached = sent >= at
-					n.clear()
+					reached = n.Count() >= at
+					n.Clear()
 					if err := l.Extend(background, time.Hour-time.Duration(again)*time.Second); err != nil {
 						t.Fatalf("extended again after %v: %v", lost, err)
 					}

@@ -3,8 +3,6 @@ package promises_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -15,18 +13,15 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // A liar is a server that does what it is told, and now and then answers anything: replies of wrong
 // types, shapes and lengths, errors, nothing, its client's own words.
 type liar struct {
-	honest  redis.Conn
 	data    []byte // what decides
-	sent    []compat.Cmd
 	replies int
-	dead    error
 	last    string // the last text that it was told
 }
 
@@ -81,95 +76,26 @@ func (l *liar) reply(depth int) any {
 	return list
 }
 
-func (l *liar) Err() error { return l.dead }
-func (l *liar) Close() error {
-	if l.dead == nil {
-		l.dead = errors.New("closed")
-	}
-	return nil
-}
-
-func (l *liar) Send(name string, args ...any) error {
-	if l.dead != nil {
-		return l.dead
-	}
-	l.sent = append(l.sent, append(compat.Cmd{name}, args...))
-	return nil
-}
-
-func (l *liar) Flush() error { return l.dead }
-
-func (l *liar) Receive() (any, error) {
-	if l.dead != nil {
-		return nil, l.dead
-	}
-	if len(l.sent) == 0 {
-		return nil, errors.New("nothing was sent")
-	}
-	m := l.sent[0]
-	l.sent = l.sent[1:]
-	for _, a := range m[1:] {
+// fate is what becomes of a message to it.
+func (l *liar) fate(m faulty.Message) faulty.Fate {
+	for _, a := range m.Args {
 		if s, ok := a.(string); ok && len(s) > 8 {
 			l.last = s
 		}
 	}
-	time.Sleep(time.Millisecond)
-	if m[0] == "BLPOP" {
-		time.Sleep(time.Second)
-		return nil, nil
+	if m.Name == "BLPOP" {
+		f := faulty.Answer(nil)
+		f.Before = time.Second
+		return f
 	}
-	r, err := l.honest.Do(m[0].(string), m[1:]...)
-	switch {
-	case answer.Refused(err):
-		r = err
-	case err != nil:
-		l.dead = err
-		return nil, err
-	}
+	f := faulty.Fate{Before: time.Millisecond}
 	switch b := l.next(); {
 	case b == 7:
-		l.dead = io.ErrUnexpectedEOF
-		return nil, l.dead
+		f.Loss = faulty.LostReply
 	case b < 30:
-		r = l.reply(0)
+		f.Serve = func(run func(...any) any) any { run(); return l.reply(0) }
 	}
-	return answer.Receive(r)
-}
-
-func (l *liar) Do(name string, args ...any) (any, error) {
-	if name != "" {
-		if err := l.Send(name, args...); err != nil {
-			return nil, err
-		}
-	}
-	var all []any
-	for len(l.sent) > 0 {
-		r, err := l.Receive()
-		if l.dead != nil {
-			return nil, err
-		}
-		if err != nil {
-			r = err
-		}
-		all = append(all, r)
-	}
-	return answer.Do(name, all)
-}
-
-func (l *liar) DoContext(ctx context.Context, name string, args ...any) (any, error) {
-	if err := ctx.Err(); err != nil {
-		l.dead = err
-		return nil, err
-	}
-	return l.Do(name, args...)
-}
-
-func (l *liar) ReceiveContext(ctx context.Context) (any, error) {
-	if err := ctx.Err(); err != nil {
-		l.dead = err
-		return nil, err
-	}
-	return l.Receive()
+	return f
 }
 
 // hostile has every call of the API made to servers that lie, and wants every one to return.
@@ -183,7 +109,7 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 			}
 			t.Cleanup(func() { s.Close() })
 			sources[i] = compat.Source{Get: func(ctx context.Context, key string) (redis.Conn, error) {
-				return &liar{honest: s.Dial(), data: data}, nil
+				return faulty.Over(s.Dial(), (&liar{data: data}).fate), nil
 			}}
 		}
 		o := compat.Options{Rand: func() float64 { return 0 }, Renew: len(data)%2 == 0, Signal: len(data)%3 == 0}

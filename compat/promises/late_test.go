@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
 // A request whose connection broke arrives later, before any of the commands that follow it
@@ -34,18 +35,18 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 						inWorld(t, k, func(w *world) {
 							holder, net := w.client(compat.Options{})
 							l := w.try(holder, long)
-							net.expect(func(i int, _ string) fate {
-								switch i {
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								switch m.N {
 								case n:
-									return requestLate
+									return faulty.Fate{Loss: faulty.LateRequest}
 								case arrival:
-									net.deliverLate()
+									net.DeliverLate()
 								}
-								return arrives
+								return faulty.Fate{}
 							})
 							what := lossless(l, steps)
-							reached, met = net.commands() >= n, net.commands() >= arrival
-							net.deliverLate()
+							reached, met = net.Count() >= n, net.Count() >= arrival
+							net.DeliverLate()
 							if what == "" {
 								what = lastly(w, l)
 							}

@@ -7,12 +7,14 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -118,7 +120,7 @@ func TestManyAtOnceTakeAsLongAsOne(t *testing.T) {
 								case <-time.After(2 * long):
 									t.Error("not all have ended")
 								}
-								net.clear()
+								net.Clear()
 								<-done
 								for i, err := range errs {
 									if most = max(most, took[i]); !errors.Is(err, compat.ErrTimeout) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
@@ -150,18 +152,10 @@ func TestTheWaitForAConnectionCounts(t *testing.T) {
 	eachKind(t, withShared(append(singles(false), one("rwlock.Write", "2.4", rwlock.Write{}))), func(t *testing.T, k kind) {
 		for _, ends := range []bool{false, true} {
 			inWorld(t, k, func(w *world) {
-				net := new(network)
-				source := net.to(w.servers[0])
-				source.Get = func(ctx context.Context, _ string) (redis.Conn, error) {
-					time.Sleep(limit * 6 / 10)
-					return link{net, w.servers[0]}.GetContext(ctx)
-				}
-				net.delay(func(n int, _ string) (before, after time.Duration) {
-					if n == 1 {
-						return limit * 6 / 10, 0
-					}
-					return 0, 0
-				})
+				net := new(faulty.Network)
+				source := through(net, w.servers[0])
+				net.OnDial(func(context.Context) error { time.Sleep(limit * 6 / 10); return nil })
+				net.Expect(faulty.Fate{Before: limit * 6 / 10}.At(1))
 				ctx := background
 				if ends {
 					ctx = w.within(time.Hour)
@@ -188,14 +182,15 @@ func TestADialThatFailsIsToldToAll(t *testing.T) {
 			source := compat.Source{Get: func(context.Context, string) (redis.Conn, error) {
 				dials.Add(1)
 				time.Sleep(takes)
-				return nil, errRefused
+				return nil, syscall.ECONNREFUSED
 			}}
 			locker := k.make([]compat.Source{source}, compat.Options{Timeout: time.Hour})
 			began := time.Now()
 			var all sync.WaitGroup
 			for i := range many {
 				all.Go(func() {
-					if _, err := locker.Inspect(background, fmt.Sprint(i)); !errors.Is(err, errRefused) || time.Since(began) != takes {
+					_, err := locker.Inspect(background, fmt.Sprint(i))
+					if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) != takes {
 						t.Errorf("after %v: %v", time.Since(began), err)
 					}
 				})
@@ -213,14 +208,14 @@ func TestADialThatIsGivenUpIsNotToldToOthers(t *testing.T) {
 	eachKind(t, []kind{sharing(one("getset:guarded", "2.2", getsetlock.Guarded{})), sharing(one("set:lua", "7.0", setlock.Lua{}))}, func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
 			locker, net := w.client(compat.Options{Timeout: time.Hour})
-			net.hang()
+			net.OnDial(faulty.Hang)
 			gone := make(chan error, 1)
 			go func() { _, err := locker.Inspect(w.within(time.Second), k.key); gone <- err }()
 			synctest.Wait()
 			stays := make(chan error, 1)
 			go func() { _, err := locker.Inspect(background, k.key); stays <- err }()
 			synctest.Wait()
-			net.set(func(n *network) { n.hanging = nil }) // the next Dial works
+			net.OnDial(nil) // the next Dial works
 			if err := <-gone; !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("who gave up: %v", err)
 			}

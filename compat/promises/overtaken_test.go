@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
@@ -48,12 +49,7 @@ func TestOvertakenExtension(t *testing.T) {
 				l := w.try(holder, long)
 				pass(time.Second)
 				var other *compat.Lock
-				net.expect(func(i int, _ string) fate {
-					if i == n {
-						other = w.takenFrom(k.key)
-					}
-					return arrives
-				})
+				net.Expect(faulty.First(func() { other = w.takenFrom(k.key) }).At(n))
 				err := l.Extend(background, long)
 				if reached = other != nil; !reached {
 					return
@@ -91,12 +87,7 @@ func TestOvertakenInABatch(t *testing.T) {
 					}
 					pass(2500 * time.Millisecond)
 					var other *compat.Lock
-					net.expect(func(i int, _ string) fate {
-						if i == n {
-							other = w.takenFrom(k.another(at))
-						}
-						return arrives
-					})
+					net.Expect(faulty.First(func() { other = w.takenFrom(k.another(at)) }).At(n))
 					pass(time.Second)
 					if reached = other != nil; !reached {
 						holder.Close(background) //nolint:errcheck
@@ -105,7 +96,7 @@ func TestOvertakenInABatch(t *testing.T) {
 					if err := other.Extend(background, long); err != nil && (n == 1 || !k.looks()) {
 						t.Errorf("who took lock %d before command %d: %v", at, n, err)
 					}
-					net.expect(nil)
+					net.Expect(nil)
 					pass(4 * time.Second)
 					for i, l := range locks {
 						if believes(l) == (i == at) {
@@ -130,16 +121,14 @@ func TestARefusalProvesNothing(t *testing.T) {
 				for n, reached := 1, true; reached && n < 60; n++ {
 					inWorld(t, k, func(w *world) {
 						holder, net := w.client(compat.Options{})
-						sent, refused := 0, ""
+						refused := ""
 						refuse := func() {
-							net.set(func(net *network) {
-								net.answer = func(name string) redis.Error {
-									if sent++; sent != n {
-										return ""
-									}
-									refused = name
-									return refusal
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								if m.N != n {
+									return faulty.Fate{}
 								}
+								refused = m.Name
+								return faulty.Answer(refusal)
 							})
 						}
 						if step == "TryLock" { // its server was found safe
@@ -152,7 +141,7 @@ func TestARefusalProvesNothing(t *testing.T) {
 							refuse()
 							err = l.Extend(background, long)
 						}
-						net.set(func(net *network) { net.answer = nil })
+						net.Expect(nil)
 						if reached = refused != ""; !reached {
 							return
 						}
@@ -180,11 +169,11 @@ func TestARefusalProvesNothing(t *testing.T) {
 // An attempt that failed has left nothing on the key, or says that it does not know.
 func TestFailedAttemptsAreUndoneOrUnknown(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
-		everyFault(t, k, func(w *world, strike func(*network)) string {
+		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 			taker, net := w.client(compat.Options{})
 			strike(net)
 			_, err := taker.TryLock(background, k.key, long)
-			net.clear()
+			net.Clear()
 			if err == nil || errors.Is(err, compat.ErrUnknown) {
 				return ""
 			}
@@ -213,17 +202,17 @@ func TestTwoTakeADeadLock(t *testing.T) {
 					}
 					pass(short + 2*time.Second)
 					var other *compat.Lock
-					net.expect(func(i int, _ string) fate {
-						if i == n {
+					net.Expect(func(m faulty.Message) faulty.Fate {
+						if m.N == n {
 							other, _ = rival.TryLock(background, k.key, long)
 						}
-						if i == lost {
-							return replyLost
+						if m.N == lost {
+							return faulty.Fate{Loss: faulty.LostReply}
 						}
-						return arrives
+						return faulty.Fate{}
 					})
 					l, err := first.TryLock(background, k.key, long)
-					reached = net.commands() >= n
+					reached = net.Count() >= n
 					if err == nil && other != nil && believes(l) && believes(other) {
 						t.Errorf("one came before command %d, the reply to command %d was lost: both have it", n, lost)
 					}
@@ -244,17 +233,12 @@ func TestReleasedByItsTokenMeanwhile(t *testing.T) {
 					l := w.try(holder, long)
 					other, _ := w.client(compat.Options{})
 					token, released := l.Token(), errors.New("not called")
-					net.expect(func(i int, _ string) fate {
-						if i == n {
-							released = other.ReleaseToken(background, k.key, token)
-						}
-						return arrives
-					})
+					net.Expect(faulty.First(func() { released = other.ReleaseToken(background, k.key, token) }).At(n))
 					err := l.Extend(background, long)
-					if reached = net.commands() >= n; !reached || released != nil {
+					if reached = net.Count() >= n; !reached || released != nil {
 						return
 					}
-					net.clear()
+					net.Clear()
 					if err == nil {
 						err = l.Extend(background, long)
 					}

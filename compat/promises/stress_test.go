@@ -15,6 +15,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -109,38 +110,34 @@ func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat
 			tell(history.Got, l)
 		}
 		var lockers []*compat.Locker
-		var nets []*network
+		var nets []*faulty.Network
 		for range 2 {
-			n := new(network)
+			n := new(faulty.Network)
 			o := o
 			o.Rand = func() float64 { return float64(random(1000)) / 1000 }
-			lockers = append(lockers, compat.NewOn(n.to(s), a, o))
+			lockers = append(lockers, compat.NewOn(through(n, s), a, o))
 			nets = append(nets, n)
 		}
 		for _, n := range nets {
-			n.set(func(n *network) {
-				n.fate = func(i int, name string) fate {
-					switch random(60) {
-					case 0:
-						return replyLost
-					case 1:
-						return requestLost
-					case 2:
-						if name == "EXEC" || name == "EVALSHA" {
-							return requestLate
-						}
-					}
-					return arrives
+			n.Expect(func(m faulty.Message) faulty.Fate {
+				f := faulty.Fate{Before: time.Millisecond, After: time.Millisecond}
+				switch random(10) {
+				case 0:
+					f = faulty.Fate{Before: time.Duration(random(300)) * time.Millisecond}
+				case 1:
+					f = faulty.Fate{After: time.Duration(random(300)) * time.Millisecond}
 				}
-				n.slow = func(int, string) (time.Duration, time.Duration) {
-					switch random(10) {
-					case 0:
-						return time.Duration(random(300)) * time.Millisecond, 0
-					case 1:
-						return 0, time.Duration(random(300)) * time.Millisecond
+				switch random(60) {
+				case 0:
+					f.Loss = faulty.LostReply
+				case 1:
+					f.Loss = faulty.LostRequest
+				case 2:
+					if m.Name == "EXEC" || m.Name == "EVALSHA" {
+						f.Loss = faulty.LateRequest
 					}
-					return time.Millisecond, time.Millisecond
 				}
+				return f
 			})
 		}
 		stop := make(chan struct{})
@@ -152,7 +149,7 @@ func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat
 					return
 				case <-time.After(time.Duration(50+random(2000)) * time.Millisecond):
 					for _, n := range nets {
-						n.deliverLate()
+						n.DeliverLate()
 					}
 				}
 			}
@@ -230,10 +227,8 @@ func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat
 		}
 		close(stop)
 		wg.Wait()
-		for i, n := range nets {
-			n.clear()
-			n.set(func(n *network) { n.fate, n.slow = nil, nil })
-			_ = i
+		for _, n := range nets {
+			n.Clear()
 		}
 		time.Sleep(time.Minute)
 		for i, k := range lockers {
@@ -255,18 +250,13 @@ func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat
 			}
 		}
 		for _, n := range nets {
-			n.deliverLate()
+			n.DeliverLate()
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i, n := range nets {
-			if n.opened != n.closed {
-				for _, c := range n.all {
-					if !c.gone {
-						fail("net %d: a connection is left open; dead: %v", i, c.dead)
-					}
-				}
-				fail("net %d: %d connections opened, %d closed", i, n.opened, n.closed)
+			if n.Open() != 0 {
+				fail("net %d: %d connections are left open", i, n.Open())
 			}
 		}
 	})

@@ -23,7 +23,7 @@ func TestLostWhileSuspended(t *testing.T) {
 					if !believes(l) {
 						t.Fatal("lost after 5 s of 60")
 					}
-					n.set(func(n *network) { n.down = true }) // no answer tells it either
+					n.Cut() // no answer tells it either
 					if c.Set(by); by < 0 {
 						pass(55 * time.Second)
 					}
@@ -34,7 +34,7 @@ func TestLostWhileSuspended(t *testing.T) {
 					if err := l.Extend(background, time.Minute); !errors.Is(err, compat.ErrLost) {
 						t.Errorf("Extend: %v, want ErrLost", err)
 					}
-					n.set(func(n *network) { n.down = false })
+					n.Mend()
 					k.Close(background) //nolint:errcheck // the lock is lost
 				})
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -40,15 +42,15 @@ var scarcities = []scarcity{
 		p := &redis.Pool{Dial: func() (redis.Conn, error) {
 			if hanging.Load() {
 				<-hang
-				return nil, errRefused
+				return nil, syscall.ECONNREFUSED
 			}
 			return w.servers[0].Dial(), nil
 		}}
 		return compat.Pooled(p), func() { close(hang); p.Close() }, func() { hanging.Store(true) }
 	}},
 	{"a DialContext hangs", func(w *world) (compat.Source, func(), func()) {
-		n := new(network)
-		return n.to(w.servers[0]), n.clear, n.hang
+		n := new(faulty.Network)
+		return through(n, w.servers[0]), n.Clear, func() { n.OnDial(faulty.Hang) }
 	}},
 }
 
@@ -217,19 +219,19 @@ func TestCleanupIsBounded(t *testing.T) {
 				inWorld(t, k, func(w *world) {
 					locker, net := w.client(compat.Options{Timeout: time.Hour, Cleanup: 250 * time.Millisecond})
 					l := w.try(locker, long)
-					net.delay(func(i int, _ string) (before, after time.Duration) {
-						if i >= n {
-							return time.Hour, 0
+					net.Expect(func(m faulty.Message) faulty.Fate {
+						if m.N >= n {
+							return faulty.Fate{Before: time.Hour}
 						}
-						return 0, 0
+						return faulty.Fate{}
 					})
 					start := time.Now()
 					err, ok := ended(net, time.Hour+time.Minute, func() error { _, err := q.ask(w.within(time.Second), w, locker, l); return err })
-					reached = net.commands() >= n
+					reached = net.Count() >= n
 					if took := time.Since(start); !ok || took > time.Second+250*time.Millisecond {
 						t.Errorf("%s, no answer from command %d on: it took %v with a context of 1 s: %v", q.name, n, took, err)
 					}
-					net.clear()
+					net.Clear()
 					locker.Close(w.within(time.Minute)) //nolint:errcheck // it waits for what is cleaned up behind the call
 				})
 			}
@@ -244,12 +246,7 @@ func TestASilentKeyCostsTheOthersNothing(t *testing.T) {
 		inWorld(t, k, func(w *world) {
 			locker, net := w.client(compat.Options{Timeout: time.Hour})
 			l := w.try(locker, long)
-			net.delay(func(i int, _ string) (before, after time.Duration) {
-				if i == 1 {
-					return time.Hour, 0
-				}
-				return 0, 0
-			})
+			net.Expect(faulty.Fate{Before: time.Hour}.At(1))
 			ctx, cancel := context.WithCancel(background)
 			cancel()
 			start := time.Now()
@@ -259,7 +256,7 @@ func TestASilentKeyCostsTheOthersNothing(t *testing.T) {
 			if a, b, c := w.get("a"), w.get("b"), w.get("c"); a != "" || b != "" || c == "" {
 				t.Errorf("it left %q, %q and %q: c alone was not answered", a, b, c)
 			}
-			net.clear()
+			net.Clear()
 		})
 	})
 }
@@ -277,7 +274,7 @@ func TestReleaseTokenAfterTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				if silent {
-					net.hang()
+					net.OnDial(faulty.Hang)
 				}
 				ctx, cancel := context.WithCancel(background)
 				cancel()
@@ -286,7 +283,7 @@ func TestReleaseTokenAfterTheEnd(t *testing.T) {
 				if (err != nil) != silent || time.Since(start) > 250*time.Millisecond {
 					t.Errorf("a server that is silent: %t: after %v: %v", silent, time.Since(start), err)
 				}
-				net.clear()
+				net.Clear()
 			})
 		}
 	})

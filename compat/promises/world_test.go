@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -179,11 +180,11 @@ func inWorld(t *testing.T, k kind, f func(w *world)) {
 }
 
 // client returns a client and the network that it alone has.
-func (w *world) client(o compat.Options) (*compat.Locker, *network) {
-	n := new(network)
+func (w *world) client(o compat.Options) (*compat.Locker, *faulty.Network) {
+	n := new(faulty.Network)
 	sources := make([]compat.Source, len(w.servers))
 	for i, s := range w.servers {
-		sources[i] = n.to(s)
+		sources[i] = through(n, s)
 	}
 	if w.kind.pinned {
 		o.MaxPinned = 1
@@ -197,13 +198,20 @@ func (w *world) client(o compat.Options) (*compat.Locker, *network) {
 	return w.kind.make(sources, o), n
 }
 
+// through returns s behind n, and with a replica that has everything.
+func through(n *faulty.Network, s compat.Pool) compat.Source {
+	replica := new(faulty.Network)
+	replica.Expect(faulty.Answer(int64(1)).Of("WAIT"))
+	return compat.Pooled(n.Pool(replica.Pool(s)))
+}
+
 // clientOf is a client of a lock of its own kind on the first server, with a network of its own.
-func (w *world) clientOf(a compat.Algorithm, o compat.Options) (*compat.Locker, *network) {
-	n := new(network)
+func (w *world) clientOf(a compat.Algorithm, o compat.Options) (*compat.Locker, *faulty.Network) {
+	n := new(faulty.Network)
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 0 }
 	}
-	return compat.NewOn(n.to(w.servers[0]), a, o), n
+	return compat.NewOn(through(n, w.servers[0]), a, o), n
 }
 
 // get is what an onlooker reads on the first server, "" for nothing.
@@ -270,34 +278,20 @@ func (w *world) within(d time.Duration) context.Context {
 // A misfortune is what goes wrong at one command.
 type misfortune struct {
 	name string
-	what fate
-	then bool // nothing arrives after it
+	fate faulty.Fate
 }
 
 var misfortunes = []misfortune{
-	{"reply lost", replyLost, false},
-	{"request lost", requestLost, false},
-	{"reply lost, then cut off", replyLost, true},
-	{"request lost, then cut off", requestLost, true},
-}
-
-// strike has the misfortune happen at the n-th command from here.
-func (n *network) strike(m misfortune, at int) {
-	n.expect(func(i int, _ string) fate {
-		if i != at {
-			return arrives
-		}
-		if m.then {
-			n.set(func(n *network) { n.down = true })
-		}
-		return m.what
-	})
+	{"reply lost", faulty.Fate{Loss: faulty.LostReply}},
+	{"request lost", faulty.Fate{Loss: faulty.LostRequest}},
+	{"reply lost, then cut off", faulty.Fate{Loss: faulty.LostReply, Cut: true}},
+	{"request lost, then cut off", faulty.Fate{Loss: faulty.LostRequest, Cut: true}},
 }
 
 // everyFault runs f in a world of its own for each misfortune at each command, until f
 // needs fewer commands than that; where not whole, at every fourth one, for another quarter
 // of the misfortunes in each test. f strikes, and returns what is wrong, or "".
-func everyFault(t *testing.T, k kind, f func(w *world, strike func(*network)) string) {
+func everyFault(t *testing.T, k kind, f func(w *world, strike func(*faulty.Network)) string) {
 	t.Helper()
 	wrong, ran, stride := 0, 0, 4
 	switch {
@@ -309,9 +303,9 @@ func everyFault(t *testing.T, k kind, f func(w *world, strike func(*network)) st
 	for i, m := range misfortunes {
 		for n, reached := 1+(i+len(t.Name()))%stride, true; reached && n < 100; n += stride {
 			inWorld(t, k, func(w *world) {
-				var struck *network
-				what := f(w, func(net *network) { net.strike(m, n); struck = net })
-				reached = struck.commands() >= n
+				var struck *faulty.Network
+				what := f(w, func(net *faulty.Network) { net.Expect(m.fate.At(n)); struck = net })
+				reached = struck.Count() >= n
 				ran++
 				if what != "" {
 					if wrong++; wrong <= 2 {

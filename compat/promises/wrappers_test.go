@@ -87,12 +87,12 @@ func costs(t *testing.T, k kind) (text string) {
 	inWorld(t, k, func(w *world) {
 		locker, net := w.client(compat.Options{MaxPinned: 1})
 		l := w.try(locker, long)
-		net.expect(nil)
+		net.Expect(nil)
 		l.Extend(background, long) //nolint:errcheck
-		extended := net.roundTrips()
-		net.expect(nil)
+		extended := net.Writes()
+		net.Expect(nil)
 		l.Release(background) //nolint:errcheck
-		text = fmt.Sprintf("pinned: extension %d, release %d", extended, net.roundTrips())
+		text = fmt.Sprintf("pinned: extension %d, release %d", extended, net.Writes())
 
 		locker, net = w.client(compat.Options{Renew: true})
 		var locks []*compat.Lock
@@ -103,9 +103,9 @@ func costs(t *testing.T, k kind) (text string) {
 			}
 			locks = append(locks, l)
 		}
-		net.expect(nil)
+		net.Expect(nil)
 		pass(3100 * time.Millisecond)
-		text += fmt.Sprintf("; renewals of five together %d", net.roundTrips())
+		text += fmt.Sprintf("; renewals of five together %d", net.Writes())
 		for _, l := range locks {
 			l.Release(background) //nolint:errcheck
 		}

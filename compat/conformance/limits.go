@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
 // limits: a ttl that makes no lease is ErrInvalid, and nothing is sent.
 func (c *suite) limits(t testing.TB) {
 	ctx := within(t, 20*time.Second)
-	key, net := c.key("limits"), new(Network)
-	k := c.New(net.Over, c.options())
+	key, net := c.key("limits"), new(faulty.Network)
+	k := c.New(over(net), c.options())
 	lock, err := c.take(ctx, k, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
 	until, other := lock.Until(), c.key("limits-free")
-	net.Lose(nil)
+	net.Expect(nil)
 	for _, ttl := range []time.Duration{0, -1, -time.Second, math.MinInt64, time.Millisecond, 2 * time.Millisecond, math.MaxInt64} {
 		_, locked := k.Lock(ctx, other, ttl)
 		_, tried := k.TryLock(ctx, other, ttl)
@@ -36,7 +37,7 @@ func (c *suite) limits(t testing.TB) {
 		}
 	}
 	if net.Count() != 0 {
-		t.Errorf("%q was sent for a ttl that makes no lease", net.Sent())
+		t.Errorf("%v was sent for a ttl that makes no lease", net.Sent())
 	}
 	if st, err := c.client().Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) || !lock.Until().Equal(until) {
 		t.Errorf("after it: %+v, %v, until %v; want it held until %v", st, err, lock.Until(), until)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
 // unknown: whatever single message of acquire, extend or release is lost, the
@@ -17,15 +18,15 @@ import (
 func (c *suite) unknown(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
-	net := new(Network)
-	k := c.New(net.Over, c.options())
+	net := new(faulty.Network)
+	k := c.New(over(net), c.options())
 	if _, err := k.Inspect(ctx, c.key("unknown")); err != nil { // the network works
 		t.Fatal(err)
 	}
 	if net.Count() == 0 {
 		t.Fatal("New does not use its Sources through wrap, so that nothing can be lost")
 	}
-	everyLoss(net, []Fault{LostRequest, LostReply}, func(name string, lose func()) {
+	everyLoss(net, faults[:2], func(name string, lose func()) {
 		key := c.key("unknown-" + name)
 		c.checked(t, ctx, k, key) // what can be lost meanwhile: compat/promises, TestFailedAttemptsAreUndoneOrUnknown
 		lose()
@@ -91,23 +92,29 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 	}
 }
 
-// faults are the ways to lose a message, and with Cut all that come after it.
-var faults = []Fault{LostRequest, LostReply, Cut}
+// faults are the ways to lose a message, and with the last all that come after it.
+var faults = []faulty.Fate{{Loss: faulty.LostRequest}, {Loss: faulty.LostReply}, {Loss: faulty.LostReply, Cut: true}}
+
+// over has what goes over a Source pass through net.
+func over(net *faulty.Network) func(compat.Source) compat.Source {
+	return func(s compat.Source) compat.Source {
+		s.Get = net.Get(s.Get)
+		return s
+	}
+}
 
 // everyLoss calls step with each of these faults for its n-th message on net, until there are no more,
 // and lets it begin to lose. A client that goes on from step to step has what the losses before left it.
-func everyLoss(net *Network, faults []Fault, step func(name string, lose func())) {
+func everyLoss(net *faulty.Network, faults []faulty.Fate, step func(name string, lose func())) {
 	for n, ran := 1, 1; n <= ran; n++ {
 		ran = 0
-		for _, f := range faults {
+		for i, f := range faults {
 			sent := 0
-			net.Lose(nil)
-			step(fmt.Sprintf("%d-%d", n, f), func() {
-				net.Lose(func(i int, _ string) Fault {
-					if sent = i; i == n {
-						return f
-					}
-					return None
+			net.Expect(nil)
+			step(fmt.Sprintf("%d-%d", n, i+1), func() {
+				net.Expect(func(m faulty.Message) faulty.Fate {
+					sent = m.N
+					return f.At(n)(m)
 				})
 			})
 			ran = max(ran, sent)
@@ -121,8 +128,8 @@ func everyLoss(net *Network, faults []Fault, step func(name string, lose func())
 func (c *suite) lostExtension(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
-	net := new(Network)
-	k, other := c.New(net.Over, c.options()), c.client()
+	net := new(faulty.Network)
+	k, other := c.New(over(net), c.options()), c.client()
 	everyLoss(net, faults, func(name string, lose func()) {
 		key := c.key("lost-extension-" + name)
 		lock, err := c.take(ctx, k, key, time.Minute)
@@ -132,7 +139,7 @@ func (c *suite) lostExtension(t testing.TB) {
 		fence := lock.Fence()
 		extend := func(ttl time.Duration) error {
 			err := lock.Extend(ctx, ttl)
-			net.Lose(nil)
+			net.Expect(nil)
 			c.believes(t, ctx, name, lock, key)
 			if errors.Is(err, compat.ErrLost) {
 				t.Errorf("%s: Extend: %v, although nobody took it", name, err)
@@ -183,8 +190,8 @@ func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *c
 func (c *suite) lostRelease(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
-	net := new(Network)
-	k := c.New(net.Over, c.options())
+	net := new(faulty.Network)
+	k := c.New(over(net), c.options())
 	everyLoss(net, faults, func(name string, lose func()) {
 		key := c.key("lost-release-" + name)
 		lock, err := c.take(ctx, k, key, time.Minute)
@@ -193,7 +200,7 @@ func (c *suite) lostRelease(t testing.TB) {
 		}
 		lose()
 		err = lock.Release(ctx)
-		net.Lose(nil)
+		net.Expect(nil)
 		if err != nil {
 			if !errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) {
 				t.Errorf("%s: Release: %v, want ErrUnknown", name, err)
@@ -218,21 +225,21 @@ func (c *suite) lostRelease(t testing.TB) {
 // detached, and its context ends before its lease, so that it is nobody's for ever.
 func (c *suite) lostDetachment(t testing.TB) {
 	ctx := within(t, 20*time.Second)
-	key, net, mock := c.key("lost-detachment"), new(Network), now()
+	key, net, mock := c.key("lost-detachment"), new(faulty.Network), now()
 	o := c.options()
 	o.Clock = mock
-	k := c.New(net.Over, o)
+	k := c.New(over(net), o)
 	lock, err := c.take(ctx, k, key, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := lock.Context()
-	net.Lose(func(int, string) Fault { return Cut })
+	net.Expect(faults[2].Always())
 	if err := lock.Extend(ctx, 40*time.Second); err == nil {
 		t.Fatal("Extend: no error, although nothing was answered")
 	}
 	handle, err := lock.Detach(ctx)
-	net.Lose(nil)
+	net.Expect(nil)
 	if err == nil { // its token does not change
 		adopted, err := c.client().AdoptHandle(ctx, handle, patient)
 		if err != nil {
@@ -314,11 +321,11 @@ func (c *suite) lostBatch(t testing.TB) {
 	ctx := within(t, 60*time.Second)
 	const size = 3 // one first, one last, and one in between
 	const ttl = time.Minute
-	net := new(Network)
+	net := new(faulty.Network)
 	mock, events := now(), new(events)
 	o := c.options()
 	o.Clock, o.Renew, o.Observer = mock, true, events.Observe
-	k := c.New(net.Over, o)
+	k := c.New(over(net), o)
 	var locks []*compat.Lock
 	each := func(name, did string, call func(*compat.Lock) error) {
 		for i, lock := range locks {
@@ -341,7 +348,7 @@ func (c *suite) lostBatch(t testing.TB) {
 		lose()
 		mock.Add(21 * time.Second)
 		events.await(t, size, compat.EventExtended, compat.EventFailed, compat.EventLost)
-		net.Lose(nil)
+		net.Expect(nil)
 		renewed := func() bool {
 			return !slices.ContainsFunc(locks, func(l *compat.Lock) bool { return l.Context().Err() == nil && !l.Until().After(first) })
 		}

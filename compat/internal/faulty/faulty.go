@@ -385,7 +385,11 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 		if len(cmd) == 0 {
 			cmd = append([]any{m.Name}, m.Args...)
 		}
-		reply, err := redis.DoContext(w.to, ctx, cmd[0].(string), cmd[1:]...)
+		do := w.to.Do // of a test's own connection
+		if to, ok := w.to.(redis.ConnWithContext); ok {
+			do = func(name string, args ...any) (any, error) { return to.DoContext(ctx, name, args...) }
+		}
+		reply, err := do(cmd[0].(string), cmd[1:]...)
 		if err != nil {
 			return err
 		}

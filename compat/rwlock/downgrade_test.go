@@ -145,10 +145,10 @@ func TestDowngradeOfNone(t *testing.T) {
 
 		// A writer that comes in between the look and the EXEC.
 		l := acquire(t, s, rwlock.Write{}, ttl)
-		conn := &beforeMulti{Conn: s.Dial(), act: func() {
+		conn := at(s.Dial(), "MULTI", func() {
 			s.Advance(ttl + time.Second)
 			acquire(t, s, rwlock.Write{}, ttl)
-		}}
+		})
 		if _, err := extendAt(conn, rwlock.Read{}, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("a downgrade that another writer was faster than: %v, want ErrLost", err)
 		}

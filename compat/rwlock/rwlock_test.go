@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -468,7 +470,7 @@ func TestRotate(t *testing.T) {
 		read := rwlock.Read{}
 		l := acquire(t, s, read, ttl)
 		l.Rotate = true
-		c := &between{Conn: s.Dial(), act: func() { release(t, s, read, l, nil) }}
+		c := between(s.Dial(), func() { release(t, s, read, l, nil) })
 		if _, err := extendAt(c, read, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension that the release was faster than: %v, want ErrLost", err)
 		}
@@ -486,10 +488,10 @@ func TestExtendBringsNoWriterBack(t *testing.T) {
 		l := acquire(t, s, write, ttl)
 		l.Rotate = true
 		var reader compat.Lease
-		c := &beforeMulti{Conn: s.Dial(), act: func() {
+		c := at(s.Dial(), "MULTI", func() {
 			s.Advance(ttl + time.Second)
 			reader = acquire(t, s, read, ttl)
-		}}
+		})
 		if _, err := extendAt(c, write, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("the writer's extension: %v, want ErrLost", err)
 		}
@@ -499,35 +501,16 @@ func TestExtendBringsNoWriterBack(t *testing.T) {
 	})
 }
 
-// beforeMulti is a connection on which others act once, before the first transaction.
-type beforeMulti struct {
-	redis.Conn
-	act func()
-}
-
-func (b *beforeMulti) Send(name string, args ...any) error {
-	if act := b.act; name == "MULTI" && act != nil {
-		b.act = nil
-		act()
-	}
-	return b.Conn.Send(name, args...)
-}
-
-// between is a connection on which others act once, just before the transaction
-// that follows the look at the sets, or at one member.
-type between struct {
-	redis.Conn
-	act    func()
-	looked bool
-}
-
-func (b *between) Send(name string, args ...any) error {
-	b.looked = b.looked || name == "ZREVRANGE" || name == "ZSCORE"
-	if act := b.act; name == "MULTI" && b.looked && act != nil {
-		b.act = nil
-		act()
-	}
-	return b.Conn.Send(name, args...)
+// between has others act once, before the transaction that follows the look at the sets, or at one member.
+func between(c redis.Conn, act func()) redis.Conn {
+	looked, once := false, sync.OnceFunc(act)
+	return faulty.Over(c, func(m faulty.Message) faulty.Fate {
+		looked = looked || m.Name == "ZREVRANGE" || m.Name == "ZSCORE"
+		if m.Name == "MULTI" && looked {
+			return faulty.First(once)
+		}
+		return faulty.Fate{}
+	})
 }
 
 // The transaction notices a client that comes in between it and the look.
@@ -536,17 +519,17 @@ func TestBetweenLookAndExec(t *testing.T) {
 	read, write := rwlock.Read{Options: first}, rwlock.Write{Options: first}
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		var l compat.Lease
-		c := &between{Conn: s.Dial(), act: func() { l = acquire(t, s, write, ttl) }}
+		c := between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
 		if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
-		c.act = func() { l = acquire(t, s, read, ttl) }
+		c = between(s.Dial(), func() { l = acquire(t, s, read, ttl) })
 		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, read, l, nil)
-		c.act = func() { l = acquire(t, s, write, ttl) }
+		c = between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
 		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that another was faster than: %v, want ErrHeld", err)
 		}
@@ -557,17 +540,17 @@ func TestBetweenLookAndExec(t *testing.T) {
 		slow := acquire(t, s, read, ttl)
 		told := s.Now()
 		s.Advance(ttl)
-		c.act = func() {
+		c = between(s.Dial(), func() {
 			if _, err := extendAt(s.Dial(), read, told, slow, ttl); err != nil {
 				t.Errorf("the extension that was first: %v", err)
 			}
-		}
+		})
 		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer whose reader came back: %v, want ErrHeld", err)
 		}
 		slow.Until = s.Now().Add(time.Minute)
 		s.Advance(2 * ttl)
-		c.act = func() { l = acquire(t, s, write, ttl) }
+		c = between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
 		if _, err := extendAt(c, read, told, slow, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension that the writer was faster than: %v, want ErrLost", err)
 		}
@@ -586,12 +569,12 @@ func TestReadersDontAbortReaders(t *testing.T) {
 			release(t, s, read, other, nil)
 			other = acquire(t, s, read, ttl)
 		}
-		l, err := read.Acquire(compat.NewConn(&between{Conn: s.Dial(), act: churn}), s.Now(), "k", ttl)
+		l, err := read.Acquire(compat.NewConn(between(s.Dial(), churn)), s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("acquire beside a reader that comes and goes: %v", err)
 		}
 		got := s.Record()
-		if _, err := extendAt(&between{Conn: s.Dial(), act: churn}, read, s.Now(), l, ttl); err != nil {
+		if _, err := extendAt(between(s.Dial(), churn), read, s.Now(), l, ttl); err != nil {
 			t.Errorf("extend beside a reader that comes and goes: %v", err)
 		}
 		if n := strings.Count(got.String(), "ZSCORE"); n != 1 {
@@ -864,10 +847,10 @@ func TestInner(t *testing.T) {
 			release(t, s, read, l, nil)
 
 			// Its lease runs out in the middle, and another comes in.
-			c := &between{Conn: s.Dial(), act: func() {
+			c := between(s.Dial(), func() {
 				s.Advance(7 * time.Second)
 				l = acquire(t, s, write, 2*ttl)
-			}}
+			})
 			if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T: a reader that slept through its inner lock: %v, want ErrHeld", inner, err)
 			}
@@ -937,12 +920,14 @@ func TestHeldUntilByOurClock(t *testing.T) {
 func TestExtensionLooksAgain(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		l := acquire(t, s, rwlock.Read{}, ttl)
-		c := &beforeMulti{Conn: s.Dial(), act: func() {
+		touched := false
+		c := at(s.Dial(), "MULTI", func() {
 			do(t, s, "SET", "k", "for a moment")
 			do(t, s, "DEL", "k")
-		}}
-		if _, err := extendAt(c, rwlock.Read{}, s.Now(), l, ttl); err != nil || c.act != nil {
-			t.Errorf("%v", err)
+			touched = true
+		})
+		if _, err := extendAt(c, rwlock.Read{}, s.Now(), l, ttl); err != nil || !touched {
+			t.Errorf("%v, touched %v", err, touched)
 		}
 	})
 }

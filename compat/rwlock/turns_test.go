@@ -252,7 +252,7 @@ func TestTooLateWaits(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		for set, a := range map[string]compat.Algorithm{"k:waiting:{k}": rwlock.Write{}, "k:queue:{k}": rwlock.Read{}} {
 			var l compat.Lease
-			c := &between{Conn: s.Dial(), act: func() { l = acquire(t, s, rwlock.Write{}, ttl) }}
+			c := between(s.Dial(), func() { l = acquire(t, s, rwlock.Write{}, ttl) })
 			if _, err := over(c, a).Acquire(waiting("late"), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T: %v, want ErrHeld", a, err)
 			}

@@ -79,6 +79,11 @@ func (u unchecked) Traits() compat.Traits {
 	return t
 }
 
+// at has others act just before the next command of that name.
+func at(c redis.Conn, name string, act func()) redis.Conn {
+	return faulty.Over(c, faulty.First(sync.OnceFunc(act)).Of(name))
+}
+
 func extendAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	return over(c, a).Extend(context.Background(), func() time.Time { return now }, l, ttl)
 }

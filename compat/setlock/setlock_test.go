@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -65,7 +66,14 @@ var scripts = sync.OnceValue(func() map[string]string {
 	s := oldredis.MustNew("2.6.12", oldredis.Options{})
 	defer s.Close()
 	names, a := map[string]string{}, setlock.Script{}
-	named := func(name string) *compat.Conn { return compat.NewConn(learner{s.Dial(), name, names}) }
+	named := func(name string) *compat.Conn {
+		return compat.NewConn(faulty.Over(s.Dial(), func(m faulty.Message) faulty.Fate {
+			if m.Name == "EVAL" {
+				names[redis.NewScript(-1, m.Args[0].(string)).Hash()] = name
+			}
+			return faulty.Fate{}
+		}))
+	}
 	l, err := a.Acquire(named("take"), s.Now(), "k", ttl)
 	if err == nil {
 		l, err = extend(a, named("extend"), s.Now(), l, ttl)
@@ -78,29 +86,6 @@ var scripts = sync.OnceValue(func() map[string]string {
 	}
 	return names
 })
-
-// learner gives the scripts that are sent with their source a name.
-type learner struct {
-	redis.Conn
-	name  string
-	names map[string]string
-}
-
-func (n learner) learn(name string, args []any) {
-	if name == "EVAL" {
-		n.names[redis.NewScript(-1, args[0].(string)).Hash()] = n.name
-	}
-}
-
-func (n learner) Do(name string, args ...any) (any, error) {
-	n.learn(name, args)
-	return n.Conn.Do(name, args...)
-}
-
-func (n learner) Send(name string, args ...any) error {
-	n.learn(name, args)
-	return n.Conn.Send(name, args...)
-}
 
 // dial returns a connection for algorithms that are run without a Locker.
 func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
@@ -404,10 +389,12 @@ func TestCompareThenDel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		paused := &afterGet{Conn: c, pause: func() {
-			s.Advance(ttl + time.Second)
-			do(t, other, "SET", "k", "another")
-		}}
+		paused := faulty.Over(c, faulty.Then(func() {
+			if held, _ := redis.String(other.Do("GET", "k")); held == "me" {
+				s.Advance(ttl + time.Second)
+				do(t, other, "SET", "k", "another")
+			}
+		}).Of("GET"))
 		err = release(a, compat.NewConn(paused), l)
 		held, _ := redis.String(other.Do("GET", "k"))
 		switch v.name {
@@ -421,29 +408,6 @@ func TestCompareThenDel(t *testing.T) {
 			}
 		}
 	}
-}
-
-// afterGet lets time pass and others act after a GET of the client's, alone or in a pipe.
-type afterGet struct {
-	redis.Conn
-	pause func()
-	sent  bool
-}
-
-func (a *afterGet) Send(name string, args ...any) error {
-	a.sent = a.sent || name == "GET"
-	return a.Conn.Send(name, args...)
-}
-
-func (a *afterGet) Do(name string, args ...any) (any, error) {
-	reply, err := a.Conn.Do(name, args...)
-	if name == "GET" || a.sent {
-		a.sent = false
-		if held, _ := redis.String(a.Conn.Do("GET", "k")); held == "me" {
-			a.pause()
-		}
-	}
-	return reply, err
 }
 
 // Every variant refuses a server that lacks what it needs, says why and what
@@ -506,7 +470,7 @@ func TestCheckIsByBehaviour(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "7.0")
 		for _, v := range variants[:2] {
-			err := v.make(setlock.Options{}).Traits().Check(compat.NewConn(ignorant{s.Dial(), c.ignores}), "k")
+			err := v.make(setlock.Options{}).Traits().Check(compat.NewConn(ignorant(s.Dial(), c.ignores)), "k")
 			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)
 			}
@@ -517,20 +481,19 @@ func TestCheckIsByBehaviour(t *testing.T) {
 	}
 }
 
-// ignorant is a connection to a server that accepts an option of SET and ignores it.
-type ignorant struct {
-	redis.Conn
-	option string
-}
-
-func (i ignorant) Send(name string, args ...any) error {
-	if name == "SET" && i.option == "NX" {
-		args = []any{args[0], args[1], args[3], args[4]}
-	}
-	if name == "SET" && i.option == "PX" {
-		args = args[:3]
-	}
-	return i.Conn.Send(name, args...)
+// ignorant is a server that accepts an option of SET and ignores it.
+func ignorant(c redis.Conn, option string) redis.Conn {
+	return faulty.Over(c, func(m faulty.Message) faulty.Fate {
+		return faulty.Fate{Serve: func(run func(...any) any) any {
+			switch {
+			case m.Name == "SET" && option == "NX":
+				return run("SET", m.Args[0], m.Args[1], m.Args[3], m.Args[4])
+			case m.Name == "SET" && option == "PX":
+				return run("SET", m.Args[0], m.Args[1], m.Args[2])
+			}
+			return run()
+		}}
+	})
 }
 
 // A server over its maxmemory gives nothing away, and a script still lets the

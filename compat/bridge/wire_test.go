@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -281,19 +282,6 @@ func TestTwoNamesMeetAPair(t *testing.T) {
 	}
 }
 
-// beforeMulti lets something happen before each MULTI.
-type beforeMulti struct {
-	redis.Conn
-	do func()
-}
-
-func (c beforeMulti) Send(name string, args ...any) error {
-	if name == "MULTI" {
-		c.do()
-	}
-	return c.Conn.Send(name, args...)
-}
-
 // An old server runs an EXEC although a watched key has expired: the lock is lost then, and nothing of it
 // is left. Nor is it had if another was faster.
 func TestTwoNamesOvertaken(t *testing.T) {
@@ -308,9 +296,10 @@ func TestTwoNamesOvertaken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			expire := faulty.First(func() { s.Advance(ttl + time.Second) })
 			ch, err := change(l)
 			if err == nil {
-				_, err = compat.NewConn(beforeMulti{s.Dial(), func() { s.Advance(ttl + time.Second) }}).Run(ch)
+				_, err = compat.NewConn(faulty.Over(s.Dial(), expire.Of("MULTI"))).Run(ch)
 			}
 			if !errors.Is(err, compat.ErrLost) {
 				t.Errorf("%s of %s, which expired under its WATCH: %v, want ErrLost", step, old, err)
@@ -320,8 +309,9 @@ func TestTwoNamesOvertaken(t *testing.T) {
 			}
 		}
 		s := oldredis.Run(t, "2.4")
-		faster := beforeMulti{s.Dial(), func() { s.Dial().Do("SETEX", "k", 60, "another's") }} //nolint:errcheck
-		if _, err := b.Acquire(compat.NewConn(faster), noon, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		faster := faulty.First(func() { s.Dial().Do("SETEX", "k", 60, "another's") }).Of("MULTI") //nolint:errcheck
+		slow := compat.NewConn(faulty.Over(s.Dial(), faster))
+		if _, err := b.Acquire(slow, noon, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s and redis-py-3, of which another took the second: %v, want ErrHeld", old, err)
 		}
 	}

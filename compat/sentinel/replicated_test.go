@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -172,21 +173,6 @@ func TestReplicatedCheck(t *testing.T) {
 	}
 }
 
-// waits answers WAIT by itself, and notes what was asked.
-type waits struct {
-	redis.Conn
-	have  int64
-	asked []string
-}
-
-func (w *waits) Do(name string, args ...any) (any, error) {
-	if name == "WAIT" {
-		w.asked = append(w.asked, fmt.Sprint(args...))
-		return w.have, nil
-	}
-	return w.Conn.Do(name, args...)
-}
-
 // One replica for 100 ms, unless more is asked for; and what an Algorithm does behind its change, it does first.
 func TestReplicatedAsks(t *testing.T) {
 	plain := sentinel.Replicated{Algorithm: txlock.Guarded{}}
@@ -204,18 +190,24 @@ func TestReplicatedAsks(t *testing.T) {
 	} {
 		n, _ := newNetwork(t, "5.0")
 		dialled, _ := n.dial(t.Context(), addr(0))
-		w := &waits{Conn: dialled, have: c.have}
-		conn := compat.NewConn(w)
+		var asked []string
+		conn := compat.NewConn(faulty.Over(dialled, func(m faulty.Message) faulty.Fate {
+			if m.Name != "WAIT" {
+				return faulty.Fate{}
+			}
+			asked = append(asked, fmt.Sprint(m.Args...))
+			return faulty.Answer(c.have)
+		}))
 		l, err := c.a.Acquire(conn, time.Now(), "k", time.Minute)
-		if got := strings.Join(w.asked, " "); got != c.want || (err == nil) != c.done {
+		if got := strings.Join(asked, " "); got != c.want || (err == nil) != c.done {
 			t.Errorf("Acquire, %d have it: asked for %s, want %s; %v", c.have, got, c.want, err)
 		}
-		w.asked = nil
+		asked = nil
 		_, ch, err := c.a.Extend(time.Now(), l, time.Minute)
 		if err == nil {
 			_, err = conn.Run(ch)
 		}
-		if got := strings.Join(w.asked, " "); got != c.want || (err == nil) != c.done {
+		if got := strings.Join(asked, " "); got != c.want || (err == nil) != c.done {
 			t.Errorf("Extend, %d have it: asked for %s, want %s; %v", c.have, got, c.want, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -233,24 +234,13 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	s := oldredis.Run(t, "2.2")
 	winner := s.Dial()
 	dead, live := d.Format(s.Now().Add(-time.Minute), nil), d.Format(s.Now().Add(time.Minute), nil)
-	winner.Do("SET", "k", dead) //nolint:errcheck
-	loser := compat.NewConn(beforeExec{s.Dial(), func() { winner.Do("GETSET", "k", live) }})
+	winner.Do("SET", "k", dead)                                                  //nolint:errcheck
+	faster := faulty.First(func() { winner.Do("GETSET", "k", live) }).Of("EXEC") //nolint:errcheck
+	loser := compat.NewConn(faulty.Over(s.Dial(), faster))
 	_, err = getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}.Acquire(loser, s.Now(), "k", long)
 	if value, _ := redis.String(winner.Do("GET", "k")); !errors.Is(err, compat.ErrHeld) || value != live {
 		t.Errorf("%v, and the key holds %q; want ErrHeld and the winner's %q", err, value, live)
 	}
-}
-
-type beforeExec struct {
-	redis.Conn
-	other func()
-}
-
-func (c beforeExec) Send(name string, args ...any) error {
-	if name == "MULTI" { // EXEC goes out in one write with it
-		c.other()
-	}
-	return c.Conn.Send(name, args...)
 }
 
 // oaeproject/Hilary#793: the repair of a TTL revived a lock that had just been released, or changed

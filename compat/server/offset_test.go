@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -32,32 +32,21 @@ func (s *sleeper) Timer(d time.Duration) *clock.Timer {
 }
 
 // slow is a network on which a request takes there to arrive and its reply back.
-type slow struct {
-	compat.Pool
-	clk         *sleeper
-	there, back time.Duration
-	writes      int
-}
-
-func (s *slow) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Pool.GetContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slowConn{c, s}, nil
-}
-
-type slowConn struct {
-	redis.Conn
-	s *slow
-}
-
-func (c slowConn) Do(name string, args ...any) (any, error) {
-	c.s.writes++
-	c.s.clk.now = c.s.clk.now.Add(c.s.there)
-	reply, err := c.Conn.Do(name, args...)
-	c.s.clk.now = c.s.clk.now.Add(c.s.back)
-	return reply, err
+func slow(clk *sleeper, there, back time.Duration) *faulty.Network {
+	net := new(faulty.Network)
+	net.Expect(func(m faulty.Message) faulty.Fate {
+		return faulty.Fate{Serve: func(run func(...any) any) any {
+			if m.At == 0 {
+				clk.now = clk.now.Add(there)
+			}
+			reply := run()
+			if m.At == len(m.Write)-1 {
+				clk.now = clk.now.Add(back)
+			}
+			return reply
+		}}
+	})
+	return net
 }
 
 func TestOffset(t *testing.T) {
@@ -82,8 +71,8 @@ func TestOffset(t *testing.T) {
 						t.Fatal(err)
 					}
 					s.Advance(want)
-					source := &slow{Pool: s, clk: clk, there: n[0], back: n[1]}
-					got, off, err := server.Offset(t.Context(), compat.Pooled(source), clk, server.Options{})
+					net := slow(clk, n[0], n[1])
+					got, off, err := server.Offset(t.Context(), compat.Pooled(net.Pool(s)), clk, server.Options{})
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", name, err)
@@ -92,7 +81,7 @@ func TestOffset(t *testing.T) {
 					case off > 50*time.Millisecond+(n[0]+n[1])/2:
 						t.Errorf("%s: ± %v", name, off)
 					}
-					worst, most, longest = max(worst, off-(n[0]+n[1])/2), max(most, source.writes), max(longest, clk.now.Sub(begin))
+					worst, most, longest = max(worst, off-(n[0]+n[1])/2), max(most, net.Writes()), max(longest, clk.now.Sub(begin))
 					empty(t, s)
 					s.Close()
 				}
@@ -113,7 +102,7 @@ func TestOffsetVerySlow(t *testing.T) {
 		}
 		const want = 3 * time.Second / 10
 		s.Advance(want)
-		source := &slow{Pool: s, clk: clk, there: 350 * time.Millisecond, back: 50 * time.Millisecond}
+		source := slow(clk, 350*time.Millisecond, 50*time.Millisecond).Pool(s)
 		got, off, err := server.Offset(t.Context(), compat.Pooled(source), clk, server.Options{})
 		if err != nil || (got-want).Abs() > off || off < 200*time.Millisecond {
 			t.Errorf("%s: %v ± %v, %v", v, got, off, err)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -66,8 +66,8 @@ func TestProbeVersions(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
-			source := &counting{Pool: s}
-			r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
+			net := new(faulty.Network)
+			r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestProbeVersions(t *testing.T) {
 				t.Errorf("kind %q", r.Kind)
 			}
 			empty(t, s)
-			t.Logf("%d writes", source.writes.Load())
+			t.Logf("%d writes", net.Writes())
 		})
 	}
 }
@@ -258,7 +258,17 @@ func TestProbeSSDB(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := oldredis.MustNew("2.4", oldredis.Options{Refuse: []string{"MULTI", "WATCH", "UNWATCH", "RENAMENX", "CONFIG"}})
 		defer s.Close()
-		r, err := server.Probe(t.Context(), compat.Pooled(keeping{s}), server.Options{})
+		net := new(faulty.Network)
+		net.Expect(func(m faulty.Message) faulty.Fate {
+			return faulty.Fate{Serve: func(run func(...any) any) any {
+				reply := run()
+				if reply == int64(-1) && slices.Contains(m.Write, "GETSET") {
+					return int64(60)
+				}
+				return reply
+			}}
+		})
+		r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{})
 		if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
 			t.Errorf("%v: found %s", err, abilities(r))
 		}
@@ -268,40 +278,12 @@ func TestProbeSSDB(t *testing.T) {
 	})
 }
 
-// keeping is a server whose TTL, after a GETSET in the same write, is never -1.
-type keeping struct{ compat.Pool }
-
-func (s keeping) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Pool.GetContext(ctx)
-	return &keepingConn{Conn: c}, err
-}
-
-type keepingConn struct {
-	redis.Conn
-	getset bool
-}
-
-func (c *keepingConn) Send(name string, args ...any) error {
-	c.getset = c.getset || name == "GETSET"
-	return c.Conn.Send(name, args...)
-}
-
-func (c *keepingConn) Do(name string, args ...any) (any, error) {
-	reply, err := c.Conn.Do(name, args...)
-	list, _ := reply.([]any)
-	for i := range list {
-		if c.getset && list[i] == int64(-1) {
-			list[i] = int64(60)
-		}
-	}
-	c.getset = false
-	return reply, err
-}
-
 // A server that does not answer EVAL at all has refused it, and nothing else.
 func TestProbeSilent(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
-	r, err := server.Probe(t.Context(), compat.Pooled(silent{s}), server.Options{Timeout: 20 * time.Millisecond})
+	net := new(faulty.Network)
+	net.Expect(faulty.Fate{Before: faulty.Forever}.Of("EVAL"))
+	r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{Timeout: 20 * time.Millisecond})
 	if want := facts["noscript"]; err != nil || abilities(r) != want {
 		t.Errorf("%v: found %s", err, abilities(r))
 	}
@@ -309,36 +291,6 @@ func TestProbeSilent(t *testing.T) {
 		t.Errorf("kind %q", r.Kind)
 	}
 	empty(t, s)
-}
-
-type silent struct{ compat.Pool }
-
-func (s silent) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Pool.GetContext(ctx)
-	return &silentConn{Conn: c}, err
-}
-
-type silentConn struct {
-	redis.Conn
-	asked bool
-}
-
-func (c *silentConn) Send(name string, args ...any) error {
-	c.asked = c.asked || name == "EVAL"
-	return c.Conn.Send(name, args...)
-}
-
-func (c *silentConn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
-	if c.asked = c.asked || name == "EVAL"; c.asked {
-		<-ctx.Done()
-		c.Close()
-		return nil, ctx.Err()
-	}
-	return redis.DoContext(c.Conn, ctx, name, args...)
-}
-
-func (c *silentConn) ReceiveContext(ctx context.Context) (any, error) {
-	return redis.ReceiveContext(c.Conn, ctx)
 }
 
 func TestProbeDeadServer(t *testing.T) {
@@ -483,47 +435,24 @@ func passworded(t *testing.T) string {
 // and their clocks read, and are as empty as before.
 func TestNamedServers(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
-		source := &counting{Pool: poolOf(t, addr)}
+		net := new(faulty.Network)
+		source := net.Pool(poolOf(t, addr))
 		r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
-		t.Logf("%s %s %s %s: %s (%d writes)", addr, r.Kind, r.Version, r.Role, abilities(r), source.writes.Load())
+		t.Logf("%s %s %s %s: %s (%d writes)", addr, r.Kind, r.Version, r.Role, abilities(r), net.Writes())
 		for _, w := range r.Warnings {
 			t.Log("  ", w.ID, w.Text)
 		}
-		source = &counting{Pool: poolOf(t, addr)}
+		net.Expect(nil)
 		start := time.Now()
 		offset, off, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
-		t.Logf("   clock %v ± %v (%d writes, %v)", offset, off, source.writes.Load(), time.Since(start).Round(time.Millisecond))
+		t.Logf("   clock %v ± %v (%d writes, %v)", offset, off, net.Writes(), time.Since(start).Round(time.Millisecond))
 	}
-}
-
-// counting counts the writes that go over its connections.
-type counting struct {
-	compat.Pool
-	writes atomic.Int32
-}
-
-func (s *counting) GetContext(ctx context.Context) (redis.Conn, error) {
-	c, err := s.Pool.GetContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return countingConn{c, s}, nil
-}
-
-type countingConn struct {
-	redis.Conn
-	s *counting
-}
-
-func (c countingConn) Do(name string, args ...any) (any, error) {
-	c.s.writes.Add(1)
-	return c.Conn.Do(name, args...)
 }
 
 func poolOf(t *testing.T, addr string) *redis.Pool {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -114,7 +114,7 @@ func TestVanishedKey(t *testing.T) {
 		s := oldredis.Run(t, "2.2")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862499.0") //nolint:errcheck
-		c := compat.NewConn(&afterSetnx{Conn: s.Dial(), other: func() { other.Do("DEL", "k") }})
+		c := meddled(s, "SETNX", func(run func(...any) any) any { defer other.Do("DEL", "k"); return run() })
 		l, err := a.Acquire(c, noon, "k", ttl)
 		if err != nil || l.How != compat.Free {
 			t.Errorf("%T: %s, %v; want it free", a, l.How, err)
@@ -122,25 +122,16 @@ func TestVanishedKey(t *testing.T) {
 	}
 }
 
-// afterSetnx lets another act after each SETNX.
-type afterSetnx struct {
-	redis.Conn
-	other func()
-	sent  bool
+// meddled is a connection on which serve answers in place of the server, or beside it, each command of a name.
+func meddled(s *oldredis.Server, name string, serve func(run func(...any) any) any) *compat.Conn {
+	net := new(conformance.Network)
+	net.Expect(conformance.Fate{Serve: serve}.Of(name))
+	return compat.NewConn(net.Conn(s.Dial()))
 }
 
-func (c *afterSetnx) Send(name string, args ...any) error {
-	c.sent = c.sent || name == "SETNX"
-	return c.Conn.Send(name, args...)
-}
-
-func (c *afterSetnx) Do(name string, args ...any) (any, error) {
-	reply, err := c.Conn.Do(name, args...)
-	if name == "SETNX" || c.sent {
-		c.sent = false
-		c.other()
-	}
-	return reply, err
+// before is a connection on which another acts before each command of a name.
+func before(s *oldredis.Server, name string, act func()) *compat.Conn {
+	return meddled(s, name, func(run func(...any) any) any { act(); return run() })
 }
 
 // What each dialect writes and reads. Rounding is up, never down: the key must

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -146,24 +145,12 @@ func TestWins(t *testing.T) {
 		s := oldredis.Run(t, "2.0")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862300.5") //nolint:errcheck
-		c := compat.NewConn(beforeGetset{s.Dial(), func() { other.Do("SET", "k", "1330862301.5") }})
+		c := before(s, "GETSET", func() { other.Do("SET", "k", "1330862301.5") })
 		_, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: named(t, name)}}.Acquire(c, noon, "k", ttl)
 		if (err == nil) != won || err != nil && !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s: %v, want it won: %v", name, err, won)
 		}
 	}
-}
-
-type beforeGetset struct {
-	redis.Conn
-	other func()
-}
-
-func (c beforeGetset) Do(name string, args ...any) (any, error) {
-	if name == "GETSET" {
-		c.other()
-	}
-	return c.Conn.Do(name, args...)
 }
 
 // A name that is nobody's, or whose lock is of another kind: the error says

@@ -178,10 +178,10 @@ func TestTwoKeysOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	conn, other := dial(s), s.Dial()
 	conn.Do("MSET", "lock:owner:k", "dead:2", "lock:expire:k", "1330862300") //nolint:errcheck
-	slow := &beforeMulti{s.Dial(), func() {
+	slow := before(s, "MULTI", func() {
 		other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
-	}}
-	if _, err := twoKeys(false).Acquire(compat.NewConn(slow), half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+	})
+	if _, err := twoKeys(false).Acquire(slow, half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("Acquire: %v, want ErrHeld", err)
 	}
 	if owner, _ := redis.String(other.Do("GET", "lock:owner:k")); owner != "other:2" {
@@ -190,12 +190,12 @@ func TestTwoKeysOvertaken(t *testing.T) {
 	other.Do("MSET", "lock:owner:k", "me:1", "lock:expire:k", "1330862411") //nolint:errcheck
 	l := compat.Lease{Key: "k", Value: "me:1", Until: half.Add(ttl)}
 	n := 0
-	slow.other = func() {
+	slow = before(s, "MULTI", func() {
 		if n++; n == 1 {
 			other.Do("SET", "lock:expire:k", "1330862412") //nolint:errcheck
 		}
-	}
-	if err := release(twoKeys(false), compat.NewConn(slow), l); err != nil || n != 2 {
+	})
+	if err := release(twoKeys(false), slow, l); err != nil || n != 2 {
 		t.Errorf("Release beside an extension: %v after %d transactions, want success at the second", err, n)
 	}
 	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
@@ -218,9 +218,9 @@ func TestOvertakenTakeover(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"guarded": getsetlock.Guarded{}, "by lists": getsetlock.ListCAS{}} {
 		s := oldredis.Run(t, "2.4")
 		conn, other := dial(s), s.Dial()
-		conn.Do("SET", "k", "1330862300.5")                                             //nolint:errcheck
-		slow := &beforeMulti{s.Dial(), func() { other.Do("SET", "k", "1330862460.5") }} //nolint:errcheck
-		if _, err := a.Acquire(compat.NewConn(slow), half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		conn.Do("SET", "k", "1330862300.5")                                         //nolint:errcheck
+		slow := before(s, "MULTI", func() { other.Do("SET", "k", "1330862460.5") }) //nolint:errcheck
+		if _, err := a.Acquire(slow, half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s: %v, want ErrHeld", name, err)
 		}
 	}
@@ -256,19 +256,6 @@ func TestPatientExtendsNoLonger(t *testing.T) {
 	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl+time.Second); !errors.Is(err, compat.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
-}
-
-// beforeMulti lets another act before each MULTI.
-type beforeMulti struct {
-	redis.Conn
-	other func()
-}
-
-func (c beforeMulti) Send(name string, args ...any) error {
-	if name == "MULTI" {
-		c.other()
-	}
-	return c.Conn.Send(name, args...)
 }
 
 // Our owner reads as the gem's: a host and a process; and no two are alike.

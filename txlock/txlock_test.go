@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -161,10 +162,11 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	other := s.Dial()
 	a := txlock.Classic{Options: options("me")}
-	slow := compat.NewConn(&overtaken{Conn: s.Dial(), other: func() {
-		other.Do("DEL", "k")            //nolint:errcheck
-		other.Do("SETNX", "k", "other") //nolint:errcheck
-	}})
+	slow := meddled(s.Dial(), "SETNX", func(run func(...any) any) any {
+		defer other.Do("SETNX", "k", "other") //nolint:errcheck
+		defer other.Do("DEL", "k")            //nolint:errcheck
+		return run()
+	})
 	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
@@ -173,31 +175,21 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 // One that was overtaken between its look and its EXEC is refused.
 func TestGuardedThatWasOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	slow := touching{s.Dial(), func() { s.Dial().Do("SETEX", "k", 60, "other") }} //nolint:errcheck
-	if _, err := (txlock.Guarded{Options: options("me")}).Acquire(compat.NewConn(slow), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+	slow := meddled(s.Dial(), "MULTI", func(run func(...any) any) any {
+		s.Dial().Do("SETEX", "k", 60, "other") //nolint:errcheck
+		return run()
+	})
+	a := txlock.Guarded{Options: options("me")}
+	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("%v, want ErrHeld", err)
 	}
 }
 
-// overtaken lets another act after the first command.
-type overtaken struct {
-	redis.Conn
-	other func()
-	sent  bool
-}
-
-func (o *overtaken) Send(name string, args ...any) error {
-	o.sent = o.sent || name == "SETNX"
-	return o.Conn.Send(name, args...)
-}
-
-func (o *overtaken) Do(name string, args ...any) (any, error) {
-	reply, err := o.Conn.Do(name, args...)
-	if name == "SETNX" || o.sent {
-		o.sent = false
-		o.other()
-	}
-	return reply, err
+// meddled is c, on which serve answers in place of the server, or beside it, each command of a name.
+func meddled(c redis.Conn, name string, serve func(run func(...any) any) any) *compat.Conn {
+	net := new(conformance.Network)
+	net.Expect(conformance.Fate{Serve: serve}.Of(name))
+	return compat.NewConn(net.Conn(c))
 }
 
 // A renewal of our own between a release's GET and its EXEC aborts it; one more
@@ -211,46 +203,21 @@ func TestRenewalAbortsRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	aborts := 0
-	interfering := touching{c, func() {
+	interfering := meddled(c, "MULTI", func(run func(...any) any) any {
 		if aborts++; aborts == 1 {
 			renewer.Do("EXPIRE", "k", 10) //nolint:errcheck
 		}
-	}}
-	if err := release(a, compat.NewConn(interfering), l); err != nil || aborts != 2 {
+		return run()
+	})
+	if err := release(a, interfering, l); err != nil || aborts != 2 {
 		t.Errorf("Release: %v after %d transactions, want success at the second", err, aborts)
 	}
-}
-
-// touching lets another act before each MULTI.
-type touching struct {
-	redis.Conn
-	other func()
-}
-
-func (o touching) Send(name string, args ...any) error {
-	if name == "MULTI" {
-		o.other()
-	}
-	return o.Conn.Send(name, args...)
-}
-
-// A lacking is a server that does not have a command.
-type lacking struct {
-	redis.Conn
-	name string
-}
-
-func (c lacking) Send(name string, args ...any) error {
-	if name == c.name {
-		name = "NOSUCH"
-	}
-	return c.Conn.Send(name, args...)
 }
 
 // The check asks for every command that counts in milliseconds.
 func TestCheckMillis(t *testing.T) {
 	for _, name := range []string{"PSETEX", "PEXPIRE", "PTTL"} {
-		c := compat.NewConn(lacking{oldredis.Run(t, "7.0").Dial(), name})
+		c := meddled(oldredis.Run(t, "7.0").Dial(), name, func(run func(...any) any) any { return run("NOSUCH") })
 		if err := (txlock.Guarded{Options: txlock.Options{Millis: true}}).Traits().Check(c, "k"); !errors.Is(err, compat.ErrUnsafeServer) {
 			t.Errorf("without %s: %v, want ErrUnsafeServer", name, err)
 		}

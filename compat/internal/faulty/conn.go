@@ -126,9 +126,10 @@ func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any
 }
 
 func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, c.fail(ctx.Err())
 	}
+	done := ctx.Err() // redigo sends, and waits for no reply
 	if name != "" {
 		c.pending = append(c.pending, append([]any{name}, args...))
 	}
@@ -140,6 +141,9 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 		if carried, err = c.next(ctx, limit); err != nil {
 			return nil, err
 		}
+	}
+	if done != nil {
+		return nil, c.fail(done)
 	}
 	replies := c.replies
 	c.replies = nil

@@ -120,6 +120,7 @@ type Network struct {
 	hook   Hook
 	dial   func(context.Context) error
 	waits  []context.CancelFunc // of those that dial
+	held   int                  // dials that OnDial has, and messages that wait for ever
 	down   bool
 	sent   []Message
 	writes int
@@ -223,6 +224,21 @@ func (n *Network) Dials() int {
 	return n.dials
 }
 
+// Hanging returns how many dials a function of [Network.OnDial] has not let go, and how many messages are delayed
+// [Forever].
+func (n *Network) Hanging() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.held
+}
+
+// hold counts what hangs.
+func (n *Network) hold(more int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held += more
+}
+
 // Open returns how many connections were made and not closed.
 func (n *Network) Open() int {
 	n.mu.Lock()
@@ -268,7 +284,10 @@ func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn
 	}
 	n.mu.Unlock()
 	if dial != nil {
-		if err := dial(within); err != nil && within.Err() != nil && ctx.Err() == nil {
+		n.hold(1)
+		err := dial(within)
+		n.hold(-1)
+		if err != nil && within.Err() != nil && ctx.Err() == nil {
 			return nil, syscall.ECONNREFUSED
 		} else if err != nil {
 			return nil, err
@@ -332,10 +351,14 @@ func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {
 	w.net.mu.Lock()
 	w.net.writes++
 	w.net.mu.Unlock()
+	at := ctx // the server
+	if ctx.Err() != nil {
+		at = context.WithoutCancel(ctx) // what is sent runs
+	}
 	replies := make([]any, len(write))
 	for i, cmd := range write {
 		m := Message{Conn: w.number, At: i, Write: names, Name: names[i], Args: cmd[1:]}
-		reply, err := w.deliver(ctx, m, w.net.fate(&m), write[i:])
+		reply, err := w.deliver(ctx, at, m, w.net.fate(&m), write[i:])
 		if err != nil {
 			return nil, err
 		}
@@ -367,7 +390,7 @@ func (n *Network) fate(m *Message) Fate {
 }
 
 // deliver carries one message there and its reply back; rest is it and what is behind it in its write.
-func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (any, error) {
+func (w *wire) deliver(ctx, at context.Context, m Message, f Fate, rest [][]any) (any, error) {
 	lost := f.Err
 	if lost == nil {
 		lost = io.ErrUnexpectedEOF
@@ -375,7 +398,7 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 	if f.Loss == LateRequest {
 		w.leave(rest)
 	}
-	if err := Pause(ctx, f.Before); err != nil {
+	if err := w.net.delay(ctx, f.Before); err != nil {
 		return nil, err
 	}
 	if f.Loss == LostRequest || f.Loss == LateRequest {
@@ -387,7 +410,7 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 		}
 		do := w.to.Do // of a test's own connection
 		if to, ok := w.to.(redis.ConnWithContext); ok {
-			do = func(name string, args ...any) (any, error) { return to.DoContext(ctx, name, args...) }
+			do = func(name string, args ...any) (any, error) { return to.DoContext(at, name, args...) }
 		}
 		reply, err := do(cmd[0].(string), cmd[1:]...)
 		if err != nil {
@@ -410,7 +433,7 @@ func (w *wire) deliver(ctx context.Context, m Message, f Fate, rest [][]any) (an
 	case broken != nil:
 		return nil, broken
 	}
-	if err := Pause(ctx, f.After); err != nil {
+	if err := w.net.delay(ctx, f.After); err != nil {
 		return nil, err
 	}
 	if f.Loss == LostReply {
@@ -433,6 +456,15 @@ func (w *wire) leave(cmds [][]any) {
 		}
 		w.to.Close()
 	})
+}
+
+// delay delays a message.
+func (n *Network) delay(ctx context.Context, d time.Duration) error {
+	if d == Forever {
+		n.hold(1)
+		defer n.hold(-1)
+	}
+	return Pause(ctx, d)
 }
 
 // Pause lets time pass while ctx goes on.

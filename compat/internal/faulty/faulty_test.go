@@ -177,13 +177,22 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A context that has ended before ends the connection, as redigo's, and sends nothing.
+// A context that has ended before ends the connection, as redigo's: one that was cancelled sends.
 func TestDoneContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		done, cancel := context.WithCancel(background)
 		cancel()
 		conn := dial(t, n, s)
-		if _, err := redis.DoContext(conn, done, "INCR", "k"); !errors.Is(err, context.Canceled) || conn.Err() == nil {
+		conn.Send("MULTI")     //nolint:errcheck // Do says it
+		conn.Send("INCR", "k") //nolint:errcheck // likewise
+		if _, err := redis.DoContext(conn, done, "EXEC"); err != context.Canceled || conn.Err() != err || value(s) != 1 {
+			t.Errorf("Do: %v, the connection's %v, and %d ran", err, conn.Err(), value(s))
+		}
+		n.Expect(nil)
+		late, end := context.WithTimeout(background, 0)
+		defer end()
+		conn = dial(t, n, s)
+		if _, err := redis.DoContext(conn, late, "INCR", "k"); err != context.DeadlineExceeded || conn.Err() != err {
 			t.Errorf("Do: %v, the connection's %v", err, conn.Err())
 		}
 		conn = dial(t, n, s)
@@ -326,7 +335,12 @@ func TestDial(t *testing.T) {
 		if _, err := get(ctx, "k"); err != context.DeadlineExceeded {
 			t.Error(err)
 		}
-		time.AfterFunc(time.Minute, n.Clear)
+		time.AfterFunc(time.Minute, func() {
+			if n.Hanging() != 1 {
+				t.Errorf("%d dials hang", n.Hanging())
+			}
+			n.Clear()
+		})
 		if _, err := get(background, "k"); err != syscall.ECONNREFUSED {
 			t.Error(err)
 		}

@@ -79,9 +79,7 @@ func TestOneStandsStill(t *testing.T) {
 // slow has the i-th server answer when the gate is opened, and not before.
 func slow(w *wire) (open func()) {
 	gate := make(chan struct{})
-	w.set(func(w *wire) {
-		w.dial = func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-gate; return nil }
-	})
+	w.OnDial(func(context.Context) error { <-gate; return nil })
 	return sync.OnceFunc(func() { close(gate) })
 }
 
@@ -132,7 +130,7 @@ func TestLateVote(t *testing.T) {
 						w.wantHeld("job", "-----")
 						continue
 					}
-					wires[2].set(func(w *wire) { w.dial = nil })
+					wires[2].OnDial(nil)
 					open()
 					eventually(t, func() bool { return w.held("job") == "xxxxx" })
 					if err := test.then(l); err != nil {
@@ -170,7 +168,7 @@ func TestLateVoteForNothing(t *testing.T) {
 		if !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%v, want ErrHeld", err)
 		}
-		wires[2].set(func(w *wire) { w.dial = nil })
+		wires[2].OnDial(nil)
 		open()
 		eventually(t, func() bool { return wires[2].ran("SET", "job") && w.held("job") == "xx-" })
 	})
@@ -187,7 +185,7 @@ func TestGrace(t *testing.T) {
 			pass time.Duration
 			late bool // it answers only when the others have the lock
 		}{{900 * time.Millisecond, false}, {time.Second, true}, {time.Millisecond, true}} {
-			key, before := fmt.Sprint("job", n), wires[2].hung()
+			key, before := fmt.Sprint("job", n), wires[2].Hanging()
 			open := slow(wires[2])
 			t.Cleanup(open)
 			answers := func() bool {
@@ -199,11 +197,13 @@ func TestGrace(t *testing.T) {
 			var l compat.Lease
 			var err error
 			w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) },
-				step{func() bool { return wires[2].hung() > before && w.held(key) == "xx-" && rest(wires) }, test.pass}, step{answers, 0})
+				step{func() bool {
+					return wires[2].Hanging() > before && w.held(key) == "xx-" && rest(wires)
+				}, test.pass}, step{answers, 0})
 			if err != nil || strings.HasSuffix(l.Value, ",") != test.late {
 				t.Errorf("%v after the others: %v, Value %q; want the third server's part: %v", test.pass, err, l.Value, !test.late)
 			}
-			wires[2].mend()
+			wires[2].Clear()
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestHeldOrAway(t *testing.T) {
 		for i := 1; i < 3; i++ {
 			w.do(i, "SET", "job", "another's")
 		}
-		wires[0].cut()
+		wires[0].Cut()
 		open := slow(wires[2])
 		t.Cleanup(open)
 		so := func() bool { return wires[2].hangs() && wires[1].ran("SET", "job") && rest(wires) }
@@ -241,7 +241,7 @@ func TestCleanupIsTheLockers(t *testing.T) {
 		for i := range 2 {
 			w.do(i, "SET", "job", "another's")
 		}
-		wires[2].on("EVALSHA", hangs) // its release
+		wires[2].Expect(hangs.Of("EVALSHA")) // its release
 		k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour, Cleanup: 70 * time.Millisecond})
 		var err error
 		w.in(func() { _, err = k.TryLock(background, "job", ttl) },
@@ -298,8 +298,8 @@ func TestInspectAsksAtOnce(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
 		q, wires := w.quorum(redlock.Options{Grace: time.Hour}) // all five are to have it
 		w.acquire(q, "job")
-		wires[1].on("GET", hangs)
-		wires[4].on("GET", hangs)
+		wires[1].Expect(hangs.Of("GET"))
+		wires[4].Expect(hangs.Of("GET"))
 		var st compat.State
 		var err error
 		w.in(func() { st, err = q.Inspect(background, w.clock.Now, "job") },

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -30,8 +31,8 @@ func TestExtendByMajority(t *testing.T) {
 			q, wires := w.quorum(redlock.Options{})
 			first := w.acquire(q, "job")
 			w.clock.Add(5 * time.Second)
-			wires[0].cut()
-			wires[3].cut()
+			wires[0].Cut()
+			wires[3].Cut()
 			l, err := q.Extend(background, w.clock.Now, first, ttl)
 			if err != nil {
 				t.Fatal(err)
@@ -39,8 +40,8 @@ func TestExtendByMajority(t *testing.T) {
 			if want := compat.Until(w.clock.Now(), ttl); !l.Until.Equal(want) {
 				t.Errorf("Until %v, want %v", l.Until, want)
 			}
-			wires[0].mend() // in time: the part that was left behind follows
-			wires[3].mend()
+			wires[0].Clear() // in time: the part that was left behind follows
+			wires[3].Clear()
 			if l, err = q.Extend(background, w.clock.Now, l, 2*ttl); err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +62,8 @@ func TestExtendByMajority(t *testing.T) {
 // change is known: the next one, or the release, finds the new values.
 func TestExtendByTooFew(t *testing.T) {
 	for name, members := range fleets {
-		for _, f := range []fate{lost, unanswered} {
-			t.Run(fmt.Sprint(name, f), func(t *testing.T) {
+		for _, f := range []faulty.Fate{lost, unanswered} {
+			t.Run(fmt.Sprint(name, f.Loss), func(t *testing.T) {
 				w := newWorld(t, members)
 				q, wires := w.quorum(redlock.Options{})
 				k := compat.NewLocker(q, compat.Options{Clock: w.clock})
@@ -74,20 +75,20 @@ func TestExtendByTooFew(t *testing.T) {
 				for try := range 3 {
 					w.clock.Add(time.Second)
 					for _, x := range wires[2:] { // dies with our request, which may have run
-						x.dies(f, "EXEC", "EVALSHA")
+						x.Expect(dies(f).Of("EXEC", "EVALSHA"))
 					}
 					err = lock.Extend(background, ttl)
 					if err == nil || errors.Is(err, compat.ErrLost) || !errors.Is(err, compat.ErrUnknown) {
 						t.Fatalf("try %d: two extended, three unknown: %v, want ErrUnknown", try, err)
 					}
 					for _, x := range wires {
-						x.cut()
+						x.Cut()
 					}
 					if err := lock.Extend(background, ttl); err == nil || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrUnknown) {
 						t.Fatalf("try %d: nobody answers: %v, want a definite error, and not lost", try, err)
 					}
 					for _, x := range wires {
-						x.mend()
+						x.Clear()
 					}
 				}
 				if lock.Context().Err() != nil || !lock.Until().Equal(until) {
@@ -116,13 +117,13 @@ func TestReleaseAfterTooFew(t *testing.T) {
 	l := w.acquire(q, "job")
 	w.clock.Add(time.Second)
 	for _, x := range wires[2:] {
-		x.cut()
+		x.Cut()
 	}
 	if _, err := q.Extend(background, w.clock.Now, l, ttl); err == nil {
 		t.Fatal("extended by two of five")
 	}
 	for _, x := range wires {
-		x.mend()
+		x.Clear()
 	}
 	if err := q.Release(background, w.clock.Now, l); err != nil {
 		t.Error(err)
@@ -169,11 +170,11 @@ func TestExtendLost(t *testing.T) {
 func TestShortenByTooFew(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		fate    fate
+		fate    faulty.Fate
 		away    []int // servers on which it meets that fate, each with its own death
 		unknown bool  // want ErrUnknown and the shorter end, else a definite error and the longer one
 	}{
-		{"two of five shortened, three not reached", arrives, []int{0, 1, 2}, false},
+		{"two of five shortened, three not reached", faulty.Fate{}, []int{0, 1, 2}, false},
 		{"the replies of three lost", unanswered, []int{1, 2, 3}, true},
 		{"the replies of all lost", unanswered, []int{0, 1, 2, 3, 4}, true},
 		{"the requests of three lost", lost, []int{2, 3, 4}, true},
@@ -189,10 +190,10 @@ func TestShortenByTooFew(t *testing.T) {
 				}
 				long, short := lock.Until(), compat.Until(w.clock.Now(), ttl)
 				for _, i := range test.away {
-					if test.fate == arrives {
-						wires[i].cut()
+					if test.fate.Loss == faulty.None {
+						wires[i].Cut()
 					} else {
-						wires[i].dies(test.fate, "EXEC", "EVALSHA", "EVAL", "DEL")
+						wires[i].Expect(dies(test.fate).Of("EXEC", "EVALSHA", "EVAL", "DEL"))
 					}
 				}
 				want := long
@@ -208,7 +209,7 @@ func TestShortenByTooFew(t *testing.T) {
 				}
 				w.wantHeld("job", "xxxxx")
 				for _, x := range wires {
-					x.mend()
+					x.Clear()
 				}
 				w.clock.Add(time.Second)
 				if err := lock.Extend(background, time.Minute); err != nil {
@@ -235,7 +236,7 @@ func TestShortenBesideDoubts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range wires[1:] {
-		x.dies(lost, "EVALSHA", "EVAL")
+		x.Expect(dies(lost).Of("EVALSHA", "EVAL"))
 	}
 	if l, err = q.Extend(background, w.clock.Now, l, time.Minute); !errors.Is(err, compat.ErrUnknown) {
 		t.Fatalf("one of three extended: %v, want ErrUnknown", err)
@@ -252,7 +253,7 @@ func TestExtendOneLostOneAway(t *testing.T) {
 	q, wires := w.quorum(redlock.Options{})
 	l := w.acquire(q, "job")
 	w.servers[0].FlushAll()
-	wires[1].cut()
+	wires[1].Cut()
 	if _, err := q.Extend(background, w.clock.Now, l, ttl); err == nil || errors.Is(err, compat.ErrLost) {
 		t.Errorf("%v, want an error, and not ErrLost", err)
 	}
@@ -272,9 +273,9 @@ func TestExtendTooSlowly(t *testing.T) {
 		q, wires := w.quorum(redlock.Options{Sequential: true})
 		l := w.acquire(q, "job")
 		for _, i := range c.cut {
-			wires[i].cut()
+			wires[i].Cut()
 		}
-		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) error { w.clock.Add(c.takes); return nil } })
+		wires[0].OnDial(func(context.Context) error { w.clock.Add(c.takes); return nil })
 		if _, err := q.Extend(background, w.clock.Now, l, c.ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("slower %s: %v, want ErrLost", name, err)
 		}
@@ -317,12 +318,12 @@ func TestRotation(t *testing.T) {
 		was = w.values("job")
 		return marks
 	}
-	wires[1].cut()
+	wires[1].Cut()
 	l, err := q.Extend(background, w.clock.Now, l, ttl)
 	if got := changed(); err != nil || got != "---" {
 		t.Errorf("%v, and %s are new", err, got)
 	}
-	wires[1].mend()
+	wires[1].Clear()
 	l, err = q.Extend(background, w.clock.Now, l, ttl)
 	if got := changed(); err != nil || got != "-x-" {
 		t.Errorf("after one that did not reach the second: %v, and %s are new; want that one", err, got)
@@ -362,7 +363,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range test.cut {
-			wires[i].cut()
+			wires[i].Cut()
 		}
 		for _, i := range test.flush {
 			w.servers[i].FlushAll()
@@ -372,7 +373,7 @@ func TestRelease(t *testing.T) {
 		}
 		w.wantHeld("job", test.left)
 		for _, x := range wires {
-			x.mend()
+			x.Clear()
 		}
 		if errors.Is(test.want, compat.ErrUnknown) {
 			if err := lock.Release(background); err != nil {
@@ -394,13 +395,11 @@ func TestReleaseNotSent(t *testing.T) {
 	}
 	for _, x := range wires[:3] { // neither to release nor to look
 		left := 2
-		x.set(func(w *wire) {
-			w.dial = func(context.Context) error {
-				if left--; left >= 0 {
-					return syscall.ECONNREFUSED
-				}
-				return nil
+		x.OnDial(func(context.Context) error {
+			if left--; left >= 0 {
+				return syscall.ECONNREFUSED
 			}
+			return nil
 		})
 	}
 	if err := lock.Release(background); !errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) {
@@ -415,11 +414,11 @@ func TestReleaseNotSent(t *testing.T) {
 
 // A lost message of a release costs nothing either.
 func TestReleaseLostAtOne(t *testing.T) {
-	for _, f := range []fate{lost, unanswered} {
+	for _, f := range []faulty.Fate{lost, unanswered} {
 		w := newWorld(t, fleet)
 		q, wires := w.quorum(redlock.Options{})
 		l := w.acquire(q, "job")
-		wires[3].once("EXEC", f)
+		wires[3].Expect(once("EXEC", f))
 		if err := q.Release(background, w.clock.Now, l); err != nil {
 			t.Error(err)
 		}
@@ -434,7 +433,7 @@ func TestHandle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, members)
 			q, wires := w.quorum(redlock.Options{})
-			wires[1].cut()
+			wires[1].Cut()
 			lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
 			if err != nil {
 				t.Fatal(err)
@@ -447,7 +446,7 @@ func TestHandle(t *testing.T) {
 
 			there, wires := w.quorum(redlock.Options{})
 			k := compat.NewLocker(there, compat.Options{Clock: w.clock})
-			wires[0].cut()
+			wires[0].Cut()
 			adopted, err := k.AdoptHandle(background, h, 2*ttl)
 			if err != nil {
 				t.Fatal(err)
@@ -455,13 +454,13 @@ func TestHandle(t *testing.T) {
 			if err := adopted.Extend(background, 2*ttl); err != nil {
 				t.Error(err)
 			}
-			wires[4].cut()
+			wires[4].Cut()
 			_, err = k.AdoptHandle(background, adopted.Handle(), ttl)
 			if err == nil || errors.Is(err, compat.ErrLost) || !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("two of five answer: %v, want that too few do", err)
 			}
-			wires[0].mend()
-			wires[4].mend()
+			wires[0].Clear()
+			wires[4].Clear()
 			if err := k.ReleaseHandle(background, adopted.Handle()); err != nil {
 				t.Error(err)
 			}
@@ -513,7 +512,7 @@ func TestFindDoubts(t *testing.T) {
 	q, wires := w.quorum(redlock.Options{})
 	l := w.acquire(q, "job")
 	w.servers[0].FlushAll()
-	wires[1].cut()
+	wires[1].Cut()
 	found, err := q.Find(background, w.clock.Now, "job", l.Value)
 	parts := strings.Split(l.Value, ",")
 	if want := ",~" + strings.Join(parts[1:], ",~"); err != nil || found.Value != want {
@@ -528,13 +527,13 @@ func TestEndedIsForgotten(t *testing.T) {
 	for n := range 100 {
 		l := w.acquire(q, fmt.Sprint("job", n))
 		for _, x := range wires[1:] {
-			x.dies(unanswered, "EVALSHA", "EVAL")
+			x.Expect(dies(unanswered).Of("EVALSHA", "EVAL"))
 		}
 		if _, err := q.Extend(background, w.clock.Now, l, ttl); !errors.Is(err, compat.ErrUnknown) {
 			t.Fatalf("one of three extended: %v, want ErrUnknown", err)
 		}
 		for _, x := range wires {
-			x.mend()
+			x.Clear()
 		}
 		w.clock.Add(time.Minute)
 	}
@@ -584,7 +583,7 @@ func TestInspectBesideWhatHasRunOut(t *testing.T) {
 	w := newWorld(t, fleet)
 	w.do(0, "SET", "job", fmt.Sprint(w.clock.Now().Unix()-5))
 	q, wires := w.quorum(redlock.Options{})
-	wires[0].cut() // it does not take what is left there
+	wires[0].Cut() // it does not take what is left there
 	l := w.acquire(q, "job")
 	other, _ := w.quorum(redlock.Options{})
 	st, err := other.Inspect(background, w.clock.Now, "job")
@@ -607,8 +606,8 @@ func TestInspect(t *testing.T) {
 		{"a lock", func(w *world, q *redlock.Quorum, _ []*wire) { w.acquire(q, "job") }, compat.StatusHeld, 5, true},
 		{"a lock, two away", func(w *world, q *redlock.Quorum, wires []*wire) {
 			w.acquire(q, "job")
-			wires[0].cut()
-			wires[2].cut()
+			wires[0].Cut()
+			wires[2].Cut()
 		}, compat.StatusHeld, 3, true},
 		{"left on two", func(w *world, q *redlock.Quorum, wires []*wire) {
 			w.do(1, "SETEX", "job", 100, "x")
@@ -617,13 +616,13 @@ func TestInspect(t *testing.T) {
 		{"left on two, one away", func(w *world, q *redlock.Quorum, wires []*wire) {
 			w.do(1, "SETEX", "job", 100, "x")
 			w.do(2, "SETEX", "job", 50, "y")
-			wires[0].cut()
+			wires[0].Cut()
 		}, compat.StatusHeld, 2, true},
 		{"left on two, two away", func(w *world, q *redlock.Quorum, wires []*wire) {
 			w.do(1, "SETEX", "job", 100, "x")
 			w.do(2, "SETEX", "job", 50, "y")
-			wires[0].cut()
-			wires[3].cut()
+			wires[0].Cut()
+			wires[3].Cut()
 		}, compat.StatusHeld, 2, true},
 		{"without an end on two", func(w *world, q *redlock.Quorum, wires []*wire) {
 			w.acquire(q, "job")
@@ -675,7 +674,7 @@ func TestRepair(t *testing.T) {
 func TestRestartForgets(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	a, wires := w.quorum(redlock.Options{})
-	wires[2].cut()
+	wires[2].Cut()
 	first := w.acquire(a, "job")
 	w.servers[1].FlushAll()
 	b, _ := w.quorum(redlock.Options{})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -26,7 +27,7 @@ func TestMajority(t *testing.T) {
 			w := newWorld(t, slices.Repeat([]member{{"7.0", setlock.Lua{}}}, n))
 			q, wires := w.quorum(redlock.Options{})
 			for i := range down {
-				wires[i].cut()
+				wires[i].Cut()
 			}
 			l, err := q.Acquire(background, w.clock.Now, "job", ttl)
 			if want := n-down > n/2; (err == nil) != want {
@@ -118,7 +119,7 @@ func TestTooFewServers(t *testing.T) {
 	q, wires := w.quorum(redlock.Options{Names: []string{"amsterdam", "berlin"}})
 	w.acquire(q, "held on the rest")
 	for _, i := range []int{0, 2, 3} {
-		wires[i].cut()
+		wires[i].Cut()
 	}
 	for key, marks := range map[string]string{"free": "-----", "held on the rest": "xxxxx"} {
 		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
@@ -187,10 +188,12 @@ func TestUnfitAndSilent(t *testing.T) {
 		w.acquire(q, "warm")
 		silent := func(key string) (err error) {
 			open := slow(wires[0])
-			before := wires[0].hung()
+			before := wires[0].Hanging()
 			w.in(func() { _, err = q.Acquire(background, w.clock.Now, key, ttl) },
-				step{func() bool { return wires[0].hung() > before && w.held(key) == "-xx" && rest(wires) }, 50 * time.Millisecond})
-			wires[0].mend()
+				step{func() bool {
+					return wires[0].Hanging() > before && w.held(key) == "-xx" && rest(wires)
+				}, 50 * time.Millisecond})
+			wires[0].Clear()
 			open()
 			return err
 		}
@@ -301,11 +304,11 @@ func TestReaders(t *testing.T) {
 // A request or a reply that is lost at one server costs nothing: its part is
 // looked for there, and given the TTL that was not sent.
 func TestLostAtOne(t *testing.T) {
-	for _, f := range []fate{lost, unanswered} {
+	for _, f := range []faulty.Fate{lost, unanswered} {
 		w := newWorld(t, []member{{"2.4", txlock.Classic{}}, fleet[3], fleet[4]})
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
-		wires[0].once("SETNX", f)
+		wires[0].Expect(once("SETNX", f))
 		l := w.acquire(q, "job")
 		if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
 			t.Errorf("Value %q, want %q", got, want)
@@ -324,14 +327,14 @@ func TestUnknownMinority(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm") // the checks are done
-	wires[0].dies(unanswered, "SET")
-	wires[1].dies(unanswered, "SET")
+	wires[0].Expect(dies(unanswered).Of("SET"))
+	wires[1].Expect(dies(unanswered).Of("SET"))
 	l := w.acquire(q, "job")
 	w.wantHeld("job", "xxxxx")
 	if strings.Count(l.Value, "~") != 2 {
 		t.Errorf("Value %q, want two parts in doubt", l.Value)
 	}
-	wires[0].mend()
+	wires[0].Clear()
 	if err := q.Release(background, w.clock.Now, l); err != nil {
 		t.Errorf("Release with one still away: %v", err)
 	}
@@ -340,7 +343,7 @@ func TestUnknownMinority(t *testing.T) {
 	w.acquire(q, "warm again") // the server that came back is checked anew
 	w.do(2, "SET", "taken", "x")
 	w.do(3, "SET", "taken", "x")
-	wires[0].dies(unanswered, "SET")
+	wires[0].Expect(dies(unanswered).Of("SET"))
 	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "taken", ttl)
 	if err == nil || errors.Is(err, compat.ErrUnknown) {
 		t.Errorf("one granted, two taken, one unknown, one away: %v, want a definite error", err)
@@ -355,10 +358,10 @@ func TestUnknownMajority(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
-		wires[0].dies(unanswered, "SET")
-		wires[1].dies(unanswered, "SET")
+		wires[0].Expect(dies(unanswered).Of("SET"))
+		wires[1].Expect(dies(unanswered).Of("SET"))
 		if away {
-			wires[2].cut()
+			wires[2].Cut()
 		}
 		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
 		_, err := k.TryLock(background, "job", ttl)
@@ -368,7 +371,7 @@ func TestUnknownMajority(t *testing.T) {
 		}
 		w.wantHeld("job", "xx-")
 		for _, x := range wires {
-			x.mend()
+			x.Clear()
 		}
 		if err := k.ReleaseToken(background, "job", unknown.Lease.Value); err != nil {
 			t.Errorf("ReleaseToken of the lease that is unknown: %v", err)
@@ -384,7 +387,7 @@ func TestUnknownAmbiguous(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{{"2.4", seconds}}, 3))
 	q, wires := w.quorum(redlock.Options{})
 	w.acquire(q, "warm")
-	wires[0].on("SETNX", unanswered)
+	wires[0].Expect(unanswered.Of("SETNX"))
 	l := w.acquire(q, "job")
 	w.wantHeld("job", "xxx")
 	if !strings.HasPrefix(l.Value, ",!") {
@@ -417,7 +420,7 @@ func TestHanging(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
-		wires[1].on("SET", runsAndHangs)
+		wires[1].Expect(runsAndHangs.Of("SET"))
 		var l compat.Lease
 		var err error
 		start := w.clock.Now()
@@ -434,8 +437,8 @@ func TestHanging(t *testing.T) {
 		}
 		w.wantHeld("job", "---")
 
-		wires[0].on("SET", hangs)
-		wires[1].on("SET", hangs)
+		wires[0].Expect(hangs.Of("SET"))
+		wires[1].Expect(hangs.Of("SET"))
 		w.in(func() { _, err = q.Acquire(background, w.clock.Now, "job", ttl) },
 			step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
 		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
@@ -445,14 +448,7 @@ func TestHanging(t *testing.T) {
 
 		// A dial that is given up says that it was cancelled. Nobody did.
 		for _, x := range wires[:2] {
-			x.set(func(w *wire) {
-				w.dial = func(ctx context.Context) error {
-					x.set(func(w *wire) { w.hanging++ })
-					<-ctx.Done()
-					x.set(func(w *wire) { w.hanging-- })
-					return ctx.Err()
-				}
-			})
+			x.OnDial(faulty.Hang)
 		}
 		w.in(func() { _, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl) },
 			step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
@@ -469,7 +465,7 @@ func TestSlowerThanTheLease(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 	q, wires := w.quorum(redlock.Options{Sequential: true})
 	slow := func(d time.Duration) {
-		wires[0].set(func(wire *wire) { wire.dial = func(context.Context) error { w.clock.Add(d); return nil } })
+		wires[0].OnDial(func(context.Context) error { w.clock.Add(d); return nil })
 	}
 	slow(2 * time.Second)
 	start := w.clock.Now()
@@ -492,7 +488,7 @@ func TestStuck(t *testing.T) {
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
 		free, dialling := make(chan struct{}), make(chan struct{}, 100)
-		wires[2].set(func(w *wire) { w.dial = func(context.Context) error { dialling <- struct{}{}; <-free; return nil } })
+		wires[2].OnDial(func(context.Context) error { dialling <- struct{}{}; <-free; return nil })
 		for n := range 20 {
 			key := fmt.Sprint("job", n)
 			var l compat.Lease
@@ -519,7 +515,7 @@ func TestStuck(t *testing.T) {
 			}
 			return true
 		})
-		wires[2].mend()
+		wires[2].Clear()
 		w.acquire(q, "after")
 		w.wantHeld("after", "xxx")
 	})
@@ -542,7 +538,7 @@ func TestCloseWhileStuck(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { w.clock.Add(100 * time.Millisecond); return q.Stuck(2) == 1 })
-		wires[2].cut()
+		wires[2].Cut()
 		w.in(func() { err = errors.Join(l.Release(background), k.Close(background)) })
 		if err != nil {
 			t.Error(err)
@@ -556,8 +552,8 @@ func TestCancelled(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
-		wires[0].on("SET", hangs)
-		wires[1].on("SET", hangs)
+		wires[0].Expect(hangs.Of("SET"))
+		wires[1].Expect(hangs.Of("SET"))
 		ctx, cancel := context.WithCancel(background)
 		var err error
 		w.in(func() {
@@ -588,12 +584,11 @@ func TestCancelledAndHanging(t *testing.T) {
 				free := make(chan struct{})
 				var once sync.Once
 				t.Cleanup(func() { once.Do(func() { close(free) }) })
-				wires[0].set(func(w *wire) {
-					w.fate = func(string) fate { return runsAndHangs }
-					if heedless {
-						w.fate, w.dial = nil, func(context.Context) error { w.set(func(w *wire) { w.hanging++ }); <-free; return nil }
-					}
-				})
+				if heedless {
+					wires[0].OnDial(func(context.Context) error { <-free; return nil })
+				} else {
+					wires[0].Expect(runsAndHangs.Always())
+				}
 				ctx, cancel := context.WithCancel(background)
 				var err error
 				w.in(func() {
@@ -666,19 +661,19 @@ func TestSequential(t *testing.T) {
 	for _, i := range []int{3, 4, 0} {
 		w.do(i, "SET", "taken", "x")
 	}
-	before := len(wires[1].writes())
+	wires[1].Expect(nil)
 	_, err := q.Acquire(background, w.clock.Now, "taken", ttl)
 	if !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrUnknown) {
 		t.Errorf("three are taken: %v, want ErrHeld", err)
 	}
-	if n := len(wires[1].writes()); n != before {
-		t.Errorf("%q was sent although no majority was left to be had", wires[1].writes()[before:])
+	if wires[1].Count() != 0 {
+		t.Errorf("%q was sent although no majority was left to be had", wires[1].Sent())
 	}
-	wires[3].cut()
+	wires[3].Cut()
 	if _, err = q.Acquire(background, w.clock.Now, "taken", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("one is away, two are taken, and two not asked: %v, want ErrHeld", err)
 	}
-	wires[4].cut()
+	wires[4].Cut()
 	w.acquire(q, "by the other three")
 }
 

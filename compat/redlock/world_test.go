@@ -2,12 +2,7 @@ package redlock_test
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -80,7 +76,7 @@ func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
 	var servers []compat.Backend
 	var wires []*wire
 	for i, m := range w.members {
-		wires = append(wires, &wire{Pool: w.servers[i]})
+		wires = append(wires, &wire{server: w.servers[i]})
 		servers = append(servers, compat.NewBackend(wires[i].source(), m.algo))
 	}
 	return redlock.New(servers, o), wires
@@ -207,220 +203,59 @@ func eventually(t *testing.T, so func() bool) {
 	}
 }
 
-// A fate is what becomes of one write.
-type fate int
-
-const (
-	arrives    fate = iota
-	lost            // it never arrives, and the connection is gone
-	unanswered      // it runs, and the connection is gone
-	hangs           // it never arrives, and nobody says so
-	runsAndHangs
+// What becomes of a command.
+var (
+	lost         = faulty.Fate{Loss: faulty.LostRequest}
+	unanswered   = faulty.Fate{Loss: faulty.LostReply}
+	hangs        = faulty.Fate{Before: faulty.Forever}
+	runsAndHangs = faulty.Fate{After: faulty.Forever}
 )
 
-// A wire is a Pool that can be cut.
-type wire struct {
-	compat.Pool
-
-	mu      sync.Mutex
-	down    error                       // no connection can be had
-	fate    func(write string) fate     // of a write, by the names of its commands
-	dial    func(context.Context) error // called before each connection
-	sent    []string                    // every command, with its arguments
-	hanging int                         // writes that hang
-	out     int                         // connections that are in use
-}
-
-func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
-	w.mu.Lock()
-	down, dial := w.down, w.dial
-	w.mu.Unlock()
-	if dial != nil {
-		if err := dial(ctx); err != nil {
-			return nil, err
+// once gives a fate to the first command of that name.
+func once(name string, f faulty.Fate) faulty.Hook {
+	over := false
+	return func(m faulty.Message) faulty.Fate {
+		if over || m.Name != name {
+			return faulty.Fate{}
 		}
-		ctx = context.WithoutCancel(ctx) // it was dialled without
+		over = true
+		return f
 	}
-	if down != nil {
-		return nil, down
-	}
-	c, err := w.Pool.GetContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w.set(func(w *wire) { w.out++ })
-	return &conn{Conn: c, wire: w}, nil
 }
 
-// rest reports that all that were asked have answered, but those that hang.
-func rest(wires []*wire) bool {
-	return !slices.ContainsFunc(wires, func(w *wire) bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.out > w.hanging
-	})
+// dies takes the server away with what meets the fate.
+func dies(f faulty.Fate) faulty.Fate {
+	f.Cut = true
+	return f
+}
+
+// A wire is the network before one server.
+type wire struct {
+	faulty.Network
+	server compat.Pool
+}
+
+// GetContext heeds no context: it has ended when a dial that does not either comes to its end.
+func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
+	return w.server.GetContext(context.WithoutCancel(ctx))
 }
 
 // source is that of the wire. It says that it is prompt, so that a dial that heeds no context
 // holds up the quorum's step: the engine is not to come to its help.
 func (w *wire) source() compat.Source {
-	s := compat.Pooled(w)
+	s := compat.Pooled(w.Pool(w))
 	s.Prompt = true
 	return s
 }
 
-func (w *wire) set(f func(w *wire)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f(w)
+// rest reports that all that were asked have answered, but those that hang.
+func rest(wires []*wire) bool {
+	return !slices.ContainsFunc(wires, func(w *wire) bool { return w.Open() > w.Hanging() })
 }
 
-// cut has no connection be had, as after a kill.
-func (w *wire) cut() { w.set(func(w *wire) { w.down = syscall.ECONNREFUSED }) }
-
-func (w *wire) mend() { w.set(func(w *wire) { w.down, w.fate, w.dial = nil, nil, nil }) }
-
-// on gives a fate to each write that has the command name.
-func (w *wire) on(name string, f fate) {
-	w.set(func(w *wire) {
-		w.fate = func(write string) fate {
-			if has(write, name) {
-				return f
-			}
-			return arrives
-		}
-	})
-}
-
-// once is on for the first such write.
-func (w *wire) once(name string, f fate) {
-	first := true
-	w.set(func(w *wire) {
-		w.fate = func(write string) fate {
-			if first && has(write, name) {
-				first = false
-				return f
-			}
-			return arrives
-		}
-	})
-}
-
-// dies gives f to the first write that has one of the commands, and takes the
-// server away with it.
-func (w *wire) dies(f fate, names ...string) {
-	w.set(func(w *wire) {
-		w.fate = func(write string) fate {
-			if slices.ContainsFunc(names, func(name string) bool { return has(write, name) }) {
-				w.down = syscall.ECONNREFUSED
-				return f
-			}
-			return arrives
-		}
-	})
-}
-
-// has reports whether a write has the command name.
-func has(write, name string) bool { return slices.Contains(strings.Fields(write), name) }
-
-func (w *wire) hangs() bool { return w.hung() > 0 }
-
-func (w *wire) hung() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hanging
-}
-
-func (w *wire) writes() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]string(nil), w.sent...)
-}
+func (w *wire) hangs() bool { return w.Hanging() > 0 }
 
 // ran reports that the command name on key was sent.
 func (w *wire) ran(name, key string) bool {
-	return slices.ContainsFunc(w.writes(), func(write string) bool {
-		tail, ok := strings.CutPrefix(write, name+" ["+key)
-		return ok && (tail[0] == ' ' || tail[0] == ']')
-	})
-}
-
-// A conn is a connection over a wire.
-type conn struct {
-	redis.Conn
-	wire *wire
-	sent []string // names of the commands of the write
-	text []string // and with their arguments
-	dead error
-}
-
-func (c *conn) Err() error {
-	if c.dead != nil {
-		return c.dead
-	}
-	return c.Conn.Err()
-}
-
-func (c *conn) Close() error {
-	c.wire.set(func(w *wire) { w.out-- })
-	return c.Conn.Close()
-}
-
-func (c *conn) Send(name string, args ...any) error {
-	if c.dead != nil {
-		return c.dead
-	}
-	c.sent, c.text = append(c.sent, name), append(c.text, fmt.Sprint(name, " ", args))
-	return c.Conn.Send(name, args...)
-}
-
-func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
-	if c.dead != nil {
-		return nil, c.dead
-	}
-	if name != "" {
-		c.sent, c.text = append(c.sent, name), append(c.text, fmt.Sprint(name, " ", args))
-	}
-	write, text := strings.Join(c.sent, " "), c.text
-	c.sent, c.text = nil, nil
-	f := arrives
-	c.wire.set(func(w *wire) {
-		w.sent = append(w.sent, text...)
-		if w.fate != nil {
-			f = w.fate(write)
-		}
-	})
-	if f == lost {
-		return nil, c.die(io.ErrUnexpectedEOF)
-	}
-	if f == hangs {
-		return nil, c.hang(ctx)
-	}
-	reply, err := redis.DoContext(c.Conn, ctx, name, args...)
-	switch f {
-	case unanswered:
-		return nil, c.die(io.ErrUnexpectedEOF)
-	case runsAndHangs:
-		return nil, c.hang(ctx)
-	}
-	return reply, err
-}
-
-func (c *conn) ReceiveContext(ctx context.Context) (any, error) { panic("algorithms use Do") }
-
-func (c *conn) Do(name string, args ...any) (any, error) {
-	return c.DoContext(background, name, args...)
-}
-
-func (c *conn) hang(ctx context.Context) error {
-	c.wire.set(func(w *wire) { w.hanging++ })
-	<-ctx.Done()
-	c.wire.set(func(w *wire) { w.hanging-- })
-	return c.die(ctx.Err())
-}
-
-func (c *conn) die(err error) error {
-	c.dead = err
-	c.Conn.Close()
-	return err
+	return slices.ContainsFunc(w.Sent(), func(m faulty.Message) bool { return m.Name == name && m.Args[0] == key })
 }

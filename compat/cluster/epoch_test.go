@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -34,7 +35,7 @@ type shards struct {
 
 	apart bool // the commands of a write are run one by one, and something may happen in between
 
-	asked func(cmds []compat.Cmd) // called before commands run
+	asked func(cmds [][]any) // called before commands run
 }
 
 func newShards(t *testing.T) (*shards, *cluster.Source) {
@@ -43,7 +44,7 @@ func newShards(t *testing.T) (*shards, *cluster.Source) {
 		s.servers[addr] = oldredis.Run(t, "7.0")
 	}
 	source := cluster.New([]string{"a:1", "b:1", "c:1"}, cluster.Options{Dial: func(_ context.Context, addr string) (redis.Conn, error) {
-		return &shardConn{Conn: s.servers[addr].Dial(), s: s, addr: addr}, nil
+		return s.dial(addr), nil
 	}})
 	t.Cleanup(func() { source.Close() })
 	return s, source
@@ -98,7 +99,7 @@ func (s *shards) learnt(t *testing.T, source *cluster.Source, key string, change
 
 // refused are a cluster's replies to commands of which another server than the one at addr has a
 // key; nil: it has them all.
-func (s *shards) refused(addr string, cmds []compat.Cmd) []any {
+func (s *shards) refused(addr string, cmds [][]any) []any {
 	if s.asked != nil {
 		s.asked(cmds)
 	}
@@ -129,7 +130,7 @@ func (s *shards) refused(addr string, cmds []compat.Cmd) []any {
 }
 
 // keyOf is the key that a command of a lock names first, "" for none.
-func keyOf(cmd compat.Cmd) string {
+func keyOf(cmd []any) string {
 	at := 1
 	switch cmd[0] {
 	case "EVAL", "EVALSHA":
@@ -143,75 +144,52 @@ func keyOf(cmd compat.Cmd) string {
 	return fmt.Sprint(cmd[at])
 }
 
-type shardConn struct {
-	redis.Conn
-	s    *shards
-	addr string
-	sent []compat.Cmd
-	dead error
+// dial connects to the server at addr.
+func (s *shards) dial(addr string) redis.Conn {
+	to := s.servers[addr].Dial()
+	return faulty.Carried(func(_ context.Context, write [][]any) (replies []any, err error) {
+		if write[0][0] == "CLUSTER" {
+			return []any{s.ranges()}, nil
+		}
+		for len(write) > 0 {
+			n := len(write)
+			exec := slices.IndexFunc(write, func(cmd []any) bool { return cmd[0] == "EXEC" })
+			if s.apart && write[0][0] == "MULTI" {
+				n = 1 + max(0, exec)
+			} else if s.apart {
+				n = 1
+			}
+			replies = append(replies, s.run(addr, to, write[:n])...)
+			write = write[n:]
+		}
+		if s.lost(addr) {
+			return nil, io.EOF
+		}
+		return replies, nil
+	}, func(bool) { to.Close() })
 }
 
-func (c *shardConn) Err() error { return c.dead }
-
-func (c *shardConn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
-	return nil
-}
-
-func (c *shardConn) Do(name string, args ...any) (any, error) {
-	if c.dead != nil {
-		return nil, c.dead
+// ranges are the replies to CLUSTER SLOTS.
+func (s *shards) ranges() (ranges []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, addr := range s.masters {
+		host, _, _ := strings.Cut(addr, ":")
+		node := []any{[]byte(host), int64(1), []byte(s.id(addr))}
+		ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), node})
 	}
-	if name == "CLUSTER" {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		var ranges []any
-		for i, addr := range c.s.masters {
-			host, _, _ := strings.Cut(addr, ":")
-			ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), []any{[]byte(host), int64(1), []byte(c.s.id(addr))}})
-		}
-		return ranges, nil
-	}
-	sent := c.sent
-	c.sent = nil
-	if name != "" {
-		sent = append(sent, append(compat.Cmd{name}, args...))
-	}
-	var replies []any
-	for len(sent) > 0 {
-		n := len(sent)
-		if exec := slices.IndexFunc(sent, func(cmd compat.Cmd) bool { return cmd[0] == "EXEC" }); c.s.apart && sent[0][0] == "MULTI" {
-			n = 1 + max(0, exec)
-		} else if c.s.apart {
-			n = 1
-		}
-		replies = append(replies, c.run(sent[:n])...)
-		sent = sent[n:]
-	}
-	var reply any = replies
-	var err error
-	if name != "" && len(replies) > 0 {
-		reply = replies[len(replies)-1]
-		if e, failed := reply.(redis.Error); failed {
-			reply, err = nil, e
-		}
-	}
-	if c.s.lost(c.addr) {
-		c.dead = io.EOF
-		return nil, c.dead
-	}
-	return reply, err
+	return ranges
 }
 
 // run runs commands, or none of them.
-func (c *shardConn) run(cmds []compat.Cmd) []any {
-	if refused := c.s.refused(c.addr, cmds); refused != nil {
+func (s *shards) run(addr string, to redis.Conn, cmds [][]any) []any {
+	if refused := s.refused(addr, cmds); refused != nil {
 		return refused
 	}
 	for _, cmd := range cmds {
-		c.Conn.Send(cmd[0].(string), cmd[1:]...) //nolint:errcheck // of an embedded server
+		to.Send(cmd[0].(string), cmd[1:]...) //nolint:errcheck // of an embedded server
 	}
-	replies, err := redis.Values(c.Conn.Do(""))
+	replies, err := redis.Values(to.Do(""))
 	if err != nil {
 		panic(err) // an embedded server is always there
 	}
@@ -268,8 +246,8 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 				s, source := newShards(t)
 				k, key := kind(source.Source())
 				asked := c.asked == nil
-				s.asked = func(cmds []compat.Cmd) {
-					if !asked && slices.ContainsFunc(cmds, func(cmd compat.Cmd) bool { return slices.Contains(cmd, any(low)) }) {
+				s.asked = func(cmds [][]any) {
+					if !asked && slices.ContainsFunc(cmds, func(cmd []any) bool { return slices.Contains(cmd, any(low)) }) {
 						asked = true
 						c.asked(s)
 					}
@@ -322,8 +300,8 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 					s.apart = true
 					k := compat.NewOn(source.Source(), a.new(false), compat.Options{MaxPinned: a.pinned})
 					n, inside := 0, false
-					s.asked = func(cmds []compat.Cmd) {
-						if inside || !slices.ContainsFunc(cmds, func(cmd compat.Cmd) bool { return keyOf(cmd) != "" }) {
+					s.asked = func(cmds [][]any) {
+						if inside || !slices.ContainsFunc(cmds, func(cmd []any) bool { return keyOf(cmd) != "" }) {
 							return
 						}
 						if n++; n == 1 {

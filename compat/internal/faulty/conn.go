@@ -18,13 +18,17 @@ type Carrier func(ctx context.Context, write [][]any) (replies []any, err error)
 
 // Carried returns a connection whose writes carry carries. It calls end when it breaks, and when its client closes
 // it, once each.
-func Carried(carry Carrier, end func(broke bool)) redis.Conn {
-	c := &conn{carry: carry, ended: end}
+func Carried(carry Carrier, end func(broke bool)) *Conn {
+	c := &Conn{carry: carry, ended: end}
 	c.life, c.cut = context.WithCancelCause(context.Background())
 	return c
 }
 
-type conn struct {
+// A Conn is a [redis.ConnWithContext] and a [redis.ConnWithTimeout] whose writes a [Carrier] carries.
+type Conn struct {
+	// ReadTimeout limits calls that have no timeout of their own; 0: nothing does.
+	ReadTimeout time.Duration
+
 	carry   Carrier
 	ended   func(broke bool)
 	pending [][]any // the sender's, and the others the receiver's
@@ -39,8 +43,8 @@ type conn struct {
 }
 
 var (
-	_ redis.ConnWithContext = (*conn)(nil)
-	_ redis.ConnWithTimeout = (*conn)(nil)
+	_ redis.ConnWithContext = (*Conn)(nil)
+	_ redis.ConnWithTimeout = (*Conn)(nil)
 
 	errClosed  = errors.New("faulty: connection closed")
 	errNothing = errors.New("faulty: nothing was sent to which a reply is due")
@@ -58,13 +62,13 @@ func Cause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (c *conn) Err() error {
+func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dead
 }
 
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	c.mu.Lock()
 	again := c.closed
 	c.closed = true
@@ -76,16 +80,20 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// fail breaks the connection.
-func (c *conn) fail(why error) error {
+// Break breaks the connection, and a call that is under way.
+func (c *Conn) Break(why error) {
 	if c.die(why) {
 		c.ended(true)
 	}
+}
+
+func (c *Conn) fail(why error) error {
+	c.Break(why)
 	return why
 }
 
 // die makes the connection unusable; false: it was.
-func (c *conn) die(why error) bool {
+func (c *Conn) die(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead != nil {
@@ -96,7 +104,7 @@ func (c *conn) die(why error) bool {
 	return true
 }
 
-func (c *conn) Send(name string, args ...any) error {
+func (c *Conn) Send(name string, args ...any) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -104,7 +112,7 @@ func (c *conn) Send(name string, args ...any) error {
 	return nil
 }
 
-func (c *conn) Flush() error {
+func (c *Conn) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead == nil && len(c.pending) > 0 {
@@ -113,19 +121,19 @@ func (c *conn) Flush() error {
 	return c.dead
 }
 
-func (c *conn) Do(name string, args ...any) (any, error) {
+func (c *Conn) Do(name string, args ...any) (any, error) {
 	return c.do(context.Background(), 0, name, args)
 }
 
-func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	return c.do(ctx, 0, name, args)
 }
 
-func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
+func (c *Conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
 	return c.do(context.Background(), limit, name, args)
 }
 
-func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+func (c *Conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, c.fail(ctx.Err())
 	}
@@ -150,15 +158,15 @@ func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []
 	return answer.Do(name, replies)
 }
 
-func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
+func (c *Conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
 
-func (c *conn) ReceiveContext(ctx context.Context) (any, error) { return c.receive(ctx, 0) }
+func (c *Conn) ReceiveContext(ctx context.Context) (any, error) { return c.receive(ctx, 0) }
 
-func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
+func (c *Conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
 	return c.receive(context.Background(), limit)
 }
 
-func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
+func (c *Conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 	if ctx.Err() != nil {
 		return nil, c.fail(ctx.Err())
 	}
@@ -175,7 +183,7 @@ func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 }
 
 // next has the next write carried; false: there is none.
-func (c *conn) next(ctx context.Context, limit time.Duration) (bool, error) {
+func (c *Conn) next(ctx context.Context, limit time.Duration) (bool, error) {
 	c.mu.Lock()
 	dead, writes := c.dead, c.writes
 	if dead == nil && len(writes) > 0 {
@@ -188,6 +196,9 @@ func (c *conn) next(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(c.life, func() { end(context.Cause(c.life)) })()
+	if limit == 0 {
+		limit = c.ReadTimeout
+	}
 	if limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit, own{os.ErrDeadlineExceeded})

@@ -354,6 +354,39 @@ func TestDial(t *testing.T) {
 	})
 }
 
+// A connection over a function of one's own has a read timeout, and can be broken from outside.
+func TestCarried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []bool
+		c := faulty.Carried(func(ctx context.Context, write [][]any) ([]any, error) {
+			if write[0][0] == "PING" {
+				return []any{"PONG"}, nil
+			}
+			return nil, faulty.Pause(ctx, faulty.Forever)
+		}, func(broke bool) { ends = append(ends, broke) })
+		c.ReadTimeout = time.Minute
+		if reply, err := c.Do("PING"); reply != "PONG" || err != nil {
+			t.Errorf("%v, %v", reply, err)
+		}
+		began, why := time.Now(), errors.New("its own")
+		time.AfterFunc(time.Second, func() { c.Break(why) })
+		if _, err := c.Do("GET", "k"); err != why || c.Err() != why || time.Since(began) != time.Second {
+			t.Errorf("broken: %v after %v", err, time.Since(began))
+		}
+		c.Close()
+		if fmt.Sprint(ends) != "[true false]" {
+			t.Errorf("told %v, want that it broke and was closed", ends)
+		}
+		c = faulty.Carried(func(ctx context.Context, _ [][]any) ([]any, error) {
+			return nil, faulty.Pause(ctx, faulty.Forever)
+		}, func(bool) {})
+		c.ReadTimeout = time.Minute
+		if _, err := c.Do("GET", "k"); err != os.ErrDeadlineExceeded {
+			t.Errorf("the read timeout: %v", err)
+		}
+	})
+}
+
 // One goroutine sends while another receives.
 func TestSendWhileReceiving(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {

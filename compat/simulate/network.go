@@ -10,12 +10,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
 // A fate is what becomes of a message.
@@ -168,23 +168,15 @@ func lateness(r *rand.Rand) time.Duration {
 
 // A conn is a connection of a process to a server, through the network.
 type conn struct {
-	p       *process
-	to      int
-	inner   redis.Conn
-	pending []compat.Cmd
-	sent    []compat.Cmd // flushed, and not delivered yet
-	replies []any        // an error among them is a redis.Error
-	mu      sync.Mutex
-	dead    error
-	cut     chan struct{} // closed when it is dead: whoever reads from it learns it
+	*faulty.Conn
+	p     *process
+	to    int
+	inner redis.Conn
+	left  atomic.Bool // what was sent last is under way over inner
 }
 
 var (
-	_ redis.ConnWithContext = (*conn)(nil)
-	_ redis.ConnWithTimeout = (*conn)(nil)
-
 	errCut     = fmt.Errorf("simulate: connection cut: %w", io.ErrUnexpectedEOF)
-	errClosed  = errors.New("simulate: connection closed by its client")
 	errDial    = errors.New("simulate: connection refused")
 	errTimeout = fmt.Errorf("simulate: read timeout: %w", os.ErrDeadlineExceeded)
 )
@@ -197,176 +189,49 @@ func (p *process) dial(ctx context.Context, to int) (redis.Conn, error) {
 	f, r := p.draw(to, fmt.Sprint("dial for ", ctx.Value(ofKey{})), nil)
 	s := p.w.servers[to]
 	if f == swallowed || f == replySwallowed || f == lateSwallowed {
-		if err := pause(ctx, patience); err != nil {
+		if err := faulty.Pause(ctx, patience); err != nil {
 			return nil, err
 		}
 		return nil, errTimeout
 	}
-	if err := pause(ctx, latency(r)); err != nil {
+	if err := faulty.Pause(ctx, latency(r)); err != nil {
 		return nil, err
 	}
 	if f == requestLost || f == torn || p.w.unreachable(s) || p.isDead() {
 		return nil, errDial
 	}
-	c := &conn{p: p, to: to, inner: s.Dial(), cut: make(chan struct{})}
+	c := &conn{p: p, to: to, inner: s.Dial()}
+	c.Conn = faulty.Carried(c.carry, c.end)
+	c.ReadTimeout = patience
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.conns[c] = true
 	return c, nil
 }
 
-// pause lets time pass, while ctx goes on.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (c *conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead != nil {
-		return c.dead
+	if err := c.Conn.Err(); err != nil || c.left.Load() {
+		return err
 	}
 	return c.inner.Err()
 }
 
-func (c *conn) Close() error {
-	c.p.w.mu.Lock()
-	open := c.p.conns[c]
-	delete(c.p.conns, c)
-	c.p.w.mu.Unlock()
-	if !open {
-		return nil
+// end is the end of the connection, as its client sees it.
+func (c *conn) end(broke bool) {
+	if !broke {
+		c.p.w.set(func() { delete(c.p.conns, c) })
 	}
-	c.die(errClosed) //nolint:errcheck // its own
-	return nil
-}
-
-// die is the end of the connection, as its client sees it.
-func (c *conn) die(why error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead == nil {
-		c.dead = why
+	if !c.left.Load() {
 		c.inner.Close()
-		close(c.cut)
 	}
-	return why
 }
 
-// leave is the end of the connection for its client alone: what it sent last is under way.
-func (c *conn) leave(why error) redis.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	inner := c.inner
-	c.inner = closedConn{}
-	if c.dead == nil && why != nil {
-		c.dead = why
-		close(c.cut)
+// carry brings a write to the server, and the replies back, or does to it what its fate is.
+func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
+	cmds := make([]compat.Cmd, len(write))
+	for i, cmd := range write {
+		cmds[i] = cmd
 	}
-	return inner
-}
-
-func (c *conn) Send(name string, args ...any) error {
-	if err := c.Err(); err != nil {
-		return err
-	}
-	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
-	return nil
-}
-
-func (c *conn) Flush() error {
-	if err := c.Err(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent, c.pending = append(c.sent, c.pending...), nil
-	return nil
-}
-
-func (c *conn) Do(name string, args ...any) (any, error) {
-	return c.do(context.Background(), 0, name, args)
-}
-
-func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, c.die(err) // as redigo does it
-	}
-	return c.do(ctx, 0, name, args)
-}
-
-func (c *conn) DoWithTimeout(limit time.Duration, name string, args ...any) (any, error) {
-	return c.do(context.Background(), limit, name, args)
-}
-
-func (c *conn) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
-	if err := c.Err(); err != nil {
-		return nil, err
-	}
-	if name != "" {
-		c.pending = append(c.pending, append(compat.Cmd{name}, args...))
-	}
-	c.mu.Lock()
-	c.sent, c.pending = append(c.sent, c.pending...), nil
-	c.mu.Unlock()
-	if err := c.deliver(ctx, limit); err != nil {
-		return nil, err
-	}
-	replies := c.replies
-	c.replies = nil
-	return answer.Do(name, replies)
-}
-
-func (c *conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
-func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, c.die(err) // as redigo does it
-	}
-	return c.receive(ctx, 0)
-}
-func (c *conn) ReceiveWithTimeout(limit time.Duration) (any, error) {
-	return c.receive(context.Background(), limit)
-}
-
-func (c *conn) receive(ctx context.Context, limit time.Duration) (any, error) {
-	if len(c.replies) == 0 {
-		if err := c.Err(); err != nil {
-			return nil, err
-		}
-		if err := c.deliver(ctx, limit); err != nil {
-			return nil, err
-		}
-	}
-	if len(c.replies) == 0 {
-		return nil, c.die(errTimeout) // nothing was asked
-	}
-	r := c.replies[0]
-	c.replies = c.replies[1:]
-	return answer.Receive(r)
-}
-
-// deliver brings what was sent to the server, and the replies back, or does to them what their
-// fate is.
-func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
-	c.mu.Lock()
-	cmds := c.sent
-	c.sent = nil
-	c.mu.Unlock()
-	if len(cmds) == 0 {
-		return nil
-	}
-	if limit == 0 {
-		limit = patience
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
-	defer cancel()
 	f, r := c.p.draw(c.to, about(cmds), cmds)
 	there, back := latency(r), latency(r)
 	if f == slow {
@@ -377,84 +242,55 @@ func (c *conn) deliver(ctx context.Context, limit time.Duration) error {
 	c.p.w.judge.count("message: " + f.String())
 	switch f {
 	case requestLost:
-		if err := c.wait(ctx, there); err != nil {
-			return err
+		if err := faulty.Pause(ctx, there); err != nil {
+			return nil, err
 		}
-		return c.die(errCut)
+		return nil, errCut
 	case swallowed:
-		return c.wait(ctx, 24*time.Hour)
+		return nil, faulty.Pause(ctx, faulty.Forever)
 	case late, lateSwallowed:
-		var inner redis.Conn
-		var err error = errCut
-		if f == late {
-			inner = c.leave(errCut)
-		} else {
-			inner = c.leave(nil)
-		}
+		c.left.Store(true)
 		c.p.w.late(there+lateness(r), func() {
 			c.p.w.set(func() { c.p.befall(0) })
-			c.run(inner, cmds)
-			inner.Close()
+			c.run(cmds)
+			c.inner.Close()
 		})
 		if f == lateSwallowed {
-			err = c.wait(ctx, 24*time.Hour)
+			return nil, faulty.Pause(ctx, faulty.Forever)
 		}
-		return err
+		return nil, errCut
 	case torn:
 		if len(cmds) > 1 {
 			cmds = cmds[:1+r.IntN(len(cmds)-1)]
 		}
 	}
-	if err := c.wait(ctx, there); err != nil {
-		return err
+	if err := faulty.Pause(ctx, there); err != nil {
+		return nil, err
 	}
 	if f == torn || f == replyLost {
-		c.run(c.inner, cmds)
-		return c.die(errCut)
+		c.run(cmds)
+		return nil, errCut
 	}
 	if f == replySwallowed {
-		c.run(c.inner, cmds)
-		return c.wait(ctx, 24*time.Hour)
+		c.run(cmds)
+		return nil, faulty.Pause(ctx, faulty.Forever)
 	}
 	replies, err := c.blocking(ctx, cmds)
-	if err != nil {
-		return c.die(cause(ctx, err))
+	if err == nil {
+		err = faulty.Pause(ctx, back)
 	}
-	if err := c.wait(ctx, back); err != nil {
-		return err
+	if err == nil {
+		err = c.inner.Err() // cut while its reply was under way
 	}
-	if err := c.inner.Err(); err != nil { // cut while its reply was under way
-		return c.die(err)
+	if err != nil && ctx.Err() != nil {
+		err = faulty.Cause(ctx)
 	}
-	c.replies = append(c.replies, replies...)
-	return nil
-}
-
-// wait is pause; if the client's patience ends, so does the connection.
-func (c *conn) wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return c.die(cause(ctx, ctx.Err()))
-	case <-c.cut:
-		return c.Err()
-	}
-}
-
-// cause tells the read timeout from the caller's own context.
-func cause(ctx context.Context, err error) error {
-	if why := context.Cause(ctx); why != nil && errors.Is(why, errTimeout) {
-		return why
-	}
-	return err
+	return replies, err
 }
 
 // run has the server run cmds. Nobody looks at the keys in between: what has changed then was c's
 // process's doing.
-func (c *conn) run(inner redis.Conn, cmds []compat.Cmd) (replies []any) {
+func (c *conn) run(cmds []compat.Cmd) (replies []any) {
 	s, j := c.p.w.servers[c.to], c.p.w.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -471,10 +307,10 @@ func (c *conn) run(inner redis.Conn, cmds []compat.Cmd) (replies []any) {
 		if name == "WAIT" {
 			reply = s.replica.has(s.Server)
 		} else {
-			reply, err = inner.Do(name, m[1:]...)
+			reply, err = c.inner.Do(name, m[1:]...)
 			s.replica.ran(s.Server)
 		}
-		if inner.Err() != nil {
+		if c.inner.Err() != nil {
 			break
 		}
 		if err != nil {
@@ -491,13 +327,13 @@ func (c *conn) blocking(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
 	last := cmds[len(cmds)-1]
 	name := last[0].(string)
 	if name != "BLPOP" {
-		replies := c.run(c.inner, cmds)
+		replies := c.run(cmds)
 		if err := c.inner.Err(); err != nil || len(replies) < len(cmds) {
 			return nil, errCut
 		}
 		return replies, nil
 	}
-	replies := c.run(c.inner, cmds[:len(cmds)-1])
+	replies := c.run(cmds[:len(cmds)-1])
 	if err := c.inner.Send(name, last[1:]...); err != nil {
 		return nil, err
 	}
@@ -513,12 +349,6 @@ func (c *conn) blocking(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
 	}
 	return append(replies, reply), nil
 }
-
-// closedConn is what is left of a connection whose last message is still under way.
-type closedConn struct{ redis.Conn }
-
-func (closedConn) Err() error   { return nil }
-func (closedConn) Close() error { return nil }
 
 // words is what a message says, in short.
 func words(cmds []compat.Cmd) string {

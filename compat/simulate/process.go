@@ -161,7 +161,7 @@ func (p *process) crash(away time.Duration) {
 	w.mu.Unlock()
 	w.judge.crashed(p)
 	for _, c := range conns {
-		c.die(errCut) //nolint:errcheck // its own
+		c.Break(errCut)
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -399,7 +399,7 @@ func (w *world) cut(i int) {
 	}
 	w.mu.Unlock()
 	for _, c := range conns {
-		c.die(errCut) //nolint:errcheck // its own
+		c.Break(errCut)
 	}
 }
 

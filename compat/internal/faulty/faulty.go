@@ -24,7 +24,6 @@ import (
 // A Message is one command on its way.
 type Message struct {
 	N     int      // counted from 1 since [Network.Expect], over all connections
-	Conn  int      // the connection's number, from 1
 	At    int      // the position in its write, from 0
 	Write []string // the names of all commands of that write
 	Name  string
@@ -124,27 +123,33 @@ type Network struct {
 	down   bool
 	sent   []Message
 	writes int
-	dials  int
-	conns  int
 	open   int
 	late   []func()
 }
 
-// Expect has h decide from here on, from where messages, writes and dials are counted; nil: all arrive. What
-// was cut is whole again.
-func (n *Network) Expect(h Hook) {
+// set changes n.
+func (n *Network) set(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hook, n.down, n.sent, n.writes, n.dials = h, false, nil, 0, 0
+	change()
+}
+
+// read returns what is at v, which is n's.
+func read[T any](n *Network, v *T) T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return *v
+}
+
+// Expect has h decide from here on, from where messages and writes are counted; nil: all arrive. What was cut is
+// whole again.
+func (n *Network) Expect(h Hook) {
+	n.set(func() { n.hook, n.down, n.sent, n.writes = h, false, nil, 0 })
 }
 
 // OnDial has f called before each connection is made: its error is that of the dial. Its context ends
 // with [Network.Clear], too.
-func (n *Network) OnDial(f func(context.Context) error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dial = f
-}
+func (n *Network) OnDial(f func(context.Context) error) { n.set(func() { n.dial = f }) }
 
 // Hang is for [Network.OnDial]: nobody answers a dial.
 func Hang(ctx context.Context) error {
@@ -153,18 +158,10 @@ func Hang(ctx context.Context) error {
 }
 
 // Cut lets nothing arrive, and nobody connect.
-func (n *Network) Cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down = true
-}
+func (n *Network) Cut() { n.set(func() { n.down = true }) }
 
 // Mend ends what Cut began.
-func (n *Network) Mend() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down = false
-}
+func (n *Network) Mend() { n.set(func() { n.down = false }) }
 
 // Clear ends all faults; a dial that hangs is refused.
 func (n *Network) Clear() {
@@ -211,40 +208,17 @@ func (n *Network) Count() int {
 }
 
 // Writes returns in how many writes they were sent.
-func (n *Network) Writes() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.writes
-}
-
-// Dials returns how many connections were asked for since [Network.Expect].
-func (n *Network) Dials() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.dials
-}
+func (n *Network) Writes() int { return read(n, &n.writes) }
 
 // Hanging returns how many dials a function of [Network.OnDial] has not let go, and how many messages are delayed
 // [Forever].
-func (n *Network) Hanging() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.held
-}
+func (n *Network) Hanging() int { return read(n, &n.held) }
 
 // hold counts what hangs.
-func (n *Network) hold(more int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.held += more
-}
+func (n *Network) hold(more int) { n.set(func() { n.held += more }) }
 
 // Open returns how many connections were made and not closed.
-func (n *Network) Open() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.open
-}
+func (n *Network) Open() int { return read(n, &n.open) }
 
 // A Pool hands out connections to one server.
 type Pool interface {
@@ -275,7 +249,6 @@ func (n *Network) Get(get Getter) Getter {
 
 func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
 	n.mu.Lock()
-	n.dials++
 	dial := n.dial
 	within, end := context.WithCancel(ctx)
 	defer end()
@@ -293,10 +266,7 @@ func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn
 			return nil, err
 		}
 	}
-	n.mu.Lock()
-	down := n.down
-	n.mu.Unlock()
-	if down {
+	if read(n, &n.down) {
 		return nil, syscall.ECONNREFUSED
 	}
 	c, err := get(ctx)
@@ -308,20 +278,16 @@ func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn
 
 // Conn returns c through the network.
 func (n *Network) Conn(c redis.Conn) redis.Conn {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.conns++
-	n.open++
-	w := &wire{net: n, to: c, number: n.conns}
+	n.set(func() { n.open++ })
+	w := &wire{net: n, to: c}
 	return Carried(w.carry, w.end)
 }
 
 // A wire is what one connection goes over.
 type wire struct {
-	net    *Network
-	to     redis.Conn
-	number int
-	left   bool // what was sent over it is late; under net.mu
+	net  *Network
+	to   redis.Conn
+	left bool // what was sent over it is late; under net.mu
 }
 
 // end closes the connection. One that broke is closed for good, also if it is a pool's.
@@ -348,16 +314,14 @@ func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {
 	for i, cmd := range write {
 		names[i] = cmd[0].(string)
 	}
-	w.net.mu.Lock()
-	w.net.writes++
-	w.net.mu.Unlock()
+	w.net.set(func() { w.net.writes++ })
 	at := ctx // the server
 	if ctx.Err() != nil {
 		at = context.WithoutCancel(ctx) // what is sent runs
 	}
 	replies := make([]any, len(write))
 	for i, cmd := range write {
-		m := Message{Conn: w.number, At: i, Write: names, Name: names[i], Args: cmd[1:]}
+		m := Message{At: i, Write: names, Name: names[i], Args: cmd[1:]}
 		reply, err := w.deliver(ctx, at, m, w.net.fate(&m), write[i:])
 		if err != nil {
 			return nil, err

@@ -56,14 +56,10 @@ type way struct {
 	schedule  string
 }
 
-var (
-	holds  = regexp.MustCompile(`^holds, ([\d,]+) states$`)
-	wayRow = regexp.MustCompile(`(?m)^- \*([a-z-]+)\* \((.*?)\): (.*?)(?: \(\[([a-z/-]+)\]\(.*?\)\))?\.` +
-		" (\\d+) steps: `(.*)`$")
-)
-
 // readTables reads what Guarantees has written.
 func readTables(text string) (tables, error) {
+	wayRow := regexp.MustCompile(`(?m)^- \*([a-z-]+)\* \((.*?)\): (.*?)(?: \(\[([a-z/-]+)\]\(.*?\)\))?\.` +
+		" (\\d+) steps: `(.*)`$")
 	var g tables
 	sections := strings.Split(text, "\n## ")
 	for _, section := range sections[1:] {
@@ -81,8 +77,8 @@ func readTables(text string) (tables, error) {
 				c := lockColumn{strings.Split(servers, ", "), map[string]string{}, map[string]string{}}
 				for _, r := range rows[1:] {
 					c.Verdicts[r[0]] = strings.Trim(r[i+1], "*")
-					if m := holds.FindStringSubmatch(r[i+1]); m != nil {
-						c.Verdicts[r[0]], c.states[r[0]] = "holds", m[1]
+					if states, ok := strings.CutPrefix(r[i+1], "holds, "); ok {
+						c.Verdicts[r[0]], c.states[r[0]] = "holds", strings.TrimSuffix(states, " states")
 					}
 				}
 				l.Columns = append(l.Columns, c)

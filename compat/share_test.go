@@ -152,7 +152,7 @@ func TestLongPollingProcessesAreNotPassedOver(t *testing.T) {
 		}
 		slices.Sort(passed)
 		rare := passed[len(passed)*999/1000]
-		t.Logf("%d processes: one call in a thousand was passed over by %d others or more, %d at most",
+		t.Logf("figure: %d processes: one call in a thousand was passed over by %d others or more, %d at most",
 			c.processes, rare, c.most)
 		if rare > c.most {
 			t.Errorf("of %d processes, one call in a thousand was passed over by %d others or more, want %d at most", c.processes, rare, c.most)

@@ -135,7 +135,7 @@ func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	return parallel(ctx, mutants, func(i int) error {
+	err = parallel(ctx, mutants, func(i int) error {
 		var why string
 		for _, n := range table[i].nets {
 			if !with.MatchString(n.String()) {
@@ -150,6 +150,10 @@ func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
 		}
 		return fmt.Errorf("not killed: %s (%s)%s", table[i].name, table[i].in, why)
 	})
+	if err == nil {
+		fmt.Printf("figure: %d mutants, all killed\n", len(mutants))
+	}
+	return err
 }
 
 // unbroken refuses a net that fails without a mutant: it would see nothing.

@@ -71,7 +71,7 @@ func TestLongWritersAreNotPassedOver(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		t.Logf("%d writers' turns and %d readers'; passed over by as many writers, and readers, for so many ms: a writer %v, of 300 writers at most, a reader %v, of 10 at most; 800 writers' turns at least",
+		t.Logf("figure: %d writers' turns and %d readers'; passed over by as many writers, and readers, for so many ms: a writer %v, of 300 writers at most, a reader %v, of 10 at most; 800 writers' turns at least",
 			writes, reads, worst[0], worst[1])
 		if n := worst[0][0]; n > 300 || writes < 800 {
 			t.Errorf("a writer was passed over by %d of %d others; 1,080 is what there is time for", n, writes)

@@ -170,7 +170,7 @@ func TestLongFairnessCostsNobodyHalf(t *testing.T) {
 				reads[p], writes[p] = load(t, compat.Pooled(s), rwlock.Options{Prefer: p}, time.Minute)
 			})
 		}
-		t.Logf("%s: reads %v, writes %v in a minute; fair, half of each side's most at least", v, reads, writes)
+		t.Logf("figure: %s: reads %v, writes %v in a minute; fair, half of each side's most at least", v, reads, writes)
 		if 2*writes[rwlock.Fair] < writes[rwlock.WritersFirst] {
 			t.Errorf("%s: %d writes, and %d where writers go first", v, writes[rwlock.Fair], writes[rwlock.WritersFirst])
 		}

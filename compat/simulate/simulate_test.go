@@ -64,6 +64,9 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("%v:\n%s", time.Since(began).Round(time.Second), all.Table())
+	if *forSo > 0 {
+		t.Logf("figure: %d sections, %d broken", all.Sections, len(all.Broken))
+	}
 	if *forSo > 0 || !*only && *lock == "" && !t.Failed() {
 		happened(t, all)
 		if !*first { // what looks for mutants has methods of theirs
@@ -177,7 +180,7 @@ func TestLongDeterministic(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d runs were not the same twice, %d at most", parted, runs, runs/4)
+	t.Logf("figure: %d of %d runs were not the same twice, %d at most", parted, runs, runs/4)
 	if parted > runs/4 {
 		t.Errorf("%d of %d runs were not the same twice", parted, runs)
 	}

@@ -123,6 +123,7 @@ func main() {
 	}
 	wg.Wait()
 	fmt.Printf("%d sections; what was done:%s\n", sections, listed(faults))
+	fmt.Printf("figure: %d sections, broken: %v\n", sections, broken)
 	if broken {
 		fmt.Println("histories:", *out)
 		os.Exit(1)

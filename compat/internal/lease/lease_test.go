@@ -502,7 +502,7 @@ func invariants(t *testing.T, length int) {
 			if why != "" {
 				t.Fatal(why)
 			}
-			t.Logf("%d states after %d events", n, length)
+			t.Logf("figure: %s: %d states after %d events", v.name, n, length)
 		})
 	}
 }

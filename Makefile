@@ -24,7 +24,7 @@ quick test long busy race mutants matrix fuzz simulate: export GOGC ?= 1000
 quick test long busy race mutants matrix fuzz simulate: export GOMEMLIMIT ?= 1GiB
 quick test long busy race mutants matrix fuzz simulate: export GODEBUG ?= memprofilerate=0
 
-.PHONY: demo quick test check lint race builds long race-all busy browser platforms snapshot interop simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
+.PHONY: demo quick test check lint race builds long race-all busy browser platforms snapshot interop interop-all simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -89,6 +89,10 @@ interop:
 	@./compat/dialect/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
 	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/interop -count=1 -timeout 15m -v -run Interop -update
 	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./cmd/setnxlock -count=1 -v -run Interop
+
+## interop-all: the same, where a client that could not be installed is a failure
+interop-all:
+	@$(MAKE) --no-print-directory interop SETNXLOCK_INTEROP=all
 
 ## simulate: processes of Lockers through seeded faults on virtual time, for FOR on every core; SEED=n tells that run line by line
 simulate:

@@ -37,9 +37,7 @@ func each(places []string, code string) (all []edit) {
 	return all
 }
 
-func swap(place, code string) []edit       { return []edit{{place, code}} }
-func before(statement, code string) []edit { return []edit{{statement, code + "; @"}} }
-func after(statement, code string) []edit  { return []edit{{statement, "@; " + code}} }
+func swap(place, code string) []edit { return []edit{{place, code}} }
 
 // apply returns the function's code with the edit made.
 func (e edit) apply(code string) (string, error) {

@@ -37,7 +37,6 @@ var (
 	only   = flag.String("only", "", "only the mutants whose names match this `regexp`")
 	with   = flag.String("nets", "", "only the nets whose commands match this `regexp`")
 	matrix = flag.String("matrix", "", "try every net on every mutant of the engine; this `file` keeps what was tried")
-	show   = flag.Bool("print", false, "with -matrix: run nothing, print what the file has")
 	limit  = flag.Duration("limit", 2*time.Minute, "with -matrix: stop a net; one that was stopped earlier is tried again")
 )
 
@@ -87,10 +86,6 @@ func run(ctx context.Context) error {
 	kept, err := read(*matrix)
 	if err != nil {
 		return err
-	}
-	if *show {
-		kept.print()
-		return nil
 	}
 	files, err := overlay()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,29 +65,23 @@ func Read(file string) (map[string]Section, error) {
 
 // Check returns how an answer differs from the page, a sentence each.
 func (s Section) Check(answer []byte) []string {
-	var v any
+	var v map[string]any
 	if err := json.Unmarshal(answer, &v); err != nil {
 		return []string{err.Error()}
 	}
-	object, ok := v.(map[string]any)
-	if !ok {
-		return []string{"it is no object"}
-	}
-	wrong := s.object("", object)
+	wrong := s.object("", v)
 	slices.Sort(wrong)
 	return slices.Compact(wrong)
 }
 
+// object compares an object whose fields are on the page behind at.
 func (s Section) object(at string, object map[string]any) (wrong []string) {
 	for name, v := range object {
 		path := at + name
 		f, ok := s[path]
-		if !ok {
-			wrong = append(wrong, path+" is not on the page")
-			continue
-		}
-		if got := kindOf(v); got != f.kind && !(got == "array" && strings.HasPrefix(f.kind, "array of ")) {
-			wrong = append(wrong, fmt.Sprintf("%s is %s, and on the page %s", path, got, f.kind))
+		kind, elements, _ := strings.Cut(f.kind, " of ")
+		if !ok || kindOf(v) != kind {
+			wrong = append(wrong, fmt.Sprintf("%s is %s, and on the page %q", path, kindOf(v), kind))
 			continue
 		}
 		switch v := v.(type) {
@@ -95,24 +90,19 @@ func (s Section) object(at string, object map[string]any) (wrong []string) {
 				wrong = append(wrong, s.object(path+".", v)...)
 			}
 		case []any:
-			wrong = append(wrong, s.array(path, f, v)...)
+			for _, e := range v {
+				if got := kindOf(e); got != elements {
+					wrong = append(wrong, fmt.Sprintf("%s has %s, and on the page it is %s", path, got, f.kind))
+				} else if o, ok := e.(map[string]any); ok {
+					wrong = append(wrong, s.object(path+"[].", o)...)
+				}
+			}
 		}
 	}
 	for path, f := range s {
 		name, inside := strings.CutPrefix(path, at)
 		if _, there := object[name]; inside && !f.optional && !there && !strings.Contains(name, ".") {
 			wrong = append(wrong, path+" is missing, and on the page not optional")
-		}
-	}
-	return wrong
-}
-
-func (s Section) array(path string, f field, v []any) (wrong []string) {
-	for _, e := range v {
-		if got := kindOf(e); "array of "+got != f.kind {
-			wrong = append(wrong, fmt.Sprintf("%s has %s, and on the page it is %s", path, got, f.kind))
-		} else if o, ok := e.(map[string]any); ok {
-			wrong = append(wrong, s.object(path+"[].", o)...)
 		}
 	}
 	return wrong
@@ -129,17 +119,8 @@ func (s Section) has(prefix string) bool {
 }
 
 func kindOf(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case bool:
-		return "boolean"
-	case float64:
-		return "number"
-	case map[string]any:
-		return "object"
-	case []any:
-		return "array"
+	names := map[reflect.Kind]string{
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Float64: "number", reflect.Map: "object", reflect.Slice: "array",
 	}
-	return "null"
+	return names[reflect.ValueOf(v).Kind()]
 }

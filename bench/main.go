@@ -4,19 +4,12 @@
 //
 //	make bench                                      on a redis-server that it starts
 //	SETNXLOCK_TEST_REDIS=host:port,... make bench   on these
-//
-// With -goroutines it measures one workload, prints a table, and writes nothing:
-//
-//	go run . -goroutines 512
-//	go run . -goroutines 64 -distance 250us
-//	go run . -processes 8 -goroutines 8 -keys 1 -section 1ms -turn 5s
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,7 +18,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
+	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -42,31 +35,19 @@ const (
 )
 
 var workloads = []workload{
-	alone:   {goroutines: 1, length: 150 * time.Millisecond},
-	distant: {goroutines: 1, distance: 250 * time.Microsecond, length: 250 * time.Millisecond},
-	many:    {goroutines: 64, length: 300 * time.Millisecond},
+	alone:   {goroutines: 1, keys: 1, length: 150 * time.Millisecond},
+	distant: {goroutines: 1, keys: 1, distance: 250 * time.Microsecond, length: 250 * time.Millisecond},
+	many:    {goroutines: 64, keys: 64, length: 300 * time.Millisecond},
 	oneKey:  {goroutines: 64, keys: 1, section: time.Millisecond, length: time.Second},
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	var one workload
+func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	docs := flags.String("docs", "../docs", "the `directory` that gets performance.md and performance/")
 	turns := flags.Int("turns", 5, "how often each lock has its turn; the median counts")
 	quick := flags.Bool("quick", false, "each turn for a moment only, to see that it works: the numbers say nothing")
-	flags.IntVar(&one.goroutines, "goroutines", 0, "measure one workload: so many in each process")
-	flags.IntVar(&one.processes, "processes", 1, "how many clients, each with its own connections")
-	flags.IntVar(&one.keys, "keys", 0, "1 is wanted by all; 0 is one for each goroutine")
-	flags.DurationVar(&one.section, "section", 0, "how long a key is held")
-	flags.DurationVar(&one.distance, "distance", 0, "how much later the server gets what is sent")
-	flags.DurationVar(&one.length, "turn", 300*time.Millisecond, "how long a turn takes")
 	flags.Parse(args) //nolint:errcheck // it exits
 
-	all := workloads
-	if one.goroutines > 0 {
-		one.turns = *turns
-		all = []workload{one}
-	}
 	servers, stop, err := servers(ctx, os.Getenv("SETNXLOCK_TEST_REDIS"))
 	if err != nil {
 		return err
@@ -75,25 +56,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	began := time.Now()
 	p := newPage(*turns, *quick)
 	for _, s := range servers {
-		results := make([][]result, len(all))
-		for i, w := range all {
-			w.turns = *turns
+		results := make([][]result, len(workloads))
+		for i, w := range workloads {
 			if *quick {
 				w.length /= 10
 			}
-			fmt.Fprintf(os.Stderr, "%s: %v\n", s.version, w)
-			if results[i], err = w.run(ctx, s); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %+v\n", s.version, w)
+			if results[i], err = w.run(ctx, s, *turns); err != nil {
 				return err
 			}
 		}
 		s.clean()
 		p.servers = append(p.servers, measured{s, results})
-	}
-	if one.goroutines > 0 {
-		for _, m := range p.servers {
-			fmt.Fprintln(out, one.all(m))
-		}
-		return nil
 	}
 	p.took = time.Since(began)
 	return p.write(*docs)

@@ -18,7 +18,7 @@ import (
 type meter struct {
 	distance time.Duration // how much later the server gets what is sent
 
-	trips, open, most atomic.Int64 // connections: now, and at most
+	trips atomic.Int64
 }
 
 func (m *meter) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -26,17 +26,14 @@ func (m *meter) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{TCPConn: raw.(*net.TCPConn), meter: m}
-	for now, most := m.open.Add(1), m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); {
-		most = m.most.Load()
-	}
+	c := &conn{TCPConn: raw.(*net.TCPConn), meter: m, gone: make(chan struct{})}
 	if m.distance > 0 {
 		fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 		if err != nil {
 			c.Close()
 			return nil, err
 		}
-		c.sent, c.gone, c.timer = make(chan request, 1024), make(chan struct{}), os.NewFile(uintptr(fd), "timer")
+		c.sent, c.timer = make(chan request, 1024), os.NewFile(uintptr(fd), "timer")
 		go c.carry()
 	}
 	return c, nil
@@ -114,12 +111,7 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) Close() error {
-	c.close.Do(func() {
-		c.meter.open.Add(-1)
-		if c.gone != nil {
-			close(c.gone)
-		}
-	})
+	c.close.Do(func() { close(c.gone) })
 	return c.TCPConn.Close()
 }
 

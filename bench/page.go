@@ -172,19 +172,6 @@ func (m measured) table() string {
 	return b.String()
 }
 
-// all is all that one workload measures on a server.
-func (w workload) all(m measured) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Redis %s: %v\n\n%-22s%9s%10s%10s%10s%8s%11s%9s%7s%7s\n", m.version, w,
-		"lock", "locks/s", "p50", "p99", "longest", "trips", "server", "ideal", "even", "conns")
-	for _, r := range m.results[0] {
-		f := r.f
-		fmt.Fprintf(&b, "%-22s%9.0f%7.0f µs%7.0f µs%7.0f ms%8.2f%8.1f µs%7.1f %%%7.2f%7.0f\n", r.name,
-			f[rate], 1e6*f[p50], 1e6*f[p99], 1e3*f[longest], f[trips], 1e6*f[cpu], 100*f[ideal], f[even], f[conns])
-	}
-	return b.String()
-}
-
 func find(results []result, name string) (result, bool) {
 	for _, r := range results {
 		if r.name == name {

@@ -16,35 +16,24 @@ import (
 
 // A workload is what each lock must do.
 type workload struct {
-	processes  int           // clients, each with connections of its own; 0: one
-	goroutines int           // of each process; each takes its key, holds it, releases it, and starts again
-	keys       int           // goroutine n of all has key n modulo keys; 0: one for each
+	goroutines int           // each takes its key, holds it, releases it, and starts again
+	keys       int           // goroutine n has key n modulo keys
 	section    time.Duration // how long a key is held
 	distance   time.Duration // between client and server
-	turns      int           // of each lock, which alternate
 	length     time.Duration // of a turn, after a fifth of it to warm up
 }
 
-func (w workload) String() string {
-	keys := "a key each"
-	if w.keys > 0 {
-		keys = fmt.Sprintf("keys: %d", w.keys)
-	}
-	return fmt.Sprintf("processes: %d, goroutines in each: %d, %s, sections of %v, %v away, %d turns of %v",
-		max(w.processes, 1), w.goroutines, keys, w.section, w.distance, w.turns, w.length)
-}
+// contended says that goroutines wait for each other.
+func (w workload) contended() bool { return w.keys < w.goroutines }
 
 // What is measured in a turn. Times are in seconds.
 const (
 	rate    = iota // sections a second
-	ideal          // of what the sections' length allows
 	p50            // acquisition and release, without the section
 	p99            //
 	longest        // wait
 	trips          // round trips a section
 	cpu            // the server's processor time a section; 0: not known
-	even           // sections of the goroutine that had fewest, as a share of those of the one that had most
-	conns          // most connections at once
 	kinds
 )
 
@@ -57,29 +46,21 @@ type result struct {
 }
 
 // run measures all that take part on a server, in turns.
-func (w workload) run(ctx context.Context, s *server) ([]result, error) {
-	w.processes = max(w.processes, 1)
-	all := w.processes * w.goroutines
-	if w.keys == 0 {
-		w.keys = all
-	}
+func (w workload) run(ctx context.Context, s *server, turns int) ([]result, error) {
 	var trials []*trial
 	for _, sub := range subjects(s) {
-		if w.keys < all && !sub.waits {
+		if w.contended() && !sub.waits {
 			continue
 		}
-		t := &trial{workload: w, server: s, subject: sub, meter: &meter{distance: w.distance}}
-		for range w.processes {
-			c, err := sub.open(t.meter)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", sub.name, err)
-			}
-			defer c.close()
-			t.clients = append(t.clients, c)
+		m := &meter{distance: w.distance}
+		c, err := sub.open(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", sub.name, err)
 		}
-		trials = append(trials, t)
+		defer c.close()
+		trials = append(trials, &trial{workload: w, server: s, subject: sub, meter: m, client: c})
 	}
-	for range w.turns {
+	for range turns {
 		for _, t := range trials {
 			f, err := t.turn(ctx)
 			if err = cmp.Or(context.Cause(ctx), err); err != nil {
@@ -111,10 +92,10 @@ func median(turns []figures) (m figures) {
 type trial struct {
 	workload
 	subject
-	server  *server
-	meter   *meter
-	clients []*client
-	had     []figures
+	server *server
+	meter  *meter
+	client *client
+	had    []figures
 }
 
 // The phases of a turn.
@@ -142,10 +123,10 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 	defer stop(nil)
 	u := &turn{trial: t, stop: stop, inside: make([]atomic.Int32, t.keys)}
 	work := context.Context(began)
-	if t.keys == t.processes*t.goroutines {
+	if !t.contended() {
 		work = context.WithoutCancel(ctx) // nobody waits, and some clients do more work for a context that can end
 	}
-	workers := make([]worker, t.processes*t.goroutines)
+	workers := make([]worker, t.goroutines)
 	var group sync.WaitGroup
 	keys := prefix + compat.NewToken()[:8] // of this turn: a lock that a library leaves behind is in nobody's way
 	for i := range workers {
@@ -172,13 +153,9 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 
 	var f figures
 	var pairs []time.Duration
-	var held time.Duration
-	least, most := len(workers[0].pairs), 0
 	for _, k := range workers {
 		pairs = append(pairs, k.pairs...)
-		held += k.held
 		f[longest] = max(f[longest], k.longest.Seconds())
-		least, most = min(least, len(k.pairs)), max(most, len(k.pairs))
 	}
 	if err := context.Cause(began); err != nil && err != context.Canceled {
 		return f, err
@@ -188,10 +165,8 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 	}
 	slices.Sort(pairs)
 	n := float64(len(pairs))
-	f[rate], f[ideal] = n/took.Seconds(), held.Seconds()/took.Seconds()/float64(t.keys)
-	f[p50], f[p99] = pairs[len(pairs)/2].Seconds(), pairs[len(pairs)*99/100].Seconds()
+	f[rate], f[p50], f[p99] = n/took.Seconds(), pairs[len(pairs)/2].Seconds(), pairs[len(pairs)*99/100].Seconds()
 	f[trips], f[cpu] = float64(after-before)/n, used.Seconds()/n
-	f[even], f[conns] = float64(least)/float64(most), float64(t.meter.most.Load())
 	return f, nil
 }
 
@@ -208,15 +183,14 @@ func rest(ctx context.Context, d time.Duration) {
 // A worker is one goroutine's part of a turn.
 type worker struct {
 	pairs   []time.Duration // an acquisition and its release each
-	held    time.Duration
 	longest time.Duration
 }
 
 func (k *worker) work(ctx context.Context, u *turn, number int, key string) {
-	c, inside := u.clients[number/u.goroutines], &u.inside[number%u.keys]
+	inside := &u.inside[number%u.keys]
 	for u.phase.Load() != over {
 		asked := time.Now()
-		release, err := c.lock(ctx, key)
+		release, err := u.client.lock(ctx, key)
 		got := time.Now()
 		counts := u.phase.Load() == counting
 		if err != nil && !counts && ctx.Err() != nil { // who still waits at the end has waited so long
@@ -241,7 +215,6 @@ func (k *worker) work(ctx context.Context, u *turn, number int, key string) {
 		}
 		if counts {
 			k.pairs = append(k.pairs, got.Sub(asked)+time.Since(leaving))
-			k.held += leaving.Sub(got)
 			u.sections.Add(1)
 			k.longest = max(k.longest, got.Sub(asked))
 		}

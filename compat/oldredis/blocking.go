@@ -70,7 +70,7 @@ func (w *waiter) nothing() any {
 // 6.0.
 func (s *Server) blockTimeout(arg string) (time.Duration, any) {
 	seconds, err := strconv.ParseFloat(arg, 64)
-	if _, whole := s.number(arg); err != nil || s.quirks.plainSet && !whole || math.IsNaN(seconds) {
+	if _, whole := s.number(arg); err != nil || s.has(plainSet) && !whole || math.IsNaN(seconds) {
 		return 0, redis.Error("ERR timeout is not an integer or out of range")
 	}
 	if seconds < 0 {

@@ -377,7 +377,7 @@ func readColumns() map[string]map[string]*command {
 				arity:  arity,
 				keys:   parseKeySpec(f[2]),
 				writes: strings.Contains(f[1], "w"),
-				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirks[v].oldMemoryRules,
+				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirks[v].has(oldMemoryRules),
 				run:    handlers[f[0]],
 				passes: passed[f[0]],
 			}

@@ -114,7 +114,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		}
 	}
 	var before []string
-	if s.quirks.emptyStays || len(db.empty) > 0 {
+	if s.has(emptyStays) || len(db.empty) > 0 {
 		var answer any
 		if before, answer = s.emptied(db, cmd, args, positions); answer != nil {
 			return answer
@@ -135,7 +135,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		return reply
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), own))
-	if s.quirks.missingRangeNil && readsRange(cmd.name) {
+	if s.has(missingRangeNil) && readsRange(cmd.name) {
 		for _, i := range positions {
 			if !s.exists(db, args[i]) {
 				return nilArray{}
@@ -174,7 +174,7 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 		lacking := cmd.name == "sinterstore" && slices.ContainsFunc(args[2:], func(key string) bool {
 			return !s.exists(db, key)
 		})
-		s.overwritten(db, args[positions[0]], reply, s.quirks.emptyStays && !lacking)
+		s.overwritten(db, args[positions[0]], reply, s.has(emptyStays) && !lacking)
 	}
 	for n, i := range positions {
 		key := args[i]
@@ -183,13 +183,13 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 			if before != nil {
 				delete(db.empty, key)
 			}
-		case before != nil && before[n] != "" && !store && s.quirks.emptyStays:
+		case before != nil && before[n] != "" && !store && s.has(emptyStays):
 			delete(db.deadlines, key)
 			db.keepEmpty(key, before[n])
-		case db.empty[key] != "" && !s.quirks.emptyStays && !endsEmpty(cmd.name):
+		case db.empty[key] != "" && !s.has(emptyStays) && !endsEmpty(cmd.name):
 		default:
 			delete(db.deadlines, key)
-			if !s.quirks.emptyStays {
+			if !s.has(emptyStays) {
 				delete(db.empty, key)
 			}
 		}

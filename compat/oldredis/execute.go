@@ -65,10 +65,10 @@ func (s *Server) receive(c *session, args []string) {
 func (s *Server) refused(c *session, args []string) any {
 	s.begin()
 	switch {
-	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.quirks.execNeedsMemory:
+	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.has(execNeedsMemory):
 		s.endMulti(c)
 		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
-	case c.multi && !s.quirks.execRunsRest:
+	case c.multi && !s.has(execRunsRest):
 		c.aborted = true
 	}
 	return redis.Error(s.quirks.texts.full)
@@ -101,7 +101,7 @@ func (s *Server) execute(c *session, args []string) any {
 	s.begin()
 	cmd, answer := s.admit(c, args)
 	if answer != nil {
-		if c.multi && !s.quirks.execRunsRest {
+		if c.multi && !s.has(execRunsRest) {
 			c.aborted = true
 		}
 		return answer
@@ -129,7 +129,7 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 	}
 	switch {
 	case name == "quit":
-		if s.quirks.quitSilently {
+		if s.has(quitSilently) {
 			return nil, lastReply{}
 		}
 		return nil, lastReply{replyOK}
@@ -153,16 +153,16 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 func (s *Server) needsMemory(c *session, cmd *command) bool {
 	switch cmd.name {
 	case "exec":
-		return s.quirks.execNeedsMemory ||
-			s.quirks.execChecksMemory && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
+		return s.has(execNeedsMemory) ||
+			s.has(execChecksMemory) && slices.ContainsFunc(c.queue, func(q queued) bool { return q.cmd.grows })
 	case "discard":
-		return c.multi && s.quirks.discardNeedsMemory
+		return c.multi && s.has(discardNeedsMemory)
 	}
-	return cmd.grows || c.multi && s.quirks.queueNeedsMemory
+	return cmd.grows || c.multi && s.has(queueNeedsMemory)
 }
 
 func (s *Server) refuseFull(c *session, cmd *command) any {
-	if cmd.name == "exec" && !s.quirks.execNeedsMemory {
+	if cmd.name == "exec" && !s.has(execNeedsMemory) {
 		s.endMulti(c)
 		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
 	}
@@ -175,7 +175,7 @@ func (s *Server) atOnce(name string) bool {
 	case "exec", "discard":
 		return true
 	case "multi", "watch":
-		return !s.quirks.multiNests
+		return !s.has(multiNests)
 	}
 	return false
 }

@@ -109,7 +109,7 @@ func (s *Server) dead(db *space, key string) bool {
 
 // dead reports whether a key with this deadline has expired at ms.
 func (m *quirks) dead(when, ms int64) bool {
-	if m.wholeSeconds {
+	if m.has(wholeSeconds) {
 		return ms/1000 > when/1000
 	}
 	return ms > when
@@ -121,7 +121,7 @@ func (s *Server) reap(db *space, key string) {
 		return
 	}
 	s.drop(db, key)
-	if !s.quirks.expiryUnseen {
+	if !s.has(expiryUnseen) {
 		s.touch(db, key)
 	}
 }
@@ -134,7 +134,7 @@ func (s *Server) lookupRead(db *space, key string) bool {
 
 // lookupWrite is lookupRead for commands that write. Before 2.2 it deletes the key if it has a TTL.
 func (s *Server) lookupWrite(db *space, key string) bool {
-	if s.quirks.writeDeletesVolatile {
+	if s.has(writeDeletesVolatile) {
 		if _, volatile := db.deadlines[key]; volatile {
 			s.drop(db, key)
 		}
@@ -180,7 +180,7 @@ func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 	if !ok {
 		return redis.Error(fmt.Sprintf(s.quirks.texts.badTTL, strings.ToLower(args[0])))
 	}
-	if !s.quirks.expireSeesUnreaped {
+	if !s.has(expireSeesUnreaped) {
 		s.reap(db, key)
 	}
 	if !s.exists(db, key) {
@@ -193,7 +193,7 @@ func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 	switch {
 	case s.past(when):
 		s.drop(db, key)
-	case volatile && s.quirks.expireOnce:
+	case volatile && s.has(expireOnce):
 		return int64(0)
 	default:
 		db.deadlines[key] = when
@@ -206,13 +206,13 @@ func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 // overflows.
 func (s *Server) deadline(n int64, unit timeUnit) (when int64, ok bool) {
 	now := s.ms
-	if s.quirks.wholeSeconds {
+	if s.has(wholeSeconds) {
 		now -= now % 1000
 	}
 	if unit.absolute {
 		now = 0
 	}
-	if !s.quirks.plainSet {
+	if !s.has(plainSet) {
 		if n > math.MaxInt64/unit.ms || n < math.MinInt64/unit.ms || n*unit.ms > math.MaxInt64-now {
 			return 0, false
 		}
@@ -222,10 +222,10 @@ func (s *Server) deadline(n int64, unit timeUnit) (when int64, ok bool) {
 
 // past reports whether a key with this deadline is deleted at once.
 func (s *Server) past(when int64) bool {
-	if !s.quirks.wholeSeconds {
+	if !s.has(wholeSeconds) {
 		return when <= s.ms
 	}
-	if s.quirks.expireZeroLives {
+	if s.has(expireZeroLives) {
 		return when/1000 < s.ms/1000
 	}
 	return when/1000 <= s.ms/1000
@@ -273,7 +273,7 @@ func ttl(s *Server, c *session, args []string) any {
 	if answer != nil {
 		return answer
 	}
-	if s.quirks.wholeSeconds {
+	if s.has(wholeSeconds) {
 		return left / 1000
 	}
 	return (left + 500) / 1000
@@ -290,7 +290,7 @@ func pttl(s *Server, c *session, args []string) any {
 // timeLeft returns the ms until the key's deadline, or the answer of TTL if there is none.
 func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
 	db := s.spaces[c.db]
-	if !s.quirks.ttlBlind && !s.lookupRead(db, key) {
+	if !s.has(ttlBlind) && !s.lookupRead(db, key) {
 		return 0, int64(-2)
 	}
 	when, volatile := db.deadlines[key]
@@ -298,7 +298,7 @@ func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
 		return 0, int64(-1)
 	}
 	now := s.ms
-	if s.quirks.wholeSeconds {
+	if s.has(wholeSeconds) {
 		now -= now % 1000
 		when -= when % 1000
 	}
@@ -329,14 +329,14 @@ func pexpiretime(s *Server, c *session, args []string) any {
 
 func persist(s *Server, c *session, args []string) any {
 	db, key := s.spaces[c.db], args[1]
-	if !s.quirks.persistSeesUnreaped {
+	if !s.has(persistSeesUnreaped) {
 		s.reap(db, key)
 	}
 	if _, volatile := db.deadlines[key]; !volatile {
 		return int64(0)
 	}
 	delete(db.deadlines, key)
-	if !s.quirks.persistSilently {
+	if !s.has(persistSilently) {
 		s.touch(db, key)
 	}
 	return int64(1)

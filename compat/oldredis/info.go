@@ -78,7 +78,7 @@ func (s *Server) settings() [][2]string {
 	if s.full {
 		memory = "1048576"
 	}
-	if s.quirks.evictsVolatile {
+	if s.has(evictsVolatile) {
 		policy = "volatile-lru"
 	}
 	return [][2]string{
@@ -107,7 +107,7 @@ func config(s *Server, _ *session, args []string) any {
 // info reports only what is true of this server: the emulated version, the configuration, and the
 // number of keys.
 func info(s *Server, _ *session, args []string) any {
-	r := report{flat: s.quirks.infoFlat}
+	r := report{flat: s.has(infoFlat)}
 	if len(args) == 2 {
 		switch section := strings.ToLower(args[1]); section {
 		case "all", "default", "everything":
@@ -128,7 +128,7 @@ func info(s *Server, _ *session, args []string) any {
 
 func (s *Server) memoryInfo() []string {
 	lines := []string{"used_memory:1048576"}
-	if s.quirks.infoBrief {
+	if s.has(infoBrief) {
 		return lines
 	}
 	for _, kv := range s.settings() {

@@ -11,7 +11,7 @@ import (
 func del(s *Server, c *session, args []string) any {
 	db, deleted := s.spaces[c.db], int64(0)
 	for _, key := range args[1:] {
-		if !s.quirks.delSeesUnreaped {
+		if !s.has(delSeesUnreaped) {
 			s.reap(db, key)
 		}
 		if s.exists(db, key) {
@@ -59,7 +59,7 @@ func renamenx(s *Server, c *session, args []string) any {
 // rename moves args[1] to args[2]. It returns nil on success, else the error or 0.
 func (s *Server) rename(c *session, args []string, nx bool) (answer any) {
 	db, from, to := s.spaces[c.db], args[1], args[2]
-	if from == to && s.quirks.sameKeyRefused {
+	if from == to && s.has(sameKeyRefused) {
 		return redis.Error("ERR source and destination objects are the same")
 	}
 	if !s.lookupWrite(db, from) {
@@ -71,13 +71,13 @@ func (s *Server) rename(c *session, args []string, nx bool) (answer any) {
 		}
 		return replyOK
 	}
-	held := s.quirks.renameSeesUnreaped && s.exists(db, to) || s.lookupWrite(db, to)
+	held := s.has(renameSeesUnreaped) && s.exists(db, to) || s.lookupWrite(db, to)
 	if held && nx {
 		return int64(0)
 	}
 
 	when, volatile := db.deadlines[from]
-	if s.quirks.renameDropsTTL {
+	if s.has(renameDropsTTL) {
 		// Before 2.4.0 the destination is replaced in place and keeps its old deadline.
 		when, volatile = db.deadlines[to]
 	}
@@ -124,7 +124,7 @@ func moveTo(s *Server, c *session, args []string) any {
 	} else {
 		s.dispatch(s.peerOf(from), []string{"MOVE", key, strconv.Itoa(to.n)})
 	}
-	if volatile && !s.quirks.moveDropsTTL {
+	if volatile && !s.has(moveDropsTTL) {
 		to.deadlines[key] = when
 	}
 	s.drop(from, key)
@@ -185,7 +185,7 @@ func flushall(s *Server, _ *session, _ []string) any {
 
 func selectDB(s *Server, c *session, args []string) any {
 	n, ok := s.number(args[1])
-	if s.quirks.looseIndex {
+	if s.has(looseIndex) {
 		n, ok = leadingNumber(args[1]), true
 	}
 	if !ok || n < 0 || n >= int64(len(s.spaces)) {

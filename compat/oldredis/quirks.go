@@ -1,162 +1,173 @@
 package oldredis
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// quirks says how one version of Redis differs from the newest one. The zero value is the newest
-// version, so each entry lists only differences. commandTable says which commands a version has,
-// and with how many arguments.
-type quirks struct {
-	// redis is the release whose behaviour was recorded; INFO reports it.
-	redis string
+// A quirk is a behaviour that some versions have: those from one position in versions up to another. commandTable
+// says which commands a version has, and with how many arguments.
+type quirk struct{ from, to int }
 
-	// cron is the time between two runs of active expiry.
-	cron time.Duration
+func between(from, to string) quirk {
+	return quirk{slices.Index(versions, from), slices.Index(versions, to)}
+}
+func before(version string) quirk { return between(versions[0], version) }
+func since(version string) quirk  { return quirk{slices.Index(versions, version), len(versions)} }
 
+// The quirks. The tests check them against recordings of the releases in quirksOf.
+var (
 	// wholeSeconds: deadlines are whole seconds, and a key lives until the second after its
 	// deadline begins: EXPIRE k 1 lives 1.0 to 2.0 s.
-	wholeSeconds bool
+	wholeSeconds = before("2.6")
 
 	// writeDeletesVolatile: any write to a key that has a TTL first deletes the key. SETNX
 	// therefore takes a held lock, and RENAMENX answers "no such key" if its source has a TTL.
-	writeDeletesVolatile bool
+	writeDeletesVolatile = before("2.2.5")
 
 	// expireOnce: a second EXPIRE answers 0 and changes nothing.
-	expireOnce bool
+	expireOnce = before("2.2.5")
 
 	// expireZeroLives: EXPIRE k 0 does not delete at once: the key lives until the second ends.
-	expireZeroLives bool
-
-	// numbers is how arguments and values are read as integers.
-	numbers numberStyle
+	expireZeroLives = before("2.0")
 
 	// looseIndex: SELECT of something that is not a number is SELECT 0.
-	looseIndex bool
+	looseIndex = before("2.4")
 
 	// missingRangeNil: a range of a missing list or sorted set is nil, not empty.
-	missingRangeNil bool
+	missingRangeNil = before("2.0")
 
 	// incrReplaces: INCR of a list or a set makes it the number 1.
-	incrReplaces bool
+	incrReplaces = before("2.0")
 
 	// substrNil: an empty SUBSTR is nil.
-	substrNil bool
+	substrNil = before("2.2.5")
 
 	// emptyStays: a list or sorted set that lost its last element still exists.
-	emptyStays bool
+	emptyStays = before("2.0")
 
 	// sortStoresEmpty: SORT stores an empty list too, in place of the old value; the key keeps its
 	// TTL.
-	sortStoresEmpty bool
+	sortStoresEmpty = before("2.4")
 
 	// sortStoreKeeps: SORT with nothing to store leaves the old value.
-	sortStoreKeeps bool
+	sortStoreKeeps = between("2.4", "2.6")
 
 	// sortMissingStoresNothing: SORT of a missing key answers an empty array and stores nothing.
-	sortMissingStoresNothing bool
+	sortMissingStoresNothing = before("2.4")
 
 	// sortStoresSorted: SORT BY nosort still sorts what it stores.
-	sortStoresSorted bool
+	sortStoresSorted = between("2.6", "2.8")
 
 	// sortNosortIgnoresDesc: SORT BY nosort DESC is not reversed.
-	sortNosortIgnoresDesc bool
+	sortNosortIgnoresDesc = before("5.0")
 
 	// sortLoose: SORT reads the leading digits of an element that is not a number.
-	sortLoose bool
+	sortLoose = before("2.6")
 
 	// sortShortNames: SORT does not find keys longer than 1024 bytes, field included.
-	sortShortNames bool
+	sortShortNames = before("2.4")
 
 	// sortNoHash: SORT does not read fields of hashes.
-	sortNoHash bool
+	sortNoHash = before("2.0")
 
 	// multiNests: MULTI inside MULTI is queued like any command.
-	multiNests bool
+	multiNests = before("2.2.5")
 
 	// quitSilently: QUIT closes without an OK.
-	quitSilently bool
+	quitSilently = before("2.2.5")
 
 	// setnxSeesUnreaped: SETNX is refused by a key that has expired but is still in memory, until a
 	// read reaps it (2.2.0 to 2.2.9).
-	setnxSeesUnreaped bool
+	setnxSeesUnreaped = between("2.2.5", "2.2")
 
 	// renameSeesUnreaped: RENAMENX is refused by an unreaped destination. RENAME leaves the
 	// destination's old deadline in place.
-	renameSeesUnreaped bool
+	renameSeesUnreaped = between("2.2.5", "2.4")
 
 	// renameDropsTTL: RENAME and RENAMENX do not carry the source's TTL.
-	renameDropsTTL bool
+	renameDropsTTL = between("2.2.5", "2.4")
 
 	// expireSeesUnreaped: EXPIRE brings an unreaped key back to life.
-	expireSeesUnreaped bool
+	expireSeesUnreaped = before("2.6.12")
 
 	// persistSeesUnreaped: PERSIST brings an unreaped key back to life.
-	persistSeesUnreaped bool
+	persistSeesUnreaped = between("2.2.5", "5.0")
 
 	// delSeesUnreaped: DEL counts an unreaped key.
-	delSeesUnreaped bool
+	delSeesUnreaped = before("2.8")
 
 	// persistSilently: PERSIST does not make a WATCH fail.
-	persistSilently bool
+	persistSilently = between("2.2.5", "7.0")
 
 	// ttlBlind: TTL and PTTL answer -1 for a missing key, and do not reap.
-	ttlBlind bool
+	ttlBlind = before("2.8")
 
 	// discardKeepsDirty: a WATCH that was touched before a DISCARD still aborts the next EXEC.
-	discardKeepsDirty bool
+	discardKeepsDirty = between("2.2.5", "2.4")
 
 	// execRunsRest: a command that was refused while it was queued does not
 	// abort EXEC (before 2.6.5).
-	execRunsRest bool
+	execRunsRest = before("2.6")
 
 	// expiryUnseen: the expiry of a watched key does not abort EXEC (before 6.0.9).
-	expiryUnseen bool
+	expiryUnseen = before("7.0")
 
 	// execNeedsMemory: EXEC itself is refused when memory is full, and the
 	// connection stays in MULTI.
-	execNeedsMemory bool
+	execNeedsMemory = between("2.0", "2.6")
 
 	// oldMemoryRules: some reads (SDIFF, SINTER, SUNION, ZSCORE) are refused when memory is full.
-	oldMemoryRules bool
+	oldMemoryRules = before("2.6")
 
 	// queueNeedsMemory: MULTI queues nothing when memory is full.
-	queueNeedsMemory bool
+	queueNeedsMemory = since("5.0")
 
 	// discardNeedsMemory: DISCARD too is refused when memory is full.
-	discardNeedsMemory bool
+	discardNeedsMemory = between("5.0", "7.0")
 
 	// execChecksMemory: when memory is full, EXEC of a queue with a growing write is refused and
 	// drops the transaction.
-	execChecksMemory bool
+	execChecksMemory = since("7.0")
 
 	// moveDropsTTL: MOVE does not carry the TTL.
-	moveDropsTTL bool
+	moveDropsTTL = before("2.8")
 
 	// scriptErrorWrapped: an error of redis.call is reported as an error of the script.
-	scriptErrorWrapped bool
+	scriptErrorWrapped = between("2.6", "7.0")
 
 	// evictsVolatile: a full server evicts keys that have a TTL by default.
-	evictsVolatile bool
+	evictsVolatile = before("3.0")
 
 	// infoFlat: INFO has no sections.
-	infoFlat bool
+	infoFlat = before("2.6")
 
 	// infoBrief: INFO does not report maxmemory and its policy.
-	infoBrief bool
+	infoBrief = before("5.0")
 
 	// sameKeyRefused: RENAME of a key to itself is an error.
-	sameKeyRefused bool
+	sameKeyRefused = before("5.0")
 
 	// bothExpiries: SET accepts EX together with PX (the last one counts), and NX together with XX.
-	bothExpiries bool
+	bothExpiries = before("5.0")
 
 	// plainSet: SET knows EX, PX, NX and XX only, and EXPIRE no options.
-	plainSet bool
+	plainSet = before("7.0")
+)
 
-	texts errorTexts
+// quirks is how one version of Redis differs from the others.
+type quirks struct {
+	redis   string        // the release whose behaviour was recorded; INFO reports it
+	cron    time.Duration // between two runs of active expiry
+	numbers numberStyle   // how arguments and values are read as integers
+	texts   errorTexts
+
+	at int // in versions
 }
+
+// has reports whether the version has a quirk.
+func (m *quirks) has(q quirk) bool { return q.from <= m.at && m.at < q.to }
 
 // A numberStyle is how a version reads an integer.
 type numberStyle int
@@ -207,119 +218,29 @@ var (
 
 const tick = 100 * time.Millisecond
 
-// quirksOf lists the quirks of each version. The tests check it against recordings of the releases
-// named here.
-var quirksOf = sync.OnceValue(func() map[string]*quirks {
-	return map[string]*quirks{
-		"1.2": {
-			redis: "1.2.6", texts: texts2_0, cron: time.Second,
-
-			wholeSeconds: true, expireOnce: true, expireZeroLives: true, writeDeletesVolatile: true,
-			expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
-			multiNests: true, execRunsRest: true, expiryUnseen: true,
-			numbers: numbersLoose, looseIndex: true, incrReplaces: true, emptyStays: true,
-			missingRangeNil: true, substrNil: true, sameKeyRefused: true,
-			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-			quitSilently: true, infoFlat: true, infoBrief: true,
-			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true, sortNoHash: true,
-		},
-		"2.0": {
-			redis: "2.0.5", texts: texts2_0, cron: tick,
-
-			wholeSeconds: true, expireOnce: true, writeDeletesVolatile: true,
-			expireSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true, moveDropsTTL: true,
-			multiNests: true, execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-			numbers: numbersSpaced, looseIndex: true, substrNil: true, sameKeyRefused: true,
-			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-			quitSilently: true, infoFlat: true, infoBrief: true,
-			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-		},
-		"2.2.5": {
-			redis: "2.2.5", texts: texts2_2, cron: tick,
-
-			wholeSeconds: true, setnxSeesUnreaped: true, renameSeesUnreaped: true, renameDropsTTL: true,
-			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-			moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
-			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-			numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
-			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-			infoFlat: true, infoBrief: true,
-			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-		},
-		"2.2": {
-			redis: "2.2.15", texts: texts2_2, cron: tick,
-
-			wholeSeconds: true, renameSeesUnreaped: true, renameDropsTTL: true,
-			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-			moveDropsTTL: true, persistSilently: true, discardKeepsDirty: true,
-			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-			numbers: numbersSpaced, looseIndex: true, sameKeyRefused: true,
-			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-			infoFlat: true, infoBrief: true,
-			sortStoresEmpty: true, sortMissingStoresNothing: true, sortShortNames: true, sortLoose: true, sortNosortIgnoresDesc: true,
-		},
-		"2.4": {
-			redis: "2.4.18", texts: texts2_2, cron: tick,
-
-			wholeSeconds:       true,
-			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-			moveDropsTTL: true, persistSilently: true,
-			execRunsRest: true, execNeedsMemory: true, expiryUnseen: true,
-			numbers: numbersSpaced, sameKeyRefused: true,
-			plainSet: true, bothExpiries: true, oldMemoryRules: true, evictsVolatile: true,
-			infoFlat: true, infoBrief: true,
-			sortStoreKeeps: true, sortLoose: true, sortNosortIgnoresDesc: true,
-		},
-		"2.6": {
-			redis: "2.6.11", texts: texts2_6, cron: tick,
-
-			expireSeesUnreaped: true, persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-			moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
-			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-			sortStoresSorted: true, sortNosortIgnoresDesc: true,
-		},
-		"2.6.12": {
-			redis: "2.6.12", texts: texts2_6, cron: tick,
-
-			persistSeesUnreaped: true, delSeesUnreaped: true, ttlBlind: true,
-			moveDropsTTL: true, persistSilently: true, expiryUnseen: true,
-			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-			sortStoresSorted: true, sortNosortIgnoresDesc: true,
-		},
-		"2.8": {
-			redis: "2.8.24", texts: texts2_8, cron: tick,
-
-			persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-			plainSet: true, bothExpiries: true, evictsVolatile: true, infoBrief: true,
-			sortNosortIgnoresDesc: true,
-		},
-		"3.0": {
-			redis: "3.0.7", texts: texts2_8, cron: tick,
-
-			persistSeesUnreaped: true, persistSilently: true, expiryUnseen: true,
-			numbers: numbersC, sameKeyRefused: true, scriptErrorWrapped: true,
-			plainSet: true, bothExpiries: true, infoBrief: true,
-			sortNosortIgnoresDesc: true,
-		},
-		"5.0": {
-			redis: "5.0.14", texts: texts5_0, cron: tick,
-
-			persistSilently: true, expiryUnseen: true, scriptErrorWrapped: true, plainSet: true,
-			queueNeedsMemory: true, discardNeedsMemory: true,
-		},
-		"7.0": {
-			redis: "7.0.15", texts: texts7_0, cron: tick,
-
-			queueNeedsMemory: true, execChecksMemory: true,
-		},
-	}
-})
-
 // versions are the names that New accepts, oldest first.
 var versions = []string{"1.2", "2.0", "2.2.5", "2.2", "2.4", "2.6", "2.6.12", "2.8", "3.0", "5.0", "7.0"}
+
+// quirksOf returns what is peculiar to each version.
+var quirksOf = sync.OnceValue(func() map[string]*quirks {
+	all := map[string]*quirks{
+		"1.2":    {redis: "1.2.6", cron: time.Second, numbers: numbersLoose, texts: texts2_0},
+		"2.0":    {redis: "2.0.5", cron: tick, numbers: numbersSpaced, texts: texts2_0},
+		"2.2.5":  {redis: "2.2.5", cron: tick, numbers: numbersSpaced, texts: texts2_2},
+		"2.2":    {redis: "2.2.15", cron: tick, numbers: numbersSpaced, texts: texts2_2},
+		"2.4":    {redis: "2.4.18", cron: tick, numbers: numbersSpaced, texts: texts2_2},
+		"2.6":    {redis: "2.6.11", cron: tick, numbers: numbersC, texts: texts2_6},
+		"2.6.12": {redis: "2.6.12", cron: tick, numbers: numbersC, texts: texts2_6},
+		"2.8":    {redis: "2.8.24", cron: tick, numbers: numbersC, texts: texts2_8},
+		"3.0":    {redis: "3.0.7", cron: tick, numbers: numbersC, texts: texts2_8},
+		"5.0":    {redis: "5.0.14", cron: tick, numbers: numbersStrict, texts: texts5_0},
+		"7.0":    {redis: "7.0.15", cron: tick, numbers: numbersStrict, texts: texts7_0},
+	}
+	for i, v := range versions {
+		all[v].at = i
+	}
+	return all
+})
 
 func unknownName(name string, _ []string) string {
 	return "ERR unknown command '" + name + "'"

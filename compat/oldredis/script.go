@@ -107,7 +107,7 @@ func eval(s *Server, c *session, args []string) any {
 	if strings.HasSuffix(name, "_ro") {
 		run[0] = "EVAL_RO"
 	}
-	if s.quirks.ttlBlind {
+	if s.has(ttlBlind) {
 		source = blindTTL + source
 	}
 	run[1] = source
@@ -154,7 +154,7 @@ func (s *Server) scriptError(e redis.Error, sha string) any {
 		return e
 	}
 	line, text := m[1], string(s.translate(redis.Error(m[2])).(redis.Error))
-	if s.quirks.scriptErrorWrapped {
+	if s.has(scriptErrorWrapped) {
 		return redis.Error("ERR Error running script (call to f_" + sha + "): @user_script:" + line + ": " + text)
 	}
 	return redis.Error(text + " script: " + sha + ", on @user_script:" + line + ".")

@@ -39,9 +39,9 @@ type Options struct {
 // A Server is one embedded Redis. All its methods may be called from any
 // number of goroutines; commands run one at a time, as Redis runs them.
 type Server struct {
-	mu       sync.Mutex
-	name     string // the version or profile given to New
-	quirks   *quirks
+	mu   sync.Mutex
+	name string // the version or profile given to New
+	*quirks
 	commands map[string]*command
 	profile  *profile
 	refuse   map[string]bool

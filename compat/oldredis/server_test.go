@@ -133,7 +133,7 @@ func TestFaultRefuse(t *testing.T) {
 			}
 			s.SetFault(nil)
 			reply, err := c.Do("GET", "k")
-			if stays := s.quirks.execNeedsMemory; stays != (reply == "QUEUED") || !stays && reply != nil || err != nil {
+			if stays := s.has(execNeedsMemory); stays != (reply == "QUEUED") || !stays && reply != nil || err != nil {
 				t.Errorf("after a refused EXEC: %v, %v", reply, err)
 			}
 		})

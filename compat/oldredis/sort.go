@@ -27,8 +27,8 @@ func sortList(s *Server, c *session, args []string) any {
 		return answer
 	}
 	db, key := s.spaces[c.db], args[1]
-	if !s.lookupRead(db, key) && s.quirks.sortMissingStoresNothing {
-		if s.quirks.missingRangeNil {
+	if !s.lookupRead(db, key) && s.has(sortMissingStoresNothing) {
+		if s.has(missingRangeNil) {
 			return nilArray{}
 		}
 		return []any{}
@@ -75,7 +75,7 @@ func (s *Server) readSort(args []string) (o sorting, answer any) {
 		case word == "LIMIT" && len(rest) >= 3:
 			for i, n := range []*int64{&o.start, &o.count} {
 				v, ok := s.number(rest[1+i])
-				if !ok && !s.quirks.sortLoose {
+				if !ok && !s.has(sortLoose) {
 					return o, redis.Error(s.quirks.texts.notInt)
 				}
 				if !ok {
@@ -118,9 +118,9 @@ func (s *Server) sortable(db *space, key string) (list []string, answer any) {
 func (s *Server) sort(db *space, o *sorting, list []string, kind string) (answer any) {
 	byElement := o.by == "*"
 	if !strings.Contains(o.by, "*") {
-		sorted := o.store != "" && (s.quirks.sortStoresSorted || kind == "set")
+		sorted := o.store != "" && (s.has(sortStoresSorted) || kind == "set")
 		if !sorted {
-			if o.desc && !s.quirks.sortNosortIgnoresDesc && kind != "set" {
+			if o.desc && !s.has(sortNosortIgnoresDesc) && kind != "set" {
 				slices.Reverse(list)
 			}
 			return nil
@@ -141,7 +141,7 @@ func (s *Server) sort(db *space, o *sorting, list []string, kind string) (answer
 		}
 		if !o.alpha && !w.missing {
 			f, err := strconv.ParseFloat(w.text, 64)
-			if err != nil && !s.quirks.sortLoose {
+			if err != nil && !s.has(sortLoose) {
 				return redis.Error("ERR One or more scores can't be converted into double")
 			}
 			if err != nil {
@@ -194,11 +194,11 @@ func (s *Server) sortLookup(db *space, pattern, element string) any {
 		return bulk(element)
 	}
 	before, after, ok := strings.Cut(pattern, "*")
-	if !ok || s.quirks.sortShortNames && len(pattern)+len(element)-1 > maxSortName {
+	if !ok || s.has(sortShortNames) && len(pattern)+len(element)-1 > maxSortName {
 		return nil
 	}
 	name, field, ofHash := strings.Cut(after, "->")
-	if !ofHash || field == "" || s.quirks.sortNoHash {
+	if !ofHash || field == "" || s.has(sortNoHash) {
 		name, ofHash = after, false
 	}
 	key := before + element + name
@@ -226,13 +226,13 @@ func (s *Server) storeSorted(db *space, key string, replies []any) {
 	there := s.exists(db, key)
 	switch {
 	case len(replies) > 0:
-	case s.quirks.sortStoresEmpty:
-	case s.quirks.sortStoreKeeps || !there:
+	case s.has(sortStoresEmpty):
+	case s.has(sortStoreKeeps) || !there:
 		return
 	}
 	when, volatile := db.deadlines[key]
 	s.drop(db, key)
-	if volatile && s.quirks.sortStoresEmpty {
+	if volatile && s.has(sortStoresEmpty) {
 		db.deadlines[key] = when // replaced in place, as by RENAME
 	}
 	list := make([]string, len(replies))
@@ -242,7 +242,7 @@ func (s *Server) storeSorted(db *space, key string, replies []any) {
 	}
 	if len(list) > 0 {
 		db.data.Push(key, list...) //nolint:errcheck // the key does not hold another type
-	} else if s.quirks.sortStoresEmpty {
+	} else if s.has(sortStoresEmpty) {
 		db.keepEmpty(key, "list")
 	}
 	s.touch(db, key)

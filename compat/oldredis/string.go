@@ -73,7 +73,7 @@ func (s *Server) store(db *space, key, value string) {
 
 func setnx(s *Server, c *session, args []string) any {
 	db, key := s.spaces[c.db], args[1]
-	held := s.quirks.setnxSeesUnreaped && s.exists(db, key) || s.lookupWrite(db, key)
+	held := s.has(setnxSeesUnreaped) && s.exists(db, key) || s.lookupWrite(db, key)
 	if held {
 		return int64(0)
 	}
@@ -179,11 +179,11 @@ func set(s *Server, c *session, args []string) any {
 // setOptions parses the options of SET that this version has.
 func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 	units := map[string]timeUnit{"EX": {ms: 1000}, "PX": {ms: 1}}
-	if !s.quirks.plainSet {
+	if !s.has(plainSet) {
 		units["EXAT"] = timeUnit{ms: 1000, absolute: true}
 		units["PXAT"] = timeUnit{ms: 1, absolute: true}
 	}
-	strict := !s.quirks.bothExpiries
+	strict := !s.has(bothExpiries)
 	for i := 3; i < len(args); i++ {
 		name := strings.ToUpper(args[i])
 		unit, timed := units[name]
@@ -192,9 +192,9 @@ func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 			f.nx = true
 		case name == "XX" && !(strict && f.nx):
 			f.xx = true
-		case name == "GET" && !s.quirks.plainSet:
+		case name == "GET" && !s.has(plainSet):
 			f.get = true
-		case name == "KEEPTTL" && !s.quirks.plainSet && f.unit.ms == 0:
+		case name == "KEEPTTL" && !s.has(plainSet) && f.unit.ms == 0:
 			f.keepTTL = true
 		case timed && i+1 < len(args) && !f.keepTTL && !(strict && f.ttl != "" && f.unit != unit):
 			i++
@@ -275,7 +275,7 @@ func (s *Server) add(c *session, key string, delta int64) any {
 	var n int64
 	if s.lookupWrite(db, key) {
 		v, err := s.getString(db, key)
-		if err != nil && !s.quirks.incrReplaces {
+		if err != nil && !s.has(incrReplaces) {
 			return redis.Error(s.quirks.texts.wrongType)
 		}
 		if err == nil {
@@ -313,7 +313,7 @@ func appendTo(s *Server, c *session, args []string) any {
 func substr(s *Server, c *session, args []string) any {
 	reply := s.forward(c, &command{name: "getrange", keys: keySpec{first: 1, last: 1, step: 1}},
 		[]string{"GETRANGE", args[1], args[2], args[3]})
-	if b, ok := reply.([]byte); ok && len(b) == 0 && s.quirks.substrNil {
+	if b, ok := reply.([]byte); ok && len(b) == 0 && s.has(substrNil) {
 		return nil
 	}
 	return reply

@@ -23,7 +23,7 @@ type queued struct {
 }
 
 func multi(s *Server, c *session, _ []string) any {
-	if c.multi && !s.quirks.multiNests {
+	if c.multi && !s.has(multiNests) {
 		return redis.Error("ERR MULTI calls can not be nested")
 	}
 	c.multi = true
@@ -34,7 +34,7 @@ func exec(s *Server, c *session, _ []string) any {
 	if !c.multi {
 		return redis.Error("ERR EXEC without MULTI")
 	}
-	if !s.quirks.expiryUnseen {
+	if !s.has(expiryUnseen) {
 		for _, w := range c.watches {
 			c.dirty = c.dirty || !w.expired && s.dead(w.db, w.key)
 		}
@@ -65,7 +65,7 @@ func discard(s *Server, c *session, _ []string) any {
 	}
 	dirty := c.dirty
 	s.endMulti(c)
-	c.dirty = dirty && s.quirks.discardKeepsDirty
+	c.dirty = dirty && s.has(discardKeepsDirty)
 	return replyOK
 }
 
@@ -82,7 +82,7 @@ func watchKeys(s *Server, c *session, args []string) any {
 	}
 	db := s.spaces[c.db]
 	for _, key := range args[1:] {
-		s.watch(c, db, key, s.dead(db, key) && !s.quirks.expiryUnseen)
+		s.watch(c, db, key, s.dead(db, key) && !s.has(expiryUnseen))
 	}
 	return replyOK
 }

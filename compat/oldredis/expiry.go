@@ -150,20 +150,16 @@ type timeUnit struct {
 	absolute bool
 }
 
-func expire(s *Server, c *session, args []string) any {
-	return s.expire(c, args, timeUnit{ms: 1000})
-}
+var (
+	inSeconds = timeUnit{ms: 1000}
+	inMillis  = timeUnit{ms: 1}
+	atSecond  = timeUnit{ms: 1000, absolute: true}
+	atMilli   = timeUnit{ms: 1, absolute: true}
+)
 
-func expireat(s *Server, c *session, args []string) any {
-	return s.expire(c, args, timeUnit{ms: 1000, absolute: true})
-}
-
-func pexpire(s *Server, c *session, args []string) any {
-	return s.expire(c, args, timeUnit{ms: 1})
-}
-
-func pexpireat(s *Server, c *session, args []string) any {
-	return s.expire(c, args, timeUnit{ms: 1, absolute: true})
+// in is a handler of arguments that count in a unit.
+func in(unit timeUnit, run func(*Server, *session, []string, timeUnit) any) handler {
+	return func(s *Server, c *session, args []string) any { return run(s, c, args, unit) }
 }
 
 func (s *Server) expire(c *session, args []string, unit timeUnit) any {

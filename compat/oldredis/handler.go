@@ -4,12 +4,14 @@ package oldredis
 // connections, which this package manages. miniredis runs the rest.
 func handlers() map[string]handler {
 	return map[string]handler{
-		"get": get, "set": set, "setnx": setnx, "setex": setex, "psetex": psetex, "getset": getset,
+		"get": get, "set": set, "setnx": setnx,
+		"setex": in(inSeconds, (*Server).setExpiring), "psetex": in(inMillis, (*Server).setExpiring), "getset": getset,
 		"mget": mget, "mset": mset, "msetnx": msetnx, "append": appendTo, "substr": substr,
-		"incr": incr, "decr": decr, "incrby": incrby, "decrby": decrby,
+		"incr": adding(1), "decr": adding(-1), "incrby": adding(1), "decrby": adding(-1),
 		"getdel": timed, "getex": timed, "copy": timed,
 
-		"expire": expire, "expireat": expireat, "pexpire": pexpire, "pexpireat": pexpireat,
+		"expire": in(inSeconds, (*Server).expire), "expireat": in(atSecond, (*Server).expire),
+		"pexpire": in(inMillis, (*Server).expire), "pexpireat": in(atMilli, (*Server).expire),
 		"ttl": ttl, "pttl": pttl, "expiretime": expiretime, "pexpiretime": pexpiretime, "persist": persist,
 
 		"del": del, "unlink": del, "exists": exists, "type": typeOf, "rename": rename, "renamenx": renamenx,

@@ -11,11 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A port is a listener and its accepted connections.
-type port struct {
-	l net.Listener
-}
-
 // Listen serves the same data on a TCP address, such as "127.0.0.1:0". It
 // returns the address with the port that was chosen; Close ends it.
 func (s *Server) Listen(addr string) (net.Addr, error) {
@@ -29,7 +24,7 @@ func (s *Server) Listen(addr string) (net.Addr, error) {
 		l.Close()
 		return nil, errClosed
 	}
-	s.ports = append(s.ports, &port{l})
+	s.ports = append(s.ports, l)
 	s.served.Add(1)
 	go s.acceptAll(l)
 	return l.Addr(), nil

@@ -5,14 +5,8 @@ import (
 	"slices"
 )
 
-// whileSubscribed reports whether a subscriber may still send a command.
-func whileSubscribed(name string) bool {
-	switch name {
-	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping":
-		return true
-	}
-	return false
-}
+// whileSubscribed are the commands that a subscriber may still send.
+var whileSubscribed = wordSet("subscribe unsubscribe psubscribe punsubscribe ping")
 
 func (c *session) subscribed() bool { return len(c.channels)+len(c.patterns) > 0 }
 

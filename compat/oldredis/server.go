@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ type Server struct {
 	closed    bool
 	fault     func(conn, n int, cmd []string) Fault
 	trace     func(conn int, cmd []string, reply any)
-	ports     []*port
+	ports     []net.Listener
 	served    sync.WaitGroup
 }
 
@@ -199,7 +200,7 @@ func (s *Server) Close() error {
 	s.cutAll()
 	var errs []error
 	for _, p := range s.ports {
-		errs = append(errs, p.l.Close())
+		errs = append(errs, p.Close())
 	}
 	for _, t := range s.timers {
 		t.disarm()

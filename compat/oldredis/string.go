@@ -92,14 +92,6 @@ func getset(s *Server, c *session, args []string) any {
 	return old
 }
 
-func setex(s *Server, c *session, args []string) any {
-	return s.setExpiring(c, args, timeUnit{ms: 1000})
-}
-
-func psetex(s *Server, c *session, args []string) any {
-	return s.setExpiring(c, args, timeUnit{ms: 1})
-}
-
 func (s *Server) setExpiring(c *session, args []string, unit timeUnit) any {
 	when, answer := s.ttlArgument(args[0], args[2], unit)
 	if answer != nil {
@@ -178,10 +170,9 @@ func set(s *Server, c *session, args []string) any {
 
 // setOptions parses the options of SET that this version has.
 func (s *Server) setOptions(args []string) (f setFlags, answer any) {
-	units := map[string]timeUnit{"EX": {ms: 1000}, "PX": {ms: 1}}
+	units := map[string]timeUnit{"EX": inSeconds, "PX": inMillis}
 	if !s.has(plainSet) {
-		units["EXAT"] = timeUnit{ms: 1000, absolute: true}
-		units["PXAT"] = timeUnit{ms: 1, absolute: true}
+		units["EXAT"], units["PXAT"] = atSecond, atMilli
 	}
 	strict := !s.has(bothExpiries)
 	for i := 3; i < len(args); i++ {
@@ -220,7 +211,7 @@ func mget(s *Server, c *session, args []string) any {
 
 func mset(s *Server, c *session, args []string) any {
 	if len(args)%2 == 0 {
-		return errPairs(args[0])
+		return errPairs
 	}
 	s.storePairs(s.spaces[c.db], args)
 	return replyOK
@@ -228,7 +219,7 @@ func mset(s *Server, c *session, args []string) any {
 
 func msetnx(s *Server, c *session, args []string) any {
 	if len(args)%2 == 0 {
-		return errPairs(args[0])
+		return errPairs
 	}
 	db, busy := s.spaces[c.db], false
 	for i := 1; i < len(args); i += 2 {
@@ -241,7 +232,7 @@ func msetnx(s *Server, c *session, args []string) any {
 	return int64(1)
 }
 
-func errPairs(string) any { return redis.Error("ERR wrong number of arguments for MSET") }
+const errPairs = redis.Error("ERR wrong number of arguments for MSET")
 
 func (s *Server) storePairs(db *space, args []string) {
 	for i := 1; i < len(args); i += 2 {
@@ -250,23 +241,18 @@ func (s *Server) storePairs(db *space, args []string) {
 	}
 }
 
-func incr(s *Server, c *session, args []string) any { return s.add(c, args[1], 1) }
-func decr(s *Server, c *session, args []string) any { return s.add(c, args[1], -1) }
-
-func incrby(s *Server, c *session, args []string) any {
-	n, ok := s.number(args[2])
-	if !ok {
-		return redis.Error(s.quirks.texts.notInt)
+// adding is INCR and INCRBY, with -1 DECR and DECRBY.
+func adding(sign int64) handler {
+	return func(s *Server, c *session, args []string) any {
+		n, ok := int64(1), true
+		if len(args) > 2 {
+			n, ok = s.number(args[2])
+		}
+		if !ok {
+			return redis.Error(s.quirks.texts.notInt)
+		}
+		return s.add(c, args[1], sign*n)
 	}
-	return s.add(c, args[1], n)
-}
-
-func decrby(s *Server, c *session, args []string) any {
-	n, ok := s.number(args[2])
-	if !ok {
-		return redis.Error(s.quirks.texts.notInt)
-	}
-	return s.add(c, args[1], -n)
 }
 
 // add adds to the number under key, and keeps its TTL.

@@ -68,9 +68,7 @@ func (c *Conn) fatal(err error) error {
 // Do sends a command after everything buffered by Send, and returns its reply with the first error
 // among all replies.
 func (c *Conn) Do(cmd string, args ...any) (any, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.do(context.Background(), 0, cmd, args)
+	return c.DoWithTimeout(0, cmd, args...)
 }
 
 // DoWithTimeout is Do with a limit, by the server's clock, to how long a

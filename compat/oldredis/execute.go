@@ -35,18 +35,12 @@ func (s *Server) receive(c *session, args []string) {
 		s.cut(c, errCut)
 		return
 	}
-	var reply any
-	if fault == Refuse {
-		reply = s.refused(c, args)
-	} else {
-		reply = s.execute(c, args)
-	}
+	reply := s.execute(c, args, fault == Refuse)
+	s.traceCall(c, args, reply)
 	if fault == LoseReply {
-		s.traceCall(c, args, reply)
 		s.cut(c, errCut)
 		return
 	}
-	s.traceCall(c, args, reply)
 	switch r := reply.(type) {
 	case noReply:
 	case hangup:
@@ -59,19 +53,6 @@ func (s *Server) receive(c *session, args []string) {
 	default:
 		s.push(c, reply)
 	}
-}
-
-// refused answers a command that a Fault refuses.
-func (s *Server) refused(c *session, args []string) any {
-	s.begin()
-	switch {
-	case c.multi && strings.EqualFold(args[0], "EXEC") && !s.has(execNeedsMemory):
-		s.endMulti(c)
-		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
-	case c.multi && !s.has(execRunsRest):
-		c.aborted = true
-	}
-	return redis.Error(s.quirks.texts.full)
 }
 
 // traceCall passes a command and its reply to the trace function.
@@ -96,10 +77,16 @@ func (s *Server) push(c *session, reply any) {
 	}
 }
 
-// execute runs or queues one command.
-func (s *Server) execute(c *session, args []string) any {
+// execute runs or queues one command, or refuses it as a full server does.
+func (s *Server) execute(c *session, args []string, refuse bool) any {
 	s.begin()
-	cmd, answer := s.admit(c, args)
+	var cmd *command
+	var answer any
+	if refuse {
+		answer = s.refuseFull(c, strings.ToLower(args[0]))
+	} else {
+		cmd, answer = s.admit(c, args)
+	}
 	if answer != nil {
 		if c.multi && !s.has(execRunsRest) {
 			c.aborted = true
@@ -142,7 +129,7 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 	case !cmd.accepts(len(args)):
 		return nil, redis.Error("ERR wrong number of arguments for '" + name + "' command")
 	case s.full && s.needsMemory(c, cmd):
-		return nil, s.refuseFull(c, cmd)
+		return nil, s.refuseFull(c, name)
 	case c.subscribed() && !whileSubscribed[name]:
 		return nil, redis.Error("ERR only (P)SUBSCRIBE / (P)UNSUBSCRIBE / QUIT allowed in this context")
 	}
@@ -161,8 +148,8 @@ func (s *Server) needsMemory(c *session, cmd *command) bool {
 	return cmd.grows || c.multi && s.has(queueNeedsMemory)
 }
 
-func (s *Server) refuseFull(c *session, cmd *command) any {
-	if cmd.name == "exec" && !s.has(execNeedsMemory) {
+func (s *Server) refuseFull(c *session, name string) any {
+	if c.multi && name == "exec" && !s.has(execNeedsMemory) {
 		s.endMulti(c)
 		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
 	}

@@ -164,7 +164,7 @@ func in(unit timeUnit, run func(*Server, *session, []string, timeUnit) any) hand
 
 func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 	db, key := s.spaces[c.db], args[1]
-	opts, err := expireOptions(args)
+	options, err := expireOptions(args)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *Server) expire(c *session, args []string, unit timeUnit) any {
 		return int64(0)
 	}
 	old, volatile := db.deadlines[key]
-	if opts.refuses(when, old, volatile) {
+	if options.refuse(when, old, volatile) {
 		return int64(0)
 	}
 	switch {
@@ -228,40 +228,34 @@ func (s *Server) past(when int64) bool {
 }
 
 // expireFlags are the options of EXPIRE since 7.0.
-type expireFlags struct{ nx, xx, gt, lt bool }
+type expireFlags map[string]bool
 
 func expireOptions(args []string) (expireFlags, any) {
-	var f expireFlags
+	if len(args) == 3 {
+		return nil, nil
+	}
+	f := expireFlags{}
 	for _, a := range args[3:] {
-		switch strings.ToUpper(a) {
-		case "NX":
-			f.nx = true
-		case "XX":
-			f.xx = true
-		case "GT":
-			f.gt = true
-		case "LT":
-			f.lt = true
-		default:
+		name := strings.ToUpper(a)
+		if !slices.Contains([]string{"NX", "XX", "GT", "LT"}, name) {
 			return f, redis.Error("ERR Unsupported option " + a)
 		}
+		f[name] = true
 	}
-	if f.nx && (f.xx || f.gt || f.lt) {
+	if f["NX"] && len(f) > 1 {
 		return f, redis.Error("ERR NX and XX, GT or LT options at the same time are not compatible")
 	}
-	if f.gt && f.lt {
+	if f["GT"] && f["LT"] {
 		return f, redis.Error("ERR GT and LT options at the same time are not compatible")
 	}
 	return f, nil
 }
 
-// refuses reports whether the options forbid when as the next deadline. A missing deadline counts
+// refuse reports whether the options forbid when as the next deadline. A missing deadline counts
 // as infinite.
-func (f expireFlags) refuses(when, old int64, volatile bool) bool {
-	return f.nx && volatile ||
-		f.xx && !volatile ||
-		f.gt && (!volatile || when <= old) ||
-		f.lt && volatile && when >= old
+func (f expireFlags) refuse(when, old int64, volatile bool) bool {
+	return f["NX"] && volatile || f["XX"] && !volatile ||
+		f["GT"] && (!volatile || when <= old) || f["LT"] && volatile && when >= old
 }
 
 func ttl(s *Server, c *session, args []string) any {

@@ -266,12 +266,8 @@ func (snap Snapshot) appendContent(b []byte) []byte {
 			b = append(append(b, '$'), sha...)
 		}
 	}
-	return appendEntries(b, snap.entries)
-}
-
-func appendEntries(b []byte, entries []entry) []byte {
-	for i := range entries {
-		e := &entries[i]
+	for i := range snap.entries {
+		e := &snap.entries[i]
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, int64(e.db), 36)
 		b = append(b, e.kind...)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A fault is something that is done to a server. It returns when it is over.
@@ -258,12 +259,12 @@ func snapshotsFail(s *server, d time.Duration) error {
 		}
 		return err
 	}
-	err := within(10*time.Second, "a save", func() error { return status("err") })
+	err := realredis.Within(10*time.Second, "a save", func() error { return status("err") })
 	time.Sleep(d / 2)
 	if gone := os.RemoveAll(at); gone != nil {
 		return gone
 	}
-	return errors.Join(err, within(20*time.Second, "a save", func() error { return status("ok") }))
+	return errors.Join(err, realredis.Within(20*time.Second, "a save", func() error { return status("ok") }))
 }
 
 // field is what follows name in a CLIENT LIST line.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A binary is a redis-server, and its version.
@@ -177,23 +177,10 @@ func (g *group) keysOn(i int) []string {
 	return keys
 }
 
-// within calls done until it returns nil.
-func within(limit time.Duration, what string, done func() error) error {
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		err := done()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s: not within %v: %w", what, limit, err)
-		}
-	}
-}
-
 // guard starts three Sentinels.
 func (g *group) guard(b binary, dir string) error {
 	host, port, _ := net.SplitHostPort(g.servers[0].addr)
-	err := within(time.Minute, "the replicas are in sync", func() error {
+	err := realredis.Within(time.Minute, "the replicas are in sync", func() error {
 		info, err := redis.String(g.servers[0].do("INFO", "replication"))
 		if n := strings.Count(info, "state=online"); err == nil && n < 2 {
 			err = fmt.Errorf("%d of 2", n)
@@ -216,14 +203,10 @@ sentinel parallel-syncs chaos 2
 			return err
 		}
 	}
-	return within(time.Minute, "the Sentinels know each other and the replicas", func() error {
+	return realredis.Within(time.Minute, "the Sentinels know each other and the replicas", func() error {
 		for _, s := range g.guards {
-			m, err := redis.StringMap(s.do("SENTINEL", "master", "chaos"))
-			if err != nil {
+			if err := realredis.Watches(s.addr, "chaos"); err != nil {
 				return err
-			}
-			if m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master" {
-				return fmt.Errorf("%s: %s Sentinels, %s replicas, %s", s.addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
 			}
 		}
 		return nil
@@ -265,7 +248,7 @@ func (g *group) cluster() error {
 		}
 	}
 	for i, s := range g.servers[3:] {
-		err := within(time.Minute, "a replica knows its master", func() error {
+		err := realredis.Within(time.Minute, "a replica knows its master", func() error {
 			_, err := s.do("CLUSTER", "REPLICATE", ids[i])
 			return err
 		})
@@ -273,29 +256,9 @@ func (g *group) cluster() error {
 			return err
 		}
 	}
-	return within(time.Minute, "the cluster is complete", func() error {
+	return realredis.Within(time.Minute, "the cluster is complete", func() error {
 		for _, s := range g.servers {
-			info, err := redis.String(s.do("CLUSTER", "INFO"))
-			if err == nil && !strings.Contains(info, "cluster_state:ok") {
-				err = errors.New("cluster_state is not ok")
-			}
-			if err != nil {
-				return err
-			}
-			parts, err := redis.Values(s.do("CLUSTER", "SLOTS"))
-			for _, p := range parts {
-				if fields, _ := redis.Values(p, nil); len(fields) != 4 {
-					err = errors.New("a part has no replica")
-				}
-			}
-			if err != nil {
-				return err
-			}
-			info, err = redis.String(s.do("INFO", "replication"))
-			if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
-				err = errors.New("a replica is not in sync")
-			}
-			if err != nil {
+			if err := realredis.Complete(s.addr); err != nil {
 				return err
 			}
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A process is one client's: it is killed and started again.
@@ -205,7 +206,7 @@ func (r run) left(g *group) (left []string, err error) {
 	for _, s := range g.servers {
 		times = times || strings.Contains(r.lockFor(s.version), "getset")
 	}
-	within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left says it
+	realredis.Within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left says it
 		if left, err = g.left(times); err == nil && len(left) > 0 {
 			return errors.New("keys are left")
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // A server is a redis-server of our own.
@@ -140,18 +141,10 @@ func (s *server) start() error {
 	s.mu.Lock()
 	s.cmd, s.ended = cmd, ended
 	s.mu.Unlock()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		_, err := s.do("EXISTS", "chaos")
-		if e, refused := err.(redis.Error); err == nil || refused && !strings.HasPrefix(string(e), "LOADING") {
-			return nil // an error is an answer too: a cluster's node without slots gives one
-		}
-		select {
-		case <-ended:
-			return fmt.Errorf("%s has ended by itself: see %s", s.addr, filepath.Dir(s.conf))
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := realredis.Answers(s.addr, ended); err != nil {
+		return fmt.Errorf("%s: %w: see %s", s.addr, err, filepath.Dir(s.conf))
 	}
-	return fmt.Errorf("%s does not answer: see %s", s.addr, filepath.Dir(s.conf))
+	return nil
 }
 
 func (s *server) do(name string, args ...any) (any, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
 // slotMoves hands the slot of a key that is fought for to another master, as redis-cli does it: for d in between the
@@ -47,7 +48,7 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	g.seen.add("slot moved")
 	time.Sleep(d / 4)
 	// A cluster that fails over is down for a while.
-	return within(time.Minute, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
+	return realredis.Within(time.Minute, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
 		if err := moveKeys(slot, from, to); err != nil {
 			return err
 		}

@@ -63,20 +63,20 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 			return err
 		})
 	}
-	for i := range c.Nodes {
-		c.Until("a node sees the complete cluster", func() error { return c.complete(i) })
+	for _, n := range c.Nodes {
+		c.Until("a node sees the complete cluster", func() error { return Complete(n.Addr) })
 	}
 	return c
 }
 
-// complete returns nil if node i sees all slots served, each with a replica, and, if it is a
+// Complete returns nil if the node at addr sees all slots served, each with a replica, and, if it is a
 // replica, is in sync.
-func (c *Cluster) complete(i int) error {
-	info, err := redis.String(c.Try(i, "CLUSTER", "INFO"))
+func Complete(addr string) error {
+	info, err := redis.String(Ask(addr, "CLUSTER", "INFO"))
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
 		return fmt.Errorf("CLUSTER INFO: %.60q, %v", info, err)
 	}
-	ranges, err := redis.Values(c.Try(i, "CLUSTER", "SLOTS"))
+	ranges, err := redis.Values(Ask(addr, "CLUSTER", "SLOTS"))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *Cluster) complete(i int) error {
 			return fmt.Errorf("a slot range without a replica: %v, %v", fields, err)
 		}
 	}
-	info, err = redis.String(c.Try(i, "INFO", "replication"))
+	info, err = redis.String(Ask(addr, "INFO", "replication"))
 	if err != nil || strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
 		return fmt.Errorf("INFO replication: %.60q, %v", info, err)
 	}
@@ -113,12 +113,7 @@ func (c *Cluster) Do(i int, name string, args ...any) any {
 
 // Try runs one command on node i.
 func (c *Cluster) Try(i int, name string, args ...any) (any, error) {
-	conn, err := redis.Dial("tcp", c.Nodes[i].Addr, redis.DialReadTimeout(time.Minute))
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	return conn.Do(name, args...)
+	return Ask(c.Nodes[i].Addr, name, args...)
 }
 
 // BeginMove starts to move slot: node from redirects (ASK) to node to for keys that it does not
@@ -213,18 +208,20 @@ func (c *Cluster) Until(what string, done func() error) {
 // waitFor calls done until it returns nil, for a minute at most.
 func waitFor(t testing.TB, what string, done func() error) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for {
+	if err := Within(time.Minute, what, done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Within calls done until it returns nil, for as long as limit.
+func Within(limit time.Duration, what string, done func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		err := done()
 		if err == nil {
-			return
+			return nil
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("waiting: %s: %v", what, err)
-		case <-tick.C:
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not within %v: %w", what, limit, err)
 		}
 	}
 }

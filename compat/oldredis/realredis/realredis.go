@@ -77,7 +77,7 @@ func (s *Server) start() error {
 		cmd.Wait() //nolint:errcheck // killed: always an error
 		close(ended)
 	}()
-	return answers(s.Addr, ended)
+	return Answers(s.Addr, ended)
 }
 
 // Kill ends the server at once, as kill -9 does, and waits until it has ended.
@@ -104,8 +104,8 @@ func freeAddr(t testing.TB) string {
 	return "127.0.0.1:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// answers waits until the server at addr replies, for a minute at most.
-func answers(addr string, ended <-chan struct{}) error {
+// Answers waits until the server at addr replies, for a minute at most.
+func Answers(addr string, ended <-chan struct{}) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(time.Minute)

@@ -57,17 +57,22 @@ sentinel parallel-syncs %[1]s 2
 	}
 	waitFor(s.t, "the Sentinels know each other and the replicas", func() error {
 		for _, w := range s.Sentinels {
-			m, err := redis.StringMap(Ask(w.Addr, "SENTINEL", "master", name))
-			if err != nil {
+			if err := Watches(w.Addr, name); err != nil {
 				return err
-			}
-			if m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master" {
-				return fmt.Errorf("%s: %s Sentinels, %s replicas, %s", w.Addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
 			}
 		}
 		return nil
 	})
 	return s
+}
+
+// Watches returns nil if the Sentinel at addr knows two others, and a master with two replicas that is up.
+func Watches(addr, name string) error {
+	m, err := redis.StringMap(Ask(addr, "SENTINEL", "master", name))
+	if err == nil && (m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master") {
+		err = fmt.Errorf("%s: %s Sentinels, %s replicas, %s", addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
+	}
+	return err
 }
 
 // RunSentinel starts the redis-server from the PATH as a Sentinel with this configuration, on a

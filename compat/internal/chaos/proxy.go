@@ -23,7 +23,7 @@ type proxy struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	conns  map[net.Conn]bool
-	under  sync.WaitGroup // requests that arrive late
+	under  sync.WaitGroup // connections
 }
 
 // counts are how often what happened.
@@ -62,7 +62,7 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		go p.pass(c)
+		p.under.Go(func() { p.pass(c) })
 	}
 }
 
@@ -105,6 +105,10 @@ const (
 	late    // its sender is told that the connection is gone; it arrives nevertheless
 )
 
+func (h hitch) String() string {
+	return [...]string{"passed", "lost", "torn", "swallowed", "delayed", "late"}[h]
+}
+
 func (p *proxy) chance() (hitch, time.Duration, float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,47 +136,21 @@ func (p *proxy) pass(client net.Conn) {
 		return
 	}
 	p.keep(server)
-	var under sync.WaitGroup // what arrives late keeps its connection to the server
-	defer func() {
-		go func() { under.Wait(); p.forget(server) }()
-	}()
+	defer p.forget(server)
 	gone := make(chan struct{})
-	go func() { // replies
+	go func() {
 		defer close(gone)
-		p.pump(server, client, func(b []byte, h hitch, d time.Duration) bool {
-			if h == late {
-				h = cut
-			}
-			return p.apply(client, b, h, d, "reply")
-		})
+		p.pump(server, client, "reply")
 		client.Close()
 	}()
-	p.pump(client, server, func(b []byte, h hitch, d time.Duration) bool {
-		if h == late {
-			p.counts.add("request late")
-			late := append([]byte(nil), b...)
-			under.Add(1)
-			p.under.Add(1)
-			go func() {
-				defer p.under.Done()
-				defer under.Done()
-				time.Sleep(2 * d)
-				server.Write(late) //nolint:errcheck // the server may be gone
-				time.Sleep(50 * time.Millisecond)
-			}()
-			client.Close()
-			return false
-		}
-		return p.apply(server, b, h, d, "request")
-	})
+	p.pump(client, server, "request")
 	client.Close()
-	under.Wait()
 	server.Close()
 	<-gone
 }
 
-// pump reads pieces and has each handled, until that says that it is over.
-func (p *proxy) pump(from, to net.Conn, handle func(b []byte, h hitch, d time.Duration) bool) {
+// pump passes on pieces, until one end is gone, or a hitch ends it.
+func (p *proxy) pump(from, to net.Conn, which string) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -184,32 +162,32 @@ func (p *proxy) pump(from, to net.Conn, handle func(b []byte, h hitch, d time.Du
 			continue
 		}
 		h, d, part := p.chance()
-		b := buf[:n]
-		if h == torn {
-			b = b[:int(part*float64(n))]
+		if h == late && which == "reply" {
+			h = cut
 		}
-		if !handle(b, h, d) {
+		if h != none {
+			p.counts.add(which + " " + h.String())
+		}
+		b := buf[:n]
+		switch h {
+		case cut:
+			return
+		case swallowed:
+			continue
+		case torn:
+			to.Write(b[:int(part*float64(n))]) //nolint:errcheck // it is over
+			return
+		case late: // it keeps its connection to the server
+			from.Close()
+			time.Sleep(2 * d)
+			to.Write(b) //nolint:errcheck // the server may be gone
+			time.Sleep(50 * time.Millisecond)
+			return
+		case delayed:
+			time.Sleep(d)
+		}
+		if _, err := to.Write(b); err != nil {
 			return
 		}
 	}
-}
-
-func (p *proxy) apply(to net.Conn, b []byte, h hitch, d time.Duration, which string) bool {
-	switch h {
-	case cut:
-		p.counts.add(which + " lost")
-		return false
-	case torn:
-		p.counts.add(which + " torn")
-		to.Write(b) //nolint:errcheck // it is over
-		return false
-	case swallowed:
-		p.counts.add(which + " swallowed")
-		return true
-	case delayed:
-		p.counts.add(which + " delayed")
-		time.Sleep(d)
-	}
-	_, err := to.Write(b)
-	return err == nil
 }

@@ -220,30 +220,28 @@ func (q *Asker) withKey(cmds ...compat.Cmd) ([]any, error) {
 	return replies[len(made) : len(replies)-1], nil
 }
 
+// unless is an answer: why not, unless it is as it should be, or an error.
+func unless(err error, right func() bool, why string) (string, error) {
+	if err != nil || right() {
+		return "", err
+	}
+	return why, nil
+}
+
 func (q *Asker) setnx() (string, error) {
 	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "held"}, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})
-	switch {
-	case errors.Is(err, ErrNotAsked):
+	if errors.Is(err, ErrNotAsked) {
 		return q.known("SETNX")
-	case err != nil:
-		return "", err
-	case r[0] != int64(1) || r[1] != int64(0):
-		return "SETNX sets a key that is held", nil
 	}
-	return "", nil
+	return unless(err, func() bool { return r[0] == int64(1) && r[1] == int64(0) }, "SETNX sets a key that is held")
 }
 
 func (q *Asker) getset() (string, error) {
 	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "old"}, compat.Cmd{"GETSET", q.a, "new"}, compat.Cmd{"DEL", q.a})
-	switch {
-	case errors.Is(err, ErrNotAsked):
+	if errors.Is(err, ErrNotAsked) {
 		return q.known("GETSET")
-	case err != nil:
-		return "", err
-	case !is(r[1], "old"):
-		return "GETSET does not return the old value", nil
 	}
-	return "", nil
+	return unless(err, func() bool { return is(r[1], "old") }, "GETSET does not return the old value")
 }
 
 // known asks for a command without its arguments, which writes nothing. A server that has it says
@@ -275,24 +273,13 @@ func (q *Asker) ClearsTTL() (bool, error) {
 // multi is what a fence needs: a transaction in which INCR counts.
 func (q *Asker) multi() (string, error) {
 	r, err := q.exec(compat.Cmd{"INCR", q.a}, compat.Cmd{"DEL", q.a})
-	switch {
-	case err != nil:
-		return "", err
-	case len(r) != 2 || r[0] != int64(1) || r[1] != int64(1):
-		return "INCR does not count in MULTI", nil
-	}
-	return "", nil
+	return unless(err, func() bool { return r[0] == int64(1) && r[1] == int64(1) }, "INCR does not count in MULTI")
 }
 
 func (q *Asker) setex() (string, error) {
 	r, err := q.pipe(compat.Cmd{"SETEX", q.a, life, "x"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})
-	switch {
-	case err != nil:
-		return "", err
-	case r[0] != "OK" || !within(r[1], 1, life):
-		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
-	}
-	return "", nil
+	return unless(err, func() bool { return r[0] == "OK" && within(r[1], 1, life) },
+		"SETEX does not give the key its TTL, so a dead holder's lock would last for ever")
 }
 
 // setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.
@@ -302,13 +289,8 @@ func (q *Asker) setnxOnTTL() (string, error) {
 	}
 	made := q.made(q.a, "held")
 	r, err := q.atomic(append(made, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})...)
-	switch {
-	case err != nil:
-		return "", err
-	case r[len(made)] != int64(0):
-		return "SETNX deletes a key that has a TTL and takes it (mended in 2.2)", nil
-	}
-	return "", nil
+	return unless(err, func() bool { return r[len(made)] == int64(0) },
+		"SETNX deletes a key that has a TTL and takes it (mended in 2.2)")
 }
 
 func (q *Asker) expireAgain() (string, error) {
@@ -317,13 +299,8 @@ func (q *Asker) expireAgain() (string, error) {
 		again, ask, unit = compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, 1000
 	}
 	r, err := q.withKey(again, ask)
-	switch {
-	case err != nil:
-		return "", err
-	case r[0] != int64(1) || !within(r[1], life*unit+1, 2*life*unit):
-		return "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended", nil
-	}
-	return "", nil
+	return unless(err, func() bool { return r[0] == int64(1) && within(r[1], life*unit+1, 2*life*unit) },
+		"EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended")
 }
 
 // watch touches what it watches: its own writes count too.
@@ -345,13 +322,10 @@ func (q *Asker) watch() (string, error) {
 			return "", e
 		}
 	}
-	switch {
-	case refused:
+	if refused {
 		return "", exec
-	case r[6] != nil:
-		return "EXEC runs although a watched key was touched", nil
 	}
-	return "", nil
+	return unless(nil, func() bool { return r[6] == nil }, "EXEC runs although a watched key was touched")
 }
 
 // renamenx asks whether a TTL travels with the name, and then, with b held, whether a key with a
@@ -382,13 +356,8 @@ func (q *Asker) renamenx() (string, error) {
 
 func (q *Asker) milliseconds() (string, error) {
 	r, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, "x"}, compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
-	switch {
-	case err != nil:
-		return "", err
-	case r[0] != "OK" || r[1] != int64(1) || !within(r[2], lifeMillis+1, 2*lifeMillis):
-		return "PSETEX and PEXPIRE do not give a key its end in milliseconds", nil
-	}
-	return "", nil
+	return unless(err, func() bool { return r[0] == "OK" && r[1] == int64(1) && within(r[2], lifeMillis+1, 2*lifeMillis) },
+		"PSETEX and PEXPIRE do not give a key its end in milliseconds")
 }
 
 func (q *Asker) time() (string, error) {

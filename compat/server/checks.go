@@ -56,9 +56,15 @@ func (p *probe) finds(a ability.Ability) (ok bool, err error) {
 	*p.r.field(a) = ok
 	if errors.Is(err, ability.ErrNotAsked) {
 		p.r.NotAsked = append(p.r.NotAsked, a)
-		p.asked, p.answers = []string{"–"}, []string{"not asked: " + strings.TrimPrefix(err.Error(), "setnxlock: ")}
+		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
 	}
 	return ok, err
+}
+
+// notAsked is the account of a question that was not.
+func (p *probe) notAsked(why string) bool {
+	p.asked, p.answers = []string{"–"}, []string{"not asked: " + why}
+	return false
 }
 
 // question asks anew as long as the connection breaks in the middle: what had been done by then
@@ -168,8 +174,7 @@ func (p *probe) eval() bool {
 
 func (p *probe) getsetTTL() bool {
 	if !p.r.Getset {
-		p.asked, p.answers = []string{"–"}, []string{"not asked: there is no GETSET"}
-		return false
+		return p.notAsked("there is no GETSET")
 	}
 	err := p.question(func(q *ability.Asker) (err error) {
 		p.r.GetsetClearsTTL, err = q.ClearsTTL()
@@ -177,7 +182,7 @@ func (p *probe) getsetTTL() bool {
 	})
 	p.getsetAsked = err == nil
 	if errors.Is(err, ability.ErrNotAsked) {
-		p.asked, p.answers = []string{"–"}, []string{"not asked: " + strings.TrimPrefix(err.Error(), "setnxlock: ")}
+		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
 	}
 	return p.r.GetsetClearsTTL
 }
@@ -186,8 +191,7 @@ func (p *probe) getsetTTL() bool {
 // that have transactions.
 func (p *probe) lists() bool {
 	if !p.r.Multi {
-		p.asked, p.answers = []string{"–"}, []string{"not asked: there is no MULTI"}
-		return false
+		return p.notAsked("there is no MULTI")
 	}
 	why := ""
 	err := p.question(func(q *ability.Asker) (err error) {

@@ -12,6 +12,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,35 +123,12 @@ type Check struct {
 
 // field is where an ability is noted.
 func (r *Report) field(a ability.Ability) *bool {
-	switch a {
-	case ability.Setnx:
-		return &r.Setnx
-	case ability.Getset:
-		return &r.Getset
-	case ability.Multi:
-		return &r.Multi
-	case ability.Setex:
-		return &r.Setex
-	case ability.Lists:
-		return &r.Lists
-	case ability.SetnxOnTTL:
-		return &r.SetnxRespectsTTL
-	case ability.ExpireAgain:
-		return &r.ExpireAgain
-	case ability.Watch:
-		return &r.Watch
-	case ability.Renamenx:
-		return &r.Renamenx
-	case ability.Milliseconds:
-		return &r.Millis
-	case ability.Time:
-		return &r.Time
-	case ability.Scripts:
-		return &r.Eval
-	case ability.SetNXPX:
-		return &r.SetNXPX
-	}
-	return new(bool)
+	return cmp.Or(map[ability.Ability]*bool{
+		ability.Setnx: &r.Setnx, ability.Getset: &r.Getset, ability.Multi: &r.Multi, ability.Setex: &r.Setex,
+		ability.Lists: &r.Lists, ability.SetnxOnTTL: &r.SetnxRespectsTTL, ability.ExpireAgain: &r.ExpireAgain,
+		ability.Watch: &r.Watch, ability.Renamenx: &r.Renamenx, ability.Milliseconds: &r.Millis, ability.Time: &r.Time,
+		ability.Scripts: &r.Eval, ability.SetNXPX: &r.SetNXPX,
+	}[a], new(bool))
 }
 
 // Abilities returns all abilities that Probe asks for, the oldest first.
@@ -161,12 +139,7 @@ func (r Report) Can(a ability.Ability) bool { return *r.field(a) }
 
 // Has reports whether the report has the warning of this ID.
 func (r Report) Has(id string) bool {
-	for _, w := range r.Warnings {
-		if w.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.ID == id })
 }
 
 // Probe finds out what the server behind source can do. It sends about thirty writes, some more for

@@ -206,7 +206,7 @@ func Lookup(name string) (Format, error) {
 			return Format{}, fmt.Errorf("%w: %s: %s", ErrUnsupported, known, why)
 		}
 	}
-	for _, f := range formats {
+	for _, f := range formats() {
 		if strings.EqualFold(f.Name, name) {
 			return f, nil
 		}
@@ -225,12 +225,12 @@ func (u unknown) Error() string {
 func (u unknown) Unwrap() error { return ErrUnknown }
 
 // All returns every format, those of a kind together, in the order of the kinds.
-func All() []Format { return slices.Clone(formats) }
+func All() []Format { return slices.Clone(formats()) }
 
 // near returns the most similar names, best first.
 func near(name string) []string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
+	names := make([]string, len(formats()))
+	for i, f := range formats() {
 		names[i] = f.Name
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })

@@ -217,8 +217,8 @@ func (g grammar) writes(f Format) bool {
 func candidates(g grammar, key string, ttl, left time.Duration) []Candidate {
 	var all, fit []Candidate
 	named := 0
-	anothers := slices.ContainsFunc(formats, func(f Format) bool { return f.named(key) && f.telling() })
-	for _, f := range formats {
+	anothers := slices.ContainsFunc(formats(), func(f Format) bool { return f.named(key) && f.telling() })
+	for _, f := range formats() {
 		if !g.writes(f) && !(g.token == TokenHostPID && f.Kind == TwoKeys && f.named(key)) {
 			continue
 		}
@@ -346,7 +346,7 @@ func (f Finding) ends(ttl time.Duration, now time.Time) Finding {
 // only one client gives: lock:NAME says nothing.
 func (f *Finding) judgeName(key string) {
 	var usual []string
-	for _, c := range formats {
+	for _, c := range formats() {
 		if !c.named(key) || !c.telling() {
 			continue
 		}

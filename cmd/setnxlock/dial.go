@@ -99,16 +99,13 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	var c *timely
 	netDial := func(ctx context.Context, network, host string) (net.Conn, error) {
 		d := net.Dialer{KeepAlive: time.Minute}
 		raw, err := d.DialContext(ctx, network, host)
 		if err != nil {
 			return nil, err
 		}
-		limit, _ := ctx.Deadline()
-		c = &timely{Conn: raw, first: first, dialled: limit}
-		c.SetDeadline(limit) //nolint:errcheck // the first read tells
+		c := &timely{Conn: raw, first: first}
 		if !at.tls {
 			return c, nil
 		}
@@ -138,9 +135,6 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		if parent.Err() == nil {
 			return nil, errUnanswered(a.timeout)
 		}
-	}
-	if c != nil {
-		c.made()
 	}
 	return conn, err
 }
@@ -176,21 +170,10 @@ func (f *firstAnswer) deadline() time.Time {
 	return f.end
 }
 
-// timely is a connection whose deadlines are no later than the dial's, while it is made, and
-// than that of the server's first answer.
+// timely is a connection whose deadlines are no later than that of the server's first answer.
 type timely struct {
 	net.Conn
-	first   *firstAnswer
-	mu      sync.Mutex
-	dialled time.Time
-}
-
-// made says that the dial is over.
-func (c *timely) made() {
-	c.mu.Lock()
-	c.dialled = time.Time{}
-	c.mu.Unlock()
-	c.Conn.SetDeadline(time.Time{}) //nolint:errcheck // redigo sets one with each request
+	first *firstAnswer
 }
 
 func (c *timely) Read(p []byte) (int, error) {
@@ -202,13 +185,8 @@ func (c *timely) Read(p []byte) (int, error) {
 }
 
 func (c *timely) earliest(t time.Time) time.Time {
-	c.mu.Lock()
-	limits := [...]time.Time{c.dialled, c.first.deadline()}
-	c.mu.Unlock()
-	for _, l := range limits {
-		if !l.IsZero() && (t.IsZero() || l.Before(t)) {
-			t = l
-		}
+	if first := c.first.deadline(); !first.IsZero() && (t.IsZero() || first.Before(t)) {
+		return first
 	}
 	return t
 }

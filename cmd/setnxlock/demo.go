@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,13 +46,13 @@ func (a *app) demoCommand() *cobra.Command {
 
 // A demo is one performance.
 type demo struct {
-	stage
+	screen.Screen
 	clock  clock.Clock // the workers'
 	broken bool        // something was not as promised
 }
 
 func (a *app) demo() error {
-	d := &demo{stage: newStage(a.out), clock: clock.New()}
+	d := &demo{Screen: screen.New(a.out), clock: clock.New()}
 	for n, act := range []func() error{d.counter, d.crash, d.refusal} {
 		if n > 0 {
 			fmt.Fprintln(d.W)
@@ -131,9 +130,9 @@ func (d *demo) race(e entry) error {
 	if err != nil {
 		return err
 	}
-	verdict := fmt.Sprintf("%s  never two at once, %.1f s", d.good("right"), took.Seconds())
+	verdict := fmt.Sprintf("%s  never two at once, %.1f s", d.Good("right"), took.Seconds())
 	if sum != total || r.most.Load() > 1 {
-		verdict = fmt.Sprintf("%s  %d lost, %d workers at once", d.bad("wrong"), total-sum, r.most.Load())
+		verdict = fmt.Sprintf("%s  %d lost, %d workers at once", d.Bad("wrong"), total-sum, r.most.Load())
 	}
 	if (e.Algorithm == nil) == (sum == total) {
 		d.broken = true
@@ -309,7 +308,7 @@ func (d *demo) refusal() error {
 		}
 		note := ""
 		if cmd[2] == "bob" && reply == 1 {
-			note = "  " + d.bad("both hold it")
+			note = "  " + d.Bad("both hold it")
 		}
 		d.line("%-20s -> %d%s", strings.Trim(fmt.Sprint([]any(cmd)), "[]"), reply, note)
 	}
@@ -321,22 +320,14 @@ func (d *demo) refusal() error {
 		d.line("txlock was not refused: %v", err)
 		return nil
 	}
-	d.line("so txlock refuses to work there: %s", d.good("refused"))
+	d.line("so txlock refuses to work there: %s", d.Good("refused"))
 	d.line("  %s", unsafe.Why)
 	d.line("  instead: --algorithm getset:listed, which --algorithm auto chooses")
 	return nil
 }
 
-// A stage is where a demo is shown: a terminal, where lines can move, or a file.
-type stage struct{ screen.Screen }
-
-func newStage(out *os.File) stage { return stage{screen.New(out)} }
-
-func (s stage) title(format string, args ...any) {
-	fmt.Fprintf(s.W, "%s\n", s.Paint("1", fmt.Sprintf(format, args...)))
+func (d *demo) title(format string, args ...any) {
+	fmt.Fprintf(d.W, "%s\n", d.Paint("1", fmt.Sprintf(format, args...)))
 }
 
-func (s stage) line(format string, args ...any) { fmt.Fprintf(s.W, "   "+format+"\n", args...) }
-
-func (s stage) good(text string) string { return s.Good(text) }
-func (s stage) bad(text string) string  { return s.Bad(text) }
+func (d *demo) line(format string, args ...any) { fmt.Fprintf(d.W, "   "+format+"\n", args...) }

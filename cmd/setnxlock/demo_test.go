@@ -27,7 +27,7 @@ func (s slow) Write(b []byte) (int, error) {
 func TestDemoOnASlowTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var says bytes.Buffer
-		d := &demo{stage: stage{screen.Screen{W: slow{&says, 2 * time.Second}}}}
+		d := &demo{Screen: screen.Screen{W: slow{&says, 2 * time.Second}}}
 		if err := d.crash(); err != nil || d.broken {
 			t.Errorf("%v\n%s", err, &says)
 		}
@@ -53,7 +53,7 @@ func TestDemoOnASuspendedMachine(t *testing.T) {
 		for _, e := range entries() {
 			var says bytes.Buffer
 			c := &suspended{Clock: clock.New()}
-			d := &demo{stage: stage{screen.Screen{W: &says}}, clock: c}
+			d := &demo{Screen: screen.Screen{W: &says}, clock: c}
 			if err := d.race(e); err != nil || d.broken {
 				t.Errorf("%v\n%s", err, &says)
 			}

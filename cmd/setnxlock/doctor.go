@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -53,22 +54,22 @@ func (a *app) doctorCommand() *cobra.Command {
 
 // A diagnosis is what doctor found out.
 type diagnosis struct {
-	Server    string    `json:"server"`
-	Away      string    `json:"away,omitempty"` // why a server of a quorum could not be asked
-	Version   string    `json:"version,omitempty"`
-	Kind      string    `json:"kind,omitempty"`
-	Own       string    `json:"own_version,omitempty"` // of a server that is not Redis
-	Role      string    `json:"role,omitempty"`
-	Master    string    `json:"master,omitempty"`
-	Safe      bool      `json:"safe"`
-	Unsafe    []string  `json:"unsafe,omitempty"` // why not
-	Algorithm string    `json:"algorithm,omitempty"`
-	Why       string    `json:"why,omitempty"`
-	Risks     []string  `json:"risks,omitempty"`
-	Clock     *offset   `json:"clock,omitempty"`
-	Can       []ability `json:"can"`
-	Warnings  []warning `json:"warnings,omitempty"`
-	Checks    []check   `json:"checks,omitempty"`
+	Server    string           `json:"server"`
+	Away      string           `json:"away,omitempty"` // why a server of a quorum could not be asked
+	Version   string           `json:"version,omitempty"`
+	Kind      string           `json:"kind,omitempty"`
+	Own       string           `json:"own_version,omitempty"` // of a server that is not Redis
+	Role      string           `json:"role,omitempty"`
+	Master    string           `json:"master,omitempty"`
+	Safe      bool             `json:"safe"`
+	Unsafe    []string         `json:"unsafe,omitempty"` // why not
+	Algorithm string           `json:"algorithm,omitempty"`
+	Why       string           `json:"why,omitempty"`
+	Risks     []string         `json:"risks,omitempty"`
+	Clock     *offset          `json:"clock,omitempty"`
+	Can       []ability        `json:"can"`
+	Warnings  []server.Warning `json:"warnings,omitempty"`
+	Checks    []server.Check   `json:"checks,omitempty"`
 }
 
 // An offset is how far the server's clock is ahead of ours.
@@ -84,18 +85,6 @@ type ability struct {
 	Asked bool   `json:"asked"` // false: nothing is known of it
 	What  string `json:"what"`
 	Since string `json:"since"`
-}
-
-type warning struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
-}
-
-type check struct {
-	Name   string `json:"name"`
-	Asked  string `json:"asked"`
-	Answer string `json:"answer"`
-	OK     bool   `json:"ok"`
 }
 
 func (a *app) doctor(asJSON bool) error {
@@ -115,7 +104,7 @@ func (a *app) doctor(asJSON bool) error {
 	if asJSON {
 		err = a.printJSON(d)
 	} else {
-		err = d.print(newStage(a.out), a.verbose)
+		err = d.print(screen.New(a.out), a.verbose)
 	}
 	if err == nil && !d.Safe {
 		err = exit(1)
@@ -160,16 +149,16 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 			return err
 		}
 	} else {
-		s := newStage(a.out)
+		s := screen.New(a.out)
 		for _, d := range q.Servers {
 			if err := d.print(s, a.verbose); err != nil {
 				return err
 			}
 			fmt.Fprintln(s.W)
 		}
-		verdict := s.good("safe")
+		verdict := s.Good("safe")
 		if !q.Safe {
-			verdict = s.bad("unsafe")
+			verdict = s.Bad("unsafe")
 		}
 		fmt.Fprintf(s.W, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
 	}
@@ -187,13 +176,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	}
 	d := &diagnosis{
 		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
-		Can: abilities(r),
-	}
-	for _, w := range r.Warnings {
-		d.Warnings = append(d.Warnings, warning{w.ID, w.Text})
-	}
-	for _, c := range r.Checks {
-		d.Checks = append(d.Checks, check(c))
+		Can: abilities(r), Warnings: r.Warnings, Checks: r.Checks,
 	}
 	if err := a.recommend(ctx, d, n, r); err != nil {
 		return nil, err
@@ -211,7 +194,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 // judgeClock warns of a clock that timestamps can't be compared by.
 func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 	if off := ahead.Abs() - plusMinus; off > time.Second {
-		d.Warnings = append(d.Warnings, warning{"clock-offset", fmt.Sprintf(
+		d.Warnings = append(slices.Clip(d.Warnings), server.Warning{ID: "clock-offset", Text: fmt.Sprintf(
 			"its clock and this machine's differ by %v: if other clients go by its clock, a getset lock of theirs ends that much too early or too late here", ahead.Abs().Round(10*time.Millisecond))})
 	}
 }
@@ -225,7 +208,7 @@ func abilities(r server.Report) []ability {
 }
 
 // print is the diagnosis for people.
-func (d *diagnosis) print(s stage, verbose bool) error {
+func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, text string) {
@@ -285,14 +268,14 @@ func (d *diagnosis) print(s stage, verbose bool) error {
 	return err
 }
 
-func (d *diagnosis) verdict(s stage) string {
+func (d *diagnosis) verdict(s screen.Screen) string {
 	switch {
 	case !d.Safe:
-		return s.bad("unsafe") + ", as said above"
+		return s.Bad("unsafe") + ", as said above"
 	case len(d.Warnings)+len(d.Risks) > 0:
-		return s.good("safe") + ", within the limits above"
+		return s.Good("safe") + ", within the limits above"
 	}
-	return s.good("safe")
+	return s.Good("safe")
 }
 
 // title is version, kind and role in one line.

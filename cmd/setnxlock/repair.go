@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -383,7 +384,7 @@ func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) 
 			suspects++
 		}
 	}
-	began, s := time.Now(), newStage(a.errs)
+	began, s := time.Now(), screen.New(a.errs)
 	if !s.Live {
 		a.say("watching %d keys for %v", suspects, lease)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func (a *app) rootCommand() *cobra.Command {
 
 	f := root.PersistentFlags()
 	a.flags = f
-	a.redis = addresses{list: strings.Split(fromEnv("SETNXLOCK_REDIS", defaultRedis), ",")}
+	a.redis = addresses{list: strings.Split(cmp.Or(os.Getenv("SETNXLOCK_REDIS"), defaultRedis), ",")}
 	f.Var(&a.redis, "redis",
 		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[user:password@]host:port[/db], rediss:// for TLS, or unix:///path[?db=N]; $SETNXLOCK_REDIS is used if it is not given")
 	f.StringVar(&a.user, "user", "", "log in as the ACL user `NAME`, where the address has no password of its own")
@@ -104,30 +105,15 @@ func (a *app) rootCommand() *cobra.Command {
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout,
 		"how long connecting, from its beginning to the server's first answer, and each request after that may take; unless it is given, a step on one server of a quorum (--algorithm redlock) may take "+redlock.DefaultTimeout.String())
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
-	hideDefault(root, "redis") // it may hold a password
+	f.Lookup("redis").DefValue = defaultRedis // one from the environment may hold a password
 	complete(root, "algorithm", use)
 	complete(root, "dialect", append(dialects(), clients()...))
-	complete(root, "redis", nil)
-	complete(root, "prefix", nil)
-	complete(root, "sentinel", nil)
-	for _, name := range []string{"user", "tls-name"} {
+	for _, name := range []string{"redis", "prefix", "sentinel", "user", "tls-name"} {
 		complete(root, name, nil)
 	}
 
 	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
 	return root
-}
-
-func fromEnv(name, otherwise string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return otherwise
-}
-
-// hideDefault keeps a default that came from the environment out of help texts.
-func hideDefault(cmd *cobra.Command, name string) {
-	cmd.PersistentFlags().Lookup(name).DefValue = defaultRedis
 }
 
 // complete tells shells the values of a flag. With none there is nothing to

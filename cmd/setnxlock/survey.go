@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -142,7 +143,7 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 	if err != nil {
 		size = -1
 	}
-	wipe := newStage(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)
+	wipe := screen.New(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)
 	defer wipe()
 	told := map[uint64]struct{}{} // SCAN may tell a key twice; of each lock a hash is kept
 	seed := maphash.MakeSeed()

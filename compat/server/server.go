@@ -109,16 +109,16 @@ type Report struct {
 
 // A Warning is something about a server that a lock's user should know.
 type Warning struct {
-	ID   string // for programs: "eviction-volatile", …; see the constants
-	Text string // for people: one sentence, without a full stop
+	ID   string `json:"id"`   // for programs: "eviction-volatile", …; see the constants
+	Text string `json:"text"` // for people: one sentence, without a full stop
 }
 
 // A Check is one question and its answer. The scratch keys are called a and b in it.
 type Check struct {
-	Name   string
-	Asked  string // the commands, as sent in one write
-	Answer string // the replies
-	OK     bool   // the server can do it
+	Name   string `json:"name"`
+	Asked  string `json:"asked"`  // the commands, as sent in one write
+	Answer string `json:"answer"` // the replies
+	OK     bool   `json:"ok"`     // the server can do it
 }
 
 // field is where an ability is noted.

@@ -67,9 +67,7 @@ func pause(ctx context.Context, tries int) {
 // Its methods do nothing on nil: where nobody looks, nothing is told.
 type waitingLine struct {
 	out   *os.File
-	begun time.Time
-	end   chan struct{}
-	ended chan struct{}
+	erase func()
 
 	mu   sync.Mutex
 	text string
@@ -84,11 +82,12 @@ const (
 // waitingLine begins one if stderr is a terminal whose lines can be wiped, and
 // the log does not go there.
 func (a *app) waitingLine() *waitingLine {
-	if a.verbose || !screen.New(a.errs).Live {
+	terminal := screen.New(a.errs)
+	if a.verbose || !terminal.Live {
 		return nil
 	}
-	l := &waitingLine{out: a.errs, begun: time.Now(), end: make(chan struct{}), ended: make(chan struct{})}
-	go l.draw()
+	l := &waitingLine{out: a.errs}
+	l.erase = terminal.Line(lineAfter, lineEvery, l.line)
 	return l
 }
 
@@ -104,41 +103,24 @@ func (l *waitingLine) says(format string, args ...any) {
 
 // wipe ends it, and leaves nothing behind.
 func (l *waitingLine) wipe() {
-	if l == nil {
-		return
+	if l != nil {
+		l.erase()
 	}
-	close(l.end)
-	<-l.ended
 }
 
-func (l *waitingLine) draw() {
-	defer close(l.ended)
-	next := time.NewTimer(lineAfter)
-	defer next.Stop()
-	drawn := false
-	for {
-		select {
-		case <-l.end:
-			if drawn {
-				io.WriteString(l.out, "\r\x1b[K") //nolint:errcheck // what can't be shown is not
-			}
-			return
-		case <-next.C:
-			next.Reset(lineEvery)
-		}
-		l.mu.Lock()
-		text := l.text
-		l.mu.Unlock()
-		if text == "" || !foreground(l.out) {
-			continue
-		}
-		line := []rune(fmt.Sprintf("setnxlock: %s; waiting for %v", text, time.Since(l.begun).Round(time.Second)))
-		if width, _, err := term.GetSize(int(l.out.Fd())); err == nil && width > 1 && len(line) >= width {
-			line = append(line[:width-2], '…')
-		}
-		fmt.Fprintf(l.out, "\r%s\x1b[K", string(line)) //nolint:errcheck
-		drawn = true
+// line is what is shown.
+func (l *waitingLine) line(_ int, took time.Duration) string {
+	l.mu.Lock()
+	text := l.text
+	l.mu.Unlock()
+	if text == "" || !foreground(l.out) {
+		return ""
 	}
+	line := []rune(fmt.Sprintf("setnxlock: %s; waiting for %v", text, took.Round(time.Second)))
+	if width, _, err := term.GetSize(int(l.out.Fd())); err == nil && width > 1 && len(line) >= width {
+		line = append(line[:width-2], '…')
+	}
+	return string(line)
 }
 
 // watch tells who holds the target, until ctx is done.

@@ -264,26 +264,7 @@ func searched(n int, at *race.Stats, took time.Duration) string {
 
 // live shows a line on a terminal, anew some times a second, until the function it returns has wiped it away.
 func live(s screen.Screen, line func(n int, took time.Duration) string) (wipe func()) {
-	if !s.Live {
-		return func() {}
-	}
-	end, ended := make(chan struct{}), make(chan struct{})
-	began := time.Now()
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(80 * time.Millisecond)
-		defer tick.Stop()
-		for n := 0; ; n++ {
-			fmt.Fprintf(s.W, "\r%s\x1b[K", line(n, time.Since(began)))
-			select {
-			case <-tick.C:
-			case <-end:
-				fmt.Fprint(s.W, "\r\x1b[K")
-				return
-			}
-		}
-	}()
-	return func() { close(end); <-ended }
+	return s.Line(0, 80*time.Millisecond, line)
 }
 
 // rate is how many of something there were in a second.

@@ -38,21 +38,34 @@ func (s Screen) Bad(text string) string  { return s.Paint("31", text) }
 // Progress shows how far something has come, on a terminal, until the function
 // it returns has wiped the line away. of is -1 if nobody knows how far there is to go.
 func (s Screen) Progress(name string, done func() int, of int) (stop func()) {
+	return s.Line(0, 40*time.Millisecond, func(int, time.Duration) string { return "   " + name + progress(done(), of) })
+}
+
+// Line shows a line on a terminal, anew at intervals, until the function it returns has wiped it away.
+// While it is empty nothing is shown.
+func (s Screen) Line(first, every time.Duration, line func(n int, took time.Duration) string) (wipe func()) {
 	if !s.Live {
 		return func() {}
 	}
 	end, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(40 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			io.WriteString(s.W, "\r   "+name+progress(done(), of)+"\x1b[K") //nolint:errcheck // what can't be shown is not
+		next := time.NewTimer(first)
+		defer next.Stop()
+		for n, drawn := 0, false; ; n++ {
 			select {
-			case <-tick.C:
+			case <-next.C:
+				next.Reset(every)
 			case <-end:
-				io.WriteString(s.W, "\r\x1b[K") //nolint:errcheck
+				if drawn {
+					io.WriteString(s.W, "\r\x1b[K") //nolint:errcheck // what can't be shown is not
+				}
 				return
+			}
+			if text := line(n, time.Since(began)); text != "" {
+				io.WriteString(s.W, "\r"+text+"\x1b[K") //nolint:errcheck // likewise
+				drawn = true
 			}
 		}
 	}()

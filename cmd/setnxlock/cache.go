@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/textfile"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
@@ -45,32 +46,17 @@ func (a *app) remembered() *cache {
 	return a.known
 }
 
-// save writes the file anew, under another name first: whoever reads it finds all of it, the old
-// or the new one.
+// save writes the file anew.
 func (c *cache) save() error {
 	if c.path == "" || !c.Changed() {
 		return nil
 	}
 	b, err := json.Marshal(&c.Memory)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(c.path), "servers-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if closed := f.Close(); err == nil {
-		err = closed
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(c.path), 0o700)
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), c.path)
-	}
-	if err != nil {
-		os.Remove(f.Name()) //nolint:errcheck // the reason is reported
+		err = textfile.Replace(c.path, b, 0o600)
 	}
 	return err
 }

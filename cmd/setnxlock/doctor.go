@@ -212,11 +212,9 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, text string) {
-		for i, line := range wrap(text, 66) {
-			if i > 0 {
-				name = ""
-			}
-			fmt.Fprintf(w, "%s\t%s\n", name, line)
+		for line := range strings.Lines(screen.Paragraph("", text, 66)) {
+			fmt.Fprintf(w, "%s\t%s", name, line)
+			name = ""
 		}
 	}
 	row("server", d.Server)
@@ -322,20 +320,6 @@ func yes(ok bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// wrap breaks text into lines of at most width bytes, between words.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return append(lines, line)
 }
 
 // recommend fills in the algorithm, and what makes it unsafe here.

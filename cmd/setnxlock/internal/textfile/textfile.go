@@ -242,7 +242,7 @@ func change(name string, do func(values map[string]float64)) error {
 		return err
 	}
 	do(values)
-	return replace(name, format(values))
+	return Replace(name, format(values), 0o644) // who collects is another user
 }
 
 // read returns a file's values, none of one that is not there.
@@ -309,15 +309,14 @@ func bucket(series string) (name string, bound float64) {
 	return name, bound
 }
 
-// replace puts text in the place of a file, whole: its name leads to the old one or to the new.
-func replace(name string, text []byte) error {
+// Replace puts text in the place of a file, whole: its name leads to the old one or to the new.
+func Replace(name string, text []byte, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // no collector reads it: it does not end in .prom
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(text)
-	// Who collects is another user.
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil {
+	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), name)
 	}
 	if err != nil {

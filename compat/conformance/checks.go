@@ -62,76 +62,20 @@ const nobodys = "0000000000.000" // a token that nobody has
 // exclusion: of 16 clients no two that exclude each other stand in the section
 // together. Where clients share, every fourth is a rival.
 func (c *suite) exclusion(t testing.TB) {
-	defer c.turn()()
-	const clients, rounds = 16, 3
-	var alone, together, overlaps, counter atomic.Int32
-	want := int32(0)
-	var wg sync.WaitGroup
-	ctx := within(t, 60*time.Second)
-	for i := range clients {
-		k, shares := c.client(), c.Shared
-		if c.Shared && i%4 == 0 {
-			k, shares = c.rival(), false
+	c.contend(t, "exclusion", 16, 1, func(p int) (k *compat.Locker, shares bool) {
+		if c.Shared && p%4 == 0 {
+			return c.rival(), false
 		}
-		if !shares {
-			want += rounds
-		}
-		wg.Go(func() {
-			for range rounds {
-				lock, err := k.Lock(ctx, c.key("exclusion"), patient)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				seen := int32(0)
-				if shares {
-					together.Add(1)
-				} else {
-					if alone.Add(1) != 1 || together.Load() != 0 {
-						overlaps.Add(1)
-					}
-					seen = counter.Load()
-				}
-				if _, err := k.Inspect(ctx, c.key("exclusion")); err != nil { // some time passes inside
-					t.Error(err)
-				}
-				for range clients { // in which the others run, on a machine with few processors too
-					runtime.Gosched()
-				}
-				if shares {
-					if alone.Load() != 0 {
-						overlaps.Add(1)
-					}
-					together.Add(-1)
-				} else {
-					counter.Store(seen + 1) // not Add: an update that got lost is to be seen
-					alone.Add(-1)
-				}
-				if err := lock.Release(ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n, sum := overlaps.Load(), counter.Load(); n != 0 || sum != want {
-		t.Errorf("%d overlaps, counter at %d, want 0 and %d", n, sum, want)
-	}
+		return c.client(), c.Shared
+	})
 }
 
 // crowd: three processes, of which two wake each other and one only polls, with
 // four clients each. A lock that a process hands off to its next client
 // excludes as any other does, its fence is a new one, and nobody waits for ever.
 func (c *suite) crowd(t testing.TB) {
-	defer c.turn()()
-	const processes, clients, rounds = 3, 4, 3
-	key := c.key("crowd")
-	ctx := within(t, 60*time.Second)
-	var alone, together, counter, handedOff atomic.Int32
-	var fence atomic.Int64
-	want := int32(0)
-	var wg sync.WaitGroup
-	for p := range processes {
+	var handedOff atomic.Int32
+	c.contend(t, "crowd", 3, 4, func(p int) (k *compat.Locker, shares bool) {
 		o := c.options()
 		o.Signal = p%2 == 0
 		o.Observer = compat.Observer(func(e compat.Event) {
@@ -139,55 +83,82 @@ func (c *suite) crowd(t testing.TB) {
 				handedOff.Add(1)
 			}
 		})
-		k, shares := c.New(plain, o), c.Shared
 		if c.Shared && p == 0 {
-			k, shares = c.Rival(plain, o), false
+			return c.Rival(plain, o), false
 		}
+		return c.New(plain, o), c.Shared
+	})
+	switch n := handedOff.Load(); {
+	case n == 0 && !c.Shared && !c.Turns:
+		t.Error("no lock was handed off")
+	case n > 0 && c.Turns:
+		t.Errorf("%d locks were handed off, past those who waited elsewhere", n)
+	}
+}
+
+// contend lets the clients of processes take a key three times each, and checks that nobody stands beside one
+// that does not share, and that no update gets lost there.
+func (c *suite) contend(t testing.TB, name string, processes, clients int, open func(p int) (k *compat.Locker, shares bool)) {
+	defer c.turn()()
+	const rounds = 3
+	key, ctx := c.key(name), within(t, 60*time.Second)
+	var alone, together, overlaps, counter atomic.Int32
+	var fence atomic.Int64
+	want := int32(0)
+	var wg sync.WaitGroup
+	for p := range processes {
+		k, shares := open(p)
 		if !shares {
-			want += clients * rounds
+			want += int32(clients * rounds)
+		}
+		round := func() error {
+			lock, err := k.Lock(ctx, key, patient)
+			if err != nil {
+				return err
+			}
+			seen := int32(0)
+			if shares {
+				together.Add(1)
+			} else {
+				if alone.Add(1) != 1 || together.Load() != 0 {
+					overlaps.Add(1)
+				}
+				if c.Fence && fence.Swap(lock.Fence()) >= lock.Fence() {
+					t.Errorf("fence %d, and none before it was lower", lock.Fence())
+				}
+				seen = counter.Load()
+			}
+			if _, err := k.Inspect(ctx, key); err != nil { // some time passes inside
+				t.Error(err)
+			}
+			for range processes * clients { // in which the others run, on a machine with few processors too
+				runtime.Gosched()
+			}
+			if shares {
+				if alone.Load() != 0 {
+					overlaps.Add(1)
+				}
+				together.Add(-1)
+			} else {
+				counter.Store(seen + 1) // not Add: an update that got lost is to be seen
+				alone.Add(-1)
+			}
+			return lock.Release(ctx)
 		}
 		for range clients {
 			wg.Go(func() {
 				for range rounds {
-					lock, err := k.Lock(ctx, key, patient)
-					if err != nil {
+					if err := round(); err != nil {
 						t.Error(err)
 						return
-					}
-					if shares {
-						together.Add(1)
-						if alone.Load() != 0 {
-							t.Error("beside a rival")
-						}
-						together.Add(-1)
-					} else {
-						if alone.Add(1) != 1 || together.Load() != 0 {
-							t.Error("two inside")
-						}
-						seen := counter.Load()
-						if c.Fence && fence.Swap(lock.Fence()) >= lock.Fence() {
-							t.Errorf("fence %d, and none before it was lower", lock.Fence())
-						}
-						runtime.Gosched()
-						counter.Store(seen + 1)
-						alone.Add(-1)
-					}
-					if err := lock.Release(ctx); err != nil {
-						t.Error(err)
 					}
 				}
 			})
 		}
 	}
 	wg.Wait()
-	if sum := counter.Load(); sum != want {
-		t.Errorf("counter at %d, want %d", sum, want)
-	}
-	switch n := handedOff.Load(); {
-	case n == 0 && !c.Shared && !c.Turns:
-		t.Error("no lock was handed off")
-	case n > 0 && c.Turns:
-		t.Errorf("%d locks were handed off, past those who waited elsewhere", n)
+	if n, sum := overlaps.Load(), counter.Load(); n != 0 || sum != want {
+		t.Errorf("%d overlaps, counter at %d, want 0 and %d", n, sum, want)
 	}
 }
 

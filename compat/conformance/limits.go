@@ -56,7 +56,7 @@ func (c *suite) oneConnection(t testing.TB) {
 	o.Clock, o.Timeout = mock, 2*time.Second
 	var sources []compat.Source
 	k := c.New(func(s compat.Source) compat.Source {
-		s = narrow(s, waits)
+		s = narrow(waits)(s)
 		sources = append(sources, s)
 		return s
 	}, o)

@@ -354,7 +354,7 @@ func (c *suite) lostBatch(t testing.TB) {
 		}
 		for try := 0; try < 10 && !renewed(); try++ { // one that was not renewed is tried again soon
 			mock.Add(3 * time.Second)
-			events.settle(renewed)
+			events.wait(200*time.Millisecond, renewed)
 		}
 		each(name, "after the loss,", func(l *compat.Lock) error { return context.Cause(l.Context()) }) // nobody took it
 	})

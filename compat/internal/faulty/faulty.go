@@ -118,6 +118,7 @@ type Network struct {
 	mu     sync.Mutex
 	hook   Hook
 	dial   func(context.Context) error
+	closed func()
 	waits  []context.CancelFunc // of those that dial
 	held   int                  // dials that OnDial has, and messages that wait for ever
 	down   bool
@@ -150,6 +151,15 @@ func (n *Network) Expect(h Hook) {
 // OnDial has f called before each connection is made: its error is that of the dial. Its context ends
 // with [Network.Clear], too.
 func (n *Network) OnDial(f func(context.Context) error) { n.set(func() { n.dial = f }) }
+
+// OnClose has f called when a connection is closed, and when one that was dialled could not be made.
+func (n *Network) OnClose(f func()) { n.set(func() { n.closed = f }) }
+
+func (n *Network) ended() {
+	if closed := read(n, &n.closed); closed != nil {
+		closed()
+	}
+}
 
 // Hang is for [Network.OnDial]: nobody answers a dial.
 func Hang(ctx context.Context) error {
@@ -271,6 +281,7 @@ func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn
 	}
 	c, err := get(ctx)
 	if err != nil {
+		n.ended()
 		return nil, err
 	}
 	return n.Conn(c), nil
@@ -295,6 +306,7 @@ func (w *wire) end(broke bool) {
 	w.net.mu.Lock()
 	if !broke {
 		w.net.open--
+		defer w.net.ended()
 	}
 	left := w.left
 	w.net.mu.Unlock()

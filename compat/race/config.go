@@ -64,7 +64,6 @@ type Config struct {
 	OneConn     bool // a client has one connection: a step that needs a second waits for it in vain
 
 	Keep  bool // holders release nothing: their leases run out
-	Split bool // other clients' commands may come between those of one write
 	Poll  bool // an attempt looks at the key first, as a waiting Lock does
 	Write bool // holders write to a storage, which accepts no older fence than it has seen
 	Fence bool // the algorithm draws fences

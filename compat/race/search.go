@@ -339,10 +339,7 @@ func (x *search) expand(s *state, number uint32) {
 			x.try(s, number, Delay, i, 0)
 		}
 		if s.budget.has(ofCuts) {
-			if x.c.Split {
-				x.try(s, number, Cut, i, 0)
-			}
-			for ran := 1; !x.c.Split && x.try(s, number, Cut, i, ran); ran++ {
+			for ran := 1; x.try(s, number, Cut, i, ran); ran++ {
 			}
 		}
 		if s.budget.has(ofRefusals) {
@@ -369,9 +366,6 @@ func (x *search) expandRefusals(s *state, number uint32, i int) {
 				}
 				break
 			}
-		}
-		if x.c.Split {
-			return
 		}
 	}
 }

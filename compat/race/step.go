@@ -37,10 +37,9 @@ func (u *turn) end() (state, breaches) {
 }
 
 // step is a client's choice; see world.step, which does the same on live code,
-// but stops after each command. Here all commands of one write run together,
-// unless Config.Split says that others may come between: a server reads what a
-// client has written in one piece. ran is how many commands of a write run before
-// a Cut.
+// but stops after each command. Here all commands of one write run together: a
+// server reads what a client has written in one piece. ran is how many commands
+// of a write run before a Cut.
 func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok bool) {
 	x.words, x.learned = 1, false
 	if s.ghost.mark[i].bits&stall != 0 {
@@ -80,20 +79,17 @@ func (x *search) step(s *state, verb Verb, i, ran int) (t state, b breaches, ok 
 			}
 			break
 		}
-		if verb == Sever && !n.first || verb == Cut && n.first && ran == 0 {
+		if verb == Sever && !n.first {
 			return t, b, false
 		}
 		broken := false
-		if verb != Sever && !x.c.Split {
+		if verb != Sever {
 			var can bool
 			if broken, can = u.sendTo(i, verb, ran); !can {
 				return t, b, false
 			}
 		}
-		if n := u.node(i); n.kind == sends && !broken {
-			if verb == Drop && !n.last || verb == Cut && n.first {
-				return t, b, false
-			}
+		if u.node(i).kind == sends && !broken {
 			u.send(i, verb)
 		}
 	default:
@@ -154,7 +150,7 @@ func (u *turn) sendRefused(i, at, nth int) (can bool) {
 		}
 		u.send(i, Step)
 		u.refused = 0
-		if now.last || u.x.c.Split {
+		if now.last {
 			return n >= at
 		}
 		u.x.words++

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
@@ -92,7 +93,7 @@ func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration) (c
 	l.Rotate = false
 	next := l
 	next.Until = compat.Until(now, ttl)
-	return next, o.by(l, func(c *compat.Conn) error {
+	return next, broken.By(l, func(c *compat.Conn) error {
 		_, err := o.quorum(c, now).Extend(context.Background(), o.clock(now), l, ttl)
 		return err
 	}), nil
@@ -102,13 +103,9 @@ func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration) (c
 // last.
 func (o overServers) Release(l compat.Lease) compat.Change {
 	now := instant(o.a.ms)
-	return o.by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		return o.quorum(c, now).Release(context.Background(), stopped(now), l)
 	})
-}
-
-func (o overServers) by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
 func (o overServers) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {

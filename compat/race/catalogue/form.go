@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
 // Form begins the name of a lock whose commands are in the name itself, so that a schedule needs
@@ -136,7 +137,7 @@ func (f formed) value(until time.Time) string {
 }
 
 func (f formed) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		how, err := f.run(c, f.free, time.Time{}, l, 0)
 		if err == nil && (how == "lost" || how == "held") {
 			return compat.ErrLost

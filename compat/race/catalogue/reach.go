@@ -26,8 +26,3 @@ func redial(c *compat.Conn) *compat.Conn {
 	}
 	return c
 }
-
-// by is the change of l that a client carries out in its own way.
-func by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
-}

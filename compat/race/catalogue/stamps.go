@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
 // stamped is what clients with a timestamp on the key have in common: they read
@@ -23,7 +24,7 @@ func (stamped) Traits() compat.Traits { return compat.Traits{} }
 
 // Release deletes whatever is there.
 func (stamped) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		_, err := c.Do("DEL", l.Key)
 		return err
 	})
@@ -227,7 +228,7 @@ func pythons(value string) (float64, error) {
 
 // Release says nothing when it does nothing.
 func (r redisPy29) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
@@ -258,7 +259,7 @@ func (redisMutex) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 
 // Release deletes the key if it still has its own time on it.
 func (redisMutex) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
@@ -320,7 +321,7 @@ func (n npmLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 
 // Release deletes the key unless its own time has gone by.
 func (npmLock) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		until, err := strconv.ParseInt(l.Value, 10, 64)
 		if err != nil || until <= clock(c, time.Time{}).UnixMilli() {
 			return compat.ErrLost
@@ -366,7 +367,7 @@ func (j jedisLock) take(c *compat.Conn, now time.Time, key string, ttl time.Dura
 // dead is as good as its own.
 func (j jedisLock) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	uuid, _, _ := strings.Cut(l.Value, ":")
-	return lease(l.Key, uuid, now, ttl), by(l, func(c *compat.Conn) error {
+	return lease(l.Key, uuid, now, ttl), broken.By(l, func(c *compat.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err

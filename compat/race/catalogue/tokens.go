@@ -60,7 +60,7 @@ func (bareDel) Release(l compat.Lease) compat.Change { return stamped{}.Release(
 type retryDel struct{ tokened }
 
 func (retryDel) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (retryDel) Release(l compat.Lease) compat.Change {
 type watchOnly struct{ tokened }
 
 func (watchOnly) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		if _, err := c.Do("WATCH", l.Key); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (watchOnly) Release(l compat.Lease) compat.Change {
 type giveUp struct{ tokened }
 
 func (giveUp) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		if err := watch(c, l); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (giveUp) Release(l compat.Lease) compat.Change {
 type busyRelease struct{ giveUp }
 
 func (busyRelease) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		if err := watch(c, l); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (busyRelease) Release(l compat.Lease) compat.Change {
 type reconnecting struct{ tokened }
 
 func (reconnecting) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		if err := watch(c, l); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (reconnecting) Release(l compat.Lease) compat.Change {
 type lateRenew struct{ tokened }
 
 func (t lateRenew) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *compat.Conn) error {
 		if _, err := c.Run(t.tokened.Release(l)); err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ type blindRenew struct{ tokened }
 
 func (b blindRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = now.Add(ttl)
-	return l, by(l, func(c *compat.Conn) error { return renew(c, l, ttl) }), nil
+	return l, broken.By(l, func(c *compat.Conn) error { return renew(c, l, ttl) }), nil
 }
 
 // renew gives the key another end, if there is one.
@@ -182,7 +182,7 @@ type uncheckedRenew struct{ tokened }
 
 func (u uncheckedRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = now.Add(ttl)
-	return l, by(l, func(c *compat.Conn) error {
+	return l, broken.By(l, func(c *compat.Conn) error {
 		_, err := c.Do("EXPIRE", l.Key, int64(ttl/time.Second))
 		return err
 	}), nil
@@ -283,7 +283,7 @@ type staleWatch struct{ giveUp }
 
 func (staleWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = now.Add(ttl)
-	return l, by(l, func(c *compat.Conn) error {
+	return l, broken.By(l, func(c *compat.Conn) error {
 		held, exists, err := c.Watch(l.Key)
 		if err != nil {
 			return err
@@ -309,7 +309,7 @@ func (u unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl 
 }
 
 func (unverifiedWatch) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error { return remove(c, l) })
+	return broken.By(l, func(c *compat.Conn) error { return remove(c, l) })
 }
 
 // shortRepair is Redis in Action's lock of a client whose leases are 3 s long. What

@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
 // lease is the lease that all parties ask for.
@@ -63,7 +64,7 @@ func (client) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, 
 
 // Release releases the lock as the client does, late or not.
 func (k client) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, k.release(c, l) }}
+	return broken.By(l, func(c *compat.Conn) error { return k.release(c, l) })
 }
 
 // now is the client's own clock, as it reads it in the midst of a release.

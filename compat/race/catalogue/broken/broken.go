@@ -63,8 +63,8 @@ func Locks() []Lock {
 	}
 }
 
-// by is the change of l that a lock carries out in its own way.
-func by(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
+// By is the change of l that a lock carries out in its own way.
+func By(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
 	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
@@ -90,7 +90,7 @@ func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) co
 type listRelease struct{ txlock.Guarded }
 
 func (listRelease) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		s := compat.Aux(l.Key, l.Value)
 		replies, err := c.Exec(compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
 			compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
@@ -138,7 +138,7 @@ func (d delSetnx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 type getDel struct{ txlock.Guarded }
 
 func (getDel) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		value, err := redis.String(c.Do("GET", l.Key))
 		if errors.Is(err, redis.ErrNil) || err == nil && value != l.Value {
 			return compat.ErrLost
@@ -178,7 +178,7 @@ func (b bareDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 }
 
 func (b bareDel) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		if l.How != "" {
 			_, err := c.Run(b.Guarded.Release(l))
 			return err
@@ -207,7 +207,7 @@ func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration
 	}
 	expire, err := compat.Expire(false, l.Key, ttl)
 	l.Until = compat.Until(now, ttl)
-	return l, by(l, func(c *compat.Conn) error {
+	return l, By(l, func(c *compat.Conn) error {
 		for range 8 {
 			replies, err := c.Exec(expire)
 			if err != nil {
@@ -223,7 +223,7 @@ func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration
 
 // Release is what pins are for: nothing is compared.
 func (unverifiedWatch) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		replies, err := c.Exec(compat.Cmd{"DEL", l.Key})
 		if err == nil && (replies == nil || replies[0] == int64(0)) {
 			return compat.ErrLost
@@ -258,7 +258,7 @@ type countsWakeUp struct{ txlock.Guarded }
 
 // Wake is its release where releases signal, for the explorer.
 func (countsWakeUp) Wake(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		value, _, err := c.Watch(l.Key)
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ type secondConnection struct{ txlock.Guarded }
 
 func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	next, ch, err := b.Guarded.Extend(now, l, ttl)
-	return next, by(l, func(c *compat.Conn) error {
+	return next, By(l, func(c *compat.Conn) error {
 		_, err := c.Run(ch)
 		if compat.OutcomeOf(err) != compat.Unknown {
 			return err

@@ -124,7 +124,7 @@ func underMutex(c *compat.Conn, key string, f func() error) error {
 func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	_, err := compat.Whole(ttl, time.Millisecond)
 	l.Until = compat.Until(now, ttl)
-	return l, by(l, func(c *compat.Conn) error {
+	return l, By(l, func(c *compat.Conn) error {
 		_, err := c.Do("ZADD", readersOf(l.Key), now.Add(ttl).UnixMilli(), l.Value)
 		return err
 	}), err
@@ -132,7 +132,7 @@ func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compa
 
 // Release takes the reader out of the set, whether or not it was still there.
 func (mutexRead) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) error {
+	return By(l, func(c *compat.Conn) error {
 		_, err := c.Do("ZREM", readersOf(l.Key), l.Value)
 		return err
 	})

@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,25 +46,13 @@ func (c Config) line() string {
 	for _, g := range c.Given {
 		list = append(list, "given="+strconv.Quote(g))
 	}
-	add(c.Bare, "bare")
-	switch {
-	case len(c.ExtendTo) > 0:
-		list = append(list, "extend="+durations(c.ExtendTo))
-	case c.Extend:
-		list = append(list, "extend")
+	for _, f := range c.switches() {
+		if f.word == "extend" && len(c.ExtendTo) > 0 {
+			list = append(list, "extend="+durations(c.ExtendTo))
+		} else {
+			add(*f.on, f.word)
+		}
 	}
-	add(c.Handoff, "handoff")
-	add(c.StaleHandle, "stale-handle")
-	add(c.Detach, "detach")
-	add(c.Batch, "batch")
-	add(c.Signal, "signal")
-	add(c.OneConn, "one-conn")
-	add(c.Keep, "keep")
-	add(c.Poll, "poll")
-	add(c.Wait, "wait")
-	add(c.Downgrade, "downgrade")
-	add(c.Write, "write")
-	add(c.Fence, "fence")
 	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence, Wait: c.Wait}).complete(); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
@@ -76,6 +65,21 @@ func (c Config) line() string {
 		}
 	}
 	return strings.Join(list, " ")
+}
+
+// A toggle is a part of the configuration that is on or off, with its word.
+type toggle struct {
+	word string
+	on   *bool
+}
+
+// switches are those of c, in the order of a schedule's words.
+func (c *Config) switches() []toggle {
+	return []toggle{
+		{"bare", &c.Bare}, {"extend", &c.Extend}, {"handoff", &c.Handoff}, {"stale-handle", &c.StaleHandle}, {"detach", &c.Detach},
+		{"batch", &c.Batch}, {"signal", &c.Signal}, {"one-conn", &c.OneConn}, {"keep", &c.Keep}, {"poll", &c.Poll}, {"wait", &c.Wait},
+		{"downgrade", &c.Downgrade}, {"write", &c.Write}, {"fence", &c.Fence},
+	}
 }
 
 func durations(of []time.Duration) string {
@@ -121,15 +125,21 @@ func (c *Config) parse(fields []string) error {
 		return fmt.Errorf("race: %q, want clients x attempts, as 2x1", fields[2])
 	}
 	for _, f := range fields[3:] {
-		if err := c.option(f); err != nil {
+		if err := c.Set(f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Config) option(f string) (err error) {
+// Set sets what a word before a schedule's colon says: "ttl=5s", "fence".
+func (c *Config) Set(f string) (err error) {
 	name, value, _ := strings.Cut(f, "=")
+	switches := c.switches()
+	known := slices.IndexFunc(switches, func(s toggle) bool { return s.word == name })
+	if known >= 0 {
+		*switches[known].on = true
+	}
 	switch name {
 	case "ttl":
 		c.TTL, err = time.ParseDuration(value)
@@ -145,39 +155,14 @@ func (c *Config) option(f string) (err error) {
 		c.Skew, err = parseDurations(value)
 	case "check":
 		c.Invariants = strings.Split(value, ",")
-	case "bare":
-		c.Bare = true
 	case "extend":
-		c.Extend = true
 		if value != "" {
 			c.ExtendTo, err = parseDurations(value)
 		}
-	case "handoff":
-		c.Handoff = true
-	case "stale-handle":
-		c.StaleHandle = true
-	case "detach":
-		c.Detach = true
-	case "batch":
-		c.Batch = true
-	case "signal":
-		c.Signal = true
-	case "one-conn":
-		c.OneConn = true
-	case "keep":
-		c.Keep = true
-	case "poll":
-		c.Poll = true
-	case "wait":
-		c.Wait = true
-	case "downgrade":
-		c.Downgrade = true
-	case "write":
-		c.Write = true
-	case "fence":
-		c.Fence = true
 	default:
-		return fmt.Errorf("race: %q is no part of a schedule", f)
+		if known < 0 {
+			return fmt.Errorf("race: %q is no part of a schedule", f)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("race: %q: %w", f, err)

@@ -262,7 +262,7 @@ func TestParseErrors(t *testing.T) {
 		good + "clients none\n":               `mine:3: "none" is not a number from 1`,
 		good + "ttl soon\n":                   `mine:3: "soon" is no time`,
 		good + "clock D2 +3s\n":               `mine:3: "D2" is no client`,
-		good + "holders sing\n":               "mine:3: holders sing",
+		good + "holders sing\n":               `mine:3: race: "sing" is no part`,
 		good + "expect violation at 3\n":      "mine:3: expect violation at 3",
 		good + "expect violation joy at 3\n":  "mine:3: expect violation joy at 3",
 		good + "also joy at 3\n":              "mine:3: also joy at 3",

@@ -215,27 +215,15 @@ var settings = sync.OnceValue(func() map[string]func(p *parser, rest string) err
 		},
 		"holders": func(p *parser, rest string) error {
 			for _, what := range strings.Fields(rest) {
-				switch what {
-				case "extend":
-					p.run.Config.Extend = true
-				case "write":
-					p.run.Config.Write = true
-				case "poll":
-					p.run.Config.Poll = true
-				case "wait":
-					p.run.Config.Wait = true
-				default:
-					return fmt.Errorf("holders %s, want extend, write, poll or wait", what)
+				if err := p.run.Config.Set(what); err != nil {
+					return err
 				}
 			}
 			return nil
 		},
-		"extend": func(p *parser, rest string) error {
-			p.run.Config.ExtendTo = make([]time.Duration, 1)
-			return duration(rest, &p.run.Config.ExtendTo[0])
-		},
-		"fence": func(p *parser, rest string) error { p.run.Config.Fence = true; return nil },
-		"bare":  func(p *parser, rest string) error { p.run.Config.Bare = true; return nil },
+		"extend": func(p *parser, rest string) error { return p.run.Config.Set("extend=" + rest) },
+		"fence":  func(p *parser, rest string) error { return p.run.Config.Set("fence") },
+		"bare":   func(p *parser, rest string) error { return p.run.Config.Set("bare") },
 		"only": func(p *parser, rest string) error {
 			p.run.Config.Invariants = strings.Fields(rest)
 			for _, v := range p.run.Config.Invariants {

@@ -108,37 +108,20 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		}
 	}
 	for _, what := range s.holders {
+		if err := choose("word for --holders", what, holderWords()); err != nil {
+			return base, err
+		}
 		switch what {
-		case "extend":
-			base.Extend = true
 		case "extend-shorter":
 			base.ExtendTo = append(base.ExtendTo, cmp.Or(base.TTL, 10*time.Second)/5)
 		case "extend-longer":
 			base.ExtendTo = append(base.ExtendTo, cmp.Or(base.TTL, 10*time.Second)*2)
-		case "handoff":
-			base.Handoff = true
 		case "stale-handle":
 			base.Handoff, base.StaleHandle = true, true
-		case "detach":
-			base.Detach = true
-		case "batch":
-			base.Batch = true
-		case "signal":
-			base.Signal = true
-		case "one-conn":
-			base.OneConn = true
-		case "poll":
-			base.Poll = true
-		case "wait":
-			base.Wait = true
-		case "downgrade":
-			base.Downgrade = true
-		case "write":
-			base.Write = true
-		case "fence":
-			base.Fence = true
 		default:
-			return base, choose("word for --holders", what, holderWords())
+			if err := base.Set(what); err != nil {
+				return base, err
+			}
 		}
 	}
 	if base.Algorithm == "" {

@@ -85,8 +85,7 @@ func seconds(p Party) bool { return p.Kind == dialect.Seconds || p.Kind == diale
 
 var replays = regexp.MustCompile(`(?m)^    setnxlock race replay '(.*)'$`)
 
-// Every schedule that the whole matrix would show of these parties breaks its invariant, and every
-// link has its anchor.
+// Every schedule that the whole matrix would show of these parties breaks its invariant.
 func TestMarkdown(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
@@ -95,14 +94,7 @@ func TestMarkdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	skews, err := Skews(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := m.Markdown(skews)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := m.Markdown()
 	found := replays.FindAllStringSubmatch(text, -1)
 	if len(found) < 50 {
 		t.Fatalf("%d schedules, want one for each unsafe pair", len(found))
@@ -111,20 +103,6 @@ func TestMarkdown(t *testing.T) {
 		got, err := race.ReplaySchedule(m[1], Locks())
 		if err != nil || !strings.Contains(m[1], "check="+got.Verdict.Violated) || got.Verdict.Violated == "" {
 			t.Errorf("%s\nbreaks %q, %v", m[1], got.Verdict.Violated, err)
-		}
-	}
-	links := regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(text, -1)
-	if len(links) < 50 {
-		t.Fatalf("%d links, want one for each unsafe pair", len(links))
-	}
-	for _, l := range links {
-		if !strings.Contains(text, `<a id="`+l[1]+`"></a>`) {
-			t.Errorf("no anchor %s", l[1])
-		}
-	}
-	for _, p := range m.Parties {
-		if !strings.Contains(text, " "+p.Name+" ") {
-			t.Errorf("%s is not among all of them", p.Name)
 		}
 	}
 }

@@ -65,9 +65,6 @@ const (
 	Orderly When = "all went well"   // no client died: one of each acquired and released
 )
 
-// Own reports whether the fleet itself is stuck on its own keys.
-func (s Stuck) Own() bool { return s.Of == s.By }
-
 // Safe reports whether two fleets may share a key: no two clients hold it at once, and both can
 // take the lock of a dead client of either.
 func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }

@@ -2,9 +2,7 @@ package workbench
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"strings"
 	"sync"
 
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -30,15 +28,9 @@ func parties() []Named {
 
 // A Paired is what two fleets on one key do to each other.
 type Paired struct {
-	Safe   bool    `json:"safe"`
-	States int     `json:"states"`
-	Says   []Shown `json:"says"`
-}
-
-// A Shown is a sentence, and the schedule that shows it.
-type Shown struct {
-	Text     string `json:"text"`
-	Schedule string `json:"schedule"`
+	Safe   bool         `json:"safe"`
+	States int          `json:"states"`
+	Says   []mixing.Way `json:"says"`
 }
 
 func pair(ctx context.Context, names [2]string) (Paired, error) {
@@ -51,17 +43,5 @@ func pair(ctx context.Context, names [2]string) (Paired, error) {
 		return Paired{}, err
 	}
 	v, err := mixing.Pair(ctx, a, b)
-	if err != nil {
-		return Paired{}, err
-	}
-	p := Paired{Safe: v.Safe(), States: v.States, Says: []Shown{}}
-	if c := v.Clash; c != nil {
-		p.Says = append(p.Says, Shown{fmt.Sprintf("Two clients hold the lock %s, with %s, in %d steps.", c.Grade, v.Takes(), c.Steps), c.Schedule})
-	}
-	for _, s := range v.Stuck {
-		p.Says = append(p.Says, Shown{fmt.Sprintf("%s never gets a key that %s has left: %s.", bare(s.By), bare(s.Of), s.When), s.Schedule})
-	}
-	return p, nil
+	return Paired{v.Safe(), v.States, v.Ways()}, err
 }
-
-func bare(party string) string { return strings.TrimSuffix(party, "/among") }

@@ -208,10 +208,6 @@ func (a *app) mixAll(file string) error {
 	var seen atomic.Int32
 	wipe := screen.New(a.errs).Progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)
 	m, err := mixing.Compute(ctx, parties, func(done, _ int, _ mixing.Verdict) { seen.Store(int32(done)) })
-	var skews []mixing.Skew
-	if err == nil {
-		skews, err = mixing.Skews(ctx)
-	}
 	wipe()
 	switch {
 	case ctx.Err() != nil:
@@ -220,9 +216,5 @@ func (a *app) mixAll(file string) error {
 	case err != nil:
 		return &Failure{statusSoftware, err, ""}
 	}
-	text, err := m.Markdown(skews)
-	if err != nil {
-		return &Failure{statusSoftware, err, ""}
-	}
-	return a.write(file, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	return a.write(file, func(w io.Writer) error { _, err := io.WriteString(w, m.Markdown()); return err })
 }

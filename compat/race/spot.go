@@ -10,10 +10,10 @@ import (
 
 // A Spot is the place in the code that a client has reached.
 type Spot struct {
-	Doing  string // "acquire", "extend", "release"; "" between two attempts and while it holds
-	Type   string // of its algorithm: "getsetlock.Guarded"
-	Lock   Line   // the algorithm's, that sends next; none while the engine carries out what it named
-	Engine Line   // the engine's, that sends next for the algorithm
+	Doing  string `json:"doing"`  // "acquire", "extend", "release"; "" between two attempts and while it holds
+	Type   string `json:"type"`   // of its algorithm: "getsetlock.Guarded"
+	Lock   Line   `json:"lock"`   // the algorithm's, that sends next; none while the engine carries out what it named
+	Engine Line   `json:"engine"` // the engine's, that sends next for the algorithm
 }
 
 // A Line is one of a file of this module, counted from 1; 0: none.

@@ -54,19 +54,11 @@ type Named struct {
 
 // A State is where a schedule leads.
 type State struct {
-	Trace   race.Trace `json:"trace"`
-	Picture string     `json:"picture"` // SVG
-	Replay  string     `json:"replay"`  // the command that comes here
-	Steps   []Option   `json:"steps"`   // each client's next
-	Code    []Code     `json:"code"`    // where each client stands
-}
-
-// A Code is a race.Spot.
-type Code struct {
-	Doing  string    `json:"doing"`
-	Type   string    `json:"type"`
-	Lock   race.Line `json:"lock"`
-	Engine race.Line `json:"engine"`
+	Trace   race.Trace  `json:"trace"`
+	Picture string      `json:"picture"` // SVG
+	Replay  string      `json:"replay"`  // the command that comes here
+	Steps   []Option    `json:"steps"`   // each client's next
+	Code    []race.Spot `json:"code"`    // where each client stands
 }
 
 // An Option is a choice that can be made now, and what it would do.
@@ -226,11 +218,7 @@ func (p Position) state() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Trace: p.Trace, Picture: view.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps()}
-	for _, at := range spots {
-		s.Code = append(s.Code, Code(at))
-	}
-	return s, nil
+	return State{Trace: p.Trace, Picture: view.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Code: spots}, nil
 }
 
 // steps are each client's next.

@@ -9,23 +9,40 @@ import (
 
 // A Result is what an exploration found.
 type Result struct {
-	Verdict     Outcome
-	Bound       string // of a BoundReached: "states" or "memory"
-	States      int    // different ones; with symmetry, up to who is called what
-	Transitions int
-	Depth       int // choices of the longest shortest way to a state
-	Elapsed     time.Duration
-	Runs        int // pieces of client code that were run
-	Commands    int // requests that the server was asked
+	Verdict     Outcome       `json:"verdict"`
+	Bounds      string        `json:"bounds"`          // within which the verdict holds
+	Bound       string        `json:"bound,omitempty"` // of a BoundReached: "states" or "memory"
+	States      int           `json:"states"`          // different ones; with symmetry, up to who is called what
+	Transitions int           `json:"transitions"`
+	Depth       int           `json:"depth"` // choices of the longest shortest way to a state
+	Elapsed     time.Duration `json:"-"`
+	Runs        int           `json:"-"` // pieces of client code that were run
+	Commands    int           `json:"-"` // requests that the server was asked
 
 	// Trace is a shortest way to break an invariant. nil if none is broken.
-	Trace *Trace
+	Trace *Trace `json:"trace,omitempty"`
 
 	// Breaks are, with Config.Each, the shortest ways to break each invariant that can be broken;
 	// otherwise only Trace.
-	Breaks []Trace
+	Breaks []Trace `json:"-"`
+}
 
-	config Config
+// A Report is a Result as programs read it.
+type Report struct {
+	Result
+	Seconds  float64 `json:"seconds"`
+	Violated string  `json:"violated,omitempty"`
+	Steps    int     `json:"steps,omitempty"`
+	Schedule string  `json:"schedule,omitempty"`
+}
+
+// Report returns the Result with what its Trace says.
+func (r Result) Report() Report {
+	p := Report{Result: r, Seconds: r.Elapsed.Seconds()}
+	if t := r.Trace; t != nil {
+		p.Violated, p.Steps, p.Schedule = t.Verdict.Violated, len(t.Events), t.Schedule
+	}
+	return p
 }
 
 // An Outcome is the verdict of an exploration.
@@ -33,11 +50,11 @@ type Outcome string
 
 const (
 	// Safe: every schedule within the bounds was run, and no invariant broke.
-	Safe Outcome = "safe within the bounds"
+	Safe Outcome = "holds"
 	// Violated: an invariant broke.
 	Violated Outcome = "violated"
 	// BoundReached: nothing broke until the states or the memory ran out. It proves nothing.
-	BoundReached Outcome = "bound reached"
+	BoundReached Outcome = "bound"
 )
 
 // Explore runs every schedule of c, breadth-first, and returns the first that breaks an invariant,
@@ -97,7 +114,7 @@ func examine(ctx context.Context, c *Config, rs *runs, logs bool) (*search, boun
 // result is what was found, without the traces.
 func (x *search) result(b bound) Result {
 	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
-		Elapsed: time.Since(x.began), Commands: x.trans.ran, config: *x.c}
+		Elapsed: time.Since(x.began), Commands: x.trans.ran, Bounds: x.c.bounds()}
 	if b != "" {
 		r.Verdict = BoundReached
 	}
@@ -165,9 +182,6 @@ func (r Result) String() string {
 	}
 	return s
 }
-
-// Bounds says within what bounds the verdict holds.
-func (r Result) Bounds() string { return r.config.bounds() }
 
 func (c *Config) bounds() string {
 	f := &c.Faults

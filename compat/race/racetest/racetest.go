@@ -34,5 +34,5 @@ func Check(t TB, c race.Config) {
 	case race.BoundReached:
 		t.Fatalf("explored %d states and nothing broke, but there was no room for more %s: nothing is proved", r.States, r.Bound)
 	}
-	t.Logf("%v (%s)", r, r.Bounds())
+	t.Logf("%v (%s)", r, r.Bounds)
 }

@@ -72,19 +72,6 @@ type Option struct {
 	Key    race.Server `json:"key"` // after it
 }
 
-// An Explored is the answer to "explore".
-type Explored struct {
-	Verdict  string  `json:"verdict"` // "holds", "violated", "bound"
-	Bounds   string  `json:"bounds"`
-	Bound    string  `json:"bound,omitempty"`
-	States   int     `json:"states"`
-	Depth    int     `json:"depth"`
-	Seconds  float64 `json:"seconds"`
-	Violated string  `json:"violated,omitempty"`
-	Steps    int     `json:"steps,omitempty"`
-	Schedule string  `json:"schedule,omitempty"`
-}
-
 // A Monitored is the answer to "monitor".
 type Monitored struct {
 	monitor.Log
@@ -181,13 +168,13 @@ func (q Question) position() (Position, error) {
 }
 
 // explore searches from the beginning: the words of the schedule count for nothing.
-func (q Question) explore(ctx context.Context, progress func(Progress)) (Explored, error) {
+func (q Question) explore(ctx context.Context, progress func(Progress)) (race.Report, error) {
 	c, _, err := race.ParseSchedule(q.Schedule)
 	if err != nil {
-		return Explored{}, err
+		return race.Report{}, err
 	}
 	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
-		return Explored{}, err
+		return race.Report{}, err
 	}
 	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30
 	if q.Check != "" {
@@ -197,15 +184,7 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Explore
 		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
 	}
 	r, err := race.Explore(ctx, c)
-	if err != nil {
-		return Explored{}, err
-	}
-	x := Explored{Bounds: r.Bounds(), Bound: r.Bound, States: r.States, Depth: r.Depth, Seconds: r.Elapsed.Seconds(),
-		Verdict: map[race.Outcome]string{race.Safe: "holds", race.Violated: "violated", race.BoundReached: "bound"}[r.Verdict]}
-	if r.Trace != nil {
-		x.Violated, x.Steps, x.Schedule = r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.Schedule
-	}
-	return x, nil
+	return r.Report(), err
 }
 
 // reason is what went wrong, without the names of packages.

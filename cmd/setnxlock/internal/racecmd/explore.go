@@ -2,8 +2,6 @@ package racecmd
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -108,7 +106,7 @@ func (a *app) exploreCommand() *cobra.Command {
 
 // config is what the flags ask for.
 func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
-	c, err := x.over(race.Config{}, cmd.Flags())
+	c, err := x.over(race.Config{Server: "2.4"}, cmd.Flags())
 	if err != nil {
 		return c, err
 	}
@@ -175,20 +173,16 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 		}
 	}
 	if x.asJSON {
-		j, err := explored(c, r)
-		if err != nil {
-			return err
-		}
-		return answer.Write(a.out, j)
+		return answer.Write(a.out, struct {
+			Algorithm string `json:"algorithm"`
+			Server    string `json:"server"`
+			race.Report
+		}{c.Algorithm, c.Server, r.Report()})
 	}
 	s := screen.New(a.out)
 	width := a.width()
-	where := c.Server
-	if where == "" {
-		where = "2.4"
-	}
 	return a.write("", func(w io.Writer) error {
-		fmt.Fprint(w, screen.Paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, where, r.Bounds()), width))
+		fmt.Fprint(w, screen.Paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, c.Server, r.Bounds), width))
 		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", view.Thousands(r.States), view.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
 		switch r.Verdict {
 		case race.Safe:
@@ -204,45 +198,6 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 		}
 		return nil
 	})
-}
-
-// A jsonResult is an exploration as machines get it.
-type jsonResult struct {
-	Algorithm   string          `json:"algorithm"`
-	Server      string          `json:"server"`
-	Bounds      string          `json:"bounds"`
-	Verdict     string          `json:"verdict"` // "holds", "violated", "bound"
-	Bound       string          `json:"bound,omitempty"`
-	Violated    string          `json:"violated,omitempty"`
-	Steps       int             `json:"steps,omitempty"`
-	States      int             `json:"states"`
-	Transitions int             `json:"transitions"`
-	Depth       int             `json:"depth"`
-	Seconds     float64         `json:"seconds"`
-	Schedule    string          `json:"schedule,omitempty"`
-	Trace       json.RawMessage `json:"trace,omitempty"`
-}
-
-func explored(c race.Config, r race.Result) (jsonResult, error) {
-	j := jsonResult{
-		Algorithm: c.Algorithm, Server: c.Server, Bounds: r.Bounds(), Bound: r.Bound, States: r.States,
-		Transitions: r.Transitions, Depth: r.Depth, Seconds: r.Elapsed.Seconds(),
-		Verdict: map[race.Outcome]string{race.Safe: "holds", race.Violated: "violated", race.BoundReached: "bound"}[r.Verdict],
-	}
-	if j.Server == "" {
-		j.Server = "2.4"
-	}
-	if j.Verdict == "" {
-		return j, errors.New("an outcome without a word")
-	}
-	if r.Trace != nil {
-		var b strings.Builder
-		if err := r.Trace.WriteJSON(&b); err != nil {
-			return j, err
-		}
-		j.Violated, j.Steps, j.Schedule, j.Trace = r.Trace.Verdict.Violated, len(r.Trace.Events), r.Trace.Schedule, json.RawMessage(b.String())
-	}
-	return j, nil
 }
 
 // searching shows on a terminal how far a search has come, until the function it

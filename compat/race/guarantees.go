@@ -25,28 +25,28 @@ type Matrix struct {
 // A Cell is one algorithm on one server under one fault, with one number of
 // clients.
 type Cell struct {
-	Algorithm string
-	Server    string
-	Fault     string // a name of AllFaults
-	Clients   int
+	Algorithm string `json:"algorithm"`
+	Server    string `json:"server"`
+	Fault     string `json:"fault"` // a name of AllFaults
+	Clients   int    `json:"clients"`
 
 	// Refused says why the algorithm's own Check refuses the server; it is then not explored. "" if
 	// it does not refuse.
-	Refused string
+	Refused string `json:"refused,omitempty"`
 
-	Bounds  string
-	States  int
-	Bound   string  // not "": there was no room for more states or memory, and nothing is proved
-	Breaks  []Break // by invariant; none: it holds within the bounds
-	Elapsed time.Duration
+	Bounds  string        `json:"bounds"`
+	States  int           `json:"states"`
+	Bound   string        `json:"bound,omitempty"`  // not "": there was no room for more states or memory, and nothing is proved
+	Breaks  []Break       `json:"breaks,omitempty"` // by invariant; none: it holds within the bounds
+	Elapsed time.Duration `json:"-"`
 }
 
 // A Break is a broken invariant with a shortest schedule that breaks it.
 type Break struct {
-	Invariant string
-	Steps     int
-	Schedule  string
-	Text      string
+	Invariant string `json:"invariant"`
+	Steps     int    `json:"steps"`
+	Schedule  string `json:"schedule"`
+	Text      string `json:"text"`
 }
 
 // Holds reports whether every invariant holds within the bounds.

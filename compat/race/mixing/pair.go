@@ -22,11 +22,11 @@ type Verdict struct {
 
 // A Clash is a shortest way to two holders among those that need the least.
 type Clash struct {
-	Grade    Grade
-	Needs    Needs
-	Steps    int
-	Schedule string // race.ReplaySchedule runs it
-	Text     string // "C1 and C2 both hold the lock"
+	Grade    Grade  `json:"grade"`
+	Needs    Needs  `json:"-"`
+	Steps    int    `json:"steps"`
+	Schedule string `json:"schedule"` // race.ReplaySchedule runs it
+	Text     string `json:"text"`     // "C1 and C2 both hold the lock"
 }
 
 // A Grade says what it takes for two clients to hold a lock at once. Each grade takes more than the
@@ -51,9 +51,10 @@ const (
 
 // A Stuck is a key that a client of By never gets again, however long it waits.
 type Stuck struct {
-	Of, By   string // names of Parties
-	When     When
-	Schedule string
+	Of       string `json:"of"` // a name of Parties
+	By       string `json:"by"`
+	When     When   `json:"when"`
+	Schedule string `json:"schedule"`
 }
 
 // When says what happened before the key was stuck.

@@ -132,32 +132,14 @@ type jsonMatrix struct {
 }
 
 type jsonCell struct {
-	Algorithm string      `json:"algorithm"`
-	Server    string      `json:"server"`
-	Fault     string      `json:"fault"`
-	Clients   int         `json:"clients"`
-	Verdict   string      `json:"verdict"` // "holds", "breaks", "refused", "bound"
-	Refused   string      `json:"refused,omitempty"`
-	Bounds    string      `json:"bounds"`
-	States    int         `json:"states"`
-	Bound     string      `json:"bound,omitempty"` // of what there was no more
-	Breaks    []jsonBreak `json:"breaks,omitempty"`
-}
-
-type jsonBreak struct {
-	Invariant string `json:"invariant"`
-	Steps     int    `json:"steps"`
-	Text      string `json:"text"`
-	Schedule  string `json:"schedule"`
+	race.Cell
+	Verdict string `json:"verdict"` // "holds", "breaks", "refused", "bound"
 }
 
 func matrixJSON(m race.Matrix) jsonMatrix {
 	j := jsonMatrix{States: m.States, Seconds: m.Elapsed.Seconds(), Cells: []jsonCell{}}
 	for _, c := range m.Cells {
-		cell := jsonCell{
-			Algorithm: c.Algorithm, Server: c.Server, Fault: c.Fault, Clients: c.Clients,
-			Verdict: "holds", Refused: c.Refused, Bounds: c.Bounds, States: c.States, Bound: c.Bound,
-		}
+		cell := jsonCell{c, "holds"}
 		switch {
 		case c.Refused != "":
 			cell.Verdict = "refused"
@@ -165,9 +147,6 @@ func matrixJSON(m race.Matrix) jsonMatrix {
 			cell.Verdict = "breaks"
 		case c.Bound != "":
 			cell.Verdict = "bound"
-		}
-		for _, b := range c.Breaks {
-			cell.Breaks = append(cell.Breaks, jsonBreak{Invariant: b.Invariant, Steps: b.Steps, Text: b.Text, Schedule: b.Schedule})
 		}
 		j.Cells = append(j.Cells, cell)
 	}

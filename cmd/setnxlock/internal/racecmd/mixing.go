@@ -165,37 +165,24 @@ func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 
 // A jsonPair is a verdict as machines get it.
 type jsonPair struct {
-	A     string      `json:"a"`
-	B     string      `json:"b"`
-	Safe  bool        `json:"safe"`
-	Clash *jsonClash  `json:"clash,omitempty"`
-	Stuck []jsonStuck `json:"stuck,omitempty"`
+	A     string         `json:"a"`
+	B     string         `json:"b"`
+	Safe  bool           `json:"safe"`
+	Clash *jsonClash     `json:"clash,omitempty"`
+	Stuck []mixing.Stuck `json:"stuck,omitempty"`
 
 	States int `json:"states"`
 }
 
 type jsonClash struct {
-	Grade    string `json:"grade"` // "at once", "at takeover", "early", "late"
-	Takes    string `json:"takes"` // "one client of each", …
-	Steps    int    `json:"steps"`
-	Text     string `json:"text"`
-	Schedule string `json:"schedule"`
-}
-
-type jsonStuck struct {
-	Of       string `json:"of"`
-	By       string `json:"by"`
-	When     string `json:"when"`
-	Schedule string `json:"schedule"`
+	*mixing.Clash
+	Takes string `json:"takes"` // "one client of each", …
 }
 
 func pairJSON(v mixing.Verdict) jsonPair {
-	j := jsonPair{A: v.A.Name, B: v.B.Name, Safe: v.Safe(), States: v.States}
-	if c := v.Clash; c != nil {
-		j.Clash = &jsonClash{string(c.Grade), v.Takes(), c.Steps, c.Text, c.Schedule}
-	}
-	for _, s := range v.Stuck {
-		j.Stuck = append(j.Stuck, jsonStuck{s.Of, s.By, string(s.When), s.Schedule})
+	j := jsonPair{A: v.A.Name, B: v.B.Name, Safe: v.Safe(), Stuck: v.Stuck, States: v.States}
+	if v.Clash != nil {
+		j.Clash = &jsonClash{v.Clash, v.Takes()}
 	}
 	return j
 }

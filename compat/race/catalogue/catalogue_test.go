@@ -260,7 +260,7 @@ func TestParseErrors(t *testing.T) {
 		good + "server 9.9\n":                 `mine:3: no server "9.9"`,
 		good + "servers 2.4 9.9\n":            `mine:3: no server "9.9"`,
 		good + "clients none\n":               `mine:3: "none" is not a number from 1`,
-		good + "ttl soon\n":                   `mine:3: "soon" is no time`,
+		good + "ttl soon\n":                   `mine:3: race: "ttl=soon"`,
 		good + "clock D2 +3s\n":               `mine:3: "D2" is no client`,
 		good + "holders sing\n":               `mine:3: race: "sing" is no part`,
 		good + "expect violation at 3\n":      "mine:3: expect violation at 3",

@@ -1,11 +1,11 @@
 package catalogue
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -101,14 +101,14 @@ func (p *parser) line(line string, n int) error {
 	p.begun = true
 	word, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
-	if parse, ok := texts()[word]; ok {
-		return parse(p, rest)
+	if known, err := p.text(word, rest); known || err != nil {
+		return err
 	}
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = strings.TrimSpace(rest[:i])
 	}
-	if parse, ok := settings()[word]; ok {
-		return parse(p, rest)
+	if known, err := p.setting(word, rest); known || err != nil {
+		return err
 	}
 	if !isWord(word) {
 		return fmt.Errorf("%q begins neither a setting nor a schedule", word)
@@ -154,175 +154,155 @@ func (p *parser) comment(text string, n int) error {
 	return nil
 }
 
-// settings are the lines that a comment may follow.
-var settings = sync.OnceValue(func() map[string]func(p *parser, rest string) error {
-	return map[string]func(p *parser, rest string) error{
-		"algorithm": func(p *parser, rest string) error {
-			p.run.Config.Algorithm = strings.ReplaceAll(rest, " ", "")
-			return nil
-		},
-		"survives": func(p *parser, rest string) error {
-			if p.surviving {
-				return fmt.Errorf("a second survivor")
+// setting reads a line that a comment may follow. It reports whether it is one.
+func (p *parser) setting(word, rest string) (known bool, err error) {
+	c := &p.run.Config
+	f := strings.Fields(rest)
+	switch word {
+	case "algorithm":
+		c.Algorithm = strings.ReplaceAll(rest, " ", "")
+	case "survives":
+		if p.surviving {
+			return true, fmt.Errorf("a second survivor")
+		}
+		p.surviving, p.s.Survives = true, p.s.Run
+		p.run = &p.s.Survives
+		p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
+		p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
+	case "server":
+		c.Server = rest
+		err = knownServers(rest)
+	case "servers":
+		p.s.Servers = f
+		err = knownServers(f...)
+	case "clients":
+		err = number(rest, &c.Clients)
+	case "attempts":
+		err = number(rest, &c.Attempts)
+	case "ttl", "within", "extend":
+		err = c.Set(word + "=" + rest)
+	case "bare", "fence":
+		err = c.Set(word)
+	case "holders":
+		for _, what := range f {
+			err = errors.Join(err, c.Set(what))
+		}
+	case "key":
+		name, value, ok := strings.Cut(rest, " = ")
+		c.Key = strings.TrimSpace(name)
+		if ok {
+			c.Given = append(c.Given, "SET {key} "+strings.TrimSpace(value))
+		}
+	case "given":
+		c.Given = append(c.Given, rest)
+	case "nothing":
+		if c.Given = nil; rest != "given" {
+			err = fmt.Errorf(`want "nothing given"`)
+		}
+	case "clock":
+		who, by, _ := strings.Cut(rest, " ")
+		i, err := client(who)
+		if err != nil {
+			return true, err
+		}
+		for len(c.Skew) <= i {
+			c.Skew = append(c.Skew, 0)
+		}
+		c.Skew[i], err = time.ParseDuration(by)
+		return true, err
+	case "only":
+		c.Invariants = f
+		for _, v := range f {
+			if !slices.Contains(race.Invariants(), v) {
+				err = fmt.Errorf("no invariant %q", v)
 			}
-			p.surviving, p.s.Survives = true, p.s.Run
-			p.run = &p.s.Survives
-			p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
-			p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
-			return nil
-		},
-		"server": func(p *parser, rest string) error {
-			p.run.Config.Server = rest
-			return known(rest)
-		},
-		"servers": func(p *parser, rest string) error {
-			p.s.Servers = strings.Fields(rest)
-			return known(p.s.Servers...)
-		},
-		"clients":  func(p *parser, rest string) error { return number(rest, &p.run.Config.Clients) },
-		"attempts": func(p *parser, rest string) error { return number(rest, &p.run.Config.Attempts) },
-		"ttl":      func(p *parser, rest string) error { return duration(rest, &p.run.Config.TTL) },
-		"within":   func(p *parser, rest string) error { return duration(rest, &p.run.Config.Within) },
-		"key": func(p *parser, rest string) error {
-			name, value, ok := strings.Cut(rest, " = ")
-			p.run.Config.Key = strings.TrimSpace(name)
-			if ok {
-				p.run.Config.Given = append(p.run.Config.Given, "SET {key} "+strings.TrimSpace(value))
-			}
-			return nil
-		},
-		"given": func(p *parser, rest string) error {
-			p.run.Config.Given = append(p.run.Config.Given, rest)
-			return nil
-		},
-		"nothing": func(p *parser, rest string) error {
-			if rest != "given" {
-				return fmt.Errorf(`want "nothing given"`)
-			}
-			p.run.Config.Given = nil
-			return nil
-		},
-		"clock": func(p *parser, rest string) error {
-			who, by, _ := strings.Cut(rest, " ")
-			i, err := client(who)
-			if err != nil {
-				return err
-			}
-			for len(p.run.Config.Skew) <= i {
-				p.run.Config.Skew = append(p.run.Config.Skew, 0)
-			}
-			return duration(strings.TrimPrefix(by, "+"), &p.run.Config.Skew[i])
-		},
-		"holders": func(p *parser, rest string) error {
-			for _, what := range strings.Fields(rest) {
-				if err := p.run.Config.Set(what); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		"extend": func(p *parser, rest string) error { return p.run.Config.Set("extend=" + rest) },
-		"fence":  func(p *parser, rest string) error { return p.run.Config.Set("fence") },
-		"bare":   func(p *parser, rest string) error { return p.run.Config.Set("bare") },
-		"only": func(p *parser, rest string) error {
-			p.run.Config.Invariants = strings.Fields(rest)
-			for _, v := range p.run.Config.Invariants {
-				if !slices.Contains(race.Invariants(), v) {
-					return fmt.Errorf("no invariant %q", v)
-				}
-			}
-			return nil
-		},
-		"expect": func(p *parser, rest string) error {
-			f := strings.Fields(rest)
-			switch {
-			case rest == "no violation":
-				p.s.Expect = race.Verdict{}
-				return nil
-			case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
-				return fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
-			}
-			p.s.Expect.Violated = f[1]
-			return number(f[3], &p.s.Expect.Step)
-		},
-		"also": func(p *parser, rest string) error {
-			f := strings.Fields(rest)
-			if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
-				return fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
-			}
-			v := race.Verdict{Violated: f[0]}
-			err := number(f[2], &v.Step)
-			p.s.Also = append(p.s.Also, v)
-			return err
-		},
-		"star":   func(p *parser, rest string) error { return number(rest, &p.s.Star) },
-		"answer": func(p *parser, rest string) error { return p.exercise(func(e *Exercise) { e.Answer = rest }) },
+		}
+	case "expect":
+		switch {
+		case rest == "no violation":
+			p.s.Expect = race.Verdict{}
+			return true, nil
+		case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
+			return true, fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
+		}
+		p.s.Expect.Violated = f[1]
+		err = number(f[3], &p.s.Expect.Step)
+	case "also":
+		if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
+			return true, fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
+		}
+		v := race.Verdict{Violated: f[0]}
+		err = number(f[2], &v.Step)
+		p.s.Also = append(p.s.Also, v)
+	case "star":
+		err = number(rest, &p.s.Star)
+	case "answer":
+		if p.s.Exercise == nil {
+			return true, fmt.Errorf("an answer before its exercise")
+		}
+		p.s.Exercise.Answer = rest
+	default:
+		return false, nil
 	}
-})
+	return true, err
+}
 
-// texts are the lines that are sentences to their end.
-var texts = sync.OnceValue(func() map[string]func(p *parser, rest string) error {
-	return map[string]func(p *parser, rest string) error{
-		"let":     func(p *parser, rest string) error { p.s.Let = append(p.s.Let, rest); return nil },
-		"then":    func(p *parser, rest string) error { p.s.Then = append(p.s.Then, rest); return nil },
-		"so":      func(p *parser, rest string) error { return once(&p.s.So, rest) },
-		"fix":     func(p *parser, rest string) error { return once(&p.s.Fix, rest) },
-		"instead": func(p *parser, rest string) error { return once(&p.s.Instead, rest) },
-		"note": func(p *parser, rest string) error {
-			who, text, _ := strings.Cut(rest, " ")
-			i, err := client(who)
-			if err != nil {
-				return err
-			}
-			for len(p.run.Notes) <= i {
-				p.run.Notes = append(p.run.Notes, "")
-			}
-			p.run.Notes[i] = text
-			return nil
-		},
-		"why": func(p *parser, rest string) error {
-			step, text, _ := strings.Cut(rest, " ")
-			n := 0
-			if err := number(step, &n); err != nil {
-				return err
-			}
-			if p.s.Whys[n] != "" {
-				return fmt.Errorf("a second reason for step %d", n)
-			}
-			p.s.Whys[n] = text
-			return nil
-		},
-		"source": func(p *parser, rest string) error {
-			s := race.Source{Name: rest}
-			if i := strings.LastIndex(rest, " http"); i > 0 {
-				s = race.Source{Name: rest[:i], URL: rest[i+1:]}
-			}
-			p.s.Sources = append(p.s.Sources, s)
-			return nil
-		},
-		"exercise": func(p *parser, rest string) error {
-			what, text, ok := strings.Cut(rest, ": ")
-			e := Exercise{Text: text}
-			f := strings.Fields(what)
-			switch {
-			case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
-				e.Breaks = f[1]
-			case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
-			default:
-				return fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
-			}
-			p.s.Exercise = &e
-			return number(f[len(f)-1], &e.Steps)
-		},
+// text reads a line that is a sentence to its end. It reports whether it is one.
+func (p *parser) text(word, rest string) (known bool, err error) {
+	switch word {
+	case "let":
+		p.s.Let = append(p.s.Let, rest)
+	case "then":
+		p.s.Then = append(p.s.Then, rest)
+	case "so":
+		err = once(&p.s.So, rest)
+	case "fix":
+		err = once(&p.s.Fix, rest)
+	case "instead":
+		err = once(&p.s.Instead, rest)
+	case "note":
+		who, text, _ := strings.Cut(rest, " ")
+		i, err := client(who)
+		if err != nil {
+			return true, err
+		}
+		for len(p.run.Notes) <= i {
+			p.run.Notes = append(p.run.Notes, "")
+		}
+		p.run.Notes[i] = text
+	case "why":
+		step, text, _ := strings.Cut(rest, " ")
+		n := 0
+		if err := number(step, &n); err != nil {
+			return true, err
+		}
+		if p.s.Whys[n] != "" {
+			return true, fmt.Errorf("a second reason for step %d", n)
+		}
+		p.s.Whys[n] = text
+	case "source":
+		s := race.Source{Name: rest}
+		if i := strings.LastIndex(rest, " http"); i > 0 {
+			s = race.Source{Name: rest[:i], URL: rest[i+1:]}
+		}
+		p.s.Sources = append(p.s.Sources, s)
+	case "exercise":
+		what, text, ok := strings.Cut(rest, ": ")
+		e := Exercise{Text: text}
+		f := strings.Fields(what)
+		switch {
+		case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
+			e.Breaks = f[1]
+		case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
+		default:
+			return true, fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
+		}
+		p.s.Exercise = &e
+		err = number(f[len(f)-1], &e.Steps)
+	default:
+		return false, nil
 	}
-})
-
-func (p *parser) exercise(set func(*Exercise)) error {
-	if p.s.Exercise == nil {
-		return fmt.Errorf("an answer before its exercise")
-	}
-	set(p.s.Exercise)
-	return nil
+	return true, err
 }
 
 // end checks what only the whole can show, and fills in what was left out.
@@ -340,7 +320,7 @@ func (p *parser) end() error {
 	return nil
 }
 
-func known(servers ...string) error {
+func knownServers(servers ...string) error {
 	all := append(oldredis.Versions(), oldredis.Profiles()...)
 	for _, s := range servers {
 		if !slices.Contains(all, s) {
@@ -364,15 +344,6 @@ func number(s string, n *int) error {
 		return fmt.Errorf("%q is not a number from 1", s)
 	}
 	*n = got
-	return nil
-}
-
-func duration(s string, d *time.Duration) error {
-	got, err := time.ParseDuration(s)
-	if err != nil {
-		return fmt.Errorf("%q is no time", s)
-	}
-	*d = got
 	return nil
 }
 

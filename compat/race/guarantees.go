@@ -228,34 +228,35 @@ func clientsOf(algorithm, server, fault string) []int {
 	return []int{2, 3}
 }
 
-// Guarantees computes the matrix on all processors. seen, if not nil, is called with each finished
-// cell, one at a time.
-func Guarantees(ctx context.Context, seen func(done, of int, c Cell)) (Matrix, error) {
-	var m Matrix
-	began := time.Now()
+// Cells returns what the matrix has, with nothing explored yet.
+func Cells() (list []Cell) {
 	for _, a := range Guaranteed() {
 		for _, v := range serversOf(a) {
 			for _, x := range FaultsOf(a) {
 				for _, clients := range clientsOf(a, v, x.Name) {
-					m.Cells = append(m.Cells, Cell{Algorithm: a, Server: v, Fault: x.Name, Clients: clients})
+					list = append(list, Cell{Algorithm: a, Server: v, Fault: x.Name, Clients: clients})
 				}
 			}
 		}
 	}
+	return list
+}
+
+// Guarantees computes the matrix on all processors. seen, if not nil, is called with each finished
+// cell, one at a time.
+func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
+	m := Matrix{Cells: Cells()}
+	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var (
-		mu    sync.Mutex
-		count int
-		wg    sync.WaitGroup
-	)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	seenOne := func(c *Cell) {
 		mu.Lock()
 		defer mu.Unlock()
-		count++
 		m.States += c.States
 		if seen != nil {
-			seen(count, len(m.Cells), *c)
+			seen(*c)
 		}
 	}
 	lists := m.alike()

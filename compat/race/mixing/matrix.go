@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"time"
 )
 
 // A Matrix is the verdict on every pair of parties.
 type Matrix struct {
 	Parties []Party
 	States  int
-	Elapsed time.Duration
 
 	verdicts map[[2]string]Verdict
 }
@@ -25,12 +23,10 @@ func (m Matrix) Of(a, b string) Verdict {
 	return m.verdicts[[2]string{b, a}]
 }
 
-// Compute explores every pair of the parties, on all processors. seen, if not nil, is called with
-// each verdict as it is found, one at a time.
-func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Verdict)) (Matrix, error) {
-	began := time.Now()
+// Compute explores every pair of the parties, on all processors. seen, if not nil, is called after
+// each, one at a time.
+func Compute(ctx context.Context, parties []Party, seen func()) (Matrix, error) {
 	m := Matrix{Parties: parties, verdicts: map[[2]string]Verdict{}}
-	total := len(parties) * (len(parties) + 1) / 2
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
@@ -54,7 +50,7 @@ func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Ver
 					m.verdicts[[2]string{q[0].Name, q[1].Name}] = v
 					m.States += v.States
 					if seen != nil {
-						seen(len(m.verdicts), total, v)
+						seen()
 					}
 					mu.Unlock()
 				}
@@ -77,6 +73,5 @@ func Compute(ctx context.Context, parties []Party, seen func(done, of int, v Ver
 	}
 	run(alone)
 	run(pairs)
-	m.Elapsed = time.Since(began)
 	return m, context.Cause(ctx)
 }

@@ -5,7 +5,7 @@
 //	p, err := mixing.Find("theirs/redis-py-2.9")
 //	q, err := mixing.Find("ours/getset:guarded/redis-py-2.9")
 //	v, err := mixing.Pair(ctx, p, q)       one pair: safe, unsafe, stuck, with a schedule for each
-//	m, err := mixing.Compute(ctx, seen)    all of them: setnxlock race mixing -o FILE
+//	m, err := mixing.Compute(ctx, parties, seen)  all of them: setnxlock race mixing -o FILE
 //
 // The model of a foreign client combines its format, from package dialect, with the quirks of its
 // language and code: how its parser reads another client's value (quirks.go). A test compares the

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
@@ -133,20 +130,18 @@ func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
 }
 
 func (a *app) explore(c race.Config, x exploration) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	var last atomic.Pointer[race.Stats]
 	last.Store(&race.Stats{})
 	c.Progress = func(s race.Stats) { last.Store(&s) }
-	wipe := searching(screen.New(a.errs), &last)
-	r, err := race.Explore(ctx, c)
-	wipe()
-	switch {
-	case ctx.Err() != nil && err != nil:
-		a.say("interrupted after %s states: this proves nothing", view.Thousands(last.Load().States))
-		return exit(statusSignal + int(syscall.SIGINT))
-	case err != nil:
-		return inRace(err)
+	var r race.Result
+	if err := a.interruptible(func(ctx context.Context) (err error) {
+		defer searching(screen.New(a.errs), &last)()
+		if r, err = race.Explore(ctx, c); ctx.Err() == nil {
+			err = inRace(err)
+		}
+		return err
+	}); err != nil {
+		return err
 	}
 	if r.Trace != nil {
 		r.Trace.Argument.Fix = remedy(*r.Trace)
@@ -200,16 +195,11 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	})
 }
 
-// searching shows on a terminal how far a search has come, until the function it
-// returns has wiped the line away.
-func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
-	return live(s, func(n int, took time.Duration) string { return searched(n, last.Load(), took) })
-}
-
 // searched is the n-th such line. How many states there are nobody knows at first: the bar says that it
 // goes on, the numbers how, and an estimate comes with the middle of the search.
 func searched(n int, at *race.Stats, took time.Duration) string {
-	line := fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), rate(at.States, took),
+	rate := int(float64(at.States) / max(took.Seconds(), 0.001))
+	line := fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), view.Thousands(rate),
 		at.Memory>>20, at.Depth, took.Seconds())
 	if at.States > 0 && at.Left >= 0 {
 		line += fmt.Sprintf("  about %d %%, %.0f s more", 100*at.States/(at.States+at.Left), took.Seconds()*float64(at.Left)/float64(at.States))
@@ -217,14 +207,12 @@ func searched(n int, at *race.Stats, took time.Duration) string {
 	return line
 }
 
-// live shows a line on a terminal, anew some times a second, until the function it returns has wiped it away.
-func live(s screen.Screen, line func(n int, took time.Duration) string) (wipe func()) {
-	return s.Line(0, 80*time.Millisecond, line)
-}
-
-// rate is how many of something there were in a second.
-func rate(n int, took time.Duration) string {
-	return view.Thousands(int(float64(n) / max(took.Seconds(), 0.001)))
+// searching shows on a terminal how far a search has come, anew some times a second, until the function
+// it returns has wiped the line away.
+func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) {
+	return s.Line(0, 80*time.Millisecond, func(n int, took time.Duration) string {
+		return searched(n, last.Load(), took)
+	})
 }
 
 // shuttle is a bar without an end: its mark goes to and fro.

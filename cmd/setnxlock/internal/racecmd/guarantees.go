@@ -2,16 +2,10 @@ package racecmd
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime/debug"
-	"runtime/metrics"
 	"slices"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
@@ -76,52 +70,16 @@ func (a *app) guaranteesCommand() *cobra.Command {
 }
 
 // matrix computes the guarantees, and tells on a terminal how far it is.
-func (a *app) matrix() (race.Matrix, error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func (a *app) matrix() (m race.Matrix, err error) {
 	// Most of what is allocated is short-lived, and what lives is small beside a machine's memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	var at atomic.Pointer[standing]
-	at.Store(&standing{})
-	wipe := live(screen.New(a.errs), func(_ int, took time.Duration) string { return at.Load().line(took, heap()) })
-	states := 0
-	m, err := race.Guarantees(ctx, func(done, of int, c race.Cell) {
-		states += c.States
-		at.Store(&standing{done, of, states})
+	var done atomic.Int32
+	err = a.interruptible(func(ctx context.Context) (err error) {
+		defer screen.New(a.errs).Progress("guarantees", func() int { return int(done.Load()) }, len(race.Cells()))()
+		m, err = race.Guarantees(ctx, func(race.Cell) { done.Add(1) })
+		return err
 	})
-	wipe()
-	switch {
-	case ctx.Err() != nil:
-		a.say("interrupted: this proves nothing")
-		return m, exit(statusSignal + int(syscall.SIGINT))
-	case err != nil:
-		return m, &Failure{statusSoftware, err, ""}
-	}
-	return m, nil
-}
-
-// A standing is how far the guarantees are.
-type standing struct {
-	done, of int // cells
-	states   int
-}
-
-// line says it. The estimate takes the cells to come for as long as those that are done: the long ones come
-// first, so it rather falls than grows.
-func (s *standing) line(took time.Duration, memory uint64) string {
-	line := fmt.Sprintf("guarantees  %s of %s cells  %s states  %s/s  %d MB", view.Thousands(s.done), view.Thousands(s.of), view.Thousands(s.states),
-		rate(s.states, took), memory>>20)
-	if s.done > 0 && s.done < s.of {
-		line += fmt.Sprintf("  about %.0f s more", took.Seconds()*float64(s.of-s.done)/float64(s.done))
-	}
-	return line
-}
-
-// heap is how many bytes of objects there are.
-func heap() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+	return m, err
 }
 
 // A jsonMatrix is the guarantees as machines get them.

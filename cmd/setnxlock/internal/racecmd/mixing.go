@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
@@ -121,15 +118,12 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	v, err := mixing.Pair(ctx, p, q)
-	switch {
-	case ctx.Err() != nil:
-		a.say("interrupted: this proves nothing")
-		return exit(statusSignal + int(syscall.SIGINT))
-	case err != nil:
-		return &Failure{statusSoftware, err, ""}
+	var v mixing.Verdict
+	if err := a.interruptible(func(ctx context.Context) (err error) {
+		v, err = mixing.Pair(ctx, p, q)
+		return err
+	}); err != nil {
+		return err
 	}
 	if asJSON {
 		err = answer.Write(a.out, pairJSON(v))
@@ -189,19 +183,15 @@ func pairJSON(v mixing.Verdict) jsonPair {
 
 // mixAll computes every pair, with a bar that tells how far it is.
 func (a *app) mixAll(file string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	parties := mixing.Mixed()
 	var seen atomic.Int32
-	wipe := screen.New(a.errs).Progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)
-	m, err := mixing.Compute(ctx, parties, func(done, _ int, _ mixing.Verdict) { seen.Store(int32(done)) })
-	wipe()
-	switch {
-	case ctx.Err() != nil:
-		a.say("interrupted: this proves nothing")
-		return exit(statusSignal + int(syscall.SIGINT))
-	case err != nil:
-		return &Failure{statusSoftware, err, ""}
+	var m mixing.Matrix
+	if err := a.interruptible(func(ctx context.Context) (err error) {
+		defer screen.New(a.errs).Progress("pairs", func() int { return int(seen.Load()) }, len(parties)*(len(parties)+1)/2)()
+		m, err = mixing.Compute(ctx, parties, func() { seen.Add(1) })
+		return err
+	}); err != nil {
+		return err
 	}
 	return a.write(file, func(w io.Writer) error { _, err := io.WriteString(w, m.Markdown()); return err })
 }

@@ -5,13 +5,15 @@ package racecmd
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -98,6 +100,21 @@ func (f *Failure) Unwrap() error { return f.Err }
 // exit is a status without words.
 func exit(status int) error { return &Failure{Status: status} }
 
+// interruptible runs f, which an interrupt ends.
+func (a *app) interruptible(f func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := f(ctx)
+	switch {
+	case err == nil || errors.As(err, new(*Failure)):
+		return err
+	case ctx.Err() != nil:
+		a.say("interrupted: this proves nothing")
+		return exit(statusSignal + int(syscall.SIGINT))
+	}
+	return &Failure{statusSoftware, err, ""}
+}
+
 // usage is wrong usage of cmd; nil if nothing is wrong.
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil || errors.As(err, new(*Failure)) {
@@ -142,47 +159,12 @@ func scenarioNames() []string {
 
 func servers() []string { return append(oldredis.Versions(), oldredis.Profiles()...) }
 
-// chooseServer says what is wrong with a server. A version that is not there is like one of its
-// neighbours, and not like the one that is spelt almost so.
+// chooseServer says what is wrong with a server: none is like the one that is spelt almost so.
 func chooseServer(value string) error {
 	if slices.Contains(servers(), value) {
 		return nil
 	}
-	hint := "there are " + strings.Join(servers(), ", ")
-	if wanted := version(value); wanted != nil {
-		before, after := "", ""
-		for _, v := range oldredis.Versions() {
-			switch {
-			case v == "2.2.5": // the early 2.2
-			case slices.Compare(version(v), wanted) < 0:
-				before = v
-			case after == "":
-				after = v
-			}
-		}
-		switch {
-		case before == "":
-			hint = "the oldest is " + after + "; " + hint
-		case after == "":
-			hint = "the newest is " + before + "; " + hint
-		default:
-			hint = "the nearest are " + before + " and " + after + "; " + hint
-		}
-	}
-	return &Failure{statusUsage, fmt.Errorf("there is no server %q", value), hint}
-}
-
-// version is 2.6.12 as numbers; nil if it is none.
-func version(v string) []int {
-	var list []int
-	for _, part := range strings.Split(v, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return nil
-		}
-		list = append(list, n)
-	}
-	return list
+	return &Failure{statusUsage, fmt.Errorf("there is no server %q", value), "there are " + strings.Join(servers(), ", ")}
 }
 
 // choose says what is wrong with a value that must be one of a few.

@@ -23,14 +23,9 @@ func TestSuggest(t *testing.T) {
 }
 
 func TestServerHints(t *testing.T) {
-	for value, want := range map[string]string{
-		"6.2": "the nearest are 5.0 and 7.0; ", "2.5": "the nearest are 2.4 and 2.6; ", "2.6.17": "the nearest are 2.6.12 and 2.8; ",
-		"8.0": "the newest is 7.0; ", "1.0": "the oldest is 1.2; ", "dragonfly": "there are 1.2, ", "2.x": "there are 1.2, ",
-	} {
-		var f *Failure
-		if err := chooseServer(value); !errors.As(err, &f) || !strings.HasPrefix(f.Hint, want) {
-			t.Errorf("%s: %+v, want %s", value, f, want)
-		}
+	var f *Failure
+	if err := chooseServer("6.2"); !errors.As(err, &f) || !strings.HasPrefix(f.Hint, "there are 1.2, ") {
+		t.Errorf("6.2: %+v", f)
 	}
 	if err := chooseServer("2.4"); err != nil {
 		t.Error(err)

@@ -49,7 +49,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	if err != nil {
 		return err
 	}
-	title := Titled(t.Title)
+	title := upperFirst(t.Title)
 	if t.Scenario != "" {
 		title = t.Scenario + ": " + title
 	}
@@ -102,7 +102,7 @@ func navigation(nav *pageNav) markup.HTML {
 func header(t race.Trace) markup.HTML {
 	var w markup.Writer
 	w.With("<p class=\"name\">%s</p>\n", t.Scenario)
-	w.Put("<h1>%s</h1>\n", Titled(t.Title))
+	w.Put("<h1>%s</h1>\n", upperFirst(t.Title))
 	w.With("<p class=\"objective\"><b>Objective</b> %s</p>\n", t.Objective)
 	for text := range strings.SplitSeq(t.Text, "\n\n") {
 		w.With("<p class=\"intro\">%s</p>\n", strings.TrimSpace(text))

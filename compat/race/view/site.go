@@ -236,7 +236,7 @@ func (s *site) races(w *markup.Writer, title string, starred bool) {
 			listed = true
 			w.Put("<h2>%s</h2>\n<ol class=\"races\">\n", title)
 		}
-		w.Put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, Titled(e.Trace.Title)))
+		w.Put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, upperFirst(e.Trace.Title)))
 		w.With(`<p class="name">%s</p>`, e.Trace.Scenario)
 		w.With(`<p><i>%s</i></p>`, e.Trace.Objective)
 		w.Put(`</div><p class="verdict">`)

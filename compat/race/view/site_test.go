@@ -84,7 +84,7 @@ func TestSite(t *testing.T) {
 	at := -1
 	// In the order of teaching.
 	for _, name := range []string{"double-takeover", "release-after-expiry", "lost-reply", "paused-holder"} {
-		i := strings.Index(string(index), html.EscapeString(Titled(all[name].Title)))
+		i := strings.Index(string(index), html.EscapeString(upperFirst(all[name].Title)))
 		if i <= at {
 			t.Errorf("%s is at %d of the index, want it after %d", name, i, at)
 		}

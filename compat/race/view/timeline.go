@@ -13,10 +13,9 @@ import (
 // TimelineOptions say how a timeline is printed. The zero value is the whole
 // trace in 80 columns without colour.
 type TimelineOptions struct {
-	Step    int  // stop after this step and say what is pending; 0: all steps, and the argument
-	Color   bool // ANSI colours too. Everything they say is said without them
-	Width   int  // of the terminal, in columns; 0: 80
-	Beliefs bool // say in words what a client has come to believe
+	Step  int  // stop after this step and say what is pending; 0: all steps, and the argument
+	Color bool // ANSI colours too. Everything they say is said without them
+	Width int  // of the terminal, in columns; 0: 80
 }
 
 // Timeline is the trace as text: a row for each step, a column for each client,
@@ -173,23 +172,13 @@ func (p *timeline) rows() []tableRow {
 		r.cells[len(r.cells)-1] = []string{clean(keyCell(before))}
 		rows = append(rows, r)
 	}
-	since := map[string]int64{}
-	for i, e := range p.t.Events[:p.n] {
+	for _, e := range p.t.Events[:p.n] {
 		r := tableRow{n: strconv.Itoa(e.N), at: race.Seconds(e.At), marks: marks(e.Belief), cells: blank(), broken: e.Violation}
 		at, text := p.column(e.Who), said(e)
 		if at < 0 {
 			at, text = 0, "— "+text
 		}
 		r.cells[at] = []string{clean(text)}
-		for c, client := range p.t.Clients {
-			was, is := p.belief(i-1, client.Name), e.Belief[client.Name]
-			if was.State != is.State {
-				since[client.Name] = e.At
-			}
-			if s := believes(is, since[client.Name]); p.o.Beliefs && s != believes(was, since[client.Name]) {
-				r.cells[c] = append(r.cells[c], clean("("+s+")"))
-			}
-		}
 		key := []string{clean(keyCell(e.Server))}
 		for _, s := range changes(before, e.Server) {
 			key = append(key, clean(s))
@@ -199,24 +188,15 @@ func (p *timeline) rows() []tableRow {
 		rows, before = append(rows, r), e.Server
 	}
 	if p.n < len(p.t.Events) {
-		next := p.belief
 		r := tableRow{n: "next", marks: make([]string, len(p.t.Clients)), cells: blank()}
 		for c, client := range p.t.Clients {
-			if s := next(p.n-1, client.Name).Next; s != "" {
+			if s := p.t.Events[p.n-1].Belief[client.Name].Next; s != "" {
 				r.cells[c] = []string{clean(s + " …")}
 			}
 		}
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-// belief is a client's after event i; before the first it is idle.
-func (p *timeline) belief(i int, client string) race.Belief {
-	if i < 0 {
-		return race.Belief{State: race.Idle, Until: -1}
-	}
-	return p.t.Events[i].Belief[client]
 }
 
 func (p *timeline) column(client string) int {

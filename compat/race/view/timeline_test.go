@@ -43,7 +43,7 @@ func TestTimeline(t *testing.T) {
 func TestTimelineFits(t *testing.T) {
 	for name, tr := range tracetest.Read(t, renders) {
 		for _, w := range []int{80, 100, 132} {
-			for line := range strings.Lines(Timeline(tr, TimelineOptions{Width: w, Beliefs: true})) {
+			for line := range strings.Lines(Timeline(tr, TimelineOptions{Width: w})) {
 				line = strings.TrimSuffix(line, "\n")
 				if strings.HasPrefix(line, "replay ") || strings.Contains(line, "://") {
 					continue // what is there to be copied is not broken
@@ -58,10 +58,6 @@ func TestTimelineFits(t *testing.T) {
 
 func TestTimelineStep(t *testing.T) {
 	golden(t, "double-takeover.step4.txt", Timeline(tracetest.Read(t, renders)["double-takeover"], TimelineOptions{Step: 4}))
-}
-
-func TestTimelineBeliefs(t *testing.T) {
-	golden(t, "paused-holder.beliefs.txt", Timeline(tracetest.Read(t, renders)["paused-holder"], TimelineOptions{Beliefs: true, Width: 100}))
 }
 
 // What there is at the start has its own row, unless an event shows it.

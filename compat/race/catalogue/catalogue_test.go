@@ -28,22 +28,17 @@ func TestScenarios(t *testing.T) {
 			if want := s.Breaking(); !slices.Equal(breaks, want) {
 				t.Errorf("breaks %v, want %v", breaks, want)
 			}
-			seen, survived, err := s.Timelines()
-			if err != nil {
-				t.Fatal(err)
+			seen, err := s.Trace()
+			if err != nil || seen.Verdict != s.Expect {
+				t.Errorf("verdict %v %v, want %v", seen.Verdict, err, s.Expect)
 			}
-			trace, err := s.Trace()
-			if err != nil || trace.Verdict != s.Expect {
-				t.Errorf("verdict %v %v, want %v", trace.Verdict, err, s.Expect)
-			}
-			if s.Survives.Schedule == "" {
-				t.Error("no survivor")
-			} else if trace, err := s.Survivor(); err != nil || trace.Verdict.Violated != "" {
-				t.Errorf("%s survives with %v %v", s.Survives.Config.Algorithm, trace.Verdict, err)
+			survived, err := s.Survivor()
+			if err != nil || survived.Verdict.Violated != "" {
+				t.Errorf("%s survives with %v %v", s.Survives.Config.Algorithm, survived.Verdict, err)
 			}
 			golden(t, filepath.Join("scenarios", filepath.FromSlash(s.Name)+".txt"), func(old string) string {
 				body, _, _ := strings.Cut(old, "-- timeline --\n")
-				return strings.TrimRight(body, "\n") + "\n\n-- timeline --\n" + seen + "\n-- survives --\n" + survived
+				return strings.TrimRight(body, "\n") + "\n\n-- timeline --\n" + bare(seen) + "\n-- survives --\n" + bare(survived)
 			})
 		})
 	}
@@ -172,14 +167,10 @@ func TestPages(t *testing.T) {
 		}
 	}
 	want := map[string]bool{"README.md": true}
-	golden(t, filepath.Join(dir, "README.md"), func(string) string { return Index() })
+	golden(t, filepath.Join(dir, "README.md"), func(string) string { return index(t) })
 	for _, s := range All() {
-		page, err := s.Page()
-		if err != nil {
-			t.Fatal(err)
-		}
-		want[s.File()] = true
-		golden(t, filepath.Join(dir, s.File()), func(string) string { return page })
+		want[file(s.Name)] = true
+		golden(t, filepath.Join(dir, file(s.Name)), func(string) string { return page(t, s) })
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
 	if err != nil {

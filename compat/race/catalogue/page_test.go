@@ -1,0 +1,104 @@
+package catalogue
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+)
+
+// bare is the timeline of a trace without what stands above it in its file or on its page.
+func bare(t race.Trace) string {
+	t.Scenario, t.Title, t.Objective, t.Sources, t.Instead = "", "", "", nil, ""
+	return view.Timeline(t, view.TimelineOptions{Width: 100})
+}
+
+// pages are the templates of docs/races.
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"file": file, "mermaid": view.Mermaid, "span": span, "trim": trim,
+	"upper": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+	"table": func(t race.Trace) string { t.Argument = race.Argument{}; return bare(t) },
+	"join":  func(parts []string) string { return trim(strings.ReplaceAll(strings.Join(parts, "; "), ",; ", ", ")) },
+	"split": func(algorithm string) []string { return strings.Split(algorithm, "+") },
+	"describe": func(name string) string {
+		says := race.Describe(name, Locks())
+		if strings.HasPrefix(says, "the same") { // as the one above it in a list of them
+			return ""
+		}
+		return says
+	},
+}).ParseFiles("testdata/pages.tmpl"))
+
+func trim(s string) string    { return strings.TrimSuffix(s, ".") }
+func file(name string) string { return strings.ReplaceAll(name, "/", "-") + ".md" }
+
+// page is the scenario as a page of Markdown.
+func page(t *testing.T, s Scenario) string {
+	t.Helper()
+	seen, err := s.Trace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	survived, err := s.Survivor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fill(t, "page", struct {
+		Scenario
+		Next           Scenario // if the race is of the course
+		Seen, Survived race.Trace
+	}{s, All()[s.Star], seen, survived})
+}
+
+// index is the page that links to all others.
+func index(t *testing.T) string {
+	t.Helper()
+	var locks [][2]string
+	for _, o := range others {
+		if strings.HasPrefix(o.name, "other/") {
+			locks = append(locks, [2]string{o.name, o.says})
+		}
+	}
+	for _, l := range broken.Locks() {
+		locks = append(locks, [2]string{l.Name, l.Says})
+	}
+	return fill(t, "index", struct {
+		Races []Scenario
+		Locks [][2]string
+	}{All(), locks})
+}
+
+func fill(t *testing.T, name string, data any) string {
+	t.Helper()
+	var b strings.Builder
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// span is a list of servers, with its versions as a range if they are one.
+func span(servers []string) string {
+	versions := oldredis.Versions()
+	var list []string
+	for i, n := 0, 1; i < len(servers); i += n {
+		at := slices.Index(versions, servers[i])
+		for n = 1; at >= 0 && i+n < len(servers) && at+n < len(versions) && servers[i+n] == versions[at+n]; n++ {
+		}
+		if n > 2 {
+			list = append(list, servers[i]+" to "+servers[i+n-1])
+		} else {
+			list, n = append(list, servers[i]), 1
+		}
+	}
+	text := strings.Join(list, ", ")
+	if len(servers) == len(versions)+len(oldredis.Profiles()) {
+		return "every server (" + text + ")"
+	}
+	return text
+}

@@ -1,9 +1,10 @@
+//go:build !js
+
 package view
 
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -13,21 +14,14 @@ import (
 // under which fault, with the bounds of the proof or a shortest counterexample. Docs and the site show parts.
 func Guarantees(of race.Matrix) string {
 	m := matrix{of}
+	// What is not computed is written in guarantees.md itself.
 	var b strings.Builder
-	b.WriteString(`# Guarantees
-
-<!-- Written by: setnxlock race guarantees -o compat/race/view/guarantees.md -->
-
-What each lock promises on which server, and what breaks it, *computed*: the shipping code ran through every interleaving of its commands, on the embedded
-Redis of each version, with one kind of fault at a time. [How that works](../../../docs/explorer.md), and what "within bounds" does not mean.
-
-**holds** says that no invariant broke in any order of events within the bounds of its row, and in how many states (over the servers of the column). Otherwise the invariants that break are named;
-a shortest way to break each is below the table, in a line that ` + "`setnxlock race replay`" + ` takes. **refused** says that the lock itself refuses the server, by name, before it writes anything.
-
-How far clocks may disagree, in which dialect and with which option, is [at the end](#clocks-that-disagree); what other fleets on the same key do to a lock is in [mixing](../../../docs/mixing.md).
-
-`)
+	before, rest, _ := strings.Cut(Stored, "| fault |")
+	_, after, _ := strings.Cut(rest, " |\n\n")
+	after, _, _ = strings.Cut(after, "## "+race.Guaranteed()[0]+"\n")
+	b.WriteString(before)
 	m.bounds(&b)
+	b.WriteString("\n" + after)
 	for _, a := range race.Guaranteed() {
 		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", a, upperFirst(race.Describe(a, nil)))
 		m.table(&b, a)
@@ -42,40 +36,10 @@ type matrix struct{ race.Matrix }
 
 // bounds says what was explored in each row of the tables.
 func (m matrix) bounds(b *strings.Builder) {
-	b.WriteString("## The rows\n\nTime jumps in all of them, to the next moment that matters and one unit past it, and clients crash wherever one is never chosen again.\n\n")
 	b.WriteString("| fault | what goes wrong | bounds: two clients, and more |\n|---|---|---|\n")
 	for _, x := range race.AllFaults() {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", x.Name, x.Says, strings.Join(x.Bounds(), "; "))
 	}
-	b.WriteString(`
-Readers and writers, and redlock, take long: they run on one server that they refuse, the oldest that they don't, and the newest. Where a row's fault is one that is
-counted (a lost reply, a restart), readers and writers are run with two readers and a writer, once each, and redlock with two clients, once each; redlock never with three.
-Two readers may hold the lock at once, and a reader writes nothing: in the rows of a pause two write. Of redlock **ownership** is not checked, and it has no fence.
-*late*, *lost reply* and *lost request* concern the answer of one of its servers; [explorer.md](../../../docs/explorer.md) says what else is different there.
-
-### Outside the bounds
-
-What these tables do not show:
-
-- More than one request that arrives late, one after a restart, a part of a write that does, and any in the rows other than *late request*: there a lost request never arrives, and a lost reply belongs to a command that ran at once. The locks of readers and writers and redlock are not in that row: what their clients wrote stands in several places, and which of their attempts it belongs to is not followed.
-- More than one kind of fault at a time, but for what a row names; more clients and attempts, and more jumps of time, than a row has.
-- What ` + "`TryLock`" + ` reads of the key behind a refusal, to tell a foreign value.
-- Waiting: the queue, its wake-ups on the waiter's side (` + "`BLPOP`" + `), polling and repair by a waiter. *progress* has one fresh client wait for the lock, with ` + "`Locker.Lock`" + `.
-- Timers and goroutines of the engine. A holder acts on the end of its lease when it is next scheduled; renewals in *batch* begin when one is due or later. Contexts that end, ` + "`Options.Timeout`" + ` and ` + "`Close`" + ` are not explored.
-- More than one connection of a client at a time. A pinned connection breaks when its client uses another. In *one connection* a second one is never to be had.
-- More than two clients in the rows from *shorter lease* to *late request* and in *two lost replies*, but for 7.0, where they have three, and more than three clients in the others, but for 7.0, where they have four; ` + "`getset:guarded/margin`" + `, which has ten times the states, has no more there than elsewhere. Redlock is not in these rows, *batch* leaves out pinned leases, which are not renewed in one write, and in *wake-up* and *batch* readers and writers are left out.
-- Locks of several keys (` + "`multilock`" + `), a cluster's redirections, Sentinel, ` + "`txlock.Fleet`" + `, ` + "`getsetlock.Patient`" + ` and the clocks of servers.
-- The real server: the embedded one stands for it, and is compared with real ones elsewhere.
-
-`)
-}
-
-// upperFirst begins a sentence, unless with the name of a lock.
-func upperFirst(s string) string {
-	if word, _, _ := strings.Cut(s, " "); s == "" || strings.Contains(word, ":") {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // table has a row for each fault and a column for each group of servers on
@@ -249,13 +213,4 @@ func pageOf(algorithm, fault string, b race.Break) string {
 		return ""
 	}
 	return " ([" + strings.Replace(name, "-", "/", 1) + "](../../../docs/races/" + name + ".md))"
-}
-
-// Thousands writes a number for readers: 1,204,337.
-func Thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -203,6 +203,14 @@ func one(text string) []string {
 	return []string{text}
 }
 
+// upperFirst begins a sentence, unless with the name of a lock.
+func upperFirst(s string) string {
+	if word, _, _ := strings.Cut(s, " "); s == "" || strings.Contains(word, ":") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
 // Style returns the pages' CSS, for other pages that should look like them.
 func Style() string { return asset("page.css") }
 

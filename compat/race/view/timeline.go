@@ -470,6 +470,15 @@ func storageWords(s *race.Storage) string {
 	return fmt.Sprintf("%s, fence %d", s.Writer, s.Fence)
 }
 
+// Thousands writes a number for readers: 1,204,337.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
 // Layout, by what a terminal shows and not by bytes.
 
 // fit makes the widest columns narrower until all of them fit, but none so

@@ -111,19 +111,6 @@ func (v Verdict) Ways() []Way {
 	return list
 }
 
-// Clocks returns the section on clocks that disagree, with which the guarantees end.
-func Clocks(skews []Skew) string { return clocks + skewTable(skews) }
-
-const clocks = `
-## Clocks that disagree
-
-How our timestamp locks behave among themselves when *one* client's clock is off by so much and all others agree: two clients × 2 attempts, three × 1, five jumps of time, leases of 10 s that no
-client releases early. Locks with a TTL are included for comparison: only the server's clock matters to them. The drift margin of a 10 s lease covers a tenth of a second. With a Locker on ` + "`server.Clock`" + `,
-read the column for the error that is left after measuring: less than 0.1 s if round trips take less than that. ` + "`Patient`" + ` takes over only by waiting. In these runs each client asks only once, so it
-never takes over; the table of [mixing](../../../docs/mixing.md) shows that it recovers a dead client's key in the end.
-
-`
-
 // cell returns the table's cell for a pair.
 func (m Matrix) cell(a, b Party) string {
 	v := m.Of(a.Name, b.Name)

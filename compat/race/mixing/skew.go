@@ -1,3 +1,5 @@
+//go:build !js
+
 package mixing
 
 import (
@@ -7,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
 // A Skew says whether a fleet of ours holds when one of its clocks is off.
@@ -71,6 +74,15 @@ func skew(ctx context.Context, name string, off time.Duration) (Skew, error) {
 		}
 	}
 	return s, nil
+}
+
+// Clocks returns the section on clocks that disagree, with which the guarantees end. Its prose is
+// written in guarantees.md itself.
+func Clocks(skews []Skew) string {
+	const title = "\n## Clocks that disagree\n"
+	_, prose, _ := strings.Cut(view.Stored, title)
+	prose, _, _ = strings.Cut(prose, "| lock |")
+	return title + prose + skewTable(skews)
 }
 
 // skewTable returns the table of Skews in Markdown.

@@ -92,7 +92,7 @@ func (m *mermaid) step(e race.Event, before race.Server) {
 	}
 	switch {
 	case !ok:
-		m.over(n + "t=" + race.Seconds(e.At) + " " + said(e) + why)
+		m.over(n + "t=" + race.Seconds(e.At) + " " + Said(e) + why)
 	case e.Cmd == "" && m.writes(e, before):
 		m.line("    %s->>%s: %s", who, m.disk, escape(n+e.Note+why))
 	case e.Cmd == "" && e.Belief[e.Who].State == race.Acts && m.disk != "":
@@ -100,7 +100,7 @@ func (m *mermaid) step(e race.Event, before race.Server) {
 	case e.Cmd == "":
 		m.line("    Note over %s: %s", who, escape(n+e.Note+why))
 	case e.Lost == "request" || e.Lost == "late":
-		m.line("    %s-x%s: %s", who, m.redis, escape(n+said(e)+why))
+		m.line("    %s-x%s: %s", who, m.redis, escape(n+Said(e)+why))
 	default:
 		m.line("    %s->>%s: %s", who, m.redis, escape(n+e.Cmd))
 		m.reply(who, e, why)

@@ -382,7 +382,7 @@ func (p *drawing) messages() {
 		if net := p.who["network"]; net != nil && e.Note == "arrives late" {
 			y1 = net.y + barHigh/2
 		}
-		says := html.EscapeString(clean(fmt.Sprintf("%d. %s: %s", e.N, e.Who, said(e))))
+		says := html.EscapeString(clean(fmt.Sprintf("%d. %s: %s", e.N, e.Who, Said(e))))
 		switch e.Lost {
 		case "":
 			p.add(e.N, `<path class="msg" d="M%.1f %.1fV%.1fm-3 -5l3 5l3 -5"><title>%s</title></path>`, x, y1, y2, says)

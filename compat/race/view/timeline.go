@@ -174,7 +174,7 @@ func (p *timeline) rows() []tableRow {
 	}
 	for _, e := range p.t.Events[:p.n] {
 		r := tableRow{n: strconv.Itoa(e.N), at: race.Seconds(e.At), marks: marks(e.Belief), cells: blank(), broken: e.Violation}
-		at, text := p.column(e.Who), said(e)
+		at, text := p.column(e.Who), Said(e)
 		if at < 0 {
 			at, text = 0, "— "+text
 		}
@@ -348,8 +348,8 @@ func beliefMark(state string) string {
 
 var markColor = map[string]string{"#": "32", ".": "33", ":": "33", "!": "35", "?": "33", "x": "31"}
 
-// said is what a step sent and got, or what happened in it.
-func said(e race.Event) string {
+// Said is what a step sent and got, or what happened in it.
+func Said(e race.Event) string {
 	s := e.Cmd
 	switch {
 	case e.Cmd == "":

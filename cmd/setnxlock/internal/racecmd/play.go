@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -216,73 +215,53 @@ func (g *game) commands() map[string]func() {
 	}
 }
 
-var clientKeys = map[byte]race.Verb{
-	'd': race.Drop, 'x': race.Sever, 'h': race.Cut, 'w': race.Stall, 'l': race.Look,
-	'c': race.Crash, 'p': race.Pause, 'r': race.Resume, 'k': race.Clock,
+// clientKeys are the letters before a client's number: the word of a schedule, and what it does.
+var clientKeys = map[byte][2]string{
+	'd': {"drop", "its reply is lost"}, 'x': {"sever", "its request is lost"}, 'h': {"cut", "the connection breaks within the write"},
+	'w': {"stall", "it goes on, and looks at its clock late"}, 'l': {"look", "it looks at its clock, and sends later"},
+	'c': {"crash", "it crashes"}, 'p': {"pause", "it stops for a while"}, 'r': {"resume", "it resumes"}, 'k': {"clock"},
 }
 
-var serverKeys = map[string]race.Verb{
-	"restart": race.Restart, "failover": race.Failover, "evict": race.Evict, "reap": race.Reap,
+// serverKeys are words of the server's, and what they do.
+var serverKeys = map[string]string{
+	"restart": "the server comes back empty", "failover": "it comes back without its last write", "evict": "it drops the key",
+	"down": "it answers no more", "reap": "it removes what has expired",
 }
 
 // choice is the step that a key stands for, and how many of the fields after it
 // belong to it.
 func (g *game) choice(key string, rest []string) (c race.Choice, used int, err error) {
-	duration := func() (time.Duration, error) {
+	word := key
+	switch {
+	case serverKeys[key] != "":
+		word = "redis." + key
+	case key == "t":
+		if len(rest) > 0 {
+			if words, err := race.ParseWords("+" + strings.TrimPrefix(rest[0], "+")); err == nil {
+				return words[0], 1, nil
+			}
+		}
+		next, ok := g.position().Deadline()
+		if !ok {
+			return c, 0, errors.New("nothing is going to end: say how long, as in t 5s")
+		}
+		return race.Choice{Verb: race.Pass, By: next.By}, 0, nil
+	case strings.Trim(key, "123456789*") == "":
+		word = "C" + key
+	case len(key) == 2 && clientKeys[key[0]][0] != "":
+		word = "C" + key[1:] + "." + clientKeys[key[0]][0]
+	}
+	if strings.HasSuffix(word, ".clock") {
 		if len(rest) == 0 {
-			return 0, fmt.Errorf("%s needs a time, as in %s +3s", key, key)
+			return c, 0, fmt.Errorf("%s needs a time, as in %s +3s", key, key)
 		}
-		used = 1
-		d, err := time.ParseDuration(strings.TrimSuffix(strings.TrimPrefix(rest[0], "+"), "~"))
-		if err != nil {
-			return 0, fmt.Errorf("%q is no time", rest[0])
-		}
-		return d, nil
+		word, used = word+rest[0], 1
 	}
-	if v, ok := serverKeys[key]; ok {
-		return race.Choice{Verb: v}, 0, nil
+	words, err := race.ParseWords(word)
+	if err != nil {
+		return c, 0, fmt.Errorf("there is no key %q; ? tells the keys", key)
 	}
-	if len(key) > 3 && (key[0] == 'S' || key[0] == 'C') && key[2] == '.' {
-		words, err := race.ParseWords(key)
-		if err != nil {
-			return c, 0, err
-		}
-		return words[0], 0, nil
-	}
-	if key == "t" {
-		if len(rest) == 0 || strings.Trim(rest[0], "+0123456789.hms~") != "" || !strings.ContainsAny(rest[0], "hms") {
-			next, ok := g.position().Deadline()
-			if !ok {
-				return c, 0, errors.New("nothing is going to end: say how long, as in t 5s")
-			}
-			return race.Choice{Verb: race.Pass, By: next.By}, 0, nil
-		}
-		c.Verb = race.Pass
-		if strings.HasSuffix(rest[0], "~") {
-			c.Verb = race.PassUnreaped
-		}
-		c.By, err = duration()
-		return c, used, err
-	}
-	if n, ok := strings.CutSuffix(key, "*"); ok {
-		c.Verb, key = race.Run, n
-	}
-	if len(key) == 2 && c.Verb == race.Step {
-		v, ok := clientKeys[key[0]]
-		if ok {
-			if v == race.Clock {
-				if c.By, err = duration(); err != nil {
-					return c, used, err
-				}
-			}
-			c.Verb, key = v, key[1:]
-		}
-	}
-	if len(key) == 1 && key[0] >= '1' && key[0] <= '9' {
-		c.Client = int(key[0] - '1')
-		return c, used, nil
-	}
-	return c, 0, fmt.Errorf("there is no key %q; ? tells the keys", key)
+	return words[0], used, nil
 }
 
 // choose makes a step, and tells what came of it.

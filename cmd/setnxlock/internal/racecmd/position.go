@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
@@ -14,25 +15,11 @@ import (
 
 // tell says what a step did.
 func (g *game) tell(e race.Event) {
-	text := e.Note
-	if e.Cmd != "" {
-		text = e.Cmd
-		switch {
-		case e.Lost == "reply":
-			text += " ⇢ reply lost"
-		case e.Lost == "request":
-			text += " ⇢ never arrived"
-		case e.Lost == "cut":
-			text += " ⇢ cut"
-		case e.Reply != "":
-			text += " → " + e.Reply
-		}
-	}
 	who := e.Who + ": "
 	if e.Who == "time" {
 		who = ""
 	}
-	fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3d  %s  %s", e.N, race.Seconds(e.At), who), text, g.width))
+	fmt.Fprint(g.W, screen.Paragraph(fmt.Sprintf("%3d  %s  %s", e.N, race.Seconds(e.At), who), view.Said(e), g.width))
 	if e.Why != "" {
 		fmt.Fprint(g.W, screen.Paragraph("     ", e.Why, g.width))
 	}
@@ -172,26 +159,26 @@ func (g *game) faults() []string {
 		}
 		all = append(all, keys...)
 	}
-	can := func(key string, c race.Choice) []string {
-		if _, ok := g.tried(c); ok {
-			return []string{key}
+	can := func(key, word string) []string {
+		if words, err := race.ParseWords(word); err == nil {
+			if _, ok := g.tried(words[0]); ok {
+				return []string{key}
+			}
 		}
 		return nil
 	}
 	for _, k := range []byte("dxhwlcpr") {
 		var keys []string
 		for i := range g.trace.Clients {
-			keys = append(keys, can(fmt.Sprintf("%c%d", k, i+1), race.Choice{Verb: clientKeys[k], Client: i})...)
+			keys = append(keys, can(fmt.Sprintf("%c%d", k, i+1), fmt.Sprintf("C%d.%s", i+1, clientKeys[k][0]))...)
 		}
-		add(clientDoes[k], keys...)
+		add(clientKeys[k][1], keys...)
 	}
 	for _, k := range []string{"restart", "failover", "evict"} {
-		add(serverDoes[k], can(k, race.Choice{Verb: serverKeys[k]})...)
+		add(serverKeys[k], can(k, "redis."+k)...)
 	}
-	for _, k := range []string{"S1.restart", "S1.evict", "S1.down"} { // of S2 and S3 likewise
-		if words, err := race.ParseWords(k); err == nil {
-			add(serverDoes[strings.TrimPrefix(k, "S1.")]+"; S2 and S3 likewise", can(k, words[0])...)
-		}
+	for _, k := range []string{"restart", "evict", "down"} {
+		add(serverKeys[k]+"; S2 and S3 likewise", can("S1."+k, "S1."+k)...)
 	}
 	add("undo", "u")
 	add("begin again", "r")
@@ -200,13 +187,4 @@ func (g *game) faults() []string {
 	add("all keys", "?")
 	add("quit", "q")
 	return all
-}
-
-var clientDoes = map[byte]string{
-	'd': "its reply is lost", 'x': "its request is lost", 'h': "the connection breaks within the write", 'w': "it goes on, and looks at its clock late",
-	'l': "it looks at its clock, and sends later", 'c': "it crashes", 'p': "it stops for a while", 'r': "it resumes",
-}
-
-var serverDoes = map[string]string{
-	"restart": "the server comes back empty", "failover": "it comes back without its last write", "evict": "it drops the key", "down": "it answers no more",
 }

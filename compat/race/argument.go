@@ -7,40 +7,7 @@ import (
 
 // breachText says in a line what was broken.
 func (s *narrator) breachText(b breach) string {
-	who, other := name(int(b.who)), name(int(b.other))
-	switch b.how {
-	case twoHold:
-		return fmt.Sprintf("%s and %s both hold the lock", who, other)
-	case staleWrite:
-		return fmt.Sprintf("the storage accepts %s's write after a newer holder's", who)
-	case removedAnothers:
-		return fmt.Sprintf("%s removes the lock that %s holds", who, other)
-	case changedAnothers:
-		return fmt.Sprintf("%s changes the lock that %s holds", who, other)
-	case falselyAcquired:
-		return fmt.Sprintf("%s is told that it has the lock, but the key is not its own", who)
-	case falselyExtended:
-		return fmt.Sprintf("%s is told that its lease goes on, but the key is not its own", who)
-	case removedSuccessors:
-		return fmt.Sprintf("a handle that %s gave away before its hand-off releases the lock of the next holder", who)
-	case stuck:
-		return fmt.Sprintf("no client can take the lock within %s", secondsOf(s.w.c.Within))
-	case revived:
-		return fmt.Sprintf("%s revives a lock that had expired", who)
-	case notLost:
-		return fmt.Sprintf("%s is told that the lock was lost, but the key is its own", who)
-	case removedNothing:
-		return fmt.Sprintf("%s is told that it released the lock, but it removed nothing of its own", who)
-	case heldByNobody:
-		return fmt.Sprintf("%s is told that another holds the lock, but no client did", who)
-	case unknownWithoutLoss:
-		return fmt.Sprintf("%s is told that the outcome is unknown, but no message was lost", who)
-	case fenceOrder:
-		return fmt.Sprintf("%s's fence does not fit the order of acquisition", who)
-	case passedOver:
-		return fmt.Sprintf("%s waits and asks again and again, and %d times another client has come in before it", who, s.w.c.Clients+1)
-	}
-	return ""
+	return fmt.Sprintf(kinds[b.how].text, name(int(b.who)), name(int(b.other)), secondsOf(s.w.c.Within), s.w.c.Clients+1)
 }
 
 // argue writes the argument: who held what since which step, and what made it break.

@@ -48,25 +48,28 @@ const (
 	passedOver
 )
 
-func (f breachKind) invariant() string {
-	switch f {
-	case twoHold:
-		return "exclusion"
-	case staleWrite:
-		return "fencing"
-	case removedAnothers, changedAnothers, falselyAcquired, falselyExtended, removedSuccessors:
-		return "ownership"
-	case stuck, revived:
-		return "progress"
-	case notLost, removedNothing, heldByNobody, unknownWithoutLoss:
-		return "accuracy"
-	case fenceOrder:
-		return "fence-order"
-	case passedOver:
-		return "fairness"
-	}
-	return ""
+// kinds are what each breaks, and how that is said, of who it was (%[1]s) and the other (%[2]s), of
+// Config.Within and of how many turns there are.
+var kinds = [...]struct{ invariant, text string }{
+	none:               {},
+	twoHold:            {"exclusion", "%[1]s and %[2]s both hold the lock"},
+	staleWrite:         {"fencing", "the storage accepts %[1]s's write after a newer holder's"},
+	removedAnothers:    {"ownership", "%[1]s removes the lock that %[2]s holds"},
+	changedAnothers:    {"ownership", "%[1]s changes the lock that %[2]s holds"},
+	falselyAcquired:    {"ownership", "%[1]s is told that it has the lock, but the key is not its own"},
+	falselyExtended:    {"ownership", "%[1]s is told that its lease goes on, but the key is not its own"},
+	removedSuccessors:  {"ownership", "a handle that %[1]s gave away before its hand-off releases the lock of the next holder"},
+	stuck:              {"progress", "no client can take the lock within %[3]s"},
+	revived:            {"progress", "%[1]s revives a lock that had expired"},
+	notLost:            {"accuracy", "%[1]s is told that the lock was lost, but the key is its own"},
+	removedNothing:     {"accuracy", "%[1]s is told that it released the lock, but it removed nothing of its own"},
+	heldByNobody:       {"accuracy", "%[1]s is told that another holds the lock, but no client did"},
+	unknownWithoutLoss: {"accuracy", "%[1]s is told that the outcome is unknown, but no message was lost"},
+	fenceOrder:         {"fence-order", "%[1]s's fence does not fit the order of acquisition"},
+	passedOver:         {"fairness", "%[1]s waits and asks again and again, and %[4]d times another client has come in before it"},
 }
+
+func (f breachKind) invariant() string { return kinds[f].invariant }
 
 // A keyState is what the server holds under the key.
 type keyState struct {

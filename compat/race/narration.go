@@ -6,37 +6,43 @@ import (
 	"sync"
 )
 
+// told are the choices that are no command: what is noted of them, and why it is so.
+var told = map[Verb]struct{ note, why string }{
+	Pass:         {"time +", "No client acts"},
+	PassUnreaped: {"time +", "No client acts"},
+	Reap:         {"reaps what has expired", "The server removes what has expired."},
+	Restart:      {"restarts empty", "The server had saved nothing: every key is gone, and every connection is cut."},
+	Failover:     {"a replica takes over", "The master is gone before its last write has reached the replica: " +
+		"that write is lost, and every connection is cut."},
+	Evict:        {"evicts the key", "Memory is full, and the server drops the key like any other."},
+	Down:         {"is gone", "It answers no more."},
+	Jump:         {"its clock is set ", "Its clock is set, and no client's"},
+	Stale:        {note: "a replica answers"},
+	Arrive:       {"arrives late", "The write that it had given up reaches the server only now, and nobody hears of the answer."},
+	Crash:        {"crashes", "It does nothing any more, and what it holds stays behind."},
+	Pause:        {"stops (garbage collection)", "It is stopped, and does not know it."},
+	Resume:       {"resumes", "It goes on where it was stopped, as if no time had passed."},
+	Clock:        {"its clock is set ", "Its clock now differs from the server's."},
+	Look:         {"reads its clock: ", "It takes the time now and will send only later."},
+}
+
 // note is an event that is no command, in few words.
 func (s *narrator) note(d *deed) string {
+	note := told[d.choice.Verb].note
 	switch d.choice.Verb {
 	case Pass, PassUnreaped:
-		return "time +" + secondsOf(d.choice.By)
-	case Reap:
-		return "reaps what has expired"
-	case Restart:
-		return s.which(d) + "restarts empty"
-	case Failover:
-		return "a replica takes over"
-	case Evict:
-		return s.which(d) + "evicts the key"
-	case Down:
-		return s.which(d) + "is gone"
-	case Jump:
-		return "its clock is set " + set(d.choice.By)
-	case Stale:
-		return "a replica answers"
-	case Arrive:
-		return "arrives late"
-	case Crash:
-		return "crashes"
-	case Pause:
-		return "stops (garbage collection)"
-	case Resume:
-		return "resumes"
-	case Clock:
-		return "its clock is set " + set(d.choice.By)
+		return note + secondsOf(d.choice.By)
+	case Jump, Clock:
+		return note + set(d.choice.By)
 	case Look:
-		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+		return note + s.clock(d)
+	case Restart, Evict, Down:
+		if d.choice.Server > 0 {
+			note = nth(d.choice.Server) + " " + note
+		}
+	}
+	if note != "" {
+		return note
 	}
 	switch {
 	case d.write && d.taken:
@@ -44,17 +50,14 @@ func (s *narrator) note(d *deed) string {
 	case d.write:
 		return "writes to the storage" + s.fenceText(d) + ": refused"
 	case len(d.cmds) == 0:
-		return "reads its clock: " + Seconds(s.w.now+s.w.judge.skew[d.choice.Client])
+		return told[Look].note + s.clock(d)
 	}
 	return ""
 }
 
-// which is the server that does it, if there are several.
-func (s *narrator) which(d *deed) string {
-	if d.choice.Server == 0 {
-		return ""
-	}
-	return nth(d.choice.Server) + " "
+// clock is what the client's shows.
+func (s *narrator) clock(d *deed) string {
+	return Seconds(s.w.now + s.w.judge.skew[d.choice.Client])
 }
 
 func (s *narrator) fenceText(d *deed) string {
@@ -66,41 +69,19 @@ func (s *narrator) fenceText(d *deed) string {
 
 // why is one sentence: why this client does this now, or what just happened.
 func (s *narrator) why(d *deed) string {
-	switch d.choice.Verb {
-	case Pass:
-		return "No client acts" + s.expired() + "."
-	case PassUnreaped:
-		return "No client acts" + s.expired() + ", and nothing that has expired is removed yet."
-	case Reap:
-		return "The server removes what has expired."
-	case Restart:
-		if d.choice.Server > 0 {
-			return "It had saved nothing: all its keys are gone."
-		}
-		return "The server had saved nothing: every key is gone, and every connection is cut."
-	case Down:
-		return "It answers no more."
-	case Failover:
-		return "The master is gone before its last write has reached the replica: that write is lost, and every connection is cut."
-	case Evict:
-		return "Memory is full, and the server drops the key like any other."
-	case Jump:
-		return "Its clock is set, and no client's" + s.expired() + "."
-	case Crash:
-		return "It does nothing any more, and what it holds stays behind."
-	case Pause:
-		return "It is stopped, and does not know it."
-	case Resume:
-		return "It goes on where it was stopped, as if no time had passed."
-	case Clock:
-		return "Its clock now differs from the server's."
-	case Arrive:
-		return "The write that it had given up reaches the server only now, and nobody hears of the answer."
-	case Look:
-		return "It takes the time now and will send only later."
+	why := told[d.choice.Verb].why
+	switch c := d.choice; {
+	case c.Verb == Pass || c.Verb == Jump:
+		return why + s.expired() + "."
+	case c.Verb == PassUnreaped:
+		return why + s.expired() + ", and nothing that has expired is removed yet."
+	case c.Verb == Restart && c.Server > 0:
+		return "It had saved nothing: all its keys are gone."
+	case why != "":
+		return why
 	}
 	list := []string{s.reason(d)}
-	if l := s.loss(d); l != "" {
+	if l := losses[d.lost]; l != "" {
 		list = append(list, l)
 	}
 	if d.choice.Verb == Refuse {
@@ -126,9 +107,7 @@ func sentence(list []string) string {
 func (s *narrator) expired() string {
 	b := s.server()
 	switch {
-	case s.prev.Value != "" && b.Value == "":
-		return ", and the key expires"
-	case b.Dead && !s.prev.Dead:
+	case s.prev.Value != "" && b.Value == "", b.Dead && !s.prev.Dead:
 		return ", and the key expires"
 	}
 	for i, p := range s.w.players {
@@ -146,19 +125,12 @@ func (t *Trace) lastBelief(client string) string {
 	return Idle
 }
 
-// loss says what the network did.
-func (s *narrator) loss(d *deed) string {
-	switch d.lost {
-	case "reply":
-		return "the server has run it, but the reply never arrives"
-	case "request":
-		return "the connection breaks, and the server never sees it"
-	case "late":
-		return "it gives the connection up, and what it has sent is still on its way"
-	case "cut":
-		return "the connection breaks before this command, after the earlier ones of the same write"
-	}
-	return ""
+// losses are what the network did.
+var losses = map[string]string{
+	"reply":   "the server has run it, but the reply never arrives",
+	"request": "the connection breaks, and the server never sees it",
+	"late":    "it gives the connection up, and what it has sent is still on its way",
+	"cut":     "the connection breaks before this command, after the earlier ones of the same write",
 }
 
 func outcomeText(r result) string {
@@ -254,9 +226,6 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 		{acquiring, "MULTI", "SETNX"}:           "it tries to create the key, and draws a fence or sets a TTL in the same transaction",
 		{acquiring, "EXPIRE", ""}:               "it gives the key a TTL",
 		{acquiring, "PEXPIRE", ""}:              "it gives the key a TTL",
-		{acquiring, "GET", ""}:                  "it reads the key",
-		{acquiring, "TTL", ""}:                  "it asks whether the key has a TTL",
-		{acquiring, "WATCH", ""}:                "from here on, a change of the key aborts its transaction",
 		{acquiring, "GETSET", ""}:               "it has read an expired timestamp: it takes the lock over, and the old value will tell whether it was the first",
 		{acquiring, "MULTI", "GETSET"}:          "it has read an expired timestamp: it takes the lock over",
 		{acquiring, "MULTI", "SETEX"}:           "it saw no key: it creates it with a TTL",
@@ -268,7 +237,6 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 		{acquiring, "DEL", ""}:                  "it removes a key",
 		{acquiring, "SET", ""}:                  "it creates the key with a TTL, if there is no key",
 		{acquiring, "MULTI", "EXPIRE"}:          "the key has its value: it sets the TTL anew, which proves that it still has",
-		{extending, "WATCH", ""}:                "from here on, a change of the key aborts its transaction",
 		{extending, "GET", ""}:                  "it checks that the key is still its own",
 		{extending, "MULTI", "EXPIRE"}:          "the key is its own: it sets a new TTL",
 		{extending, "GETSET", ""}:               "it writes a later timestamp",

@@ -12,18 +12,18 @@ var told = map[Verb]struct{ note, why string }{
 	PassUnreaped: {"time +", "No client acts"},
 	Reap:         {"reaps what has expired", "The server removes what has expired."},
 	Restart:      {"restarts empty", "The server had saved nothing: every key is gone, and every connection is cut."},
-	Failover:     {"a replica takes over", "The master is gone before its last write has reached the replica: " +
+	Failover: {"a replica takes over", "The master is gone before its last write has reached the replica: " +
 		"that write is lost, and every connection is cut."},
-	Evict:        {"evicts the key", "Memory is full, and the server drops the key like any other."},
-	Down:         {"is gone", "It answers no more."},
-	Jump:         {"its clock is set ", "Its clock is set, and no client's"},
-	Stale:        {note: "a replica answers"},
-	Arrive:       {"arrives late", "The write that it had given up reaches the server only now, and nobody hears of the answer."},
-	Crash:        {"crashes", "It does nothing any more, and what it holds stays behind."},
-	Pause:        {"stops (garbage collection)", "It is stopped, and does not know it."},
-	Resume:       {"resumes", "It goes on where it was stopped, as if no time had passed."},
-	Clock:        {"its clock is set ", "Its clock now differs from the server's."},
-	Look:         {"reads its clock: ", "It takes the time now and will send only later."},
+	Evict:  {"evicts the key", "Memory is full, and the server drops the key like any other."},
+	Down:   {"is gone", "It answers no more."},
+	Jump:   {"its clock is set ", "Its clock is set, and no client's"},
+	Stale:  {note: "a replica answers"},
+	Arrive: {"arrives late", "The write that it had given up reaches the server only now, and nobody hears of the answer."},
+	Crash:  {"crashes", "It does nothing any more, and what it holds stays behind."},
+	Pause:  {"stops (garbage collection)", "It is stopped, and does not know it."},
+	Resume: {"resumes", "It goes on where it was stopped, as if no time had passed."},
+	Clock:  {"its clock is set ", "Its clock now differs from the server's."},
+	Look:   {"reads its clock: ", "It takes the time now and will send only later."},
 }
 
 // note is an event that is no command, in few words.

@@ -2,9 +2,11 @@ package race
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -228,68 +230,52 @@ func ParseWords(s string) ([]Choice, error) {
 	return all, nil
 }
 
-func parseWord(w string) (Choice, error) {
+// wordForm is a word: time that passes; a choice of the server's, or of one of several; a client's.
+var wordForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:\+([^~]+)(~?)|(?:redis|S([1-3]))\.([a-z]+)(.*)|C([1-9])(\*|-|)(?:\.([a-z]+)(.*))?)$`)
+})
+
+func parseWord(w string) (c Choice, err error) {
 	bad := fmt.Errorf("race: %q is no word of a schedule: want C1, C1*, C1-, C1.sever, +9s, redis.restart, …", w)
-	if by, ok := strings.CutPrefix(w, "+"); ok {
-		verb := Pass
-		if b, ok := strings.CutSuffix(by, "~"); ok {
-			by, verb = b, PassUnreaped
-		}
-		d, err := time.ParseDuration(by)
-		if err != nil || d < 0 || d%time.Millisecond != 0 {
-			return Choice{}, bad
-		}
-		return Choice{Verb: verb, By: d}, nil
+	m := wordForm().FindStringSubmatch(w)
+	if m == nil {
+		return c, bad
 	}
-	if by, ok := strings.CutPrefix(w, "redis.clock"); ok {
-		d, err := time.ParseDuration(by)
-		if err != nil || d < 0 || d%time.Millisecond != 0 {
-			return Choice{}, bad
+	verb, rest, known := m[4], m[5], true
+	switch {
+	case m[1] != "":
+		c.Verb, rest = Pass, m[1]
+		if m[2] != "" {
+			c.Verb = PassUnreaped
 		}
-		return Choice{Verb: Jump, By: d}, nil
-	}
-	if name, ok := strings.CutPrefix(w, "redis."); ok {
-		v, ok := serverVerbs[name]
-		if !ok {
-			return Choice{}, bad
-		}
-		return Choice{Verb: v}, nil
-	}
-	if len(w) > 3 && w[0] == 'S' && w[1] >= '1' && w[1] <= '0'+serverCount && w[2] == '.' {
-		v, ok := serverVerbs[w[3:]]
-		if !ok {
-			return Choice{}, bad
-		}
-		return Choice{Verb: v, Server: int(w[1] - '0')}, nil
-	}
-	if len(w) < 2 || w[0] != 'C' || w[1] < '1' || w[1] > '9' {
-		return Choice{}, bad
-	}
-	c := Choice{Client: int(w[1] - '1')}
-	switch rest := w[2:]; {
-	case rest == "":
-	case rest == "*":
-		c.Verb = Run
-	case rest == "-":
-		c.Verb = Drop
-	case strings.HasPrefix(rest, ".clock"):
-		d, err := time.ParseDuration(rest[len(".clock"):])
-		if err != nil || d%time.Millisecond != 0 {
-			return Choice{}, bad
-		}
-		c.Verb, c.By = Clock, d
-	case strings.HasPrefix(rest, ".refuse") && rest != ".refuse":
-		n, err := strconv.Atoi(rest[len(".refuse"):])
-		if err != nil || n < 2 || n > 99 {
-			return Choice{}, bad
-		}
-		c.Verb, c.Nth = Refuse, n-1
+	case verb == "clock" && m[3] == "":
+		c.Verb = Jump
+	case verb != "":
+		c.Server, _ = strconv.Atoi(m[3])
+		c.Verb, known = serverVerbs[verb]
 	default:
-		v, ok := clientVerbs[strings.TrimPrefix(rest, ".")]
-		if !ok || rest[0] != '.' || v == Clock {
+		c.Client, rest = int(m[6][0]-'1'), m[9]
+		if verb = m[8]; verb != "" {
+			c.Verb, known = clientVerbs[verb]
+			known = known && m[7] == ""
+		} else {
+			c.Verb = map[string]Verb{"": Step, "*": Run, "-": Drop}[m[7]]
+		}
+	}
+	switch c.Verb {
+	case Pass, PassUnreaped, Jump, Clock:
+		c.By, err = time.ParseDuration(rest)
+		if err != nil || c.By < 0 && c.Verb != Clock || c.By%time.Millisecond != 0 {
 			return Choice{}, bad
 		}
-		c.Verb = v
+		return c, nil
+	case Refuse:
+		if n, err := strconv.Atoi(rest); err == nil && n >= 2 && n <= 99 {
+			c.Nth, rest = n-1, ""
+		}
+	}
+	if !known || rest != "" {
+		return Choice{}, bad
 	}
 	return c, nil
 }

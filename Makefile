@@ -131,9 +131,10 @@ site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
 site:
 	$(GO) run ./cmd/setnxlock race site --workbench $(DIR)
 
-## lint: gofmt, vet and staticcheck
+## lint: gofmt, vet and staticcheck, and that nothing built is committed
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "these files want gofmt"; exit 1; }
+	@! git ls-files --eol | grep '^i/-text' | grep -v 'gz$$' || { echo "a binary is committed"; exit 1; }
 	@set -ex; for m in . $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
 
 ## golangci: the linters of .golangci.yml, which make lint has no time for

@@ -28,7 +28,6 @@ type request struct {
 
 	// rest is what follows the first request in its write: if the write is late, all of it is.
 	rest [][][]string
-	next *request // the request that follows in the write; nil: none
 
 	said string // see says
 }
@@ -73,9 +72,8 @@ func groups(write [][]string) []request {
 	for i := range all {
 		all[i].server = addressed(all[i].cmds)
 	}
-	for i, r := range all[1:] {
+	for _, r := range all[1:] {
 		all[0].rest = append(all[0].rest, r.cmds)
-		all[i].next = &all[i+1]
 	}
 	all[0].first = true
 	all[len(all)-1].last = true

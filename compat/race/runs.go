@@ -78,24 +78,9 @@ type runs struct {
 	known    map[identity]uint32
 	archive  *archive      // nil: nothing is remembered beyond one search
 	timeless [opAgain]bool // operations that were found to ignore the time
-	midst    map[uint32]pause
-	ahead    outlook
 	ran      int
 	feed     []uint32
 	frozen   frozen
-}
-
-// A pause is a node in the midst of a write, whose next request is known: the code does not run between them.
-type pause struct {
-	issued, open int
-	memory       memory
-	next         *request
-}
-
-// An outlook is where the code that came to a node last goes on to by an input.
-type outlook struct {
-	node, input uint32
-	played      *played // nil: it is not known
 }
 
 // An identity is what makes two nodes the same.
@@ -115,7 +100,7 @@ type identity struct {
 // one is found to read it.
 func newRuns(c *Config) *runs {
 	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
-		twins: map[[2]uint32]uint32{}, swapped: make([]map[uint32]uint32, c.Clients), midst: map[uint32]pause{}}
+		twins: map[[2]uint32]uint32{}, swapped: make([]map[uint32]uint32, c.Clients)}
 	if !c.keepHistory {
 		rs.timeless = [opAgain]bool{opInspect: true}
 	}
@@ -176,7 +161,7 @@ func (rs *runs) history(n, input uint32) []uint32 {
 // run runs the client's code.
 func (rs *runs) run(n, input uint32) edge {
 	from := rs.nodes[n]
-	p, then := rs.proceed(n, input)
+	p := rs.proceed(n, input)
 	e := edge{closed: p.closed}
 	if len(p.results) > 0 {
 		e.results = append(e.results, p.results...)
@@ -199,59 +184,30 @@ func (rs *runs) run(n, input uint32) edge {
 		rs.known[id] = to
 	}
 	e.to = to
-	if next.kind == sends && p.at.next != nil {
-		rs.midst[to] = pause{p.issued, p.open, p.memory, p.at.next}
-	}
-	rs.ahead = outlook{to, rs.lastClock(), then}
 	return e
 }
 
-// proceed is what the code does from a node by an input. If it then reads its clock without having
-// stopped before, it may say what it does on that, too.
-func (rs *runs) proceed(n, input uint32) (p played, then *played) {
+// proceed is what the code does from a node by an input.
+func (rs *runs) proceed(n, input uint32) played {
 	from := rs.nodes[n]
 	feed := rs.history(n, input)
-	at, within := rs.midst[n]
-	switch within = within && input != inputLost; {
-	case within:
-		p = rs.inWrite(&from, at, input)
-	case rs.ahead.played != nil && rs.ahead.node == n && rs.ahead.input == input:
-		p = *rs.ahead.played
-	default:
-		p, then = rs.play(from, feed, 0, true)
-	}
+	p := rs.play(from, feed, 0)
 	if p.timeless {
 		// It should ignore the time: give it another, by turns later and earlier.
 		shift := time.Hour
 		if len(rs.nodes)%2 == 0 {
 			shift = -shift
 		}
-		if q, _ := rs.play(from, feed, shift, false); !p.same(&q) {
+		if q := rs.play(from, feed, shift); !p.same(&q) {
 			panic(readsTime{})
 		}
 	}
 	if rs.c.Verify {
-		if q, _ := rs.play(from, feed, 0, false); !p.same(&q) {
+		if q := rs.play(from, feed, 0); !p.same(&q) {
 			panic(fmt.Sprintf("race: %s is not deterministic: run twice on the same replies it did two things", rs.c.Algorithm))
 		}
 	}
-	return p, then
-}
-
-// inWrite is the code that has received a reply in the midst of a write.
-func (rs *runs) inWrite(from *node, at pause, input uint32) played {
-	a := agent{c: rs.c, id: int(from.client), stance: from.stance, issued: at.issued, open: at.open, memory: at.memory}
-	a.lossy = a.lossy || slices.ContainsFunc(rs.replies.values[input], isRefusal)
-	rs.hears(&a, input)
-	return played{agent: a, stopped: true, at: *at.next}
-}
-
-// hears notes what a client receives in an operation.
-func (rs *runs) hears(a *agent, input uint32) {
-	if m := &a.memory; m.op != opNone {
-		m.now.exact = mix(m.now.exact, uint64(input))
-		m.now.shape = mix(m.now.shape, rs.replies.shape(a.id, input))
-	}
+	return p
 }
 
 // shape is equal for clients that differ only in who is called what.
@@ -295,53 +251,40 @@ type played struct {
 }
 
 func (p *played) same(q *played) bool {
-	for r, o := p.at.next, q.at.next; p.stopped && (r != nil || o != nil); r, o = r.next, o.next {
-		if r == nil || o == nil || r.text() != o.text() {
-			return false
-		}
-	}
 	return p.stopped == q.stopped && p.stance == q.stance && p.memory == q.memory && p.closed == q.closed && p.open == q.open && p.issued == q.issued &&
 		slices.Equal(p.results, q.results) && (!p.stopped || p.at.text() == q.at.text())
 }
 
 // play runs one attempt, fed with a history, until it asks for more or ends.
-// There its code is unwound, and what it is doing kept as it was before. If it is to go on, and the
-// code does no more than to read its clock when an answer has come, it is run on to the next
-// place, as if no time had passed since it read it before.
-func (rs *runs) play(from node, feed []uint32, shift time.Duration, on bool) (p played, then *played) {
+// There its code is unwound, and what it is doing kept as it was before.
+func (rs *runs) play(from node, feed []uint32, shift time.Duration) (p played) {
 	a := &agent{c: rs.c, id: int(from.client), timeless: &rs.timeless, shift: shift}
-	left, at := len(feed), &p
+	left := len(feed)
 	rs.ran++
-	hears := func(input uint32, last bool) answer {
-		if last {
-			a.results, a.closed = nil, false
-			at.timeless = rs.timeless[a.memory.op]
-		}
-		rs.hears(a, input)
-		return rs.answer(input)
-	}
 	a.ask = func(r request) answer {
 		if left > 0 {
 			left--
-			return hears(feed[left], left == 0)
+			if left == 0 {
+				a.results, a.closed = nil, false
+				p.timeless = rs.timeless[a.memory.op]
+			}
+			if m := &a.memory; m.op != opNone {
+				m.now.exact = mix(m.now.exact, uint64(feed[left]))
+				m.now.shape = mix(m.now.shape, rs.replies.shape(a.id, feed[left]))
+			}
+			return rs.answer(feed[left])
 		}
 		if rs.c.Faults.LateRequests == 0 {
 			r.rest = nil
 		}
-		at.at, at.stopped = r, true
-		at.timeless = at.timeless || rs.timeless[a.memory.op]
-		at.agent = *a
-		if clock := rs.lastClock(); on && r.kind == readsClock && r.along && clock != inputLost {
-			on, then = false, &played{}
-			at = then
-			return hears(clock, true)
-		}
+		p.at, p.stopped, p.agent = r, true, *a
+		p.timeless = p.timeless || rs.timeless[a.memory.op]
 		a.leaving = true
 		panic(crashed{})
 	}
 	defer func() {
-		if !at.stopped {
-			at.agent = *a
+		if !p.stopped {
+			p.agent = *a
 			return
 		}
 		if r := recover(); r == nil {
@@ -351,17 +294,7 @@ func (rs *runs) play(from node, feed []uint32, shift time.Duration, on bool) (p 
 		}
 	}()
 	a.run(from.attempt)
-	return p, then
-}
-
-// lastClock is the last reading of the clock in the history that was fed last; inputLost: there is none.
-func (rs *runs) lastClock() uint32 {
-	for _, in := range rs.feed {
-		if isClock(in) {
-			return in
-		}
-	}
-	return inputLost
+	return p
 }
 
 func (rs *runs) answer(in uint32) answer {

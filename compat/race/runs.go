@@ -67,10 +67,10 @@ func isClock(input uint32) bool { return input&clockInput != 0 && input != input
 type runs struct {
 	c        *Config
 	nodes    []node
-	children hops
+	children table[word, hop] // by node and input
 	ended    results
 	twins    map[[2]uint32]uint32 // client, node of its twin → node
-	swapped  []map[uint32]uint32  // of each client, input → what its twin receives
+	swapped  []names[uint32]      // of each client, input → what its twin receives
 	roots    [maxClients][]uint32 // by attempt; the last one is the end
 	requests []request
 	byText   map[string]uint32
@@ -100,7 +100,7 @@ type identity struct {
 // one is found to read it.
 func newRuns(c *Config) *runs {
 	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
-		twins: map[[2]uint32]uint32{}, swapped: make([]map[uint32]uint32, c.Clients)}
+		twins: map[[2]uint32]uint32{}, swapped: make([]names[uint32], c.Clients)}
 	if !c.keepHistory {
 		rs.timeless = [opAgain]bool{opInspect: true}
 	}
@@ -134,19 +134,15 @@ func (rs *runs) add(n node) uint32 {
 
 // child is where the client at node n comes to by an input.
 func (rs *runs) child(n, input uint32) hop {
-	if h, ok := rs.children.get(n, input); ok {
-		return h
-	}
-	rs.frozen.check()
-	var e edge
-	if i := rs.nodes[n].client; rs.c.NoSymmetry || rs.c.keepHistory || rs.sort(int(i)) == int(i) {
-		e = rs.run(n, input)
-	} else {
-		e = rs.mirror(n, input)
-	}
-	h := e.packed(&rs.ended)
-	rs.children.put(n, input, h)
-	return h
+	return rs.children.find(word(uint64(n+1)<<32|uint64(input)), &rs.frozen, func() hop {
+		var e edge
+		if i := rs.nodes[n].client; rs.c.NoSymmetry || rs.c.keepHistory || rs.sort(int(i)) == int(i) {
+			e = rs.run(n, input)
+		} else {
+			e = rs.mirror(n, input)
+		}
+		return e.packed(&rs.ended)
+	})
 }
 
 // history is what the client received from the attempt's beginning.

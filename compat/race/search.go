@@ -16,7 +16,7 @@ type search struct {
 	runs  *runs
 	trans *transitions
 	names *symmetry
-	freed table // content, now → whether a client can acquire
+	freed table[pair, bool] // content, now → whether a client can acquire
 
 	seen     seen
 	exact    map[state]bool // instead of seen, for tests
@@ -208,7 +208,7 @@ func (x *search) insert(s state, l link) {
 		}
 		return
 	}
-	x.arrived(&arrival{s, l, x.seen.print(s.print(x.c.Clients))})
+	x.arrived(&arrival{s, l, s.print(x.c.Clients)})
 }
 
 func (x *search) arrived(a *arrival) {
@@ -224,7 +224,7 @@ func (x *search) arrived(a *arrival) {
 type arrival struct {
 	state state
 	link  link
-	print uint64
+	print fingerprint
 }
 
 // admit looks up the states that have arrived, in their order, and enters the
@@ -238,7 +238,7 @@ func (x *search) admit() {
 // add enters those that are new.
 func (x *search) add(arrivals []arrival) {
 	for i := range arrivals {
-		if a := &arrivals[i]; x.seen.add(a.print) {
+		if a := &arrivals[i]; x.seen.put(a.print, struct{}{}) {
 			x.enter(&a.state, a.link)
 		}
 	}
@@ -262,12 +262,13 @@ func (x *search) atRest(s *state) bool {
 }
 
 func (x *search) free(content uint32, now int32) bool {
-	v, ok := x.freed.get(uint64(content), uint64(uint32(now)))
+	k := pairOf(uint64(content), uint64(uint32(now)))
+	free, ok := x.freed.get(k)
 	if !ok {
-		v = uint32(truth(x.trans.free(content, now)))
-		x.freed.put(uint64(content), uint64(uint32(now)), v)
+		free = x.trans.free(content, now)
+		x.freed.put(k, free)
 	}
-	return v == 1
+	return free
 }
 
 // over reports whether there is nothing more to be found.

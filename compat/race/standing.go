@@ -64,15 +64,9 @@ func (t *transitions) stands(n uint32, value string) bool {
 		lease = uint32(len(t.leases))
 		t.leases[value] = lease
 	}
-	v, ok := t.stood.get(uint64(n), uint64(lease))
-	if !ok {
-		t.frozen.check()
-		if stands(t.contents[n].snap.Entries(t.witness.s), value) {
-			v = 1
-		}
-		t.stood.put(uint64(n), uint64(lease), v)
-	}
-	return v == 1
+	return t.stood.find(pairOf(uint64(n), uint64(lease)), &t.frozen, func() bool {
+		return stands(t.contents[n].snap.Entries(t.witness.s), value)
+	})
 }
 
 func stands(entries []oldredis.Entry, value string) bool {

@@ -88,9 +88,9 @@ func (b budget) has(kind int) bool {
 
 func (b budget) less(kind int) budget { return b - 1<<kind }
 
-// print is the state's fingerprint: two that differ share one with a chance of
+// print is the state's fingerprint, never 0: two that differ share one with a chance of
 // 2^-64.
-func (s *state) print(clients int) uint64 {
+func (s *state) print(clients int) fingerprint {
 	g := &s.ghost
 	h := mix(0x5e7a11, uint64(s.content)|uint64(s.prev)<<32)
 	h = mix(h, uint64(uint32(s.now))|uint64(s.budget)<<32)
@@ -103,5 +103,5 @@ func (s *state) print(clients int) uint64 {
 		c, m := &s.cells[i], g.mark[i]
 		h = mix(h, uint64(c.node)|uint64(c.conn)<<32|uint64(m.rank)<<48|uint64(m.bits)<<56)
 	}
-	return h
+	return fingerprint(max(h, 1))
 }

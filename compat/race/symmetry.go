@@ -18,11 +18,11 @@ type symmetry struct {
 // A rename is one way to rename the clients, with what was found about it.
 type rename struct {
 	to       [maxClients]uint8 // the new name of each
-	nodes    []uint32          // 1 + what a node is called; 0: not found out yet
-	contents []uint32
-	inputs   []uint32
-	conns    []uint16
-	requests []uint32
+	nodes    names[uint32]
+	contents names[uint32]
+	inputs   names[uint32]
+	conns    names[uint16]
+	requests names[uint32]
 }
 
 func newSymmetry(x *search) *symmetry {
@@ -216,58 +216,20 @@ func (r *rename) text(s string) string {
 	})
 }
 
-// called is what n is called, from a list of what was found out: 1 + the name.
-func called[T uint16 | uint32](list []T, n T) (T, bool) {
-	if int(n) < len(list) && list[n] != 0 {
-		return list[n] - 1, true
-	}
-	return 0, false
-}
-
-// room returns list with a place for n.
-func room[T any](list []T, n int) []T {
-	if n < len(list) {
-		return list
-	}
-	return append(list, make([]T, max(n+1-len(list), len(list)))...)
-}
-
 func (y *symmetry) content(r *rename, n uint32) uint32 {
-	if to, ok := called(r.contents, n); ok {
-		return to
-	}
-	y.frozen.check()
-	to := y.x.trans.renamed(n, r)
-	r.contents = room(r.contents, int(n))
-	r.contents[n] = 1 + to
-	return to
+	return r.contents.find(n, &y.frozen, func() uint32 { return y.x.trans.renamed(n, r) })
 }
 
 func (y *symmetry) conn(r *rename, n uint16) uint16 {
 	if n <= newConn {
 		return n
 	}
-	if to, ok := called(r.conns, n); ok {
-		return to
-	}
-	y.frozen.check()
-	to := y.x.trans.connRenamed(n, r)
-	r.conns = room(r.conns, int(n))
-	r.conns[n] = 1 + to
-	return to
+	return r.conns.find(n, &y.frozen, func() uint16 { return y.x.trans.connRenamed(n, r) })
 }
 
 // request is what a write that is on its way is called after the renaming.
 func (y *symmetry) request(r *rename, n uint32) uint32 {
-	if to, ok := called(r.requests, n); ok {
-		return to
-	}
-	y.frozen.check()
-	rs := y.x.runs
-	to := rs.request(r.request(rs.requests[n]))
-	r.requests = room(r.requests, int(n))
-	r.requests[n] = 1 + to
-	return to
+	return r.requests.find(n, &y.frozen, func() uint32 { return y.x.runs.request(r.request(y.x.runs.requests[n])) })
 }
 
 // request returns of with its clients renamed.
@@ -308,32 +270,19 @@ func (r *rename) commands(cmds [][]string) [][]string {
 // node is what a node is called after the renaming: the same code with the
 // same history under other names.
 func (y *symmetry) node(r *rename, n uint32) uint32 {
-	if to, ok := called(r.nodes, n); ok {
-		return to
-	}
-	y.frozen.check()
-	rs := y.x.runs
-	from := rs.nodes[n]
-	var to uint32
-	if from.orphan {
-		to = rs.roots[r.to[from.client]][from.attempt]
-	} else {
-		to = rs.child(y.node(r, from.parent), y.input(r, from.input)).to
-	}
-	r.nodes = room(r.nodes, int(n))
-	r.nodes[n] = 1 + to
-	return to
+	return r.nodes.find(n, &y.frozen, func() uint32 {
+		rs := y.x.runs
+		from := rs.nodes[n]
+		if from.orphan {
+			return rs.roots[r.to[from.client]][from.attempt]
+		}
+		return rs.child(y.node(r, from.parent), y.input(r, from.input)).to
+	})
 }
 
 func (y *symmetry) input(r *rename, in uint32) uint32 {
 	if in == inputLost || in == inputWrote || isClock(in) {
 		return in
 	}
-	if to, ok := called(r.inputs, in); ok {
-		return to
-	}
-	to := y.x.runs.replies.rename(in, r)
-	r.inputs = room(r.inputs, int(in))
-	r.inputs[in] = 1 + to
-	return to
+	return r.inputs.find(in, &y.frozen, func() uint32 { return y.x.runs.replies.rename(in, r) })
 }

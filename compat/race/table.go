@@ -2,17 +2,39 @@ package race
 
 import "math/bits"
 
-// A table remembers a number under two. It is a map made for the inner loop:
-// open addressing, no deletion.
-type table struct {
-	slots []slot
+// A table remembers a value under a key. It is a map made for the inner loop: open addressing, no
+// deletion. The zero key stands for a free slot.
+type table[K tableKey, V any] struct {
+	slots []slot[K, V]
 	n     int
 }
 
-type slot struct {
-	a, b uint64
-	v    uint32 // 1 + the value; 0: the slot is free
+type tableKey interface {
+	comparable
+	hash() uint64
 }
+
+type slot[K, V any] struct {
+	v V // first: an empty one takes no room there
+	k K
+}
+
+// A pair is a key of two numbers, the first of them below the highest.
+type pair [2]uint64
+
+func pairOf(a, b uint64) pair { return pair{a + 1, b} }
+
+func (k pair) hash() uint64 { return mix(k[0], k[1]) }
+
+// A word is a key that is a number other than 0.
+type word uint64
+
+func (k word) hash() uint64 { return mix(uint64(k), 0) }
+
+// A fingerprint is that of a state, and spreads by itself.
+type fingerprint uint64
+
+func (k fingerprint) hash() uint64 { return uint64(k) }
 
 // mix turns a word into one whose every bit depends on all of its. (A weaker
 // one has cost states, silently: they were taken for seen.)
@@ -21,54 +43,78 @@ func mix(h, w uint64) uint64 {
 	return hi ^ lo
 }
 
-func (t *table) get(a, b uint64) (uint32, bool) {
+func (t *table[K, V]) get(k K) (v V, ok bool) {
 	if t.n == 0 {
-		return 0, false
+		return v, false
 	}
-	mask := uint64(len(t.slots) - 1)
-	for i := mix(a, b) & mask; ; i = (i + 1) & mask {
-		switch s := &t.slots[i]; {
-		case s.v == 0:
-			return 0, false
-		case s.a == a && s.b == b:
-			return s.v - 1, true
-		}
-	}
+	s := &t.slots[t.place(k)]
+	return s.v, s.k == k
 }
 
-func (t *table) put(a, b uint64, v uint32) {
-	if 2*t.n >= len(t.slots) {
+// place is the number of the slot that k has, or would have. There is a slot.
+func (t *table[K, V]) place(k K) uint64 {
+	var free K
+	mask := uint64(len(t.slots) - 1)
+	i := k.hash() & mask
+	for t.slots[i].k != free && t.slots[i].k != k {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// put reports whether k is new.
+func (t *table[K, V]) put(k K, v V) bool {
+	if 8*t.n >= 5*len(t.slots) {
+		var free K
 		old := t.slots
-		t.slots = make([]slot, max(64, 2*len(old)))
+		t.slots = make([]slot[K, V], max(64, 2*len(old)))
 		for _, s := range old {
-			if s.v != 0 {
-				t.insert(s)
+			if s.k != free {
+				t.slots[t.place(s.k)] = s
 			}
 		}
 	}
-	t.n++
-	t.insert(slot{a, b, v + 1})
-}
-
-func (t *table) insert(s slot) {
-	mask := uint64(len(t.slots) - 1)
-	i := mix(s.a, s.b) & mask
-	for t.slots[i].v != 0 {
-		i = (i + 1) & mask
+	s := &t.slots[t.place(k)]
+	if s.k == k {
+		return false
 	}
-	t.slots[i] = s
+	*s = slot[K, V]{v, k}
+	t.n++
+	return true
 }
 
-// Hops are where nodes lead by inputs: a table whose every slot is a quarter of a cache line, for
-// the look-up that a search makes most.
-type hops struct {
-	slots []hopSlot
-	n     int
+// find returns what is remembered under k, or finds it out.
+func (t *table[K, V]) find(k K, f *frozen, out func() V) V {
+	v, ok := t.get(k)
+	if !ok {
+		f.check()
+		v = out()
+		t.put(k, v)
+	}
+	return v
 }
 
-type hopSlot struct {
-	key uint64 // 1 + the node, and the input; 0: the slot is free
-	hop hop
+// names are what numbers are called elsewhere: 1 + the name; 0: it was not found out.
+type names[T uint16 | uint32] []T
+
+// find returns what n is called, or finds it out.
+func (l *names[T]) find(n T, f *frozen, out func() T) T {
+	if int(n) < len(*l) && (*l)[n] != 0 {
+		return (*l)[n] - 1
+	}
+	f.check()
+	to := out()
+	*l = room(*l, int(n))
+	(*l)[n] = 1 + to
+	return to
+}
+
+// room returns list with a place for n.
+func room[T any](list []T, n int) []T {
+	if n < len(list) {
+		return list
+	}
+	return append(list, make([]T, max(n+1-len(list), len(list)))...)
 }
 
 // A hop is an edge, packed.
@@ -77,54 +123,11 @@ type hop struct {
 	rest uint32 // twice the number of its results; odd: a connection was closed
 }
 
-func (t *hops) get(node, input uint32) (hop, bool) {
-	if t.n == 0 {
-		return hop{}, false
-	}
-	key := uint64(node+1)<<32 | uint64(input)
-	mask := uint64(len(t.slots) - 1)
-	for i := mix(key, 0) & mask; ; i = (i + 1) & mask {
-		switch s := &t.slots[i]; s.key {
-		case key:
-			return s.hop, true
-		case 0:
-			return hop{}, false
-		}
-	}
-}
-
-func (t *hops) put(node, input uint32, h hop) {
-	if 2*t.n >= len(t.slots) {
-		old := t.slots
-		t.slots = make([]hopSlot, max(64, 2*len(old)))
-		for _, s := range old {
-			if s.key != 0 {
-				t.insert(s)
-			}
-		}
-	}
-	t.n++
-	t.insert(hopSlot{uint64(node+1)<<32 | uint64(input), h})
-}
-
-func (t *hops) insert(s hopSlot) {
-	mask := uint64(len(t.slots) - 1)
-	i := mix(s.key, 0) & mask
-	for t.slots[i].key != 0 {
-		i = (i + 1) & mask
-	}
-	t.slots[i] = s
-}
-
-// A seen is a set of 64-bit fingerprints of states.
+// A seen is a set of the fingerprints of states.
 type seen struct {
-	slots   []uint64
-	n       int
-	touched uint64 // keeps fetch's loads from being left out
+	table[fingerprint, struct{}]
+	touched fingerprint // keeps fetch's loads from being left out
 }
-
-// print is the fingerprint as the set keeps it: 0 stands for a free slot.
-func (s *seen) print(f uint64) uint64 { return max(f, 1) }
 
 // fetch brings the slots of arrivals into the cache: the loads do not depend on
 // each other, so that the processor makes them at once.
@@ -134,40 +137,6 @@ func (s *seen) fetch(arrivals []arrival) {
 	}
 	mask := uint64(len(s.slots) - 1)
 	for i := range arrivals {
-		s.touched += s.slots[arrivals[i].print&mask]
-	}
-}
-
-// add reports whether the fingerprint is new.
-func (s *seen) add(f uint64) bool {
-	if 8*s.n >= 5*len(s.slots) {
-		s.grow()
-	}
-	mask := uint64(len(s.slots) - 1)
-	i := f & mask
-	for s.slots[i] != 0 {
-		if s.slots[i] == f {
-			return false
-		}
-		i = (i + 1) & mask
-	}
-	s.slots[i] = f
-	s.n++
-	return true
-}
-
-func (s *seen) grow() {
-	old := s.slots
-	s.slots = make([]uint64, max(1<<12, 2*len(old)))
-	mask := uint64(len(s.slots) - 1)
-	for _, f := range old {
-		if f == 0 {
-			continue
-		}
-		i := f & mask
-		for s.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		s.slots[i] = f
+		s.touched += s.slots[uint64(arrivals[i].print)&mask].k
 	}
 }

@@ -173,7 +173,7 @@ func (s *sheet) note(x *search, t *state, b breaches, from link) {
 		}
 	}
 	x.names.canonical(t)
-	s.arrivals = append(s.arrivals, arrival{*t, from, x.seen.print(t.print(x.c.Clients))})
+	s.arrivals = append(s.arrivals, arrival{*t, from, t.print(x.c.Clients)})
 }
 
 // A reading is how far a sheet has been admitted.

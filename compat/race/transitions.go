@@ -42,20 +42,20 @@ type transitions struct {
 	values   map[string]uint32
 	conns    []oldredis.ConnState
 	execs    []executed
-	done     table // content, request, now, conn → exec
-	acts     table // content, now, verb, until → content
-	seen     table // exec or act, conn → what becomes of a watcher's connection
+	done     table[pair, uint32] // content, request, now, conn → exec
+	acts     table[pair, uint32] // content, now, verb, until → content
+	seen     table[pair, uint16] // exec or act, conn → what becomes of a watcher's connection
 	leases   map[string]uint32
-	stood    table // content, lease → whether its value stands
+	stood    table[pair, bool] // content, lease → whether its value stands
 	replies  *replies
 	asker    uint32
 	frozen   frozen
 	ran      int
 
-	// Of what has a number in the archive, 1 + the number here; 0: it was not met. And the other way round.
-	ourContents, ourConns, ourReplies []uint32
+	// What the archive's numbers are here, and the other way round.
+	ourContents, ourConns, ourReplies names[uint32]
 	connIDs                           []uint32
-	requestIDs                        []uint32 // 1 + the number in the archive
+	requestIDs                        names[uint32]
 
 	logs bool
 	log  []noted // every question, in order, if logs
@@ -95,17 +95,13 @@ func (t *transitions) ask(q inquiry) answered {
 
 // content is the number of one of the archive's contents.
 func (t *transitions) content(id uint32) uint32 {
-	t.ourContents = room(t.ourContents, int(id))
-	if n := t.ourContents[id]; n > 0 {
-		return n - 1
-	}
-	n := uint32(len(t.contents))
-	t.ourContents[id] = 1 + n
-	snap := t.archive.snapshot(id)
-	ct := t.describe(snap, t.archive.dead(t.ask(inquiry{what: askDeaths, content: id}).content))
-	ct.id = id
-	t.contents = append(t.contents, ct)
-	return n
+	return t.ourContents.find(id, &t.frozen, func() uint32 {
+		snap := t.archive.snapshot(id)
+		ct := t.describe(snap, t.archive.dead(t.ask(inquiry{what: askDeaths, content: id}).content))
+		ct.id = id
+		t.contents = append(t.contents, ct)
+		return uint32(len(t.contents) - 1)
+	})
 }
 
 // describe tells of a content all that is asked of it, with the deaths of its keys.
@@ -154,17 +150,13 @@ func (t *transitions) key(n uint32, now int32) keyState {
 
 // conn is the number of one of the archive's connections.
 func (t *transitions) conn(id uint32) uint16 {
-	t.ourConns = room(t.ourConns, int(id))
-	if n := t.ourConns[id]; n > 0 {
-		return uint16(n - 1)
-	}
-	if len(t.conns) > 60000 {
-		panic("race: too many states of connections")
-	}
-	n := uint16(len(t.conns))
-	t.ourConns[id] = 1 + uint32(n)
-	t.conns, t.connIDs = append(t.conns, t.archive.state(1+id)), append(t.connIDs, id)
-	return n
+	return uint16(t.ourConns.find(id, &t.frozen, func() uint32 {
+		if len(t.conns) > 60000 {
+			panic("race: too many states of connections")
+		}
+		t.conns, t.connIDs = append(t.conns, t.archive.state(1+id)), append(t.connIDs, id)
+		return uint32(len(t.conns) - 1)
+	}))
 }
 
 // connID is what an inquiry calls a connection.
@@ -177,31 +169,19 @@ func (t *transitions) connID(n uint16) uint32 {
 
 // request is the archive's number of a request.
 func (t *transitions) request(n uint32, r *request) uint32 {
-	t.requestIDs = room(t.requestIDs, int(n))
-	if t.requestIDs[n] == 0 {
-		t.requestIDs[n] = 1 + t.archive.request(r)
-	}
-	return t.requestIDs[n] - 1
+	return t.requestIDs.find(n, &t.frozen, func() uint32 { return t.archive.request(r) })
 }
 
 // reply is the input that one of the archive's replies is.
 func (t *transitions) reply(id uint32) uint32 {
-	t.ourReplies = room(t.ourReplies, int(id))
-	if t.ourReplies[id] == 0 {
-		t.ourReplies[id] = 1 + t.replies.number(t.archive.replied(id))
-	}
-	return t.ourReplies[id] - 1
+	return t.ourReplies.find(id, &t.frozen, func() uint32 { return t.replies.number(t.archive.replied(id)) })
 }
 
 // do returns what the server does with a request, and the number under which
 // it is remembered. It refuses one of its commands, counted from 1; 0: none.
 func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint16, refused int) (uint32, *executed) {
 	a, b := uint64(n)<<32|uint64(req), uint64(refused)<<48|uint64(uint32(now))<<16|uint64(conn)
-	id, ok := t.done.get(a, b)
-	if !ok {
-		t.frozen.check()
-		id = uint32(len(t.execs))
-		t.done.put(a, b, id)
+	id := t.done.find(pairOf(a, b), &t.frozen, func() uint32 {
 		t.ran++
 		got := t.ask(inquiry{what: askRun, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn), refused: uint8(refused)})
 		x := executed{touched: got.yes}
@@ -210,45 +190,34 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 		}
 		x.content = t.content(got.content)
 		t.execs = append(t.execs, x)
-	}
+		return uint32(len(t.execs) - 1)
+	})
 	return id, &t.execs[id]
 }
 
 // watched returns what becomes of a connection that watches while another
 // client's request runs.
 func (t *transitions) watched(id uint32, n uint32, now int32, req uint32, r *request, conn uint16, refused int, watcher uint16) uint16 {
-	if v, ok := t.seen.get(uint64(id), uint64(watcher)); ok {
-		return uint16(v)
-	}
-	t.frozen.check()
-	v := t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn),
-		refused: uint8(refused), watcher: t.connID(watcher)}).conn)
-	t.seen.put(uint64(id), uint64(watcher), uint32(v))
-	return v
+	return t.seen.find(pairOf(uint64(id), uint64(watcher)), &t.frozen, func() uint16 {
+		return t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn),
+			refused: uint8(refused), watcher: t.connID(watcher)}).conn)
+	})
 }
 
 // act returns what the server holds after something that no client asked for; see witness.perform.
 func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
 	a, b := uint64(at)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(n))
-	if v, ok := t.acts.get(a, b); ok {
-		return v
-	}
-	t.frozen.check()
-	v := t.content(t.ask(inquiry{what: askAct, content: t.contents[at].id, now: now, verb: verb, until: n}).content)
-	t.acts.put(a, b, v)
-	return v
+	return t.acts.find(pairOf(a, b), &t.frozen, func() uint32 {
+		return t.content(t.ask(inquiry{what: askAct, content: t.contents[at].id, now: now, verb: verb, until: n}).content)
+	})
 }
 
 // actWatched is watched, for an act.
 func (t *transitions) actWatched(at uint32, now int32, verb Verb, n int32, watcher uint16) uint16 {
 	id := 1<<63 | uint64(verb)<<56 ^ mix(uint64(at)<<32|uint64(uint32(now)), uint64(uint32(n)))>>8
-	if v, ok := t.seen.get(id, uint64(watcher)); ok {
-		return uint16(v)
-	}
-	t.frozen.check()
-	v := t.conn(t.ask(inquiry{what: askActWatched, content: t.contents[at].id, now: now, verb: verb, until: n, watcher: t.connID(watcher)}).conn)
-	t.seen.put(id, uint64(watcher), uint32(v))
-	return v
+	return t.seen.find(pairOf(id, uint64(watcher)), &t.frozen, func() uint16 {
+		return t.conn(t.ask(inquiry{what: askActWatched, content: t.contents[at].id, now: now, verb: verb, until: n, watcher: t.connID(watcher)}).conn)
+	})
 }
 
 // free reports whether a client can acquire in time.

@@ -55,13 +55,5 @@ func (rs *runs) swapInput(client uint8, in uint32) uint32 {
 	if in == inputLost || in == inputWrote || isClock(in) {
 		return in
 	}
-	if rs.swapped[client] == nil {
-		rs.swapped[client] = map[uint32]uint32{}
-	}
-	to, ok := rs.swapped[client][in]
-	if !ok {
-		to = rs.replies.rename(in, rs.swap(client))
-		rs.swapped[client][in] = to
-	}
-	return to
+	return rs.swapped[client].find(in, &rs.frozen, func() uint32 { return rs.replies.rename(in, rs.swap(client)) })
 }

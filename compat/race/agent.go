@@ -233,7 +233,7 @@ func (a *agent) runShipped(algo compat.Algorithm) {
 			break
 		}
 	}
-	if a.c.Downgrade && lock != nil && !a.c.entry(a.id).shared {
+	if a.c.Downgrade && lock != nil && !a.c.entry(a.id).Among {
 		lock = a.downgrade(ctx, lock)
 	}
 	if a.c.Detach && lock != nil {
@@ -603,7 +603,7 @@ func (a *agent) letGo() {
 // work writes to what the lock protects, unless it is a reader's. The decision to write is as old as the
 // lease: a client that stops between the two writes late.
 func (a *agent) work() {
-	if a.c.Write && !a.c.entry(a.id).shared {
+	if a.c.Write && !a.c.entry(a.id).Among {
 		a.request(request{kind: works})
 	}
 }

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -131,82 +132,16 @@ const maxClients = 4
 
 // complete returns c with its defaults, or what is wrong with it.
 func (c Config) complete() (*Config, error) {
-	c.Server = orString(c.Server, "2.4")
-	c.Key = orString(c.Key, defaultKey)
-	c.Clients, c.Attempts = orInt(c.Clients, 2), orInt(c.Attempts, 2)
-	if c.TTL == 0 {
-		c.TTL = 10 * time.Second
-	}
-	if c.MaxStates == 0 {
-		c.MaxStates = 50_000_000
-	}
-	if c.MaxMemory == 0 {
-		c.MaxMemory = 1500 << 20
-	}
+	c.Server = cmp.Or(c.Server, "2.4")
+	c.Key = cmp.Or(c.Key, defaultKey)
+	c.Clients, c.Attempts, c.TTL = cmp.Or(c.Clients, 2), cmp.Or(c.Attempts, 2), cmp.Or(c.TTL, 10*time.Second)
+	c.MaxStates, c.MaxMemory = cmp.Or(c.MaxStates, 50_000_000), cmp.Or(c.MaxMemory, 1500<<20)
 	if c.Algorithm == "" && c.New != nil {
 		c.Algorithm = "own"
 	}
-	if c.Name == "" {
-		c.Name = c.Algorithm + " on " + c.Server
-	}
-	switch {
-	case c.Clients < 1 || c.Clients > maxClients:
-		return nil, fmt.Errorf("race: %d clients, want 1 to %d", c.Clients, maxClients)
-	case c.Attempts < 1 || c.Attempts > 9:
-		return nil, fmt.Errorf("race: %d attempts, want 1 to 9", c.Attempts)
-	case c.TTL < 0 || c.TTL > time.Hour || c.TTL%time.Millisecond != 0:
-		return nil, fmt.Errorf("race: a ttl of %v, want whole milliseconds, an hour at most", c.TTL)
-	case len(c.Skew) > c.Clients:
-		return nil, fmt.Errorf("race: %d clocks for %d clients", len(c.Skew), c.Clients)
-	case !slices.Contains(append(oldredis.Versions(), oldredis.Profiles()...), c.Server):
-		return nil, fmt.Errorf("race: no server %q: there are %s", c.Server,
-			strings.Join(append(oldredis.Versions(), oldredis.Profiles()...), ", "))
-	}
-	for _, n := range c.Faults.counts() {
-		if *n < 0 || *n > 7 {
-			return nil, fmt.Errorf("race: %d faults of a kind, want 0 to 7", *n)
-		}
-	}
-	for _, d := range c.ExtendTo {
-		if d <= 0 || d > time.Hour || d%time.Millisecond != 0 {
-			return nil, fmt.Errorf("race: an extension to %v, want whole milliseconds, an hour at most", d)
-		}
-	}
-	for i := range c.Clients {
-		if c.Batch && c.entry(i).pinned > 0 {
-			return nil, errors.New("race: leases that pin their connections are not renewed in one write")
-		}
-	}
-	for i := range c.Clients {
-		if e := c.entry(i); c.Downgrade && !e.turns {
-			return nil, errors.New("race: only writers of rw:write go on as readers")
-		}
-	}
-	if c.StaleHandle && !c.Handoff {
-		return nil, errors.New("race: a handle gets stale by a hand-off")
-	}
-	if c.Faults.LateRequests > 1 {
-		return nil, fmt.Errorf("race: %d requests on their way, want 0 or 1", c.Faults.LateRequests)
-	}
-	if c.Faults.Refusals > 3 {
-		return nil, fmt.Errorf("race: %d refusals, want 0 to 3", c.Faults.Refusals)
-	}
-	if c.Faults.Late < -1 || c.Faults.Late > 7 {
-		return nil, fmt.Errorf("race: %d late clients, want -1 to 7", c.Faults.Late)
-	}
-	switch several := c.New != nil || c.servers() > 0; {
-	case c.Faults.Down > 0 && !several:
-		return nil, errors.New("race: a server that answers no more is one of several: name a lock that has several")
-	case c.Faults.Failover > 0 && c.servers() > 0:
-		return nil, errors.New("race: of several servers none has a replica")
-	}
-	if c.Ticks < 0 || c.Ticks > 15 {
-		return nil, fmt.Errorf("race: %d jumps of time, want 0 to 15", c.Ticks)
-	}
-	for _, s := range c.Skew {
-		if s%time.Millisecond != 0 || s.Abs() > time.Hour {
-			return nil, fmt.Errorf("race: a clock off by %v, want whole milliseconds, an hour at most", s)
-		}
+	c.Name = cmp.Or(c.Name, c.Algorithm+" on "+c.Server)
+	if err := c.wrong(); err != nil {
+		return nil, err
 	}
 	if c.New == nil {
 		for _, name := range strings.Split(c.Algorithm, "+") {
@@ -219,26 +154,74 @@ func (c Config) complete() (*Config, error) {
 		c.Invariants = c.applicable()
 	}
 	for _, v := range c.Invariants {
-		if !slices.Contains(Invariants(), v) {
-			return nil, fmt.Errorf("race: no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))
-		}
-		if v == "fencing" && !c.Write {
-			return nil, errors.New("race: the invariant fencing needs Write")
-		}
-		if v == "fairness" && !c.Wait {
-			return nil, errors.New("race: the invariant fairness needs Wait: who asks once has no claim to a turn")
-		}
-		if v == "fence-order" && !c.Fence {
-			return nil, errors.New("race: the invariant fence-order needs Fence")
-		}
-		if v == "ownership" && c.form() == quorum {
-			return nil, errors.New("race: ownership is not checked over several servers: the content of one of them says little")
+		if err := firstOf([]check{
+			{!slices.Contains(Invariants(), v), fmt.Sprintf("no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))},
+			{v == "fencing" && !c.Write, "the invariant fencing needs Write"},
+			{v == "fairness" && !c.Wait, "the invariant fairness needs Wait: who asks once has no claim to a turn"},
+			{v == "fence-order" && !c.Fence, "the invariant fence-order needs Fence"},
+			{v == "ownership" && c.form() == quorum,
+				"ownership is not checked over several servers: the content of one of them says little"},
+		}); err != nil {
+			return nil, err
 		}
 	}
 	if c.Within == 0 {
 		c.Within = c.patience()
 	}
 	return &c, nil
+}
+
+// A check is something that may be wrong.
+type check struct {
+	wrong bool
+	says  string
+}
+
+func firstOf(checks []check) error {
+	for _, x := range checks {
+		if x.wrong {
+			return errors.New("race: " + x.says)
+		}
+	}
+	return nil
+}
+
+// wrong is what is wrong with a number, a time or a combination.
+func (c *Config) wrong() error {
+	if c.Clients < 1 || c.Clients > maxClients {
+		return fmt.Errorf("race: %d clients, want 1 to %d", c.Clients, maxClients)
+	}
+	servers, f := append(oldredis.Versions(), oldredis.Profiles()...), &c.Faults
+	odd := func(d, atLeast time.Duration) bool { return d < atLeast || d > time.Hour || d%time.Millisecond != 0 }
+	whole := "want whole milliseconds, an hour at most"
+	several := c.New != nil || c.servers() > 0
+	list := []check{
+		{c.Attempts < 1 || c.Attempts > 9, fmt.Sprintf("%d attempts, want 1 to 9", c.Attempts)},
+		{odd(c.TTL, 0), fmt.Sprintf("a ttl of %v, %s", c.TTL, whole)},
+		{len(c.Skew) > c.Clients, fmt.Sprintf("%d clocks for %d clients", len(c.Skew), c.Clients)},
+		{!slices.Contains(servers, c.Server), fmt.Sprintf("no server %q: there are %s", c.Server, strings.Join(servers, ", "))},
+		{c.StaleHandle && !c.Handoff, "a handle gets stale by a hand-off"},
+		{f.LateRequests > 1, fmt.Sprintf("%d requests on their way, want 0 or 1", f.LateRequests)},
+		{f.Refusals > 3, fmt.Sprintf("%d refusals, want 0 to 3", f.Refusals)},
+		{f.Late < -1 || f.Late > 7, fmt.Sprintf("%d late clients, want -1 to 7", f.Late)},
+		{f.Down > 0 && !several, "a server that answers no more is one of several: name a lock that has several"},
+		{f.Failover > 0 && c.servers() > 0, "of several servers none has a replica"},
+		{c.Ticks < 0 || c.Ticks > 15, fmt.Sprintf("%d jumps of time, want 0 to 15", c.Ticks)},
+	}
+	for _, n := range f.counts() {
+		list = append(list, check{*n < 0 || *n > 7, fmt.Sprintf("%d faults of a kind, want 0 to 7", *n)})
+	}
+	for _, d := range c.ExtendTo {
+		list = append(list, check{odd(d, 1), fmt.Sprintf("an extension to %v, %s", d, whole)})
+	}
+	for _, d := range c.Skew {
+		list = append(list, check{odd(d.Abs(), 0), fmt.Sprintf("a clock off by %v, %s", d, whole)})
+	}
+	for i := range c.Clients {
+		list = append(list, check{c.Batch && c.entry(i).pinned > 0, "leases that pin their connections are not renewed in one write"},
+			check{c.Downgrade && !c.entry(i).turns, "only writers of rw:write go on as readers"})
+	}
+	return firstOf(list)
 }
 
 // applicable are the invariants that hold of a lock without being asked for:
@@ -273,7 +256,7 @@ func (c *Config) patience() time.Duration {
 	for _, s := range c.Skew {
 		skew = max(skew, s.Abs())
 	}
-	d += time.Duration(c.margin(c.Clients-1)) * time.Millisecond
+	d += slices.Max(append([]time.Duration{0}, c.entry(c.Clients-1).Margins...))
 	if c.algorithm(&agent{c: c}).Traits().Repair != nil {
 		d += c.TTL + time.Second
 	}
@@ -305,25 +288,23 @@ func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 	switch e, _ := c.Locks.entry(c.runs(client)); {
 	case e.form == quorum:
 		return overServers{a, a.token}
-	case e.own != nil:
-		return e.own(a.token, c.Fence)
 	default:
-		return e.make(c, a.token)
+		return e.New(a.token, c.Fence)
 	}
 }
 
 // readers is the algorithm of the readers beside a writer.
 func (c *Config) readers(a *agent) compat.Algorithm {
 	e, _ := c.Locks.entry(strings.Replace(c.runs(a.id), "rw:write", "rw:read", 1))
-	return e.make(c, a.token)
+	return e.New(a.token, c.Fence)
 }
 
-func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).bare }
+func (c *Config) bare(client int) bool { return c.Bare || c.entry(client).Bare }
 
 // entry is what is known of a client's algorithm.
 func (c *Config) entry(client int) entry {
 	if c.New != nil {
-		return entry{bare: c.Bare}
+		return entry{Lock: Lock{Bare: c.Bare}}
 	}
 	e, _ := c.Locks.entry(c.runs(client))
 	return e
@@ -336,9 +317,6 @@ func (c *Config) extensions() []time.Duration {
 	}
 	return c.ExtendTo
 }
-
-// margin is that of a client's algorithm, in milliseconds.
-func (c *Config) margin(client int) int64 { return c.entry(client).margin.Milliseconds() }
 
 // form is that of the lock. Clients whose locks differ in it do not exclude each other.
 func (c *Config) form() form {
@@ -364,20 +342,6 @@ func (f *Faults) counts() []*int {
 // happens reports whether a fault that is counted may happen.
 func (f *Faults) happens() bool {
 	return slices.ContainsFunc(f.counts(), func(n *int) bool { return *n > 0 })
-}
-
-func orString(s, or string) string {
-	if s == "" {
-		return or
-	}
-	return s
-}
-
-func orInt(n, or int) int {
-	if n == 0 {
-		return or
-	}
-	return n
 }
 
 // Stats say how far an exploration has come.

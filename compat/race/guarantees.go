@@ -159,7 +159,7 @@ var faults = []Fault{
 	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", wide: true, only: onOneServer,
 		set: func(c *Config) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "old handle", Says: "each holder gives a handle away and hands the lock off, the handle's owner tries to release it, and one answer never comes",
-		wide: true, only: func(e entry) bool { return onOneServer(e) && !e.shared },
+		wide: true, only: func(e entry) bool { return onOneServer(e) && !e.Among },
 		set: func(c *Config) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
 		wide: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },

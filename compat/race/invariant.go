@@ -134,7 +134,7 @@ func newJudge(c *Config) *judge {
 	j.tracks = j.ownership || j.accuracy || j.ranks
 	for i := range c.Clients {
 		j.skew[i] = c.skew(i)
-		j.shared[i] = c.entry(i).shared
+		j.shared[i] = c.entry(i).Among
 	}
 	return j
 }

@@ -15,8 +15,8 @@ type Lock struct {
 	Says string // one line
 	Bare bool   // it makes sense only without compat.Locker
 
-	// Among says that two holders of this same lock don't count as a violation: if a fleet is
-	// unsafe by itself, only what it does to other fleets matters.
+	// Among says that two holders of this same lock don't count as a violation: they are readers, or
+	// their fleet is unsafe by itself, and only what it does to other fleets matters.
 	Among bool
 
 	// Margins are the moments, relative to the time in a value, at which the lock begins to judge
@@ -36,7 +36,7 @@ func (locks Locks) entry(name string) (entry, bool) {
 		return e, true
 	}
 	l, ok := locks[name]
-	return entry{own: l.New, bare: l.Bare, says: l.Says, shared: l.Among, margins: l.Margins}, ok
+	return entry{Lock: l}, ok
 }
 
 // Algorithms returns the names that Config.Algorithm takes, sorted: this
@@ -62,7 +62,7 @@ func Describe(name string, locks Locks) string {
 	var list []string
 	for _, n := range strings.Split(name, "+") {
 		e, _ := locks.entry(n)
-		list = append(list, e.says)
+		list = append(list, e.Says)
 	}
 	return strings.Join(list, "; ")
 }

@@ -69,11 +69,7 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 		if ct.stamp != 0 {
 			next(ct.stamp - skew[i])
 			next(ct.stamp - skew[i] + 1)
-			if m := c.margin(i); m != 0 {
-				next(ct.stamp + m - skew[i])
-				next(ct.stamp + m - skew[i] + 1)
-			}
-			for _, m := range c.entry(i).margins {
+			for _, m := range c.entry(i).Margins {
 				next(ct.stamp + m.Milliseconds() - skew[i])
 				next(ct.stamp + m.Milliseconds() - skew[i] + 1)
 			}

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 		return Remedy{}, err
 	}
 	c.MaxStates = remedyStates
-	r := Remedy{Invariant: t.Verdict.Violated, Algorithm: c.Algorithm, Server: orString(c.Server, "2.4")}
+	r := Remedy{Invariant: t.Verdict.Violated, Algorithm: c.Algorithm, Server: cmp.Or(c.Server, "2.4")}
 	full, err := c.complete()
 	if err != nil {
 		return r, err

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -193,7 +194,7 @@ func (s *narrator) server() Server {
 func (s *Server) votes() {
 	list := make([]string, len(s.Each))
 	for i, one := range s.Each {
-		list[i] = orString(one.Value, "-")
+		list[i] = cmp.Or(one.Value, "-")
 		switch {
 		case one.Writer == "":
 		case s.Writer == "":

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,8 +34,8 @@ func Words(choices []Choice) string {
 
 // line is the part of a schedule before the colon.
 func (c Config) line() string {
-	list := []string{orString(c.Algorithm, "own"), orString(c.Server, "2.4"),
-		fmt.Sprintf("%dx%d", orInt(c.Clients, 2), orInt(c.Attempts, 2))}
+	list := []string{cmp.Or(c.Algorithm, "own"), cmp.Or(c.Server, "2.4"),
+		fmt.Sprintf("%dx%d", cmp.Or(c.Clients, 2), cmp.Or(c.Attempts, 2))}
 	add := func(ok bool, s string) {
 		if ok {
 			list = append(list, s)

@@ -62,9 +62,9 @@ func encode(s string) string {
 	return s
 }
 
-// script is an EVAL or EVALSHA as a reader wants it: the script by the first
+// Script is an EVAL or EVALSHA as a reader wants it: the script by the first
 // digits of its hash, and no number of keys.
-func script(cmd []string, key string) []string {
+func Script(cmd []string, key string) []string {
 	if len(cmd) < 4 || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
 		return cmd
 	}
@@ -103,7 +103,7 @@ func commandText(cmds [][]string, key string) string {
 		if on > 0 && i == 0 {
 			shown = append(shown, nth(on))
 		}
-		cmd = script(cmd, key)
+		cmd = Script(cmd, key)
 		for n, a := range cmd {
 			if n == 1 && a == key {
 				continue

@@ -1,6 +1,8 @@
 package race
 
 import (
+	"cmp"
+
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -170,33 +172,13 @@ func (y *symmetry) apply(s *state, r *rename) state {
 
 // less puts the states that are one but for names in order.
 func (s *state) less(t *state, n int) bool {
-	if s.content != t.content {
-		return s.content < t.content
-	}
-	if s.prev != t.prev {
-		return s.prev < t.prev
-	}
-	if s.ghost.writer != t.ghost.writer {
-		return s.ghost.writer < t.ghost.writer
-	}
-	if s.ghost.prevWriter != t.ghost.prevWriter {
-		return s.ghost.prevWriter < t.ghost.prevWriter
-	}
-	if s.late != t.late {
-		if s.late.req != t.late.req {
-			return s.late.req < t.late.req
-		}
-		if s.late.client != t.late.client {
-			return s.late.client < t.late.client
-		}
-		return s.late.conn < t.late.conn
-	}
+	order := cmp.Or(cmp.Compare(s.content, t.content), cmp.Compare(s.prev, t.prev),
+		cmp.Compare(s.ghost.writer, t.ghost.writer), cmp.Compare(s.ghost.prevWriter, t.ghost.prevWriter),
+		cmp.Compare(s.late.req, t.late.req), cmp.Compare(s.late.client, t.late.client), cmp.Compare(s.late.conn, t.late.conn))
 	for i := range n {
-		if s.cells[i] != t.cells[i] {
-			return s.cells[i].node < t.cells[i].node || s.cells[i].node == t.cells[i].node && s.cells[i].conn < t.cells[i].conn
-		}
+		order = cmp.Or(order, cmp.Compare(s.cells[i].node, t.cells[i].node), cmp.Compare(s.cells[i].conn, t.cells[i].conn))
 	}
-	return false
+	return order < 0
 }
 
 func (y *symmetry) writer(r *rename, w uint8) uint8 {

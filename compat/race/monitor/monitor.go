@@ -16,8 +16,6 @@ package monitor
 
 import (
 	"cmp"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,19 +99,6 @@ func asks(args []string) (key string, ok bool) {
 		return args[3], true
 	}
 	return "", false
-}
-
-// short is a script by the first digits of its hash.
-func short(args []string) []string {
-	if name := strings.ToUpper(args[0]); len(args) < 3 || name != "EVAL" && name != "EVALSHA" {
-		return args
-	}
-	sha := args[1]
-	if strings.EqualFold(args[0], "EVAL") {
-		sum := sha1.Sum([]byte(sha))
-		sha = hex.EncodeToString(sum[:])
-	}
-	return append([]string{args[0], sha[:min(len(sha), 6)] + "…"}, args[3:]...)
 }
 
 // since is a time in milliseconds of the trace.

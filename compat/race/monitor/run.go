@@ -220,7 +220,6 @@ func (r *run) again(e race.Event) bool {
 
 // do runs one command, or those of its script, and says what it did.
 func (r *run) do(c *client, l line, script []line, whys *[]string, watched bool) (text, reply string, err error) {
-	shown := short(l.args)
 	run := []line{l}
 	if name := strings.ToUpper(l.args[0]); name == "EVAL" || name == "EVALSHA" {
 		run = script
@@ -246,7 +245,7 @@ func (r *run) do(c *client, l line, script []line, whys *[]string, watched bool)
 		}
 		answers = append(answers, says)
 	}
-	return r.command(shown), strings.Join(answers, ", "), nil
+	return r.command(race.Script(l.args, r.key)), strings.Join(answers, ", "), nil
 }
 
 // send runs a command on the embedded server. What it can't run, such as a blocking one, it answers with an error.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // Stored is what Guarantees returned when the guarantees were last computed. Tests of compat/race and
@@ -141,19 +143,9 @@ func (g tables) faultsIn(list string) (names []string) {
 	return names
 }
 
-// age orders servers, proxies and profiles last.
+// age is a server's place among all, the oldest first.
 func age(name string) int {
-	var major, minor, patch int
-	n, _ := fmt.Sscanf(name, "%d.%d.%d", &major, &minor, &patch) //nolint:errcheck // how many there are counts
-	switch {
-	case n == 0:
-		return 1 << 20
-	case name == "2.6": // up to 2.6.11
-		patch = 11
-	case n < 3: // the last of its line; 2.2.5 is an early 2.2
-		patch = 99
-	}
-	return major*10000 + minor*100 + patch
+	return slices.Index(append(oldredis.Versions(), oldredis.Profiles()...), name)
 }
 
 // way is the index of a shortest way to break an invariant of a lock under a fault; -1: there is none.

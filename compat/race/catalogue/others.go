@@ -44,24 +44,27 @@ var others = []struct {
 	{"other/jedis-lock", "UUID:milliseconds, expired or mine (jedis-lock's master)",
 		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
 
-	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(func(t tokened) compat.Algorithm { return bareDel{t} })},
-	{"other/retry-del", "SETNX, EXPIRE; releases by GET and DEL, and repeats a DEL whose reply was lost", tokens(func(t tokened) compat.Algorithm { return retryDel{t} })},
-	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)", tokens(func(t tokened) compat.Algorithm { return watchOnly{t} })},
-	{"other/reconnecting", "SETNX, EXPIRE; releases under WATCH by a client that reconnects unasked", tokens(func(t tokened) compat.Algorithm { return reconnecting{t} })},
-	{"other/give-up", "SETNX, EXPIRE; takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return giveUp{t} })},
-	{"other/busy-release", "SETNX, EXPIRE; renews on the connection that releases, and takes an aborted release for a lost lock", tokens(func(t tokened) compat.Algorithm { return busyRelease{giveUp{t}} })},
-	{"other/late-renew", "SETNX, EXPIRE; a renewal is on the way when it releases", tokens(func(t tokened) compat.Algorithm { return lateRenew{t} })},
-	{"other/blind-renew", "SETNX, EXPIRE; extends whatever is there", tokens(func(t tokened) compat.Algorithm { return blindRenew{t} })},
-	{"other/unchecked-renew", "SETNX, EXPIRE; does not read the reply to its renewal", tokens(func(t tokened) compat.Algorithm { return uncheckedRenew{t} })},
-	{"other/append-renew", "SETNX, EXPIRE; counts its renewals in the value", tokens(func(t tokened) compat.Algorithm { return appendRenew{t} })},
-	{"other/half-queued", "SET NX PX and INCR in one MULTI; looks at EXEC's first reply only", tokens(func(t tokened) compat.Algorithm { return halfQueued{t} })},
-	{"other/late-lease", "SETNX, EXPIRE; counts its lease from the reply", tokens(func(t tokened) compat.Algorithm { return lateLease{t} })},
-	{"other/setnx-expire", "SETNX, EXPIRE of as many seconds as integer division leaves", tokens(func(t tokened) compat.Algorithm { return t })},
-	{"other/together", "SETNX and EXPIRE in one MULTI", tokens(func(t tokened) compat.Algorithm { return together{t} })},
-	{"other/setex-fallback", "SET NX PX, and SETEX where there is none (redlock-py, PR 12)", tokens(func(t tokened) compat.Algorithm { return setexFallback{t} })},
-	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)", tokens(func(t tokened) compat.Algorithm { return getsetOnly{t} })},
-	{"other/stale-watch", "SETNX, EXPIRE; extends under a WATCH that it leaves on the connection", tokens(func(t tokened) compat.Algorithm { return staleWatch{giveUp{t}} })},
-	{"other/unverified-watch", "SETNX, EXPIRE; watches from then on, and releases whatever it watches", tokens(func(t tokened) compat.Algorithm { return unverifiedWatch{t} })},
+	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(tokened{free: bareDel})},
+	{"other/retry-del", "SETNX, EXPIRE; releases by GET and DEL, and repeats a DEL whose reply was lost", tokens(tokened{free: retryDel})},
+	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)", tokens(tokened{free: watchOnly})},
+	{"other/reconnecting", "SETNX, EXPIRE; releases under WATCH by a client that reconnects unasked", tokens(tokened{free: reconnecting})},
+	{"other/give-up", "SETNX, EXPIRE; takes an aborted release for a lost lock", tokens(tokened{free: giveUp})},
+	{"other/busy-release", "SETNX, EXPIRE; renews on the connection that releases, and takes an aborted release for a lost lock", tokens(tokened{free: busyRelease})},
+	{"other/late-renew", "SETNX, EXPIRE; a renewal is on the way when it releases", tokens(tokened{free: lateRenew})},
+	{"other/blind-renew", "SETNX, EXPIRE; extends whatever is there", tokens(tokened{renew: blindRenew})},
+	{"other/unchecked-renew", "SETNX, EXPIRE; does not read the reply to its renewal", tokens(tokened{renew: uncheckedRenew})},
+	{"other/append-renew", "SETNX, EXPIRE; counts its renewals in the value",
+		func(token func() string) compat.Algorithm {
+			return appendRenew{tokened{Options: txlock.Options{Token: token}}}
+		}},
+	{"other/half-queued", "SET NX PX and INCR in one MULTI; looks at EXEC's first reply only", tokens(tokened{take: halfQueued})},
+	{"other/late-lease", "SETNX, EXPIRE; counts its lease from the reply", tokens(tokened{take: lateLease})},
+	{"other/setnx-expire", "SETNX, EXPIRE of as many seconds as integer division leaves", tokens(tokened{})},
+	{"other/together", "SETNX and EXPIRE in one MULTI", tokens(tokened{take: together})},
+	{"other/setex-fallback", "SET NX PX, and SETEX where there is none (redlock-py, PR 12)", tokens(tokened{take: setexFallback})},
+	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)", tokens(tokened{take: getsetOnly})},
+	{"other/stale-watch", "SETNX, EXPIRE; extends under a WATCH that it leaves on the connection", tokens(tokened{renew: staleWatch, free: giveUp})},
+	{"other/unverified-watch", "SETNX, EXPIRE; watches from then on, and releases whatever it watches", tokens(tokened{take: unverifiedWatch, free: remove})},
 
 	{"tx:classic/published-3s", "SETNX, then EXPIRE, with the published TTL repair; leases of 3 s whatever is asked for",
 		func(token func() string) compat.Algorithm {
@@ -78,9 +81,11 @@ var others = []struct {
 		}},
 }
 
-func tokens(make func(t tokened) compat.Algorithm) func(token func() string) compat.Algorithm {
+func tokens(t tokened) func(token func() string) compat.Algorithm {
 	return func(token func() string) compat.Algorithm {
-		return make(tokened{txlock.Options{Token: token}})
+		t := t
+		t.Token = token
+		return t
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 )
 
 // Codes returns the matrix in a few letters for each pair, as pairs.txt has it, of which FleetsPage is made. A
-// line is a party: its name, its kind, what it is, who behaves alike, and a code for it and each party from
-// itself on, in the order of the lines.
+// line is a party: its name, and a code for it and each party from itself on, in the order of the lines.
 //
 // A code begins with what it takes until two hold the lock: "." nothing does, "x" at once, "t" at takeover, "e" early,
 // "l" late; then "1", one client of each, "a", two of the line's party, or "b", two of the other; and "*" if neither
@@ -17,7 +16,7 @@ import (
 func (m Matrix) Codes() string {
 	var b strings.Builder
 	for i, p := range m.Parties {
-		b.WriteString(strings.Join([]string{p.Name, string(p.Kind), p.Says, strings.Join(p.Alike, " ")}, " | ") + " |")
+		b.WriteString(p.Name)
 		for _, q := range m.Parties[i:] {
 			b.WriteString(" " + m.code(p, q))
 		}

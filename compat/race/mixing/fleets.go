@@ -33,96 +33,68 @@ type beside struct {
 
 var grades = map[byte]string{'x': "at once", 't': "at takeover", 'e': "early", 'l': "late"}
 
-// fleets reads what Codes has written.
-func fleets(codes string) ([]*fleet, error) {
+// fleets are those of pairs.txt, each beside all.
+func fleets() []*fleet {
 	var all []*fleet
-	var table [][]string
-	for line := range strings.Lines(codes) {
-		cells := strings.Split(line, " |")
-		if len(cells) != 5 {
-			return nil, fmt.Errorf("mixing: %q is no line of pairs", line)
-		}
-		p := Party{Name: cells[0], Says: strings.TrimSpace(cells[2]), Alike: strings.Fields(cells[3])}
+	for _, p := range Shown() {
 		all = append(all, &fleet{Party: p})
-		table = append(table, strings.Fields(cells[4]))
 	}
+	lines := strings.Split(pairs, "\n")
 	for i, f := range all {
-		if len(table[i]) != len(all)-i {
-			return nil, fmt.Errorf("mixing: %s has %d codes, want %d", f.Name, len(table[i]), len(all)-i)
-		}
 		for k, g := range all {
 			first, second := min(i, k), max(i, k)
-			code := table[first][second-first]
-			text, err := sentence(code, all[first].Party, all[second].Party)
-			if err != nil {
-				return nil, err
-			}
-			f.beside = append(f.beside, beside{g, code == ".", text})
+			code := strings.Fields(lines[first])[1+second-first]
+			f.beside = append(f.beside, beside{g, code == ".", sentence(code, all[first].Party, all[second].Party)})
 		}
 	}
-	return all, nil
+	return all
 }
 
 // sentence says in words what a code says of two parties.
-func sentence(code string, a, b Party) (string, error) {
+func sentence(code string, a, b Party) string {
 	if code == "." {
-		return "No two clients hold it at once, and what a dead client has left is taken again.", nil
+		return "No two clients hold it at once, and what a dead client has left is taken again."
 	}
 	var parts []string
 	rest := code[1:]
-	if grade, ok := grades[code[0]]; ok && rest != "" {
+	if grade := grades[code[0]]; grade != "" {
 		needs := map[byte]string{
 			'1': "one client of each",
 			'a': "two clients of " + a.Short() + " and one of " + b.Short(),
 			'b': "two clients of " + b.Short() + " and one of " + a.Short(),
-		}[rest[0]]
+		}
 		if a.Name == b.Name {
-			needs = map[byte]string{'1': "two clients", 'a': "three clients"}[rest[0]]
+			needs = map[byte]string{'1': "two clients", 'a': "three clients"}
 		}
-		if needs == "" {
-			return "", fmt.Errorf("mixing: code %q", code)
-		}
-		text := "Two hold it " + grade + ", with " + needs
+		text := "Two hold it " + grade + ", with " + needs[rest[0]]
 		rest = rest[1:]
 		if added, ok := strings.CutPrefix(rest, "*"); ok {
 			text, rest = text+"; neither fleet does so alone", added
 		}
 		parts = append(parts, text+".")
-	} else if code[0] != '.' {
-		return "", fmt.Errorf("mixing: code %q", code)
 	}
 	for ; rest != ""; rest = rest[2:] {
 		of, by := a, b
 		if rest[0] == '<' {
 			of, by = b, a
 		}
-		when := ""
-		if len(rest) > 1 {
-			when = map[string]string{
-				"h": "If a client of %s dies holding it, %s never gets it again",
-				"d": "If a client of %s dies half-way, %s never gets it again",
-				"o": "Once a client of %s has released it, %s never gets it again",
-			}[strings.ToLower(rest[1:2])]
-		}
-		if when == "" || rest[0] != '<' && rest[0] != '>' {
-			return "", fmt.Errorf("mixing: code %q", code)
-		}
-		text := fmt.Sprintf(when, of.Short(), by.Short())
+		text := fmt.Sprintf(map[string]string{
+			"h": "If a client of %s dies holding it, %s never gets it again",
+			"d": "If a client of %s dies half-way, %s never gets it again",
+			"o": "Once a client of %s has released it, %s never gets it again",
+		}[strings.ToLower(rest[1:2])], of.Short(), by.Short())
 		if of.Name != by.Name && rest[1] >= 'a' {
 			text += "; nor does " + of.Short()
 		}
 		parts = append(parts, text+".")
 	}
-	return strings.Join(parts, " "), nil
+	return strings.Join(parts, " ")
 }
 
 // FleetsPage is the page of a site with two menus, and the stored answer for each pair. workbench is a
 // page beside it that explores any pair; "": there is none.
-func FleetsPage(workbench string) (view.Question, error) {
-	all, err := fleets(pairs)
-	if err != nil {
-		return view.Question{}, err
-	}
+func FleetsPage(workbench string) view.Question {
+	all := fleets()
 	var w, more markup.Writer
 	for _, f := range all {
 		w.Put(`<details class="fleet" id="%s" data-name="%s"><summary>`, f.Short(), f.Name)
@@ -156,7 +128,7 @@ func FleetsPage(workbench string) (view.Question, error) {
 			"fleets": w.HTML(), "steps": more.HTML(), "count": markup.HTML(fmt.Sprint(len(all))),
 		}),
 		Script: asset("fleets.js"),
-	}, nil
+	}
 }
 
 func asset(name string) string {

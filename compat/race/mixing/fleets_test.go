@@ -17,27 +17,19 @@ func TestSentence(t *testing.T) {
 			"If a client of A dies holding it, B never gets it again.",
 		".>O": "Once a client of A has released it, B never gets it again.",
 	} {
-		if got, err := sentence(code, a, b); got != want || err != nil {
-			t.Errorf("%s: %q, %v", code, got, err)
+		if got := sentence(code, a, b); got != want {
+			t.Errorf("%s: %q", code, got)
 		}
 	}
 	const alone = "Two hold it late, with three clients. If a client of A dies half-way, A never gets it again."
-	if got, err := sentence("la<d", a, a); got != alone || err != nil {
-		t.Errorf("alone: %q, %v", got, err)
-	}
-	for _, code := range []string{"q1", "x", "xz", ".<", ".<q", ".=H"} {
-		if got, err := sentence(code, a, b); err == nil {
-			t.Errorf("%s: %q", code, got)
-		}
+	if got := sentence("la<d", a, a); got != alone {
+		t.Errorf("alone: %q", got)
 	}
 }
 
 // The page answers for every pair, for readers without JavaScript too: as docs/mixing.md does, where it has the pair.
 func TestFleetsPage(t *testing.T) {
-	q, err := FleetsPage("workbench.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := FleetsPage("workbench.html")
 	n := len(Shown())
 	if got := strings.Count(string(q.Body), "<tr data-name="); got != n*n {
 		t.Errorf("%d pairs, want %d", got, n*n)
@@ -49,11 +41,5 @@ func TestFleetsPage(t *testing.T) {
 		"If a client of redis-py-2.9 dies holding it, tx:guarded never gets it again."
 	if !strings.Contains(row, want) {
 		t.Errorf("%s, want %s", row, want)
-	}
-	if _, err := fleets("a | b | c | d | ."); err != nil {
-		t.Error(err)
-	}
-	if _, err := fleets("a | b | c | d | . .\n"); err == nil {
-		t.Error("two codes for one fleet")
 	}
 }

@@ -72,11 +72,7 @@ func (a *app) site(dir string, compute, bench bool) error {
 	if bench {
 		link = workbench.Page
 	}
-	fleets, err := mixing.FleetsPage(link)
-	if err == nil {
-		err = view.Site(dir, link, guarantees, pages, fleets)
-	}
-	if err != nil {
+	if err := view.Site(dir, link, guarantees, pages, mixing.FleetsPage(link)); err != nil {
 		return &Failure{statusSoftware, err, ""}
 	}
 	if bench {

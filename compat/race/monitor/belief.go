@@ -70,7 +70,7 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 	case name == "GET" && on:
 		return c.name + " looks at the key", true
 	case name == "SETNX" && on && len(args) > 2, name == "RENAMENX" && len(args) == 3 && args[2] == r.key, name == "MSETNX" && on && len(args) > 2:
-		c.does(script, map[string]string{"SETNX": takesSetnx, "RENAMENX": takesRenamed, "MSETNX": takesMsetnx}[name])
+		c.does(script, "takes it with "+name)
 		if !one {
 			return r.refused(c, held), true
 		}
@@ -89,13 +89,13 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 	case (name == "DEL" || name == "UNLINK") && slices.Contains(args[1:], r.key):
 		switch {
 		case script:
-			c.does(false, releasesScript)
+			c.does(false, "releases it in a script")
 		case watched:
-			c.does(false, releasesWatched)
+			c.does(false, "releases it with WATCH and EXEC")
 		case looked:
-			c.does(false, releasesLooked)
+			c.does(false, "releases it with GET, then DEL")
 		default:
-			c.does(false, releasesBare)
+			c.does(false, "releases it with DEL, without looking")
 		}
 		return r.removes(c, answer != int64(0)), true
 	}
@@ -109,14 +109,14 @@ func (r *run) otherwise(c *client, had string, held *client, watched, script boo
 	case is == had:
 		return ""
 	case is == "":
-		c.does(script, releasesOther)
+		c.does(script, "releases it with other commands")
 		return r.removes(c, true)
 	case held == c:
-		c.does(script, extendsOther)
+		c.does(script, "extends it with other commands")
 		r.take(c, is, 0)
 		return c.name + " extends its lease"
 	}
-	c.does(script, takesOther)
+	c.does(script, "takes it with other commands")
 	r.take(c, is, 0)
 	return c.name + " takes the lock"
 }
@@ -151,13 +151,13 @@ func (r *run) sets(c *client, args []string, answer any, held *client, watched, 
 	value, _ := written(args, r.key)
 	switch {
 	case nx && lease > 0:
-		c.does(script, takesSetNXTTL)
+		c.does(script, "takes it with SET NX and a TTL")
 	case nx:
-		c.does(script, takesSetNX)
+		c.does(script, "takes it with SET NX")
 	case watched && !c.holds(r.now):
-		c.does(script, takesWatched)
+		c.does(script, "takes it with WATCH and EXEC")
 	case !c.holds(r.now):
-		c.does(script, takesAnyway)
+		c.does(script, "sets it without a condition")
 	}
 	if answer != "OK" {
 		return r.refused(c, held)
@@ -166,7 +166,7 @@ func (r *run) sets(c *client, args []string, answer any, held *client, watched, 
 	r.take(c, value, lease)
 	switch {
 	case mine:
-		c.does(false, extendsSet)
+		c.does(false, "extends it by writing it anew")
 		return c.name + " extends its lease"
 	case held != nil && held != c:
 		return fmt.Sprintf("%s takes the lock, which %s holds", c.name, held.name)
@@ -178,7 +178,7 @@ func (r *run) getset(c *client, value string, answer any, held *client, watched 
 	old, had := answer.([]byte)
 	mine := held == c && c.holds(r.now)
 	if !mine {
-		c.does(false, map[bool]string{false: takesGetset, true: takesWatched}[watched])
+		c.does(false, map[bool]string{false: "takes it over with GETSET", true: "takes it with WATCH and EXEC"}[watched])
 	}
 	until, timed := deadline(r.key, string(old), r.now)
 	switch {
@@ -203,16 +203,16 @@ func (r *run) expires(c *client, args []string, one bool, held *client, watched,
 		return "there is no key whose TTL " + c.name + " could set"
 	case c.state == race.Holds && r.writer == c:
 		if c.until.IsZero() {
-			c.does(script, setsTTL)
+			c.does(script, "sets its TTL with a second command")
 		} else {
-			c.does(script, map[bool]string{false: extendsBare, true: extendsWatched}[watched && !script])
+			c.does(script, "extends it with "+map[bool]string{false: "EXPIRE", true: "WATCH and EXEC"}[watched && !script])
 		}
 		c.until = r.now.Add(lease)
 		return fmt.Sprintf("%s's lease ends %v from now", c.name, lease)
 	case held != nil && held != c:
 		return fmt.Sprintf("%s sets a TTL on the lock of %s", c.name, held.name)
 	}
-	c.does(script, repairs)
+	c.does(script, "sets a TTL on a key that has none")
 	return c.name + " sets a TTL on the key"
 }
 

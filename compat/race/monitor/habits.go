@@ -8,31 +8,6 @@ import (
 	"sync"
 )
 
-// What a client is seen to do.
-const (
-	takesSetnx      = "takes it with SETNX"
-	takesSetNX      = "takes it with SET NX"
-	takesSetNXTTL   = "takes it with SET NX and a TTL"
-	takesRenamed    = "takes it with RENAMENX"
-	takesGetset     = "takes it over with GETSET"
-	takesWatched    = "takes it with WATCH and EXEC"
-	takesMsetnx     = "takes it with MSETNX"
-	takesOther      = "takes it with other commands"
-	takesAnyway     = "sets it without a condition"
-	inScript        = ", in a script"
-	setsTTL         = "sets its TTL with a second command"
-	extendsSet      = "extends it by writing it anew"
-	extendsBare     = "extends it with EXPIRE"
-	extendsWatched  = "extends it with WATCH and EXEC"
-	extendsOther    = "extends it with other commands"
-	repairs         = "sets a TTL on a key that has none"
-	releasesBare    = "releases it with DEL, without looking"
-	releasesLooked  = "releases it with GET, then DEL"
-	releasesWatched = "releases it with WATCH and EXEC"
-	releasesOther   = "releases it with other commands"
-	releasesScript  = "releases it in a script"
-)
-
 // habits are what a client has been seen to do, in order.
 type habits struct {
 	done  []string
@@ -41,7 +16,7 @@ type habits struct {
 
 func (h *habits) does(script bool, what string) {
 	if script {
-		what += inScript
+		what += ", in a script"
 	}
 	if !slices.Contains(h.done, what) {
 		h.done = append(h.done, what)

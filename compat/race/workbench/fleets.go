@@ -10,8 +10,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
 )
 
-// known are all locks that a schedule can name here, as for the command.
-var known = sync.OnceValue(func() race.Locks {
+// Locks are those of the catalogue and the fleets.
+var Locks = sync.OnceValue(func() race.Locks {
 	all := maps.Clone(catalogue.Locks())
 	maps.Copy(all, mixing.Locks())
 	return all

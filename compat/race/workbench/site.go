@@ -66,7 +66,7 @@ func LevelOf(p view.Page) (*Level, error) {
 	if t.Verdict.Violated == "" {
 		return nil, nil
 	}
-	graph, err := race.Around(t.Schedule, graphStates, known())
+	graph, err := race.Around(t.Schedule, graphStates, Locks())
 	if err != nil {
 		return nil, err
 	}

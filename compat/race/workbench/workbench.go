@@ -110,27 +110,8 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 	switch q.Do {
 	case "table":
 		return table(), nil
-	case "at":
-		p, err := q.position()
-		if err != nil {
-			return nil, err
-		}
-		return p.state()
-	case "choices":
-		p, err := q.position()
-		if err != nil {
-			return nil, err
-		}
-		return p.others(), nil
 	case "explore":
 		return q.explore(ctx, progress)
-	case "remedy":
-		p, err := q.position()
-		if err != nil {
-			return nil, err
-		}
-		r, err := race.Remedies(ctx, p.Trace, p.Config.Locks)
-		return r.String(), err
 	case "survivors":
 		return q.survivors(progress)
 	case "parties":
@@ -140,6 +121,19 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		return Monitored{log, view.Picture(log.Trace)}, err
 	case "pair":
 		return pair(ctx, q.Pair)
+	}
+	p, err := q.position()
+	if err != nil {
+		return nil, err
+	}
+	switch q.Do {
+	case "at":
+		return p.state()
+	case "choices":
+		return p.others(), nil
+	case "remedy":
+		r, err := race.Remedies(ctx, p.Trace, p.Config.Locks)
+		return r.String(), err
 	}
 	return nil, fmt.Errorf("race: no question %q", q.Do)
 }
@@ -161,7 +155,7 @@ func (q Question) position() (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+	if c.Locks, err = catalogue.With(Locks(), c.Algorithm); err != nil {
 		return Position{}, err
 	}
 	return At(c, choices)
@@ -173,7 +167,7 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (race.Re
 	if err != nil {
 		return race.Report{}, err
 	}
-	if c.Locks, err = catalogue.With(known(), c.Algorithm); err != nil {
+	if c.Locks, err = catalogue.With(Locks(), c.Algorithm); err != nil {
 		return race.Report{}, err
 	}
 	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30

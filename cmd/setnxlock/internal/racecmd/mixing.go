@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -144,7 +145,7 @@ func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 		fmt.Fprintln(w, s.Good("safe on one key, within the bounds"))
 	}
 	if c := v.Clash; c != nil {
-		t, err := race.ReplaySchedule(c.Schedule, knownLocks())
+		t, err := race.ReplaySchedule(c.Schedule, workbench.Locks())
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -343,8 +344,8 @@ func scenarioArgs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 // algorithmNames completes an algorithm, with what it is.
 func algorithmNames() []string {
 	var list []string
-	for _, name := range race.Algorithms(knownLocks()) {
-		list = append(list, name+"\t"+race.Describe(name, knownLocks()))
+	for _, name := range race.Algorithms(workbench.Locks()) {
+		list = append(list, name+"\t"+race.Describe(name, workbench.Locks()))
 	}
 	return list
 }

@@ -119,7 +119,7 @@ func locksOf(schedule string) (race.Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return catalogue.With(knownLocks(), c.Algorithm)
+	return catalogue.With(workbench.Locks(), c.Algorithm)
 }
 
 // pasted is the schedule in the address of a state of the workbench; what is no such address stays as it is.
@@ -154,7 +154,7 @@ func (a *app) again(text string) (race.Trace, error) {
 	if err != nil {
 		return race.Trace{}, err
 	}
-	s.Run.Config.Locks = knownLocks()
+	s.Run.Config.Locks = workbench.Locks()
 	t, err := s.Trace()
 	if err == nil && s.Expect.Violated != "" && s.Expect != t.Verdict {
 		a.say("%s expects %s to break at step %d: it was otherwise", name, s.Expect.Violated, s.Expect.Step)

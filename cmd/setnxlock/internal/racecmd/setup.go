@@ -3,17 +3,14 @@ package racecmd
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/race/mixing"
+	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -44,17 +41,9 @@ func (s *setup) flags(cmd *cobra.Command) {
 	}
 }
 
-// knownLocks are the algorithms that schedules can name beside the library's: the
-// catalogue's, and the fleets of race mixing.
-var knownLocks = sync.OnceValue(func() race.Locks {
-	all := maps.Clone(catalogue.Locks())
-	maps.Copy(all, mixing.Locks())
-	return all
-})
-
 // shipped are the algorithms that do not exist only to be broken.
 func shipped() []string {
-	return slices.DeleteFunc(race.Algorithms(knownLocks()), func(name string) bool { return !isShipped(name) })
+	return slices.DeleteFunc(race.Algorithms(workbench.Locks()), func(name string) bool { return !isShipped(name) })
 }
 
 func isShipped(name string) bool {
@@ -67,9 +56,9 @@ func algorithmsHelp() string {
 	var b strings.Builder
 	var others []string
 	b.WriteString("The algorithms are\n\n")
-	for _, name := range race.Algorithms(knownLocks()) {
+	for _, name := range race.Algorithms(workbench.Locks()) {
 		if isShipped(name) {
-			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, knownLocks()), 80))
+			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, workbench.Locks()), 80))
 		} else if !fleet(name) {
 			others = append(others, name)
 		}
@@ -91,7 +80,7 @@ func holderWords() []string {
 
 // over returns base with what the flags say otherwise.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
-	base.Locks = knownLocks()
+	base.Locks = workbench.Locks()
 	change := map[string]func(){
 		"algorithm": func() { base.Algorithm = strings.ReplaceAll(s.Algorithm, " ", "") },
 		"server":    func() { base.Server = s.Server },
@@ -129,9 +118,9 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 			"it is one of " + strings.Join(shipped(), ", ")}
 	}
 	for _, name := range strings.Split(base.Algorithm, "+") {
-		if !slices.Contains(race.Algorithms(knownLocks()), name) {
+		if !slices.Contains(race.Algorithms(workbench.Locks()), name) {
 			return base, &Failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-				suggest(name, race.Algorithms(knownLocks()), "it is one of "+strings.Join(shipped(), ", "))}
+				suggest(name, race.Algorithms(workbench.Locks()), "it is one of "+strings.Join(shipped(), ", "))}
 		}
 	}
 	if base.Server != "" {

@@ -57,11 +57,9 @@ func (g *grapher) offer(choices []Choice) {
 		if c.Verb == Step || c.Verb == Run {
 			continue
 		}
-		n := 0
-		for n < len(g.extra) && g.extra[n] != c {
-			n++
-		}
-		if n == len(g.extra) {
+		n := slices.Index(g.extra, c)
+		if n < 0 {
+			n = len(g.extra)
 			g.extra, g.often = append(g.extra, c), append(g.often, 0)
 		}
 		g.often[n]++

@@ -145,7 +145,7 @@ func (u *turn) sendRefused(i, at, nth int) (can bool) {
 			if u.x.past = nth >= len(cmds); u.x.past || !refusable(cmds[nth]) || u.t.cells[i].conn == cutConn {
 				return false
 			}
-			u.t.budget = u.t.budget.less(ofRefusals)
+			u.spend(Refuse)
 			u.refused = nth + 1
 		}
 		u.send(i, Step)
@@ -205,14 +205,7 @@ func (u *turn) resume(i int, input uint32) {
 // send runs the command that client i has sent, or loses it.
 func (u *turn) send(i int, verb Verb) {
 	c := &u.t.cells[i]
-	switch verb {
-	case Drop:
-		u.t.budget = u.t.budget.less(ofReplies)
-	case Sever:
-		u.t.budget = u.t.budget.less(ofRequests)
-	case Cut:
-		u.t.budget = u.t.budget.less(ofCuts)
-	}
+	u.spend(verb)
 	if c.conn == cutConn || verb == Sever || verb == Cut {
 		c.conn = noConn
 		u.resume(i, inputLost)
@@ -320,6 +313,16 @@ func (x *search) pass(s *state, m move) (state, breaches) {
 	return u.end()
 }
 
+// spend takes a fault off the budget, if it is counted there.
+func (u *turn) spend(verb Verb) {
+	if kind := kindOfFault[verb]; kind > 0 {
+		u.t.budget = u.t.budget.less(kind)
+	}
+}
+
+var kindOfFault = [...]int{Drop: ofReplies, Sever: ofRequests, Cut: ofCuts, Refuse: ofRefusals, Restart: ofRestart,
+	Failover: ofFailover, Evict: ofEvict, Down: ofDown, Jump: 0}
+
 // act lets the server do something by itself; see witness.perform.
 func (u *turn) act(verb Verb, n int32) {
 	x, was, now := u.x, u.t.content, u.t.now
@@ -348,22 +351,12 @@ func (x *search) serve(s *state, verb Verb, server int) (state, breaches) {
 			}
 		}
 	}
-	switch verb {
-	case Restart:
-		u.t.budget = u.t.budget.less(ofRestart)
-		u.act(Restart, int32(server))
-	case Failover:
-		u.t.budget = u.t.budget.less(ofFailover)
+	u.spend(verb)
+	if verb == Failover {
 		u.t.content = x.trans.act(u.t.prev, u.t.now, Failover, 0)
 		u.t.ghost.writer = u.t.ghost.prevWriter
-	case Evict:
-		u.t.budget = u.t.budget.less(ofEvict)
-		u.act(Evict, int32(server))
-	case Down:
-		u.t.budget = u.t.budget.less(ofDown)
-		u.act(Down, int32(server))
-	case Reap:
-		u.act(Reap, 0)
+	} else {
+		u.act(verb, int32(server))
 	}
 	x.judge.server(&u.t.ghost, x.trans.key(u.t.content, u.t.now))
 	return u.end()

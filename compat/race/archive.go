@@ -25,41 +25,6 @@ type archive struct {
 	shelves   map[string]*shelf
 }
 
-// archives are those of families of locks, each as long as there is something to explore in the family.
-type archives struct {
-	mu   sync.Mutex
-	all  map[string]*archive
-	left map[string]int // lists of cells
-}
-
-func newArchives(lists [][]*Cell) *archives {
-	as := &archives{all: map[string]*archive{}, left: map[string]int{}}
-	for _, l := range lists {
-		as.left[l[0].family()]++
-	}
-	return as
-}
-
-func (as *archives) of(c *Cell) *archive {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	a := as.all[c.family()]
-	if a == nil {
-		a = newArchive()
-		as.all[c.family()] = a
-	}
-	return a
-}
-
-// done says that a list of cells has been computed.
-func (as *archives) done(c *Cell) {
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	if as.left[c.family()]--; as.left[c.family()] == 0 {
-		delete(as.all, c.family())
-	}
-}
-
 func newArchive() *archive { return &archive{shelves: map[string]*shelf{}} }
 
 // A catalog numbers things by what two share exactly if they are equal.

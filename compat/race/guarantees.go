@@ -259,21 +259,27 @@ func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
 			seen(*c)
 		}
 	}
-	lists := m.alike()
-	archives := newArchives(lists)
-	next := make(chan []*Cell)
+	type job struct {
+		list    []*Cell
+		archive *archive
+	}
+	next := make(chan job)
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for list := range next {
-				if err := fill(ctx, list, archives.of(list[0]), seenOne); err != nil {
+			for j := range next {
+				if err := fill(ctx, j.list, j.archive, seenOne); err != nil {
 					cancel(err)
 				}
-				archives.done(list[0])
 			}
 		})
 	}
-	for _, list := range lists {
-		next <- list
+	var a *archive // of the family
+	family := ""
+	for _, list := range m.alike() {
+		if f := list[0].family(); a == nil || f != family {
+			a, family = newArchive(), f
+		}
+		next <- job{list, a}
 	}
 	close(next)
 	wg.Wait()

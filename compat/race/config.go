@@ -155,7 +155,8 @@ func (c Config) complete() (*Config, error) {
 	}
 	for _, v := range c.Invariants {
 		if err := firstOf([]check{
-			{!slices.Contains(Invariants(), v), fmt.Sprintf("no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))},
+			{!slices.Contains(Invariants(), v),
+				fmt.Sprintf("no invariant %q: there are %s", v, strings.Join(Invariants(), ", "))},
 			{v == "fencing" && !c.Write, "the invariant fencing needs Write"},
 			{v == "fairness" && !c.Wait, "the invariant fairness needs Wait: who asks once has no claim to a turn"},
 			{v == "fence-order" && !c.Fence, "the invariant fence-order needs Fence"},
@@ -199,7 +200,8 @@ func (c *Config) wrong() error {
 		{c.Attempts < 1 || c.Attempts > 9, fmt.Sprintf("%d attempts, want 1 to 9", c.Attempts)},
 		{odd(c.TTL, 0), fmt.Sprintf("a ttl of %v, %s", c.TTL, whole)},
 		{len(c.Skew) > c.Clients, fmt.Sprintf("%d clocks for %d clients", len(c.Skew), c.Clients)},
-		{!slices.Contains(servers, c.Server), fmt.Sprintf("no server %q: there are %s", c.Server, strings.Join(servers, ", "))},
+		{!slices.Contains(servers, c.Server),
+			fmt.Sprintf("no server %q: there are %s", c.Server, strings.Join(servers, ", "))},
 		{c.StaleHandle && !c.Handoff, "a handle gets stale by a hand-off"},
 		{f.LateRequests > 1, fmt.Sprintf("%d requests on their way, want 0 or 1", f.LateRequests)},
 		{f.Refusals > 3, fmt.Sprintf("%d refusals, want 0 to 3", f.Refusals)},
@@ -218,7 +220,8 @@ func (c *Config) wrong() error {
 		list = append(list, check{odd(d.Abs(), 0), fmt.Sprintf("a clock off by %v, %s", d, whole)})
 	}
 	for i := range c.Clients {
-		list = append(list, check{c.Batch && c.entry(i).pinned > 0, "leases that pin their connections are not renewed in one write"},
+		list = append(list,
+			check{c.Batch && c.entry(i).pinned > 0, "leases that pin their connections are not renewed in one write"},
 			check{c.Downgrade && !c.entry(i).turns, "only writers of rw:write go on as readers"})
 	}
 	return firstOf(list)

@@ -116,8 +116,8 @@ var readWrite = []struct {
 		"a writer who tells the readers' time by the server's TIME", rwlock.Options{ServerClock: true}},
 	{"readers-first", "a reader that goes before every writer that waits", "a writer that waits for every reader",
 		rwlock.Options{Prefer: rwlock.ReadersFirst}},
-	{"writers-first", "a reader that gives way to every writer that waits", "a writer that goes before every reader that waits",
-		rwlock.Options{Prefer: rwlock.WritersFirst}},
+	{"writers-first", "a reader that gives way to every writer that waits",
+		"a writer that goes before every reader that waits", rwlock.Options{Prefer: rwlock.WritersFirst}},
 }
 
 // pinnable are the algorithms that can go on watching their key.

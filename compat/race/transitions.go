@@ -199,8 +199,8 @@ func (t *transitions) do(n uint32, now int32, req uint32, r *request, conn uint1
 // client's request runs.
 func (t *transitions) watched(id uint32, n uint32, now int32, req uint32, r *request, conn uint16, refused int, watcher uint16) uint16 {
 	return t.seen.find(pairOf(uint64(id), uint64(watcher)), &t.frozen, func() uint16 {
-		return t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn),
-			refused: uint8(refused), watcher: t.connID(watcher)}).conn)
+		return t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r),
+			conn: t.connID(conn), refused: uint8(refused), watcher: t.connID(watcher)}).conn)
 	})
 }
 
@@ -216,7 +216,8 @@ func (t *transitions) act(at uint32, now int32, verb Verb, n int32) uint32 {
 func (t *transitions) actWatched(at uint32, now int32, verb Verb, n int32, watcher uint16) uint16 {
 	id := 1<<63 | uint64(verb)<<56 ^ mix(uint64(at)<<32|uint64(uint32(now)), uint64(uint32(n)))>>8
 	return t.seen.find(pairOf(id, uint64(watcher)), &t.frozen, func() uint16 {
-		return t.conn(t.ask(inquiry{what: askActWatched, content: t.contents[at].id, now: now, verb: verb, until: n, watcher: t.connID(watcher)}).conn)
+		return t.conn(t.ask(inquiry{what: askActWatched, content: t.contents[at].id, now: now, verb: verb, until: n,
+			watcher: t.connID(watcher)}).conn)
 	})
 }
 

@@ -1,258 +1,123 @@
 package oldredis
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// commandTable says which commands each version has. There is one column per version: it holds the
-// command's arity (the name counts; -3 means three or more), or a dot if the command does not
-// exist.
+// commandTable says which commands there are: their flags and keys, from which version on they have which arity (the
+// name counts; -3 means three or more), and the names of all that are alike in that.
 //
-// Flags: w writes, m is refused when memory is full, o was refused when memory was full before 2.6.
+// Flags: w writes, m is refused when memory is full, o was refused when memory was full before 2.6, x is not emulated.
 // Keys says which arguments are keys: 1-2 the first two, 1- all from the first, 1-- all but the
 // last, /2 every second one, n1 and n2 a count of keys in that argument and the keys after it, d2
 // the same with a destination in the first argument.
 const commandTable = `
-command              flags keys     1.2    2.0  2.2.5    2.2    2.4    2.6 2.6.12    2.8    3.0    5.0    7.0
-acl                  -     -          .      .      .      .      .      .      .      .      .      .     -2
-append               wm    1          3      3      3      3      3      3      3      3      3      3      3
-auth                 -     -          2      2      2      2      2      2      2      2      2      2     -2
-bgrewriteaof         -     -          1      1      1      1      1      1      1      1      1      1      1
-bgsave               -     -          1      1      1      1      1      1      1      1      1     -1     -1
-bitcount             -     1          .      .      .      .      .     -2     -2     -2     -2     -2     -2
-bitfield             wm    1          .      .      .      .      .      .      .      .      .     -2     -2
-bitfield_ro          -     1          .      .      .      .      .      .      .      .      .      .     -2
-bitop                wm    2-         .      .      .      .      .     -4     -4     -4     -4     -4     -4
-bitpos               -     1          .      .      .      .      .      .      .     -3     -3     -3     -3
-blmove               wm    1-2        .      .      .      .      .      .      .      .      .      .      6
-blmpop               w     n2         .      .      .      .      .      .      .      .      .      .     -5
-blpop                w     1--       -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-brpop                w     1--       -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-brpoplpush           wm    1-2        .      .      4      4      4      4      4      4      4      4      4
-bzmpop               w     n2         .      .      .      .      .      .      .      .      .      .     -5
-bzpopmax             w     1--        .      .      .      .      .      .      .      .      .     -3     -3
-bzpopmin             w     1--        .      .      .      .      .      .      .      .      .     -3     -3
-client               -     -          .      .      .      .     -2     -2     -2     -2     -2     -2     -2
-cluster              -     -          .      .      .      .      .      .      .      .     -2     -2     -2
-command              -     -          .      .      .      .      .      .      .      0      0      0     -1
-config               -     -          .     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-copy                 wm    1-2        .      .      .      .      .      .      .      .      .      .     -3
-dbsize               -     -          1      1      1      1      1      1      1      1      1      1      1
-debug                -     -         -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-decr                 wm    1          2      2      2      2      2      2      2      2      2      2      2
-decrby               wm    1          3      3      3      3      3      3      3      3      3      3      3
-del                  w     1-        -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-discard              -     -          1      1      1      1      1      1      1      1      1      1      1
-dump                 -     1          .      .      .      .      .      2      2      2      2      2      2
-echo                 -     -          2      2      2      2      2      2      2      2      2      2      2
-eval                 -     n2         .      .      .      .      .     -3     -3     -3     -3     -3     -3
-eval_ro              -     n2         .      .      .      .      .      .      .      .      .      .     -3
-evalsha              -     n2         .      .      .      .      .     -3     -3     -3     -3     -3     -3
-evalsha_ro           -     n2         .      .      .      .      .      .      .      .      .      .     -3
-exec                 -     -          1      1      1      1      1      1      1      1      1      1      1
-exists               -     1-         2      2      2      2      2      2      2      2     -2     -2     -2
-expire               w     1          3      3      3      3      3      3      3      3      3      3     -3
-expireat             w     1          3      3      3      3      3      3      3      3      3      3     -3
-expiretime           -     1          .      .      .      .      .      .      .      .      .      .      2
-failover             -     -          .      .      .      .      .      .      .      .      .      .     -1
-fcall                -     n2         .      .      .      .      .      .      .      .      .      .     -3
-fcall_ro             -     n2         .      .      .      .      .      .      .      .      .      .     -3
-flushall             w     -          1      1      1      1      1      1      1      1      1     -1     -1
-flushdb              w     -          1      1      1      1      1      1      1      1      1     -1     -1
-function             -     -          .      .      .      .      .      .      .      .      .      .     -2
-geoadd               wm    1          .      .      .      .      .      .      .      .      .     -5     -5
-geodist              -     1          .      .      .      .      .      .      .      .      .     -4     -4
-geohash              -     1          .      .      .      .      .      .      .      .      .     -2     -2
-geopos               -     1          .      .      .      .      .      .      .      .      .     -2     -2
-georadius            wm    1          .      .      .      .      .      .      .      .      .     -6     -6
-georadius_ro         -     1          .      .      .      .      .      .      .      .      .      .     -6
-georadiusbymember    wm    1          .      .      .      .      .      .      .      .      .     -5     -5
-georadiusbymember_ro -     1          .      .      .      .      .      .      .      .      .      .     -5
-geosearch            -     1          .      .      .      .      .      .      .      .      .      .     -7
-geosearchstore       wm    1-2        .      .      .      .      .      .      .      .      .      .     -8
-get                  -     1          2      2      2      2      2      2      2      2      2      2      2
-getbit               -     1          .      .      3      3      3      3      3      3      3      3      3
-getdel               w     1          .      .      .      .      .      .      .      .      .      .      2
-getex                w     1          .      .      .      .      .      .      .      .      .      .     -2
-getrange             -     1          .      .      4      4      4      4      4      4      4      4      4
-getset               wm    1          3      3      3      3      3      3      3      3      3      3      3
-hdel                 w     1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-hello                -     -          .      .      .      .      .      .      .      .      .      .     -1
-hexists              -     1          3      3      3      3      3      3      3      3      3      3      3
-hget                 -     1          3      3      3      3      3      3      3      3      3      3      3
-hgetall              -     1          2      2      2      2      2      2      2      2      2      2      2
-hincrby              wm    1          .      4      4      4      4      4      4      4      4      4      4
-hincrbyfloat         wm    1          .      .      .      .      .      4      4      4      4      4      4
-hkeys                -     1          2      2      2      2      2      2      2      2      2      2      2
-hlen                 -     1          2      2      2      2      2      2      2      2      2      2      2
-hmget                -     1          .     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-hmset                wm    1          .     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
-hrandfield           -     1          .      .      .      .      .      .      .      .      .      .     -2
-hscan                -     1          .      .      .      .      .      .      .     -3     -3     -3     -3
-hset                 wm    1          4      4      4      4      4      4      4      4      4     -4     -4
-hsetnx               wm    1          .      4      4      4      4      4      4      4      4      4      4
-hstrlen              -     1          .      .      .      .      .      .      .      .      .      3      3
-hvals                -     1          2      2      2      2      2      2      2      2      2      2      2
-incr                 wm    1          2      2      2      2      2      2      2      2      2      2      2
-incrby               wm    1          3      3      3      3      3      3      3      3      3      3      3
-incrbyfloat          wm    1          .      .      .      .      .      3      3      3      3      3      3
-info                 -     -          1      1      1      1      1     -1     -1     -1     -1     -1     -1
-keys                 -     -          2      2      2      2      2      2      2      2      2      2      2
-lastsave             -     -          1      1      1      1      1      1      1      1      1      1      1
-latency              -     -          .      .      .      .      .      .      .     -2     -2     -2     -2
-lcs                  -     1          .      .      .      .      .      .      .      .      .      .     -3
-lindex               -     1          3      3      3      3      3      3      3      3      3      3      3
-linsert              wm    1          .      .      5      5      5      5      5      5      5      5      5
-llen                 -     1          2      2      2      2      2      2      2      2      2      2      2
-lmove                wm    1-2        .      .      .      .      .      .      .      .      .      .      5
-lmpop                w     n1         .      .      .      .      .      .      .      .      .      .     -4
-lolwut               -     -          .      .      .      .      .      .      .      .      .     -1     -1
-lpop                 w     1          2      2      2      2      2      2      2      2      2      2     -2
-lpos                 -     1          .      .      .      .      .      .      .      .      .      .     -3
-lpush                wm    1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-lpushx               wm    1          .      .      3      3      3      3      3      3      3     -3     -3
-lrange               -     1          4      4      4      4      4      4      4      4      4      4      4
-lrem                 w     1          4      4      4      4      4      4      4      4      4      4      4
-lset                 wm    1          4      4      4      4      4      4      4      4      4      4      4
-ltrim                w     1          4      4      4      4      4      4      4      4      4      4      4
-memory               -     -          .      .      .      .      .      .      .      .      .     -2     -2
-mget                 -     1-        -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-migrate              w     3          .      .      .      .      .      6      6      6     -6     -6     -6
-module               -     -          .      .      .      .      .      .      .      .      .     -2     -2
-monitor              -     -          1      1      1      1      1      1      1      1      1      1      1
-move                 w     1          3      3      3      3      3      3      3      3      3      3      3
-mset                 wm    1-/2      -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-msetnx               wm    1-/2      -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-multi                -     -          1      1      1      1      1      1      1      1      1      1      1
-object               -     2          .      .     -2     -2     -2     -2     -2      3      3     -2     -2
-persist              w     1          .      .      2      2      2      2      2      2      2      2      2
-pexpire              w     1          .      .      .      .      .      3      3      3      3      3     -3
-pexpireat            w     1          .      .      .      .      .      3      3      3      3      3     -3
-pexpiretime          -     1          .      .      .      .      .      .      .      .      .      .      2
-pfadd                wm    1          .      .      .      .      .      .      .     -2     -2     -2     -2
-pfcount              -     1-         .      .      .      .      .      .      .     -2     -2     -2     -2
-pfmerge              wm    1-         .      .      .      .      .      .      .     -2     -2     -2     -2
-ping                 -     -          1      1      1      1      1      1      1     -1     -1     -1     -1
-psetex               wm    1          .      .      .      .      .      4      4      4      4      4      4
-psubscribe           -     -          .     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-psync                -     -          .      .      .      .      .      .      .      3      3      3     -3
-pttl                 -     1          .      .      .      .      .      2      2      2      2      2      2
-publish              -     -          .      3      3      3      3      3      3      3      3      3      3
-pubsub               -     -          .      .      .      .      .      .      .     -2     -2     -2     -2
-punsubscribe         -     -          .     -1     -1     -1     -1     -1     -1     -1     -1     -1     -1
-quit                 -     -          .      .      .      .      .      .      .      .      .      .     -1
-randomkey            -     -          1      1      1      1      1      1      1      1      1      1      1
-readonly             -     -          .      .      .      .      .      .      .      .      1      1      1
-readwrite            -     -          .      .      .      .      .      .      .      .      1      1      1
-rename               w     1-2        3      3      3      3      3      3      3      3      3      3      3
-renamenx             w     1-2        3      3      3      3      3      3      3      3      3      3      3
-replconf             -     -          .      .      .      .     -1     -1     -1     -1     -1     -1     -1
-replicaof            -     -          .      .      .      .      .      .      .      .      .      3      3
-reset                -     -          .      .      .      .      .      .      .      .      .      .      1
-restore              wm    1          .      .      .      .      .      4      4      4     -4     -4     -4
-role                 -     -          .      .      .      .      .      .      .      1      1      1      1
-rpop                 w     1          2      2      2      2      2      2      2      2      2      2     -2
-rpoplpush            wm    1-2        3      3      3      3      3      3      3      3      3      3      3
-rpush                wm    1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-rpushx               wm    1          .      .      3      3      3      3      3      3      3     -3     -3
-sadd                 wm    1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-save                 -     -          1      1      1      1      1      1      1      1      1      1      1
-scan                 -     -          .      .      .      .      .      .      .     -2     -2     -2     -2
-scard                -     1          2      2      2      2      2      2      2      2      2      2      2
-script               -     -          .      .      .      .      .     -2     -2     -2     -2     -2     -2
-sdiff                o     1-        -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-sdiffstore           wm    1-        -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-select               -     -          2      2      2      2      2      2      2      2      2      2      2
-sentinel             -     -          .      .      .      .      .      .      .      .      .      .     -2
-set                  wm    1          3      3      3      3      3      3     -3     -3     -3     -3     -3
-setbit               wm    1          .      .      4      4      4      4      4      4      4      4      4
-setex                wm    1          .      4      4      4      4      4      4      4      4      4      4
-setnx                wm    1          3      3      3      3      3      3      3      3      3      3      3
-setrange             wm    1          .      .      4      4      4      4      4      4      4      4      4
-shutdown             -     -          1      1      1      1      1     -1     -1     -1     -1     -1     -1
-sinter               o     1-        -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-sintercard           -     n1         .      .      .      .      .      .      .      .      .      .     -3
-sinterstore          wm    1-        -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-sismember            -     1          3      3      3      3      3      3      3      3      3      3      3
-slaveof              -     -          3      3      3      3      3      3      3      3      3      3      3
-slowlog              -     -          .      .      .     -2     -2     -2     -2     -2     -2     -2     -2
-smembers             -     1          2      2      2      2      2      2      2      2      2      2      2
-smismember           -     1          .      .      .      .      .      .      .      .      .      .     -3
-smove                w     1-2        4      4      4      4      4      4      4      4      4      4      4
-sort                 wm    1         -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-sort_ro              -     1          .      .      .      .      .      .      .      .      .      .     -2
-spop                 w     1          2      2      2      2      2      2      2      2      2     -2     -2
-spublish             -     -          .      .      .      .      .      .      .      .      .      .      3
-srandmember          -     1          2      2      2      2      2     -2     -2     -2     -2     -2     -2
-srem                 w     1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-sscan                -     1          .      .      .      .      .      .      .     -3     -3     -3     -3
-ssubscribe           -     -          .      .      .      .      .      .      .      .      .      .     -2
-strlen               -     1          .      .      2      2      2      2      2      2      2      2      2
-subscribe            -     -          .     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-substr               -     1          4      4      4      4      4      4      4      4      4      4      4
-sunion               o     1-        -2     -2     -2     -2     -2     -2     -2     -2     -2     -2     -2
-sunionstore          wm    1-        -3     -3     -3     -3     -3     -3     -3     -3     -3     -3     -3
-sunsubscribe         -     -          .      .      .      .      .      .      .      .      .      .     -1
-swapdb               w     -          .      .      .      .      .      .      .      .      .      3      3
-sync                 -     -          1      1      1      1      1      1      1      1      1      1      1
-time                 -     -          .      .      .      .      .      1      1      1      1      1      1
-touch                -     1          .      .      .      .      .      .      .      .      .     -2     -2
-ttl                  -     1          2      2      2      2      2      2      2      2      2      2      2
-type                 -     1          2      2      2      2      2      2      2      2      2      2      2
-unlink               w     1-         .      .      .      .      .      .      .      .      .     -2     -2
-unsubscribe          -     -          .     -1     -1     -1     -1     -1     -1     -1     -1     -1     -1
-unwatch              -     -          .      .      1      1      1      1      1      1      1      1      1
-wait                 -     -          .      .      .      .      .      .      .      .      3      3      3
-watch                -     1-         .      .     -2     -2     -2     -2     -2     -2     -2     -2     -2
-xack                 w     1          .      .      .      .      .      .      .      .      .     -4     -4
-xadd                 wm    1          .      .      .      .      .      .      .      .      .     -5     -5
-xautoclaim           w     1          .      .      .      .      .      .      .      .      .      .     -6
-xclaim               w     1          .      .      .      .      .      .      .      .      .     -6     -6
-xdel                 w     1          .      .      .      .      .      .      .      .      .     -3     -3
-xgroup               -     2          .      .      .      .      .      .      .      .      .     -2     -2
-xinfo                -     2          .      .      .      .      .      .      .      .      .     -2     -2
-xlen                 -     1          .      .      .      .      .      .      .      .      .      2      2
-xpending             -     1          .      .      .      .      .      .      .      .      .     -3     -3
-xrange               -     1          .      .      .      .      .      .      .      .      .     -4     -4
-xread                -     1          .      .      .      .      .      .      .      .      .     -4     -4
-xreadgroup           w     1          .      .      .      .      .      .      .      .      .     -7     -7
-xrevrange            -     1          .      .      .      .      .      .      .      .      .     -4     -4
-xsetid               wm    1          .      .      .      .      .      .      .      .      .      3     -3
-xtrim                w     1          .      .      .      .      .      .      .      .      .     -2     -4
-zadd                 wm    1          4      4      4      4     -4     -4     -4     -4     -4     -4     -4
-zcard                -     1          2      2      2      2      2      2      2      2      2      2      2
-zcount               -     1          4      4      4      4      4      4      4      4      4      4      4
-zdiff                -     n1         .      .      .      .      .      .      .      .      .      .     -3
-zdiffstore           wm    d2         .      .      .      .      .      .      .      .      .      .     -4
-zincrby              wm    1          4      4      4      4      4      4      4      4      4      4      4
-zinter               -     n1         .      .      .      .      .      .      .      .      .      .     -3
-zintercard           -     n1         .      .      .      .      .      .      .      .      .      .     -3
-zinterstore          wm    d2         .     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
-zlexcount            -     1          .      .      .      .      .      .      .      4      4      4      4
-zmpop                w     n1         .      .      .      .      .      .      .      .      .      .     -4
-zmscore              -     1          .      .      .      .      .      .      .      .      .      .     -3
-zpopmax              w     1          .      .      .      .      .      .      .      .      .     -2     -2
-zpopmin              w     1          .      .      .      .      .      .      .      .      .     -2     -2
-zrandmember          -     1          .      .      .      .      .      .      .      .      .      .     -2
-zrange               -     1         -4     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
-zrangebylex          -     1          .      .      .      .      .      .      .     -4     -4     -4     -4
-zrangebyscore        -     1         -4     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
-zrangestore          wm    1-2        .      .      .      .      .      .      .      .      .      .     -5
-zrank                -     1          3      3      3      3      3      3      3      3      3      3      3
-zrem                 w     1          3      3      3      3     -3     -3     -3     -3     -3     -3     -3
-zremrangebylex       w     1          .      .      .      .      .      .      .      4      4      4      4
-zremrangebyrank      w     1          4      4      4      4      4      4      4      4      4      4      4
-zremrangebyscore     w     1          4      4      4      4      4      4      4      4      4      4      4
-zrevrange            -     1         -4     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
-zrevrangebylex       -     1          .      .      .      .      .      .      .     -4     -4     -4     -4
-zrevrangebyscore     -     1          .      .     -4     -4     -4     -4     -4     -4     -4     -4     -4
-zrevrank             -     1          3      3      3      3      3      3      3      3      3      3      3
-zscan                -     1          .      .      .      .      .      .      .     -3     -3     -3     -3
-zscore               o     1          3      3      3      3      3      3      3      3      3      3      3
-zunion               -     n1         .      .      .      .      .      .      .      .      .      .     -3
-zunionstore          wm    d2         .     -4     -4     -4     -4     -4     -4     -4     -4     -4     -4
+wm 1    1.2:3 append decrby getset incrby setnx
+-  -    1.2:2 7.0:-2 auth
+-  1    2.6:-2 bitcount
+wm 2-   2.6:-4 bitop
+-  1    2.8:-3 bitpos hscan sscan zscan
+w  1--  1.2:-3 blpop brpop
+wm 1-2  2.2.5:4 brpoplpush
+-  -    2.4:-2 client
+-  -    2.0:-2 config psubscribe subscribe
+wm 1-2  7.0:-3 copy
+-  -    1.2:1 dbsize discard exec lastsave multi randomkey
+wm 1    1.2:2 decr incr
+w  1-   1.2:-2 del
+-  -    1.2:2 echo keys select
+-  n2   2.6:-3 eval evalsha
+-  n2   7.0:-3 eval_ro evalsha_ro
+-  1-   1.2:2 3.0:-2 exists
+w  1    1.2:3 7.0:-3 expire expireat
+-  1    7.0:2 expiretime pexpiretime
+w  -    1.2:1 5.0:-1 flushall flushdb
+wm 1    5.0:-5 geoadd xadd
+-  1    5.0:-4 geodist xrange xrevrange
+-  1    5.0:-2 geopos touch
+-  1    7.0:-7 geosearch
+-  1    1.2:2 get hgetall hkeys hlen hvals llen scard smembers ttl type zcard
+-  1    2.2.5:3 getbit
+w  1    7.0:2 getdel
+w  1    7.0:-2 getex
+-  1    2.2.5:4 getrange
+w  1    1.2:3 2.4:-3 hdel srem zrem
+-  1    1.2:3 hexists hget lindex sismember zrank zrevrank
+wm 1    2.0:4 hincrby hsetnx setex
+wm 1    2.6:4 hincrbyfloat psetex
+-  1    2.0:-3 hmget
+wm 1    2.0:-4 hmset
+-  1    7.0:-2 hrandfield zrandmember
+wm 1    1.2:4 5.0:-4 hset
+-  1    5.0:3 hstrlen
+wm 1    2.6:3 incrbyfloat
+-  -    1.2:1 2.6:-1 info
+wm 1    2.2.5:5 linsert
+wm 1-2  7.0:5 lmove
+w  1    1.2:2 7.0:-2 lpop rpop
+-  1    7.0:-3 lpos smismember zmscore
+wm 1    1.2:3 2.4:-3 lpush rpush sadd
+wm 1    2.2.5:3 5.0:-3 lpushx rpushx
+-  1    1.2:4 lrange substr zcount
+w  1    1.2:4 lrem ltrim zremrangebyrank zremrangebyscore
+wm 1    1.2:4 lset zincrby
+-  1-   1.2:-2 mget
+w  1    1.2:3 move
+wm 1-/2 1.2:-3 mset msetnx
+-  2    2.2.5:-2 2.8:3 5.0:-2 object
+w  1    2.2.5:2 persist
+w  1    2.6:3 7.0:-3 pexpire pexpireat
+wm 1    2.8:-2 pfadd
+-  1-   2.8:-2 pfcount
+wm 1-   2.8:-2 pfmerge
+-  -    1.2:1 2.8:-1 ping
+-  1    2.6:2 pttl
+-  -    2.0:3 publish
+-  -    2.0:-1 punsubscribe unsubscribe
+w  1-2  1.2:3 rename renamenx
+wm 1-2  1.2:3 rpoplpush
+-  -    2.8:-2 scan
+-  -    2.6:-2 script
+o  1-   1.2:-2 sdiff sinter sunion
+wm 1-   1.2:-3 sdiffstore sinterstore sunionstore
+wm 1    1.2:3 2.6.12:-3 set
+wm 1    2.2.5:4 setbit setrange
+-  n1   7.0:-3 sintercard zinter zunion
+w  1-2  1.2:4 smove
+wm 1    1.2:-2 sort
+w  1    1.2:2 5.0:-2 spop
+-  1    1.2:2 2.6:-2 srandmember
+-  1    2.2.5:2 strlen
+-  -    2.6:1 time
+w  1-   5.0:-2 unlink
+-  -    2.2.5:1 unwatch
+-  1-   2.2.5:-2 watch
+w  1    5.0:-3 xdel
+-  1    5.0:2 xlen
+w  1    5.0:-2 7.0:-4 xtrim
+wm 1    1.2:4 2.4:-4 zadd
+wm d2   2.0:-4 zinterstore zunionstore
+-  1    2.8:4 zlexcount
+w  1    5.0:-2 zpopmax zpopmin
+-  1    1.2:-4 zrange zrangebyscore zrevrange
+-  1    2.8:-4 zrangebylex zrevrangebylex
+w  1    2.8:4 zremrangebylex
+-  1    2.2.5:-4 zrevrangebyscore
+o  1    1.2:3 zscore
+x  -    7.0:-1 acl bitfield_ro blmove blmpop bzmpop failover fcall fcall_ro function georadius_ro
+x  -    7.0:-1 georadiusbymember_ro geosearchstore hello lcs lmpop quit reset sentinel sort_ro spublish
+x  -    7.0:-1 ssubscribe sunsubscribe xautoclaim zdiff zdiffstore zintercard zmpop zrangestore
+x  -    1.2:-1 bgrewriteaof bgsave debug monitor save shutdown slaveof sync
+x  -    5.0:-1 bitfield bzpopmax bzpopmin geohash georadius georadiusbymember lolwut memory module replicaof
+x  -    5.0:-1 swapdb xack xclaim xgroup xinfo xpending xread xreadgroup xsetid
+x  -    3.0:-1 cluster readonly readwrite wait
+x  -    2.8:-1 command latency psync pubsub role
+x  -    2.6:-1 dump migrate restore
+x  -    2.4:-1 replconf
+x  -    2.2:-1 slowlog
 `
 
 // A command describes one command of one version.
@@ -264,10 +129,8 @@ type command struct {
 	writes bool
 	// grows is set for commands that this version refuses when memory is full.
 	grows bool
-	// run is the command's handler. Without one, miniredis runs the command if passes is set. With
-	// neither, oldredis does not emulate it.
-	run    handler
-	passes bool
+	// run is nil if oldredis does not emulate the command.
+	run handler
 }
 
 // A handler runs a command; args includes the name. It returns a reply in redigo's types (see
@@ -346,44 +209,41 @@ func parseKeySpec(s string) keySpec {
 
 // columns maps each version to its commands by name, in lower and in upper case: nearly all clients
 // write one of the two.
-func columns() map[string]map[string]*command {
-	table.once.Do(func() { table.columns = readColumns() })
-	return table.columns
-}
-
-// table is what columns returns. It is no sync.OnceValue, because the handlers use columns.
-var table struct {
-	once    sync.Once
-	columns map[string]map[string]*command
-}
-
-func readColumns() map[string]map[string]*command {
-	handlers, passed, quirks := handlers(), wordSet(passed), quirksOf()
-	lines := strings.Split(strings.TrimSpace(commandTable), "\n")
-	versions := strings.Fields(lines[0])[3:]
+var columns = sync.OnceValue(func() map[string]map[string]*command {
+	handlers, quirks := handlers(), quirksOf()
 	all := make(map[string]map[string]*command, len(versions))
 	for _, v := range versions {
 		all[v] = make(map[string]*command)
 	}
-	for _, line := range lines[1:] {
+	for line := range strings.Lines(strings.TrimSpace(commandTable)) {
 		f := strings.Fields(line)
-		for i, v := range versions {
-			arity, err := strconv.Atoi(f[3+i])
-			if err != nil {
-				continue // a dot: not in this version
+		flags, keys := f[0], parseKeySpec(f[1])
+		arities := make(map[string]int)
+		names := f[2:]
+		for ; strings.Contains(names[0], ":"); names = names[1:] {
+			since, arity, _ := strings.Cut(names[0], ":")
+			arities[since], _ = strconv.Atoi(arity)
+		}
+		arity := 0 // before there is such a command
+		for _, v := range versions {
+			if arity = cmp.Or(arities[v], arity); arity == 0 {
+				continue
 			}
-			c := &command{
-				name:   f[0],
-				arity:  arity,
-				keys:   parseKeySpec(f[2]),
-				writes: strings.Contains(f[1], "w"),
-				grows:  strings.Contains(f[1], "m") || strings.Contains(f[1], "o") && quirks[v].has(oldMemoryRules),
-				run:    handlers[f[0]],
-				passes: passed[f[0]],
+			for _, name := range names {
+				c := &command{
+					name:   name,
+					arity:  arity,
+					keys:   keys,
+					writes: strings.Contains(flags, "w"),
+					grows:  strings.Contains(flags, "m") || strings.Contains(flags, "o") && quirks[v].has(oldMemoryRules),
+					run:    handlers[name],
+				}
+				if c.run == nil && flags != "x" {
+					c.run = func(s *Server, ss *session, args []string) any { return s.forward(ss, c, args) }
+				}
+				all[v][name], all[v][strings.ToUpper(name)] = c, c
 			}
-			all[v][f[0]] = c
-			all[v][strings.ToUpper(f[0])] = c
 		}
 	}
 	return all
-}
+})

@@ -169,11 +169,8 @@ func (s *Server) atOnce(name string) bool {
 
 // call runs a command; EXEC runs the queued ones through it too.
 func (s *Server) call(c *session, cmd *command, args []string) any {
-	switch {
-	case cmd.run != nil:
-		return cmd.run(s, c, args)
-	case cmd.passes:
-		return s.forward(c, cmd, args)
+	if cmd.run == nil {
+		return redis.Error("ERR oldredis does not emulate '" + cmd.name + "'")
 	}
-	return redis.Error("ERR oldredis does not emulate '" + cmd.name + "'")
+	return cmd.run(s, c, args)
 }

@@ -28,18 +28,3 @@ func handlers() map[string]handler {
 		"lastsave": lastsave, "auth": auth,
 	}
 }
-
-// passed are the commands that miniredis runs.
-const passed = `
-	bitcount bitop bitpos getbit getrange setbit setrange strlen incrbyfloat
-	hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetnx
-	hstrlen hvals
-	lindex linsert llen lmove lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx
-	sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove spop
-	srandmember srem sscan sunion sunionstore
-	zadd zcard zcount zincrby zinter zinterstore zlexcount zmscore zpopmax zpopmin zrandmember zrange
-	zrangebylex zrangebyscore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange
-	zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore
-	geoadd geodist geopos geosearch pfadd pfcount pfmerge
-	xadd xdel xlen xrange xrevrange xtrim object touch
-`

@@ -182,23 +182,22 @@ func (c *suite) sharing(t testing.TB) {
 		}
 	}
 	for _, lock := range held {
-		if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("a rival's TryLock of a shared key: %v, want ErrHeld", err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		keptOut(t, ctx, c.rival(), key, "a rival's TryLock of a shared key")
+		release(t, ctx, lock)
 	}
 	lock, err := c.rival().Lock(ctx, key, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.client().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("TryLock of a key that a rival holds: %v, want ErrHeld", err)
-	}
-	if err := lock.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	keptOut(t, ctx, c.client(), key, "TryLock of a key that a rival holds")
+	release(t, ctx, lock)
+}
+
+// keptOut checks that somebody else has the key.
+func keptOut(t testing.TB, ctx context.Context, k *compat.Locker, key, what string) {
+	t.Helper()
+	_, err := k.TryLock(ctx, key, patient)
+	want(t, what, err, compat.ErrHeld)
 }
 
 // holderOnly: nobody but the holder releases, and it only once.
@@ -206,36 +205,20 @@ func (c *suite) holderOnly(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("holder")
 	a, b := c.client(), c.client()
-	lock, err := a.TryLock(ctx, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("TryLock of a held key: %v, want ErrHeld", err)
-	}
-	if err := b.ReleaseToken(ctx, key, nobodys); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("ReleaseToken with another's token: %v, want ErrLost", err)
-	}
+	lock := c.taken(t, ctx, a, key, patient)
+	keptOut(t, ctx, c.rival(), key, "TryLock of a held key")
+	want(t, "ReleaseToken with another's token", b.ReleaseToken(ctx, key, nobodys), compat.ErrLost)
 	st, err := b.Inspect(ctx, key)
 	if err != nil || !st.Holds(lock.Token()) || st.Status != compat.StatusHeld {
 		t.Errorf("Inspect: %+v, %v; want held by %q", st, err, lock.Token())
 	}
-	if err := lock.Release(ctx); err != nil {
-		t.Error(err)
-	}
-	second, err := c.take(ctx, b, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
-		t.Errorf("second Release: %v, want ErrReleased", err)
-	}
+	release(t, ctx, lock)
+	second := c.taken(t, ctx, b, key, patient)
+	want(t, "second Release", lock.Release(ctx), compat.ErrReleased)
 	if st, err := a.Inspect(ctx, key); err != nil || !st.Holds(second.Token()) {
 		t.Errorf("after another's second Release: %+v, %v; want %q still there", st, err, second.Token())
 	}
-	if err := second.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	release(t, ctx, second)
 }
 
 // patiently runs a check whose leases are short, so that a machine with too
@@ -273,9 +256,7 @@ func (c *suite) expiry(t testing.TB) {
 		if took := time.Since(start); took < compat.Until(start, ttl).Sub(start) {
 			t.Errorf("taken over after %v, within the lease of %v", took, ttl)
 		}
-		if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
-			t.Errorf("Release after the takeover: %v, want ErrLost", err)
-		}
+		want(t, "Release after the takeover", late.Release(ctx), compat.ErrLost)
 		st, err := c.client().Inspect(ctx, key)
 		if now := time.Now(); err == nil && !st.Holds(lock.Token()) && now.Before(lock.Until()) {
 			t.Errorf("after a late Release: %+v; want %q still there", st, lock.Token())
@@ -305,12 +286,8 @@ func (c *suite) extension(t testing.TB) {
 		if st.Status != compat.StatusHeld || time.Until(st.Until) < 15*ttl || !st.Holds(lock.Token()) {
 			t.Errorf("Inspect after the extension: %+v", st)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := lock.Extend(ctx, ttl); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
-			t.Errorf("Extend after Release: %v, want ErrReleased", err)
-		}
+		release(t, ctx, lock)
+		want(t, "Extend after Release", lock.Extend(ctx, ttl), compat.ErrReleased)
 		return nil
 	})
 }
@@ -389,23 +366,16 @@ func (c *suite) fences(t testing.TB) {
 	key := c.key("fences")
 	last := int64(0)
 	for range 5 {
-		lock, err := c.take(ctx, c.client(), key, patient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, c.client(), key, patient)
 		if lock.Fence() <= last {
 			t.Errorf("fence %d after %d", lock.Fence(), last)
 		}
 		last = lock.Fence()
-		if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-			t.Error(err)
-		}
+		keptOut(t, ctx, c.rival(), key, "TryLock of a held key")
 		if err := lock.Extend(ctx, patient); err != nil || lock.Fence() != last {
 			t.Errorf("Extend: %v, fence %d, want %d", err, lock.Fence(), last)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		release(t, ctx, lock)
 	}
 }
 
@@ -414,10 +384,7 @@ func (c *suite) adoption(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("adoption")
 	a, b := c.client(), c.client()
-	lock, err := a.TryLock(ctx, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := c.taken(t, ctx, a, key, patient)
 	if _, err := b.Adopt(ctx, key, nobodys, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Adopt with a wrong token: %v, want ErrLost", err)
 	}
@@ -428,12 +395,8 @@ func (c *suite) adoption(t testing.TB) {
 	if c.Fence && adopted.Fence() <= lock.Fence() {
 		t.Errorf("adopted with fence %d, it was %d before", adopted.Fence(), lock.Fence())
 	}
-	if err := adopted.Release(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Release by the handle that gave it away: %v, want ErrLost", err)
-	}
+	release(t, ctx, adopted)
+	want(t, "Release by the handle that gave it away", lock.Release(ctx), compat.ErrLost)
 }
 
 // detachment: a lock that leaves its process, as a string, stays held until its next holder
@@ -443,23 +406,14 @@ func (c *suite) detachment(t testing.TB) {
 	key := c.key("detachment")
 	o := c.options()
 	o.Renew = true
-	lock, err := c.New(plain, o).TryLock(ctx, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := c.taken(t, ctx, c.New(plain, o), key, patient)
 	handle, err := lock.Detach(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, compat.ErrDetached) {
-		t.Errorf("the context of the holder before ended with %v, want ErrDetached", cause)
-	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrDetached) {
-		t.Errorf("Release of a lock that was detached: %v, want ErrDetached", err)
-	}
-	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("between the two holders: %v, want ErrHeld", err)
-	}
+	want(t, "the context of the holder before ended", context.Cause(lock.Context()), compat.ErrDetached)
+	want(t, "Release of a lock that was detached", lock.Release(ctx), compat.ErrDetached)
+	keptOut(t, ctx, c.rival(), key, "between the two holders")
 	if err = handle.UnmarshalText([]byte(handle.String())); err != nil {
 		t.Fatal(err)
 	}
@@ -468,12 +422,8 @@ func (c *suite) detachment(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("after the adoption: %v, want ErrHeld", err)
-	}
-	if err := adopted.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	keptOut(t, ctx, c.rival(), key, "after the adoption")
+	release(t, ctx, adopted)
 	if _, err := b.AdoptHandle(ctx, handle, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("adopted after the release: %v, want ErrLost", err)
 	}

@@ -206,6 +206,32 @@ func (c *suite) take(ctx context.Context, k *compat.Locker, key string, ttl time
 	return k.TryLock(ctx, key, ttl)
 }
 
+// taken is take, which must succeed.
+func (c *suite) taken(t testing.TB, ctx context.Context, k *compat.Locker, key string, ttl time.Duration) *compat.Lock {
+	t.Helper()
+	lock, err := c.take(ctx, k, key, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+// release releases what is held.
+func release(t testing.TB, ctx context.Context, lock *compat.Lock) {
+	t.Helper()
+	if err := lock.Release(ctx); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+// want checks what a call said.
+func want(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || want != compat.ErrLost && errors.Is(err, compat.ErrLost) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
 func (c *suite) key(name string) string {
 	key := c.Key(name)
 	c.keys.Store(key, true)

@@ -50,10 +50,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat
 	k := compat.NewLocker(b, o)
 	var locks []*compat.Lock
 	for i := range 4 {
-		lock, err := k.TryLock(ctx, c.key("forwarding-"+name+string(rune('0'+i))), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, k, c.key("forwarding-"+name+string(rune('0'+i))), time.Minute)
 		locks = append(locks, lock)
 	}
 	for _, lock := range locks[:2] { // one by one: those that pin are renewed at once, in any order

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -16,10 +17,7 @@ func (c *suite) limits(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key, net := c.key("limits"), new(faulty.Network)
 	k := c.New(over(net), c.options())
-	lock, err := c.take(ctx, k, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := c.taken(t, ctx, k, key, patient)
 	until, other := lock.Until(), c.key("limits-free")
 	net.Expect(nil)
 	for _, ttl := range []time.Duration{0, -1, -time.Second, math.MinInt64, time.Millisecond, 2 * time.Millisecond, math.MaxInt64} {
@@ -31,9 +29,7 @@ func (c *suite) limits(t testing.TB) {
 		for step, err := range map[string]error{
 			"Lock": locked, "TryLock": tried, "Adopt": adopted, "Handoff": handed, "Do": done, "Extend": lock.Extend(ctx, ttl),
 		} {
-			if !errors.Is(err, compat.ErrInvalid) {
-				t.Errorf("%s with a ttl of %v: %v, want ErrInvalid", step, ttl, err)
-			}
+			want(t, fmt.Sprintf("%s with a ttl of %v", step, ttl), err, compat.ErrInvalid)
 		}
 	}
 	if net.Count() != 0 {
@@ -42,9 +38,7 @@ func (c *suite) limits(t testing.TB) {
 	if st, err := c.client().Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) || !lock.Until().Equal(until) {
 		t.Errorf("after it: %+v, %v, until %v; want it held until %v", st, err, lock.Until(), until)
 	}
-	if err := lock.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	release(t, ctx, lock)
 }
 
 // oneConnection: a pool of one connection is enough for all that a lock does; while somebody
@@ -117,16 +111,10 @@ func (c *suite) closing(t testing.TB) {
 	o := c.options()
 	o.Renew = true
 	k := c.New(plain, o)
-	held, err := c.rival().TryLock(ctx, c.key("closing-held"), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := c.taken(t, ctx, c.rival(), c.key("closing-held"), patient)
 	var locks []*compat.Lock
 	for _, name := range []string{"closing-1", "closing-2"} {
-		lock, err := c.take(ctx, k, c.key(name), patient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, k, c.key(name), patient)
 		locks = append(locks, lock)
 	}
 	waited := make(chan error, 1)
@@ -137,29 +125,21 @@ func (c *suite) closing(t testing.TB) {
 	if err := k.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := <-waited; !errors.Is(err, compat.ErrClosed) {
-		t.Errorf("a wait ended by Close: %v, want ErrClosed", err)
-	}
+	want(t, "a wait ended by Close", <-waited, compat.ErrClosed)
 	for i, lock := range locks {
 		if lock.Context().Err() == nil {
 			t.Errorf("the context of lock %d outlives Close", i)
 		}
-		if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) {
-			t.Errorf("Release after Close: %v, want ErrReleased", err)
-		}
+		want(t, "Release after Close", lock.Release(ctx), compat.ErrReleased)
 		if st, err := c.client().Inspect(ctx, c.key([]string{"closing-1", "closing-2"}[i])); err != nil || st.Value != "" {
 			t.Errorf("after Close: %+v, %v; want a free key", st, err)
 		}
 	}
-	if err := held.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	release(t, ctx, held)
 	_, tried := k.TryLock(ctx, c.key("closing-1"), patient)
 	_, locked := k.Lock(ctx, c.key("closing-1"), patient)
 	_, adopted := k.Adopt(ctx, c.key("closing-1"), "any", patient)
 	for step, err := range map[string]error{"TryLock": tried, "Lock": locked, "Adopt": adopted} {
-		if !errors.Is(err, compat.ErrClosed) {
-			t.Errorf("%s after Close: %v, want ErrClosed", step, err)
-		}
+		want(t, step+" after Close", err, compat.ErrClosed)
 	}
 }

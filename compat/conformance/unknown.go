@@ -28,21 +28,12 @@ func (c *suite) unknown(t testing.TB) {
 	}
 	everyLoss(net, faults[:2], func(name string, lose func()) {
 		key := c.key("unknown-" + name)
-		c.checked(t, ctx, k, key) // what can be lost meanwhile: compat/promises, TestFailedAttemptsAreUndoneOrUnknown
+		// It finds out whether the servers are safe. What can be lost meanwhile: compat/promises,
+		// TestFailedAttemptsAreUndoneOrUnknown.
+		release(t, ctx, c.taken(t, ctx, k, key, time.Minute))
 		lose()
 		c.told(t, ctx, k, key)
 	})
-}
-
-// checked has k find out whether the servers are safe, also after a connection broke.
-func (c *suite) checked(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
-	lock, err := c.take(ctx, k, key, time.Minute)
-	if err == nil {
-		err = lock.Release(ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // told runs acquire, extend and release over k and checks what each tells
@@ -132,10 +123,7 @@ func (c *suite) lostExtension(t testing.TB) {
 	k, other := c.New(over(net), c.options()), c.client()
 	everyLoss(net, faults, func(name string, lose func()) {
 		key := c.key("lost-extension-" + name)
-		lock, err := c.take(ctx, k, key, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, k, key, time.Minute)
 		fence := lock.Fence()
 		extend := func(ttl time.Duration) error {
 			err := lock.Extend(ctx, ttl)
@@ -167,9 +155,7 @@ func (c *suite) lostExtension(t testing.TB) {
 		if c.Fence && next.Fence() <= lock.Fence() {
 			t.Errorf("%s: the next one's fence is %d after %d", name, next.Fence(), lock.Fence())
 		}
-		if err := next.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		release(t, ctx, next)
 	})
 }
 
@@ -194,12 +180,9 @@ func (c *suite) lostRelease(t testing.TB) {
 	k := c.New(over(net), c.options())
 	everyLoss(net, faults, func(name string, lose func()) {
 		key := c.key("lost-release-" + name)
-		lock, err := c.take(ctx, k, key, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, k, key, time.Minute)
 		lose()
-		err = lock.Release(ctx)
+		err := lock.Release(ctx)
 		net.Expect(nil)
 		if err != nil {
 			if !errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) {
@@ -208,13 +191,9 @@ func (c *suite) lostRelease(t testing.TB) {
 			if cause := context.Cause(lock.Context()); cause == nil {
 				t.Errorf("%s: the context goes on after a Release", name)
 			}
-			if err := lock.Release(ctx); err != nil {
-				t.Errorf("%s: Release once more: %v", name, err)
-			}
+			release(t, ctx, lock)
 		}
-		if err := lock.Release(ctx); !errors.Is(err, compat.ErrReleased) || errors.Is(err, compat.ErrLost) {
-			t.Errorf("%s: Release after that: %v, want ErrReleased", name, err)
-		}
+		want(t, name+": Release after that", lock.Release(ctx), compat.ErrReleased)
 		if st, err := c.client().Inspect(ctx, key); err != nil || st.Status != compat.StatusFree && st.Status != compat.StatusDead {
 			t.Errorf("%s: released, and yet the key is %+v, %v", name, st, err)
 		}
@@ -229,10 +208,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 	o := c.options()
 	o.Clock = mock
 	k := c.New(over(net), o)
-	lock, err := c.take(ctx, k, key, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := c.taken(t, ctx, k, key, time.Minute)
 	held := lock.Context()
 	net.Expect(faults[2].Always())
 	if err := lock.Extend(ctx, 40*time.Second); err == nil {
@@ -245,17 +221,13 @@ func (c *suite) lostDetachment(t testing.TB) {
 		if err != nil {
 			t.Fatalf("detached, and AdoptHandle: %v", err)
 		}
-		if err := adopted.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		release(t, ctx, adopted)
 		return
 	}
 	if held.Err() != nil || errors.Is(err, compat.ErrLost) {
 		t.Errorf("Detach: %v, context %v; want it held on", err, context.Cause(held))
 	}
-	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("a rival's TryLock after a Detach that failed: %v, want ErrHeld", err)
-	}
+	keptOut(t, ctx, c.rival(), key, "a rival's TryLock after a Detach that failed")
 	mock.Add(mock.Until(lock.Until()))
 	mock.Add(time.Second)
 	select {
@@ -263,18 +235,14 @@ func (c *suite) lostDetachment(t testing.TB) {
 	case <-ctx.Done():
 		t.Fatal("the context outlives the lease after a Detach that failed")
 	}
-	if cause := context.Cause(held); !errors.Is(cause, compat.ErrLost) {
-		t.Errorf("the context ended with %v, want ErrLost", cause)
-	}
+	want(t, "the context ended", context.Cause(held), compat.ErrLost)
 	lock.Release(ctx) //nolint:errcheck // one that does not compare leaves a key whose time has run out
 	c.remove(t, ctx, key)
 	next, err := k.Lock(ctx, key, patient) // the Locker does not believe that it still holds it
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := next.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	release(t, ctx, next)
 }
 
 // lateHandle: a handle that was given away before a hand-off does not remove the lock of the
@@ -282,36 +250,23 @@ func (c *suite) lostDetachment(t testing.TB) {
 func (c *suite) lateHandle(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("late-handle")
-	lock, err := c.take(ctx, c.client(), key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := c.taken(t, ctx, c.client(), key, patient)
 	late := lock.Handle()
 	next, err := lock.Handoff(ctx, patient)
 	if err != nil {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Handoff: %v", err)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Errorf("Release after a Handoff that was refused: %v", err)
-		}
+		release(t, ctx, lock)
 		return
 	}
 	if c.Fence && next.Fence() <= lock.Fence() {
 		t.Errorf("handed off with fence %d, it was %d before", next.Fence(), lock.Fence())
 	}
-	if err := lock.Release(ctx); !errors.Is(err, compat.ErrHandedOff) || errors.Is(err, compat.ErrLost) {
-		t.Errorf("Release after Handoff: %v, want ErrHandedOff", err)
-	}
-	if err := c.client().ReleaseHandle(ctx, late); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("ReleaseHandle with a handle from before the hand-off: %v, want ErrLost", err)
-	}
-	if _, err := c.rival().TryLock(ctx, key, patient); !errors.Is(err, compat.ErrHeld) {
-		t.Errorf("a rival's TryLock after a late ReleaseHandle: %v, want ErrHeld", err)
-	}
-	if err := next.Release(ctx); err != nil {
-		t.Errorf("Release by the one it was handed to: %v", err)
-	}
+	want(t, "Release after Handoff", lock.Release(ctx), compat.ErrHandedOff)
+	want(t, "ReleaseHandle with a handle from before the hand-off", c.client().ReleaseHandle(ctx, late), compat.ErrLost)
+	keptOut(t, ctx, c.rival(), key, "a rival's TryLock after a late ReleaseHandle")
+	release(t, ctx, next)
 }
 
 // lostBatch: locks that are renewed together survive the loss of any message, as one that is
@@ -335,10 +290,7 @@ func (c *suite) lostBatch(t testing.TB) {
 		}
 	}
 	for i := range size {
-		lock, err := c.take(ctx, k, c.key(fmt.Sprintf("lost-batch-%d", i)), ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.taken(t, ctx, k, c.key(fmt.Sprintf("lost-batch-%d", i)), ttl)
 		locks = append(locks, lock)
 	}
 	everyLoss(net, faults, func(name string, lose func()) {

@@ -21,12 +21,12 @@ type waiter struct {
 	timer   *timer
 }
 
-func blpop(s *Server, c *session, args []string) any { return s.blockingPop(c, args, "LPOP") }
-func brpop(s *Server, c *session, args []string) any { return s.blockingPop(c, args, "RPOP") }
-
-func (s *Server) blockingPop(c *session, args []string, pop string) any {
-	w := &waiter{session: c, db: s.spaces[c.db], keys: args[1 : len(args)-1], pop: pop}
-	return s.block(w, args[len(args)-1])
+// popping handles BLPOP and BRPOP, by the command that does the same without waiting.
+func popping(pop string) handler {
+	return func(s *Server, c *session, args []string) any {
+		w := &waiter{session: c, db: s.spaces[c.db], keys: args[1 : len(args)-1], pop: pop}
+		return s.block(w, args[len(args)-1])
+	}
 }
 
 func brpoplpush(s *Server, c *session, args []string) any {

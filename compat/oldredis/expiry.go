@@ -144,7 +144,7 @@ func (s *Server) lookupWrite(db *space, key string) bool {
 	return s.exists(db, key)
 }
 
-// timeUnit is the unit of the argument of EXPIRE and its relatives.
+// timeUnit is the unit in which EXPIRE and its relatives count.
 type timeUnit struct {
 	ms       int64 // milliseconds in a unit
 	absolute bool
@@ -157,7 +157,7 @@ var (
 	atMilli   = timeUnit{ms: 1, absolute: true}
 )
 
-// in is a handler of arguments that count in a unit.
+// in is a handler that counts in a unit.
 func in(unit timeUnit, run func(*Server, *session, []string, timeUnit) any) handler {
 	return func(s *Server, c *session, args []string) any { return run(s, c, args, unit) }
 }
@@ -258,23 +258,16 @@ func (f expireFlags) refuse(when, old int64, volatile bool) bool {
 		f["GT"] && (!volatile || when <= old) || f["LT"] && volatile && when >= old
 }
 
-func ttl(s *Server, c *session, args []string) any {
+// ttl is TTL or PTTL.
+func (s *Server) ttl(c *session, args []string, unit timeUnit) any {
 	left, answer := s.timeLeft(c, args[1])
-	if answer != nil {
+	switch {
+	case answer != nil:
 		return answer
+	case s.has(wholeSeconds):
+		return left / unit.ms
 	}
-	if s.has(wholeSeconds) {
-		return left / 1000
-	}
-	return (left + 500) / 1000
-}
-
-func pttl(s *Server, c *session, args []string) any {
-	left, answer := s.timeLeft(c, args[1])
-	if answer != nil {
-		return answer
-	}
-	return left
+	return (left + unit.ms/2) / unit.ms
 }
 
 // timeLeft returns the ms until the key's deadline, or the answer of TTL if there is none.
@@ -298,21 +291,14 @@ func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
 	return when - now, nil
 }
 
-func expiretime(s *Server, c *session, args []string) any {
-	when := pexpiretime(s, c, args).(int64)
-	if when < 0 {
-		return when
-	}
-	return (when + 500) / 1000
-}
-
-func pexpiretime(s *Server, c *session, args []string) any {
+// expiretime is EXPIRETIME or PEXPIRETIME.
+func (s *Server) expiretime(c *session, args []string, unit timeUnit) any {
 	db := s.spaces[c.db]
 	if !s.lookupRead(db, args[1]) {
 		return int64(-2)
 	}
 	if when, volatile := db.deadlines[args[1]]; volatile {
-		return when
+		return (when + unit.ms/2) / unit.ms
 	}
 	return int64(-1)
 }

@@ -12,15 +12,17 @@ func handlers() map[string]handler {
 
 		"expire": in(inSeconds, (*Server).expire), "expireat": in(atSecond, (*Server).expire),
 		"pexpire": in(inMillis, (*Server).expire), "pexpireat": in(atMilli, (*Server).expire),
-		"ttl": ttl, "pttl": pttl, "expiretime": expiretime, "pexpiretime": pexpiretime, "persist": persist,
+		"ttl": in(inSeconds, (*Server).ttl), "pttl": in(inMillis, (*Server).ttl), "persist": persist,
+		"expiretime": in(inSeconds, (*Server).expiretime), "pexpiretime": in(inMillis, (*Server).expiretime),
 
-		"del": del, "unlink": del, "exists": exists, "type": typeOf, "rename": rename, "renamenx": renamenx,
+		"del": del, "unlink": del, "exists": exists, "type": typeOf,
+		"rename": renaming(false, replyOK), "renamenx": renaming(true, int64(1)),
 		"move": moveTo, "keys": keys, "scan": scan, "randomkey": randomkey, "dbsize": dbsize,
 		"flushdb": flushdb, "flushall": flushall, "select": selectDB,
 
 		"multi": multi, "exec": exec, "discard": discard, "watch": watchKeys, "unwatch": unwatchKeys,
 		"eval": eval, "evalsha": eval, "eval_ro": eval, "evalsha_ro": eval, "script": scriptCommand,
-		"sort": sortList, "blpop": blpop, "brpop": brpop, "brpoplpush": brpoplpush,
+		"sort": sortList, "blpop": popping("LPOP"), "brpop": popping("RPOP"), "brpoplpush": brpoplpush,
 		"subscribe": subscribe, "psubscribe": psubscribe, "unsubscribe": unsubscribe,
 		"punsubscribe": punsubscribe, "publish": publish,
 

@@ -1,6 +1,7 @@
 package oldredis
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -42,18 +43,11 @@ func typeOf(s *Server, c *session, args []string) any {
 	return "none"
 }
 
-func rename(s *Server, c *session, args []string) any {
-	if answer := s.rename(c, args, false); answer != nil {
-		return answer
+// renaming handles RENAME, or RENAMENX, by what they answer when it is done.
+func renaming(nx bool, done any) handler {
+	return func(s *Server, c *session, args []string) any {
+		return cmp.Or(s.rename(c, args, nx), done)
 	}
-	return replyOK
-}
-
-func renamenx(s *Server, c *session, args []string) any {
-	if answer := s.rename(c, args, true); answer != nil {
-		return answer
-	}
-	return int64(1)
 }
 
 // rename moves args[1] to args[2]. It returns nil on success, else the error or 0.

@@ -82,7 +82,7 @@ func (g *group) faults() []fault {
 	switch g.kind {
 	case alone:
 		all = append(all, killed)
-		if g.servers[0].disk != nil {
+		if g.servers[0].disk {
 			all = append(all, fault{"disk full", diskFull})
 		}
 	case saved, unsaved:
@@ -158,7 +158,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 		return f.do(s, min(d, 300*time.Millisecond))
 	}
 	ways := 3
-	if parting() {
+	if isolated() {
 		ways = 5
 	}
 	switch random.IntN(ways) {
@@ -232,11 +232,12 @@ func slowKeys(s *server, _ time.Duration) error {
 // diskFull leaves the server no byte for its log: it ends by itself at the next change, without an
 // answer. With room again it starts from what it had answered.
 func diskFull(s *server, d time.Duration) error {
-	if err := s.disk.fill(); err != nil {
+	free, err := fillDisk(s.dir)
+	if err != nil {
 		return err
 	}
 	time.Sleep(d / 2)
-	if err := s.disk.free(); err != nil {
+	if err := free(); err != nil {
 		return err
 	}
 	s.kill() // nobody may have asked for a change

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -95,8 +96,8 @@ func newGroup(r run, seen *counts) (*group, error) {
 
 func (g *group) start(r run) error {
 	dir := func(i int) string { return filepath.Join(r.Dir, fmt.Sprint("server-", i)) }
-	add := func(b binary, conf string, d *disk) error {
-		s, err := newServer(b, dir(len(g.servers)), conf, d)
+	add := func(b binary, conf string, disk bool) error {
+		s, err := newServer(b, dir(len(g.servers)), conf, disk)
 		if s != nil {
 			g.servers = append(g.servers, s)
 		}
@@ -109,30 +110,24 @@ func (g *group) start(r run) error {
 	}
 	switch g.kind {
 	case alone:
-		var d *disk
-		if !ability.Older(first.version, "4.0") && noDisk() == nil { // before, a reply could overtake the disk, and a torn end of the file was not mended
-			var err error
-			if d, err = newDisk(filepath.Join(r.Dir, "disk")); err != nil {
-				return err
-			}
-		}
-		return add(first, aof, d)
+		// Before, a reply could overtake the disk, and a torn end of the file was not mended.
+		return add(first, aof, isolated() && !ability.Older(first.version, "4.0"))
 	case saved, unsaved:
-		return add(first, rdb, nil)
+		return add(first, rdb, false)
 	case five:
 		for i := range 5 {
-			if err := add(r.Binaries[i%len(r.Binaries)], aof, nil); err != nil {
+			if err := add(r.Binaries[i%len(r.Binaries)], aof, false); err != nil {
 				return err
 			}
 		}
 		return nil
 	case clustered:
 		for i := range 6 {
-			if err := add(first, aof+soon+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", nil); err != nil {
+			if err := add(first, aof+soon+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", false); err != nil {
 				return fmt.Errorf("node %d: %w", i, err)
 			}
 		}
-		if err := g.cluster(); err != nil {
+		if _, err := realredis.Join(g.addrs()); err != nil {
 			return err
 		}
 	default:
@@ -142,7 +137,7 @@ func (g *group) start(r run) error {
 				host, port, _ := net.SplitHostPort(g.servers[0].addr)
 				conf += fmt.Sprintf("slaveof %s %s\n", host, port)
 			}
-			if err := add(first, conf, nil); err != nil {
+			if err := add(first, conf, false); err != nil {
 				return err
 			}
 		}
@@ -195,7 +190,7 @@ func (g *group) guard(b binary, dir string) error {
 sentinel down-after-milliseconds chaos 700
 sentinel failover-timeout chaos 3000
 sentinel parallel-syncs chaos 2
-`, host, port), nil, "--sentinel")
+`, host, port), false, "--sentinel")
 		if s != nil {
 			g.guards = append(g.guards, s)
 		}
@@ -214,57 +209,6 @@ sentinel parallel-syncs chaos 2
 }
 
 const slots = 16384 // of a cluster
-
-// cluster makes one of six servers: each of the first three has a third of the slots, and one of the others for its
-// replica.
-func (g *group) cluster() error {
-	var ids []string
-	for i, s := range g.servers {
-		id, err := redis.String(s.do("CLUSTER", "NODES"))
-		if err != nil {
-			return err
-		}
-		id, _, _ = strings.Cut(id, " ")
-		ids = append(ids, id)
-		if i >= 3 {
-			continue
-		}
-		args := []any{"ADDSLOTS"}
-		for slot := i * slots / 3; slot < (i+1)*slots/3; slot++ {
-			args = append(args, slot)
-		}
-		_, err = s.do("CLUSTER", args...)
-		if err == nil {
-			_, err = s.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, s := range g.servers[1:] {
-		host, port, _ := net.SplitHostPort(s.addr)
-		if _, err := g.servers[0].do("CLUSTER", "MEET", host, port); err != nil {
-			return err
-		}
-	}
-	for i, s := range g.servers[3:] {
-		err := realredis.Within(time.Minute, "a replica knows its master", func() error {
-			_, err := s.do("CLUSTER", "REPLICATE", ids[i])
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return realredis.Within(time.Minute, "the cluster is complete", func() error {
-		for _, s := range g.servers {
-			if err := realredis.Complete(s.addr); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
 
 // look notes when a replica becomes a master, whoever made it so: what its predecessor had not passed
 // on is gone then.
@@ -314,14 +258,12 @@ func (g *group) ask(s *server) {
 
 // addrs are where clients begin.
 func (g *group) addrs() []string {
-	var all []string
+	servers := g.servers
 	if g.guards != nil {
-		for _, s := range g.guards {
-			all = append(all, s.addr)
-		}
-		return all
+		servers = g.guards
 	}
-	for _, s := range g.servers {
+	var all []string
+	for _, s := range servers {
 		all = append(all, s.addr)
 	}
 	return all
@@ -354,8 +296,8 @@ func (g *group) close() {
 	g.looks.Wait()
 	for _, s := range append(g.servers, g.guards...) {
 		s.kill()
-		if s.disk != nil {
-			s.disk.close()
+		if s.disk {
+			syscall.Unmount(s.dir, syscall.MNT_DETACH) //nolint:errcheck // it goes with the namespace
 		}
 	}
 }

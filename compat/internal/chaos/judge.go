@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -42,14 +43,18 @@ func (v *verdict) apart(what string) {
 const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
 
 // heading stands above the rows.
-var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "the worst of the keys: worst wait (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
+var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "worst wait for a key (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
 
 func (v verdict) row(r run) string {
 	faults := 0
 	for _, n := range v.Counts {
 		faults += n
 	}
-	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst(v.Waits))
+	worst := ""
+	if len(v.Waits) > 0 {
+		worst = slices.MaxFunc(v.Waits, func(a, b waits) int { return cmp.Compare(a.worst, b.worst) }).String()
+	}
+	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
 		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
 	}

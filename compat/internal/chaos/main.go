@@ -72,7 +72,7 @@ func main() {
 	slots := flag.Bool("slots", false, "slots of a cluster move, too")
 	flag.Parse()
 
-	noNetwork := ownNetwork()
+	shared := isolate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	runs, err := plan(*only, *kind, *all, *seed)
@@ -82,13 +82,10 @@ func main() {
 	}
 	each := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
 	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", *seed, len(runs), each.Round(time.Second), *atOnce)
-	if noNetwork != nil {
-		fmt.Printf("no server is parted from another: this machine lets us have no network of our own (%v); clients are cut off by their proxies\n", noNetwork)
+	if shared != nil {
+		fmt.Printf("no server is parted from another, and no disk is filled: this machine lets us have no namespaces of our own (%v); clients are cut off by their proxies\n", shared)
 	} else {
 		fmt.Println("servers are parted from each other in a network of our own, clients cut off by their proxies")
-	}
-	if err := noDisk(); err != nil {
-		fmt.Printf("no disk is filled: this machine lets us have none of our own (%v)\n", err)
 	}
 	fmt.Print(heading)
 	var mu sync.Mutex

@@ -14,17 +14,20 @@ import (
 	"time"
 )
 
-// inside is set in the environment of a program that runs in a network of its own.
-const inside = "SETNXLOCK_CHAOS_NETWORK"
+// inside is set in the environment of a program that runs in namespaces of its own.
+const inside = "SETNXLOCK_CHAOS_NAMESPACES"
 
 // prepare makes a network namespace one in which rules come before its own addresses.
 const prepare = "ip link set lo up && ip rule add pref 100 lookup local && ip rule del pref 0"
 
-// ownNetwork has this program begin anew in a network namespace of its own, where the machine lets us, as root or in a user
-// namespace: there each server has an address, and what one sends to another can be taken away. Nothing of it is left
-// when the program ends. It returns in that namespace, or with the reason why there is none.
-func ownNetwork() error {
-	if os.Getenv(inside) != "" {
+// try does what runs do in these namespaces.
+const try = "ip rule add pref 10 from 127.1.0.1 to 127.1.0.2 blackhole && mount -t tmpfs none /tmp"
+
+// isolate has this program begin anew in a network and a mount namespace of its own, where the machine lets us, as root or
+// in a user namespace: there each server has an address, what one sends to another can be taken away, and a disk can be
+// filled. Nothing of it is left when the program ends. It returns in these namespaces, or with the reason why there are none.
+func isolate() error {
+	if isolated() {
 		return nil
 	}
 	self, err := os.Executable()
@@ -36,24 +39,25 @@ func ownNetwork() error {
 		return err
 	}
 	var tried []error
-	for _, flag := range []string{"-n", "-rn"} {
-		out, err := exec.Command(unshare, flag, "sh", "-c", prepare+" && ip rule add pref 10 from 127.1.0.1 to 127.1.0.2 blackhole").CombinedOutput()
+	for _, flag := range []string{"-nm", "-rnm"} {
+		out, err := exec.Command(unshare, flag, "sh", "-c", prepare+" && "+try).CombinedOutput()
 		if err == nil {
-			return syscall.Exec(unshare, append([]string{"unshare", flag, "sh", "-c", prepare + ` && exec "$0" "$@"`, self}, os.Args[1:]...), append(os.Environ(), inside+"=1"))
+			again := append([]string{"unshare", flag, "sh", "-c", prepare + ` && exec "$0" "$@"`, self}, os.Args[1:]...)
+			return syscall.Exec(unshare, again, append(os.Environ(), inside+"=1"))
 		}
 		tried = append(tried, fmt.Errorf("unshare %s: %w: %s", flag, err, strings.TrimSpace(string(out))))
 	}
 	return errors.Join(tried...)
 }
 
-// parting reports whether servers can be parted from each other.
-func parting() bool { return os.Getenv(inside) != "" }
+// isolated reports whether this program has namespaces of its own.
+func isolated() bool { return os.Getenv(inside) != "" }
 
 var hosts atomic.Int64
 
 // newHost is the address of the next server: its own, where that is of use.
 func newHost() string {
-	if !parting() {
+	if !isolated() {
 		return "127.0.0.1"
 	}
 	n := hosts.Add(1)

@@ -28,7 +28,7 @@ type server struct {
 	conf            string // the file
 	flags           []string
 	addr            string
-	disk            *disk // nil: it can't be filled
+	disk            bool // dir is one, which can be filled
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -89,9 +89,9 @@ const (
 	rdb = "appendonly no\nsave 900000 1\n"                      // when it is asked to
 )
 
-// newServer writes the configuration of a server, which keeps its data in dir or on the disk, and
+// newServer writes the configuration of a server, which keeps its data in dir or on a disk there, and
 // starts it.
-func newServer(b binary, dir, conf string, d *disk, flags ...string) (*server, error) {
+func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server, error) {
 	port, err := newPort()
 	if err != nil {
 		return nil, err
@@ -103,9 +103,12 @@ func newServer(b binary, dir, conf string, d *disk, flags ...string) (*server, e
 		return nil, err
 	}
 	host := newHost()
-	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("%s:%d", host, port), disk: d}
-	if d != nil {
-		s.dir = d.dir
+	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("%s:%d", host, port), disk: disk}
+	if disk {
+		s.dir = filepath.Join(dir, "disk")
+		if err := mountDisk(s.dir); err != nil {
+			return nil, err
+		}
 	}
 	conf = fmt.Sprintf("port %d\nbind %s\ndir %s\nlogfile %s\n%s", port, host, s.dir, filepath.Join(dir, "log"), conf)
 	if len(flags) == 0 {

@@ -3,10 +3,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/history"
@@ -29,22 +26,6 @@ type waits struct {
 
 func (w waits) String() string {
 	return fmt.Sprintf("%v (%v; %d, %d; %.0f%%)", w.worst.Round(time.Millisecond), w.fair.Round(time.Millisecond), w.over, w.own, 100*w.stays)
-}
-
-// shown is how many keys have room in a row.
-const shown = 2
-
-// worst names the keys with the longest waits, and says of how many.
-func worst(all []waits) string {
-	sorted := slices.SortedFunc(slices.Values(all), func(a, b waits) int { return cmp.Compare(b.worst, a.worst) })
-	var text []string
-	for _, w := range sorted[:min(shown, len(sorted))] {
-		text = append(text, w.String())
-	}
-	if len(all) > shown {
-		return fmt.Sprintf("%s; of %d keys", strings.Join(text, ", "), len(all))
-	}
-	return strings.Join(text, ", ")
 }
 
 // starved looks for a call that was passed over: how long it waited tells little, as servers stand

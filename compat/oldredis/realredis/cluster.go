@@ -29,44 +29,76 @@ const (
 func RunCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	var bus []string
 	for range 2 * clusterMasters {
 		ours := plain(t.TempDir(), append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
 			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 		}, args...)...)
-		busPort := ""
 		c.Nodes = append(c.Nodes, run(t, func(port string) []string {
-			_, busPort, _ = net.SplitHostPort(freeAddr(t)) // it may be taken as well, and then another is tried
-			return append(ours(port), "--cluster-port", busPort)
+			_, bus, _ := net.SplitHostPort(freeAddr(t)) // it may be taken as well, and then another is tried
+			return append(ours(port), "--cluster-port", bus)
 		}))
-		bus = append(bus, busPort)
-		id, err := redis.String(c.Try(len(c.Nodes)-1, "CLUSTER", "MYID"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.ids = append(c.ids, id)
 	}
-	for i := range clusterMasters {
-		c.Do(i, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		c.Do(i, "CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1)
-	}
-	for i, n := range c.Nodes[1:] {
-		host, port, _ := net.SplitHostPort(n.Addr)
-		c.Do(0, "CLUSTER", "MEET", host, port, bus[i+1])
-	}
-	for i := range clusterMasters {
-		replica := i + clusterMasters
-		c.Until("a replica knows its master", func() error {
-			_, err := c.Try(replica, "CLUSTER", "REPLICATE", c.ids[i])
-			return err
-		})
-	}
-	for _, n := range c.Nodes {
-		c.Until("a node sees the complete cluster", func() error { return Complete(n.Addr) })
+	var err error
+	if c.ids, err = Join(c.Addrs()); err != nil {
+		t.Fatal(err)
 	}
 	return c
+}
+
+// Join makes a cluster of six servers: each of the first three has a third of the slots, and one of the others for its
+// replica. It returns their ids when all see all slots served and the replicas are in sync.
+func Join(addrs []string) (ids []string, err error) {
+	var meet [][]any
+	for i, addr := range addrs {
+		nodes, err := redis.String(Ask(addr, "CLUSTER", "NODES")) // "ID HOST:PORT@BUS …", the bus since 4.0
+		if err != nil {
+			return nil, err
+		}
+		self := strings.Fields(nodes)
+		ids = append(ids, self[0])
+		host, port, _ := net.SplitHostPort(addr)
+		meet = append(meet, []any{"MEET", host, port})
+		if _, bus, told := strings.Cut(self[1], "@"); told {
+			bus, _, _ = strings.Cut(bus, ",")
+			meet[i] = append(meet[i], bus)
+		}
+		if i >= clusterMasters {
+			continue
+		}
+		slots := []any{"ADDSLOTS"}
+		for slot := i * clusterSlots / clusterMasters; slot < (i+1)*clusterSlots/clusterMasters; slot++ {
+			slots = append(slots, slot)
+		}
+		for _, args := range [][]any{slots, {"SET-CONFIG-EPOCH", i + 1}} {
+			if _, err := Ask(addr, "CLUSTER", args...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, args := range meet[1:] {
+		if _, err := Ask(addrs[0], "CLUSTER", args...); err != nil {
+			return nil, err
+		}
+	}
+	for i, addr := range addrs[clusterMasters:] {
+		err := Within(time.Minute, "a replica knows its master", func() error {
+			_, err := Ask(addr, "CLUSTER", "REPLICATE", ids[i])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, Within(time.Minute, "each node sees the complete cluster", func() error {
+		for _, addr := range addrs {
+			if err := Complete(addr); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Complete returns nil if the node at addr sees all slots served, each with a replica, and, if it is a

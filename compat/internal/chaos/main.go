@@ -66,7 +66,6 @@ func main() {
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of what goes wrong")
 	out := flag.String("out", "chaos", "where histories and pictures go")
 	kind := flag.String("kind", "", "these kinds of servers alone, separated by commas: "+strings.Join(kinds, ", "))
-	all := flag.Bool("all", false, "every lock on every server, not one server for each lock in turn")
 	atOnce := flag.Int("at-once", 3, "so many runs")
 	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
 	slots := flag.Bool("slots", false, "slots of a cluster move, too")
@@ -75,7 +74,7 @@ func main() {
 	shared := isolate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	runs, err := plan(*only, *kind, *all, *seed)
+	runs, err := plan(*only, *kind, *seed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
@@ -130,9 +129,9 @@ func main() {
 // kinds are all, in the order of plan.
 var kinds = []string{alone, saved, unsaved, five, sentinels, replicated, clustered}
 
-// plan is every safe lock, or each that is named, on one server: each on all versions there are, or on one, in turn, which
-// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers.
-func plan(only, kind string, all bool, seed uint64) ([]run, error) {
+// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which writes
+// a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
+func plan(only, kind string, seed uint64) ([]run, error) {
 	var binaries []binary
 	for _, path := range filepath.SplitList(cmp.Or(os.Getenv("SETNXLOCK_TEST_BINARIES"), "redis-server")) {
 		v, err := versionOf(path)
@@ -159,37 +158,19 @@ func plan(only, kind string, all bool, seed uint64) ([]run, error) {
 		if (l.Flaw != "" || l.Instead != "") && !named { // named, they show what is found
 			continue
 		}
-		var on []binary
-		for _, b := range binaries {
-			if works(l, b.version) {
-				on = append(on, b)
-			}
+		on := slices.DeleteFunc(slices.Clone(binaries), func(b binary) bool { return !works(l, b.version) })
+		if len(on) == 0 {
+			continue
 		}
-		if len(on) > 0 {
-			names = append(names, l.Name)
+		names = append(names, l.Name)
+		variants := []string{"", "signal"}
+		if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
+			variants = append(variants, "pinned")
 		}
-		if !all && len(on) > 1 {
-			on = on[n%len(on):][:1]
-		}
-		for _, b := range on {
-			variants := []string{"", "signal"}
-			if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
-				variants = append(variants, "pinned")
-			}
-			keeping := []string{alone, saved}
-			if !all {
-				variants = variants[n%len(variants):][:1]
-				if wanted(alone) && wanted(saved) {
-					keeping = keeping[(n+turn)%3%2:][:1] // a third saves
-				}
-			}
-			for _, variant := range variants {
-				for _, k := range keeping {
-					if wanted(k) {
-						runs = append(runs, run{Lock: l.Name, Variant: variant, Kind: k, Binaries: []binary{b}, Version: b.version})
-					}
-				}
-			}
+		if keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !wanted(k) }); len(keeping) > 0 {
+			b := on[(n+turn/9)%len(on)]
+			runs = append(runs, run{Lock: l.Name, Variant: variants[(n+turn/3)%len(variants)], Kind: keeping[(n+turn)%len(keeping)],
+				Binaries: []binary{b}, Version: b.version})
 		}
 	}
 	formed := func(drawn bool, name, kind, needs string) {

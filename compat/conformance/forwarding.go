@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat
 	is.shared, is.rotates = can.Shared, can.Rotates
 	o := c.options()
 	o.Clock, o.MaxPinned, o.Renew = mock, 2, true
-	var events events
+	events := newEvents()
 	o.Observer = events.Observe
 	k := compat.NewLocker(b, o)
 	var locks []*compat.Lock
@@ -95,62 +94,41 @@ func now() *clock.Mock {
 }
 
 // events is an Observer that can be waited for.
-type events struct {
-	mu   sync.Mutex
-	all  []compat.Event
-	news chan struct{}
-}
+type events chan compat.Event
 
-func (e *events) Observe(event compat.Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, event)
-	if e.news != nil {
-		close(e.news)
-		e.news = nil
+// newEvents has room for more than come between two looks.
+func newEvents() events { return make(events, 4096) }
+
+func (e events) Observe(event compat.Event) { e <- event }
+
+func (e events) forget() {
+	for len(e) > 0 {
+		<-e
 	}
 }
 
-func (e *events) forget() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = nil
-}
-
 // await waits for n events of these kinds.
-func (e *events) await(t testing.TB, n int, kinds ...compat.Kind) {
-	came := 0
-	if !e.wait(time.Minute, func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		came = 0
-		for _, event := range e.all {
+func (e events) await(t testing.TB, n int, kinds ...compat.Kind) {
+	t.Helper()
+	for came := 0; came < n; {
+		select {
+		case event := <-e:
 			if slices.Contains(kinds, event.Kind) {
 				came++
 			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%d of %d events %v came", came, n, kinds)
 		}
-		return came >= n
-	}) {
-		t.Fatalf("%d of %d events %v came", came, n, kinds)
 	}
 }
 
 // wait waits for events until so, or until none has come for a while.
-func (e *events) wait(idle time.Duration, so func() bool) bool {
-	for {
-		e.mu.Lock()
-		if e.news == nil {
-			e.news = make(chan struct{})
-		}
-		news := e.news
-		e.mu.Unlock()
-		if so() {
-			return true
-		}
+func (e events) wait(idle time.Duration, so func() bool) {
+	for !so() {
 		select {
-		case <-news:
+		case <-e:
 		case <-time.After(idle):
-			return false
+			return
 		}
 	}
 }

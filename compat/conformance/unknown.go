@@ -277,7 +277,7 @@ func (c *suite) lostBatch(t testing.TB) {
 	const size = 3 // one first, one last, and one in between
 	const ttl = time.Minute
 	net := new(faulty.Network)
-	mock, events := now(), new(events)
+	mock, events := now(), newEvents()
 	o := c.options()
 	o.Clock, o.Renew, o.Observer = mock, true, events.Observe
 	k := c.New(over(net), o)

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"time"
 
@@ -24,8 +23,8 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	if err != nil {
 		return nil // it is being replaced
 	}
-	parts, _ := redis.Values(masters[0].do("CLUSTER", "SLOTS"))
-	i := slices.IndexFunc(masters, func(s *server) bool { return owns(parts, slot, s.addr) })
+	owner, _ := realredis.Owner(masters[0].addr, slot)
+	i := slices.IndexFunc(masters, func(s *server) bool { return s.addr == owner })
 	if i < 0 {
 		return nil // nobody knows, or it was replaced just now
 	}
@@ -49,7 +48,7 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	time.Sleep(d / 4)
 	// A cluster that fails over is down for a while.
 	return realredis.Within(time.Minute, fmt.Sprintf("slot %d moves from %s to %s", slot, from.addr, to.addr), func() error {
-		if err := moveKeys(slot, from, to); err != nil {
+		if err := realredis.MoveKeys(slot, from.addr, to.addr); err != nil {
 			return err
 		}
 		for _, s := range append([]*server{to, from}, others...) {
@@ -59,37 +58,4 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 		}
 		return nil
 	})
-}
-
-// moveKeys moves the keys of a slot. What is on the one that it leaves is what counts until then.
-func moveKeys(slot int, from, to *server) error {
-	host, port, _ := net.SplitHostPort(to.addr)
-	for {
-		keys, err := redis.Strings(from.do("CLUSTER", "GETKEYSINSLOT", slot, 100))
-		if err != nil || len(keys) == 0 {
-			return err
-		}
-		for _, key := range keys {
-			if _, err := from.do("MIGRATE", host, port, key, 0, 2000, "REPLACE"); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// owns reports whether an answer to CLUSTER SLOTS has a slot at the server of an address.
-func owns(parts []any, slot int, addr string) bool {
-	for _, p := range parts {
-		var first, last int
-		var node []any
-		fields, _ := redis.Values(p, nil)
-		if _, err := redis.Scan(fields, &first, &last, &node); err != nil || slot < first || slot > last {
-			continue
-		}
-		var host string
-		var port int
-		_, err := redis.Scan(node, &host, &port)
-		return err == nil && net.JoinHostPort(host, fmt.Sprint(port)) == addr
-	}
-	return false
 }

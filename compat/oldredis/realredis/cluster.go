@@ -3,6 +3,7 @@ package realredis
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -159,12 +160,24 @@ func (c *Cluster) BeginMove(slot, from, to int) {
 // MoveKeys moves the keys that slot holds now, in any order.
 func (c *Cluster) MoveKeys(slot, from, to int) {
 	c.t.Helper()
-	keys, err := redis.Strings(c.Do(from, "CLUSTER", "GETKEYSINSLOT", slot, 1000), nil)
-	if err != nil {
+	if err := MoveKeys(slot, c.Nodes[from].Addr, c.Nodes[to].Addr); err != nil {
 		c.t.Fatal(err)
 	}
-	for _, key := range keys {
-		c.MoveKey(key, from, to)
+}
+
+// MoveKeys moves the keys of a slot from one node to another. What is on the one that it leaves is what counts until then.
+func MoveKeys(slot int, from, to string) error {
+	host, port, _ := net.SplitHostPort(to)
+	for {
+		keys, err := redis.Strings(Ask(from, "CLUSTER", "GETKEYSINSLOT", slot, 100))
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		for _, key := range keys {
+			if _, err := Ask(from, "MIGRATE", host, port, key, 0, 5000, "REPLACE"); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -197,32 +210,33 @@ func (c *Cluster) EndMove(slot, from, to int) {
 			if _, err := c.Try(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
 				return err
 			}
-			return c.knows(i, slot, to)
+			owner, err := Owner(c.Nodes[i].Addr, slot)
+			if err == nil && owner != c.Nodes[to].Addr {
+				err = fmt.Errorf("slot %d belongs to %s", slot, owner)
+			}
+			return err
 		})
 	}
 }
 
-// knows returns nil if node i knows slot as node owner's.
-func (c *Cluster) knows(i, slot, owner int) error {
-	ranges, err := redis.Values(c.Try(i, "CLUSTER", "SLOTS"))
+// Owner returns the address of the master to which the node at addr assigns slot.
+func Owner(addr string, slot int) (owner string, err error) {
+	parts, err := redis.Values(Ask(addr, "CLUSTER", "SLOTS"))
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, r := range ranges {
-		fields, err := redis.Values(r, nil)
-		if err != nil || len(fields) < 3 {
-			return fmt.Errorf("a range of %v, %v", fields, err)
-		}
-		if fields[0].(int64) > int64(slot) || fields[1].(int64) < int64(slot) {
+	for _, p := range parts {
+		var first, last, port int
+		var host string
+		var node []any
+		fields, _ := redis.Values(p, nil)
+		if _, err := redis.Scan(fields, &first, &last, &node); err != nil || slot < first || slot > last {
 			continue
 		}
-		master, err := redis.Values(fields[2], nil)
-		if err == nil && string(master[2].([]byte)) == c.ids[owner] {
-			return nil
-		}
-		return fmt.Errorf("slot %d belongs to %s, %v", slot, master, err)
+		_, err := redis.Scan(node, &host, &port)
+		return net.JoinHostPort(host, strconv.Itoa(port)), err
 	}
-	return fmt.Errorf("slot %d has no owner", slot)
+	return "", fmt.Errorf("slot %d has no owner", slot)
 }
 
 // IsMaster reports whether node i says that it is a master.

@@ -16,7 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
-	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -44,9 +44,6 @@ type judge struct {
 	eyes []redis.Conn // an onlooker's connection to each server
 
 	amnesia time.Time // when a server last forgot its keys
-
-	shown  string // the key of which the trace tells
-	events []race.Event
 }
 
 // A holding is one client's belief.
@@ -76,7 +73,6 @@ func newJudge(w *world) *judge {
 		wrote: map[string]*process{}}
 	j.history = history.Judge{Fenced: w.Kind.Fences, Margin: running, Grace: overdue, Found: j.found}
 	j.r.Runs, j.r.Counts = 1, map[string]int{}
-	j.shown = w.keys()[0]
 	j.eyes = make([]redis.Conn, len(w.servers))
 	for _, key := range w.keys() {
 		if j.keys[key] = new(keyState); w.Kind.Owned {
@@ -135,7 +131,6 @@ func (j *judge) fault(id, format string, args ...any) {
 	defer j.mu.Unlock()
 	j.r.Faults = append(j.r.Faults, id)
 	j.line(id+" "+format, args...)
-	j.event("network", "", "", id+" "+fmt.Sprintf(format, args...))
 }
 
 func (j *judge) broken(format string, args ...any) {
@@ -148,7 +143,6 @@ func (j *judge) broken(format string, args ...any) {
 func (j *judge) breach(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.r.Broken = append(j.r.Broken, fmt.Sprintf("at %s s: %s", j.w.at(time.Now()), text))
-	j.event("judge", "", "", text)
 	j.line("BROKEN: %s", text)
 }
 
@@ -156,9 +150,6 @@ func (j *judge) report() Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.r.Virtual = time.Since(j.w.start)
-	if j.w.Trace {
-		j.r.Trace = j.trace()
-	}
 	return j.r
 }
 
@@ -275,7 +266,6 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *hol
 		return h
 	}
 	j.line("%s holds %s until %s, fence %d", h.id, key, j.w.at(l.Until()), l.Fence())
-	j.event(x.p.name(), "", "", fmt.Sprintf("%s holds %s", h.id, key))
 	j.observe(j.look(nil))
 	got := h.event(history.Got)
 	// One that was handed off is older than its holder.
@@ -379,9 +369,7 @@ func (j *judge) gives(h *holding) {
 func (j *judge) ran(p *process, server int, cmds []compat.Cmd, replies []any) {
 	changed := j.look(p)
 	if j.w.Trace {
-		cmd, reply := said(cmds, replies)
-		j.line("P%d → S%d  %s  → %s", p.id, server, cmd, reply)
-		j.event(p.name(), cmd, reply, "")
+		j.line("P%d → S%d  %s  → %s", p.id, server, words(cmds), oldredis.Readable(replies))
 	}
 	j.observe(changed)
 }
@@ -427,24 +415,6 @@ func (j *judge) look(p *process) (changed []history.Event) {
 	return changed
 }
 
-// show makes replies readable.
-func show(replies []any) []any {
-	out := make([]any, len(replies))
-	for i, r := range replies {
-		switch r := r.(type) {
-		case []byte:
-			out[i] = string(r)
-		case []any:
-			out[i] = show(r)
-		case redis.Error:
-			out[i] = "(" + string(r) + ")"
-		default:
-			out[i] = r
-		}
-	}
-	return out
-}
-
 // A call is one call of the API under way.
 type call struct {
 	j      *judge
@@ -467,7 +437,6 @@ func (j *judge) call(x *worker, c client, name, key string, ctx context.Context,
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.line("%s calls %s(%s, %v)", x.name, name, key, ttl)
-	j.event(x.p.name(), "", "", fmt.Sprintf("%s calls %s(%s, %v)", x.name, name, key, ttl))
 	k := &call{j: j, x: x, c: c, name: name, key: key, ctx: ctx, ttl: ttl, began: time.Now()}
 	context.AfterFunc(ctx, func() {
 		j.mu.Lock()
@@ -526,7 +495,6 @@ func (k *call) end(err error) {
 	defer j.mu.Unlock()
 	j.r.Counts[k.name+": "+nameOf(err)]++
 	j.line("%s: %s(%s) says %v, after %v", k.x.name, k.name, k.key, err, took)
-	j.event(k.x.p.name(), "", "", fmt.Sprintf("%s: %s(%s) says %v", k.x.name, k.name, k.key, err))
 	j.w.mu.Lock()
 	wrong, jumped := p.faulted.After(k.began) || k.h.interrupted(), p.jumped.After(k.began)
 	crashed := p.crashed || p.ending || k.c.life != p.lives

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -424,3 +425,5 @@ func (w *world) late(after time.Duration, f func()) {
 		f()
 	}()
 }
+
+func (p *process) name() string { return fmt.Sprintf("P%d", p.id) }

@@ -38,7 +38,6 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/race"
 )
 
 // A Config is one run. Draw makes one of a seed; a test may change it before it is Run.
@@ -137,7 +136,6 @@ type Report struct {
 	Faults   []string       // in the order in which they happened; of one run
 	Lines    []string       // the trace, if it was asked for; of one run
 	Virtual  time.Duration
-	Trace    race.Trace // its end, if it was asked for; of one run
 }
 
 // Add sums up.

@@ -3,8 +3,6 @@ package simulate
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -82,12 +80,6 @@ func tell(t *testing.T, c Config, r Report) {
 	if len(r.Broken) == 0 {
 		t.Errorf("\tnot every time: goroutines that woke at the same moment ran in another order")
 		return
-	}
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("simulate-%d.json", c.Seed))
-	if f, err := os.Create(file); err == nil {
-		r.Trace.WriteJSON(f) //nolint:errcheck // the text below says it too
-		f.Close()
-		t.Logf("its end: setnxlock race replay %s", file)
 	}
 	last := r.Lines[max(0, len(r.Lines)-60):]
 	for i, line := range r.Lines {

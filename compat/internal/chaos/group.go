@@ -174,38 +174,17 @@ func (g *group) keysOn(i int) []string {
 
 // guard starts three Sentinels.
 func (g *group) guard(b binary, dir string) error {
-	host, port, _ := net.SplitHostPort(g.servers[0].addr)
-	err := realredis.Within(time.Minute, "the replicas are in sync", func() error {
-		info, err := redis.String(g.servers[0].do("INFO", "replication"))
-		if n := strings.Count(info, "state=online"); err == nil && n < 2 {
-			err = fmt.Errorf("%d of 2", n)
+	conf, err := realredis.Monitor(g.servers[0].addr, "chaos", 700*time.Millisecond)
+	for i := 0; i < 3 && err == nil; i++ {
+		var s *server
+		if s, err = newServer(b, filepath.Join(dir, fmt.Sprint("sentinel-", i)), conf, false, "--sentinel"); s != nil {
+			g.guards = append(g.guards, s)
 		}
-		return err
-	})
+	}
 	if err != nil {
 		return err
 	}
-	for i := range 3 {
-		s, err := newServer(b, filepath.Join(dir, fmt.Sprint("sentinel-", i)), fmt.Sprintf(`sentinel monitor chaos %s %s 2
-sentinel down-after-milliseconds chaos 700
-sentinel failover-timeout chaos 3000
-sentinel parallel-syncs chaos 2
-`, host, port), false, "--sentinel")
-		if s != nil {
-			g.guards = append(g.guards, s)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return realredis.Within(time.Minute, "the Sentinels know each other and the replicas", func() error {
-		for _, s := range g.guards {
-			if err := realredis.Watches(s.addr, "chaos"); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return realredis.Watched(g.addrs(), "chaos")
 }
 
 const slots = 16384 // of a cluster

@@ -181,13 +181,6 @@ func MoveKeys(slot int, from, to string) error {
 	}
 }
 
-// MoveKey moves one key, if it exists.
-func (c *Cluster) MoveKey(key string, from, to int) {
-	c.t.Helper()
-	host, port, _ := net.SplitHostPort(c.Nodes[to].Addr)
-	c.Do(from, "MIGRATE", host, port, key, 0, 5000)
-}
-
 // EndMove gives slot to node to once its last key has been moved, and returns when all masters
 // agree. It tells the new owner first, so that the slot always has one, and then the others: if the
 // slot moved again before every node knew, it could end up without an owner, each node redirecting

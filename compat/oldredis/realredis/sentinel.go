@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,44 +36,51 @@ func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 		}
 		s.Servers = append(s.Servers, Run(t, more...))
 	}
-	waitFor(s.t, "the replicas are in sync", func() error {
-		for _, r := range s.Servers[1:] {
-			role, err := redis.Values(Ask(r.Addr, "ROLE"))
-			if err != nil {
-				return err
-			}
-			if state, _ := redis.String(role[3], nil); state != "connected" {
-				return fmt.Errorf("%s: %s", r.Addr, state)
-			}
-		}
-		return nil
-	})
-	host, port, _ := net.SplitHostPort(s.Servers[0].Addr)
-	for range 3 {
-		s.Sentinels = append(s.Sentinels, RunSentinel(t, fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
-sentinel down-after-milliseconds %[1]s 500
-sentinel failover-timeout %[1]s 3000
-sentinel parallel-syncs %[1]s 2
-`, name, host, port)))
+	conf, err := Monitor(s.Servers[0].Addr, name, 500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
 	}
-	waitFor(s.t, "the Sentinels know each other and the replicas", func() error {
-		for _, w := range s.Sentinels {
-			if err := Watches(w.Addr, name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, RunSentinel(t, conf))
+	}
+	if err := Watched(s.Addrs(), name); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
-// Watches returns nil if the Sentinel at addr knows two others, and a master with two replicas that is up.
-func Watches(addr, name string) error {
-	m, err := redis.StringMap(Ask(addr, "SENTINEL", "master", name))
-	if err == nil && (m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master") {
-		err = fmt.Errorf("%s: %s Sentinels, %s replicas, %s", addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
-	}
-	return err
+// Monitor waits until the master at addr has two replicas in sync, and returns the configuration of one of its Sentinels:
+// a master that has not replied for so long is down.
+func Monitor(addr, name string, down time.Duration) (conf string, err error) {
+	host, port, _ := net.SplitHostPort(addr)
+	conf = fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
+sentinel down-after-milliseconds %[1]s %[4]d
+sentinel failover-timeout %[1]s 3000
+sentinel parallel-syncs %[1]s 2
+`, name, host, port, down.Milliseconds())
+	return conf, Within(time.Minute, "the replicas are in sync", func() error {
+		info, err := redis.String(Ask(addr, "INFO", "replication"))
+		if n := strings.Count(info, "state=online"); err == nil && n < 2 {
+			err = fmt.Errorf("%d of 2", n)
+		}
+		return err
+	})
+}
+
+// Watched waits until each of the Sentinels at addrs knows two others, and a master with two replicas that is up.
+func Watched(addrs []string, name string) error {
+	return Within(time.Minute, "the Sentinels know each other and the replicas", func() error {
+		for _, addr := range addrs {
+			m, err := redis.StringMap(Ask(addr, "SENTINEL", "master", name))
+			if err == nil && (m["num-other-sentinels"] != "2" || m["num-slaves"] != "2" || m["flags"] != "master") {
+				err = fmt.Errorf("%s: %s Sentinels, %s replicas, %s", addr, m["num-other-sentinels"], m["num-slaves"], m["flags"])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // RunSentinel starts the redis-server from the PATH as a Sentinel with this configuration, on a

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,16 +26,16 @@ type fault struct {
 	do   func(s *server, d time.Duration) error
 }
 
+var clientAddr = regexp.MustCompile(`\baddr=(\S+)`) // of a CLIENT LIST
+
 // ordinary faults leave a server what it has answered.
 func (g *group) ordinary() []fault {
 	all := []fault{
 		stopped,
 		{"connections killed", func(s *server, _ time.Duration) error {
 			list, _ := redis.String(s.do("CLIENT", "LIST"))
-			for _, c := range strings.Split(list, "\n") {
-				if addr := field(c, "addr="); addr != "" {
-					s.do("CLIENT", "KILL", addr) //nolint:errcheck // it may be gone
-				}
+			for _, c := range clientAddr.FindAllStringSubmatch(list, -1) {
+				s.do("CLIENT", "KILL", c[1]) //nolint:errcheck // it may be gone
 			}
 			return nil
 		}},
@@ -266,14 +267,4 @@ func snapshotsFail(s *server, d time.Duration) error {
 		return gone
 	}
 	return errors.Join(err, realredis.Within(20*time.Second, "a save", func() error { return status("ok") }))
-}
-
-// field is what follows name in a CLIENT LIST line.
-func field(text, name string) string {
-	for _, f := range strings.Fields(text) {
-		if value, ok := strings.CutPrefix(f, name); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -33,13 +33,6 @@ func (v *verdict) broken(format string, args ...any) {
 	v.Broken = append(v.Broken, fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) apart(what string) {
-	if v.Apart == nil {
-		v.Apart = map[string]int{}
-	}
-	v.Apart[what]++
-}
-
 const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
 
 // heading stands above the rows.
@@ -78,6 +71,7 @@ func listed(n map[string]int) string {
 func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
 	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond}
+	v.Apart = map[string]int{}
 	var events []history.Event
 	calls := map[string][]wait{}
 	for i, p := range clients {
@@ -120,7 +114,7 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 	}
 	for _, f := range j.Judged(events) {
 		if f.Apart {
-			v.apart(string(f.Kind))
+			v.Apart[string(f.Kind)]++
 		} else {
 			v.broken("%v", f)
 		}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -51,26 +52,20 @@ func versionOf(binary string) (string, error) {
 	return "", fmt.Errorf("%s does not say its version", binary)
 }
 
-var ports struct {
-	sync.Mutex
-	taken map[int]bool
-}
+var (
+	firstPort  = rand.IntN(ports)
+	portsGiven atomic.Int64
+)
+
+const ports = 11000
 
 // newPort is a free port whose cluster bus, 10000 above, is free too. Both lie below the ports that
 // outgoing connections get: a server that is killed finds its port free again.
 func newPort() (int, error) {
-	ports.Lock()
-	defer ports.Unlock()
-	if ports.taken == nil {
-		ports.taken = map[int]bool{}
-	}
 	for range 1000 {
-		port := 11000 + rand.IntN(11000)
-		if ports.taken[port] || !free(port) || !free(port+10000) {
-			continue
+		if port := 11000 + (firstPort+int(portsGiven.Add(1)))%ports; free(port) && free(port+10000) {
+			return port, nil
 		}
-		ports.taken[port] = true
-		return port, nil
 	}
 	return 0, errors.New("no free port")
 }

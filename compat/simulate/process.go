@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,18 +149,23 @@ func (p *process) client(i int, reader bool) (c client, ok bool) {
 	return c, true
 }
 
+// shut closes what the program has, by close its Lockers. Nothing starts the program meanwhile.
+func (p *process) shut(close func(k *compat.Locker)) {
+	for _, k := range slices.Concat(p.lockers, p.readers) {
+		close(k)
+	}
+	for _, pool := range p.pools {
+		pool.Close()
+	}
+}
+
 // crash ends the program between two instructions: nothing that it sends from here on arrives.
 // What is left of it in this process of ours is closed.
 func (p *process) crash(away time.Duration) {
 	w := p.w
 	w.mu.Lock()
 	p.crashed = true
-	lockers := append(p.lockers, p.readers...)
-	conns := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	pools := p.pools
+	conns := slices.Collect(maps.Keys(p.conns))
 	w.mu.Unlock()
 	w.judge.crashed(p)
 	for _, c := range conns {
@@ -166,12 +173,7 @@ func (p *process) crash(away time.Duration) {
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, k := range lockers {
-		k.Close(over) //nolint:errcheck // it can't release anything
-	}
-	for _, pool := range pools {
-		pool.Close()
-	}
+	p.shut(func(k *compat.Locker) { k.Close(over) }) //nolint:errcheck // it can't release anything
 	p.again(away)
 }
 
@@ -189,13 +191,12 @@ func (p *process) leave(away time.Duration) {
 	w := p.w
 	w.mu.Lock()
 	p.ending = true
-	lockers, pools := append(p.lockers, p.readers...), p.pools
 	blocked := p.blocked
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), away)
 	defer cancel()
 	ends := time.Now().Add(away)
-	for _, k := range lockers {
+	p.shut(func(k *compat.Locker) {
 		began := time.Now()
 		err := k.Close(ctx)
 		w.judge.count("Close: " + nameOf(err))
@@ -206,11 +207,8 @@ func (p *process) leave(away time.Duration) {
 		if late := min(time.Since(began), time.Since(ends), time.Since(stood)); late > limit+50*time.Millisecond {
 			w.judge.broken("waits: Close of P%d went on for %v after its context had ended, where %v are allowed", p.id, late, limit)
 		}
-	}
+	})
 	w.judge.crashed(p)
-	for _, pool := range pools {
-		pool.Close()
-	}
 	p.again(away)
 }
 
@@ -240,7 +238,7 @@ func (p *process) isDead() bool {
 func (p *process) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, k := range append(p.lockers, p.readers...) {
+	p.shut(func(k *compat.Locker) {
 		err := k.Close(ctx)
 		p.w.judge.count("Close: " + nameOf(err))
 		if err != nil {
@@ -249,10 +247,7 @@ func (p *process) end() {
 		if _, err := k.TryLock(ctx, p.w.keys()[0], shortest); !errors.Is(err, compat.ErrClosed) {
 			p.w.judge.broken("TryLock of P%d after Close: %v", p.id, err)
 		}
-	}
-	for _, pool := range p.pools {
-		pool.Close()
-	}
+	})
 }
 
 // misfortunes befall the servers and the processes, until stop is closed.
@@ -418,12 +413,10 @@ func (w *world) unreachable(s *server) bool {
 
 // late runs f after a while. The end of the run waits for it.
 func (w *world) late(after time.Duration, f func()) {
-	w.under.Add(1)
-	go func() {
-		defer w.under.Done()
+	w.under.Go(func() {
 		time.Sleep(after)
 		f()
-	}()
+	})
 }
 
 func (p *process) name() string { return fmt.Sprintf("P%d", p.id) }

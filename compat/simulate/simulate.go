@@ -25,9 +25,9 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,18 +152,15 @@ func (r *Report) Add(o Report) {
 
 // Table is the share of each kind of event, so that a run in which nothing happened is seen.
 func (r Report) Table() string {
-	names := make([]string, 0, len(r.Counts))
 	sums := map[string]int{}
 	for name, n := range r.Counts {
-		names = append(names, name)
 		group, _, _ := strings.Cut(name, ": ")
 		sums[group] += n
 	}
-	sort.Strings(names)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d runs, %d critical sections, %v of virtual time; %d broken promises, %d excused by a server that forgot its keys\n",
 		r.Runs, r.Sections, r.Virtual.Round(time.Second), len(r.Broken), r.Excused)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
 		group, _, _ := strings.Cut(name, ": ")
 		fmt.Fprintf(&b, "  %-44s %9d  %5.2f %%\n", name, r.Counts[name], 100*float64(r.Counts[name])/float64(sums[group]))
 	}
@@ -221,23 +218,16 @@ func run(t *testing.T, c Config) Report {
 	beside.Go(func() { w.misfortunes(stopped) })
 	beside.Go(func() { w.judge.watch(stopped) })
 
-	working := make(chan struct{})
-	go func() {
-		defer close(working)
-		done := make(chan struct{})
-		n := 0
-		for _, p := range w.all {
-			for i := range c.Lockers {
-				for j := range c.Workers {
-					n++
-					go func() { newWorker(p, i, i*c.Workers+j).work(); done <- struct{}{} }()
-				}
+	var work sync.WaitGroup
+	for _, p := range w.all {
+		for i := range c.Lockers {
+			for j := range c.Workers {
+				work.Go(newWorker(p, i, i*c.Workers+j).work)
 			}
 		}
-		for range n {
-			<-done
-		}
-	}()
+	}
+	working := make(chan struct{})
+	go func() { work.Wait(); close(working) }()
 	select {
 	case <-working:
 	case <-time.After(24 * time.Hour):

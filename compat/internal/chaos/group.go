@@ -123,7 +123,8 @@ func (g *group) start(r run) error {
 		return nil
 	case clustered:
 		for i := range 6 {
-			if err := add(first, aof+soon+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", false); err != nil {
+			const node = "cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n"
+			if err := add(first, aof+soon+node, false); err != nil {
 				return fmt.Errorf("node %d: %w", i, err)
 			}
 		}

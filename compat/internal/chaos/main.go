@@ -82,7 +82,8 @@ func main() {
 	each := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
 	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", *seed, len(runs), each.Round(time.Second), *atOnce)
 	if shared != nil {
-		fmt.Printf("no server is parted from another, and no disk is filled: this machine lets us have no namespaces of our own (%v); clients are cut off by their proxies\n", shared)
+		fmt.Printf("no server is parted from another, and no disk is filled: "+
+			"this machine lets us have no namespaces of our own (%v); clients are cut off by their proxies\n", shared)
 	} else {
 		fmt.Println("servers are parted from each other in a network of our own, clients cut off by their proxies")
 	}
@@ -129,8 +130,8 @@ func main() {
 // kinds are all, in the order of plan.
 var kinds = []string{alone, saved, unsaved, five, sentinels, replicated, clustered}
 
-// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which writes
-// a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
+// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which
+// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
 func plan(only, kind string, seed uint64) ([]run, error) {
 	var binaries []binary
 	for _, path := range filepath.SplitList(cmp.Or(os.Getenv("SETNXLOCK_TEST_BINARIES"), "redis-server")) {
@@ -167,10 +168,11 @@ func plan(only, kind string, seed uint64) ([]run, error) {
 		if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
 			variants = append(variants, "pinned")
 		}
-		if keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !wanted(k) }); len(keeping) > 0 {
+		keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !wanted(k) })
+		if len(keeping) > 0 {
 			b := on[(n+turn/9)%len(on)]
-			runs = append(runs, run{Lock: l.Name, Variant: variants[(n+turn/3)%len(variants)], Kind: keeping[(n+turn)%len(keeping)],
-				Binaries: []binary{b}, Version: b.version})
+			kind, variant := keeping[(n+turn)%len(keeping)], variants[(n+turn/3)%len(variants)]
+			runs = append(runs, run{Lock: l.Name, Variant: variant, Kind: kind, Binaries: []binary{b}, Version: b.version})
 		}
 	}
 	formed := func(drawn bool, name, kind, needs string) {

@@ -23,9 +23,10 @@ const prepare = "ip link set lo up && ip rule add pref 100 lookup local && ip ru
 // try does what runs do in these namespaces.
 const try = "ip rule add pref 10 from 127.1.0.1 to 127.1.0.2 blackhole && mount -t tmpfs none /tmp"
 
-// isolate has this program begin anew in a network and a mount namespace of its own, where the machine lets us, as root or
-// in a user namespace: there each server has an address, what one sends to another can be taken away, and a disk can be
-// filled. Nothing of it is left when the program ends. It returns in these namespaces, or with the reason why there are none.
+// isolate has this program begin anew in a network and a mount namespace of its own, where the machine lets us, as root
+// or in a user namespace: there each server has an address, what one sends to another can be taken away, and a disk can
+// be filled. Nothing of it is left when the program ends. It returns in these namespaces, or with the reason why there
+// are none.
 func isolate() error {
 	if isolated() {
 		return nil

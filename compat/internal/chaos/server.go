@@ -98,7 +98,8 @@ func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server,
 		return nil, err
 	}
 	host := newHost()
-	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags, addr: fmt.Sprintf("%s:%d", host, port), disk: disk}
+	s := &server{binary: b.path, version: b.version, dir: dir, conf: filepath.Join(dir, "redis.conf"), flags: flags,
+		addr: fmt.Sprintf("%s:%d", host, port), disk: disk}
 	if disk {
 		s.dir = filepath.Join(dir, "disk")
 		if err := mountDisk(s.dir); err != nil {

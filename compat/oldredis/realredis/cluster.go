@@ -165,7 +165,8 @@ func (c *Cluster) MoveKeys(slot, from, to int) {
 	}
 }
 
-// MoveKeys moves the keys of a slot from one node to another. What is on the one that it leaves is what counts until then.
+// MoveKeys moves the keys of a slot from one node to another. What is on the one that it leaves is what counts until
+// then.
 func MoveKeys(slot int, from, to string) error {
 	host, port, _ := net.SplitHostPort(to)
 	for {

@@ -49,8 +49,8 @@ func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 	return s
 }
 
-// Monitor waits until the master at addr has two replicas in sync, and returns the configuration of one of its Sentinels:
-// a master that has not replied for so long is down.
+// Monitor waits until the master at addr has two replicas in sync, and returns the configuration of one of its
+// Sentinels: a master that has not replied for so long is down.
 func Monitor(addr, name string, down time.Duration) (conf string, err error) {
 	host, port, _ := net.SplitHostPort(addr)
 	conf = fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2

@@ -111,6 +111,9 @@ func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, 
 	if ch.After != nil && err == nil {
 		if !once.ran {
 			once.ran, once.err = true, ch.After(c)
+			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // of what runs behind the change, which was done
+				once.err = Unknown.Mark(&CallerError{Err: once.err})
+			}
 		}
 		err = once.err
 	}

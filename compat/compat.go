@@ -27,6 +27,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // An Algorithm is a lock protocol. Acquire and Inspect are one attempt each, over one connection;
@@ -159,7 +160,10 @@ type Pool interface {
 
 // Pooled is the Source of one server's pool.
 func Pooled(p Pool) Source {
-	s := Source{Get: func(ctx context.Context, _ string) (redis.Conn, error) { return p.GetContext(ctx) }}
+	s := Source{Get: func(ctx context.Context, _ string) (redis.Conn, error) {
+		c, err := p.GetContext(ctx)
+		return c, limit.Dialled(err)
+	}}
 	if p, ok := p.(*redis.Pool); ok && p.TestOnBorrow == nil && p.TestOnBorrowContext == nil && p.MaxConnLifetime == 0 {
 		s.Idle, s.Fresh = p.IdleCount, p.IdleTimeout
 	}

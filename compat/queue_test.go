@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
@@ -676,7 +677,7 @@ func TestWaitersFailTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range all {
 		wg.Go(func() {
-			if _, err := k.Lock(background, "k", ttl); !errors.Is(err, slow) {
+			if _, err := k.Lock(background, "k", ttl); limit.Brought(err) != slow {
 				t.Errorf("%v, want the head's error", err)
 			}
 		})

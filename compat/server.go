@@ -197,9 +197,13 @@ func (s *server) putBack(c *Conn) {
 	}
 }
 
-// verdict is a step's error after what a cluster answered in it. That a server was found
-// unsafe while it was moving the slot says nothing about it.
+// verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's
+// word is no answer where a reply never came. That a server was found unsafe while it was moving the slot says
+// nothing about it.
 func (c *Conn) verdict(key string, err error) error {
+	if o := OutcomeOf(err); c.wire.Session.Open && (o == Refused || o == NotSent) {
+		return Unknown.Mark(&CallerError{Err: err})
+	}
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow
 	}
@@ -335,7 +339,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		} else {
 			replies, err = c.Run(ch)
 		}
-		next, err = extended(l, next, &ch, replies, err)
+		next, err = extended(l, next, &ch, replies, c.verdict(l.Key, err))
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, &next, step)

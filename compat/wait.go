@@ -107,7 +107,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		return nil, w.gaveUp(ctx, err)
 	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
 		w.open = &unknown.Lease // looked for on the successor, which may have it
-	case errors.Is(err, ErrHeld):
+	case OutcomeOf(err) == Refused && errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {

@@ -150,8 +150,7 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var late errUnanswered
-	if errors.As(err, &late) {
+	if late, ok := dialled(err).(errUnanswered); ok {
 		err = late // whichever step it was
 	}
 	var refused redis.Error
@@ -169,7 +168,7 @@ func reachHint(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var record tls.RecordHeaderError
-	switch {
+	switch err := dialled(err); {
 	case errors.As(err, &unknown):
 		return "--tls-ca FILE names the authority that signed the server's certificate"
 	case errors.As(err, &name):
@@ -190,5 +189,13 @@ func notRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ")
 // silent reports that a server took longer to answer than --timeout.
 func silent(err error) bool {
 	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
+	return errors.As(err, &t) && t.Timeout() || errors.As(dialled(err), &t) && t.Timeout()
+}
+
+// dialled is what our Dial returned, if err carries that; else err.
+func dialled(err error) error {
+	if d := (*compat.CallerError)(nil); errors.As(err, &d) {
+		return d.Err
+	}
+	return err
 }

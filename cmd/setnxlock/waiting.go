@@ -42,13 +42,14 @@ func passes(err error) bool {
 	var record tls.RecordHeaderError
 	var certificate *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
+	dial := dialled(err)
 	switch {
-	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrUnanswered), errors.Is(err, os.ErrPermission),
-		errors.As(err, &record), errors.As(err, &certificate), errors.As(err, &authority), notRedis(err):
+	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrUnanswered), errors.Is(dial, os.ErrPermission),
+		errors.As(dial, &record), errors.As(dial, &certificate), errors.As(dial, &authority), notRedis(err):
 		return false
 	}
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(dial, &network) || errors.Is(dial, io.EOF) || errors.Is(dial, io.ErrUnexpectedEOF) ||
 		errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrUnknown)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func (c *conn) leg(ctx context.Context, addr string) (*leg, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // says nothing about addr
+		return nil, limit.Cause(ctx) // says nothing about addr
 	}
 	conn, err := c.s.borrow(ctx, addr)
 	if err != nil {
@@ -174,7 +175,7 @@ func (c *conn) fail(v via) error {
 	if c.err = c.Err(); c.err != nil {
 		return c.err // Close drops what is dead
 	}
-	c.err = context.Cause(v.ctx)
+	c.err = limit.Cause(v.ctx)
 	for _, l := range c.legs {
 		wire.Drop(l.Conn)
 	}

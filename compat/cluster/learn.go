@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 )
 
@@ -45,7 +46,7 @@ func (s *Source) learn(ctx context.Context, number uint64, first string) error {
 	case <-i.done:
 		return i.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return limit.Cause(ctx)
 	}
 }
 
@@ -149,7 +150,7 @@ func (s *Source) overdue(ctx context.Context, who string) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%w: %s", compat.ErrTimeout, who)
 	}
-	return context.Cause(ctx)
+	return limit.Cause(ctx)
 }
 
 // suspected reports whether m names a master that is suspected.
@@ -251,7 +252,7 @@ func (s *Source) connect(ctx context.Context, addr string) (redis.Conn, error) {
 			return nil, ErrClosed
 		case <-bounded.Done():
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return nil, limit.Cause(ctx)
 			}
 			return nil, fmt.Errorf("%w: %s, for %v", compat.ErrTimeout, addr, silence)
 		}
@@ -270,7 +271,7 @@ func (s *Source) dial(ctx context.Context, addr string) (came chan dialled, gave
 	go func() {
 		c, err := s.o.Dial(ctx, addr)
 		select {
-		case came <- dialled{c, err}:
+		case came <- dialled{c, limit.Dialled(err)}:
 		case <-gaveUp:
 			if c != nil {
 				c.Close()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 const slotCount = 16384
@@ -90,7 +91,7 @@ var errEmpty = errors.New("it knows of no server that has slots")
 func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	c, err := s.o.Dial(ctx, addr)
 	if err != nil {
-		return nil, err
+		return nil, limit.Dialled(err)
 	}
 	defer c.Close()
 	v := via{ctx: ctx}

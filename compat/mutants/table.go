@@ -37,6 +37,8 @@ var (
 	cleaning = tested("compat", "NewConnIsLeftClean")
 	oncemore = tested("compat/promises", "ExtendOnceMore")
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
+	brought  = tested("compat/promises", "BringsAlong")
+	lied     = tested("compat/promises", "NeverOutlives|FailedAttempts")
 	dialing  = tested("compat/promises", "ADialThat")
 	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 
@@ -543,6 +545,16 @@ var table = []mutant{
 		swap("ctx, stop = limit.Whole(ctx)", "stop = func() {}"), tested("compat/promises", "ManyAtOnce")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Since",
 		drop("c.until = at.Add(c.limit)"), tested("compat/promises", "TheWaitForAConnection")),
+	row("an error looks through to the cause of the caller's context", "limit.Cause",
+		swap("&CallerError{why}", "why"), brought),
+	row("an error looks through to what a pool returned", "limit.Dialled",
+		swap("&CallerError{err}", "err"), brought),
+	row("a caller's ErrTimeout is a limit of ours", "limit.Cause",
+		swap("RanOut(ctx)", "errors.Is(why, ErrTimeout)"), brought),
+	row("an algorithm's word answers a write whose reply never came", "compat.Conn.verdict",
+		never("c.wire.Session.Open && (o == Refused || o == NotSent)"), lied),
+	row("the error of what ran behind a change undoes the change", "compat.Change.ended",
+		never("o == Refused || o == NotSent"), lied),
 	row("a limit below a value is not found", "limit.Whole",
 		swap("ctx.Value(key{})", "ctx"), tested("compat/internal/limit", "")),
 	row("a dialer's read timeout hides the caller's deadline", "compat.noConnection",

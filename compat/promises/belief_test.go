@@ -82,7 +82,7 @@ var acts = []act{
 // What a client believes is never more than what the server grants: whatever was
 // lost on the way, another client that comes in finds nobody who still works.
 func TestBeliefNeverOutlivesTheGrant(t *testing.T) {
-	kinds := all(false)
+	kinds := append(all(false), mouthpieces()...)
 	for _, k := range []kind{singles(true)[1], singles(true)[5], singles(true)[7]} {
 		k.name += " with a fence"
 		kinds = append(kinds, k)

@@ -168,7 +168,7 @@ func TestARefusalProvesNothing(t *testing.T) {
 
 // An attempt that failed has left nothing on the key, or says that it does not know.
 func TestFailedAttemptsAreUndoneOrUnknown(t *testing.T) {
-	eachKind(t, all(false), func(t *testing.T, k kind) {
+	eachKind(t, append(all(false), mouthpieces()...), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 			taker, net := w.client(compat.Options{})
 			strike(net)

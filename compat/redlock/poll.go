@@ -2,12 +2,10 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
@@ -44,7 +42,7 @@ type poll[T any] struct {
 func (p *poll[T]) run(caller context.Context, who []int) {
 	o := p.q.o
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
-	slow := o.Clock.AfterFunc(p.r.limit, func() { cancel(compat.ErrTimeout) })
+	slow := o.Clock.AfterFunc(p.r.limit, func() { cancel(limit.Out) })
 	for _, i := range who {
 		go p.step(ctx, i)
 	}
@@ -103,7 +101,7 @@ func (p *poll[T]) linger(took time.Duration) time.Duration {
 func (p *poll[T]) step(ctx context.Context, i int) {
 	s := p.q.servers[i]
 	value, err := p.r.step(ctx, s, i)
-	if errors.Is(context.Cause(ctx), compat.ErrTimeout) {
+	if limit.RanOut(ctx) {
 		err = tooSlow(err)
 	}
 	p.mu.Lock()
@@ -140,7 +138,7 @@ func (p *poll[T]) clear(clean context.Context, stuck bool, s *server, i int, val
 	if stuck {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(clean))
 		defer cancel(nil)
-		t := p.q.o.Clock.AfterFunc(p.q.limit(0), func() { cancel(compat.ErrTimeout) })
+		t := p.q.o.Clock.AfterFunc(p.q.limit(0), func() { cancel(limit.Out) })
 		defer t.Stop()
 		clean = ctx
 	}

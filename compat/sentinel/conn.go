@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A conn is a connection to a server that was named master. It believes no
@@ -32,7 +33,7 @@ func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
 	defer cancel()
 	c, err := s.o.Dial(ctx, m.addr)
 	if err != nil {
-		return nil, err
+		return nil, limit.Dialled(err)
 	}
 	n := &conn{Conn: c, s: s, m: m}
 	if err := n.ask(ctx); err != nil {

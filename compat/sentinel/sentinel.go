@@ -59,6 +59,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 var (
@@ -205,7 +206,7 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 		}
 		switch { // what passes is told in words only: it must not look like a closed connection
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %v", ErrNoMaster, context.Cause(ctx), err)
+			return nil, fmt.Errorf("%w: %w: %v", ErrNoMaster, limit.Cause(ctx), err)
 		case final(err):
 			return nil, fmt.Errorf("%w: %w", ErrNoMaster, err)
 		case !s.o.Clock.Now().Before(enough) && passes:
@@ -300,7 +301,7 @@ func (s *Source) master(ctx context.Context) (*master, error) {
 	case <-s.ctx.Done():
 		return nil, errClosed
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, limit.Cause(ctx)
 	}
 	if m := s.trusted(); m != nil {
 		return m, nil // another goroutine asked while we waited

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // errUnknownName means that a Sentinel watches no master of this name.
@@ -85,7 +86,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 				return name, nil
 			}
 		case <-ctx.Done():
-			return "", context.Cause(ctx)
+			return "", limit.Cause(ctx)
 		}
 	}
 	if s.forget(); s.winner(votes) != "" { // it takes fewer now
@@ -308,7 +309,7 @@ func (w *watcher) put(ctx context.Context, s *Source) (answer, error) {
 func (w *watcher) connect(ctx context.Context, s *Source) error {
 	c, err := s.o.DialSentinel(ctx, w.addr)
 	if err != nil {
-		return err
+		return limit.Dialled(err)
 	}
 	info, err := redis.String(bounded{c, ctx}.Do("INFO"))
 	if c.Err() != nil {

@@ -163,6 +163,6 @@ func (c *Crew) Wait(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return limit.Cause(ctx)
 	}
 }

@@ -1,6 +1,6 @@
 // Package limit bounds what a step may take: contexts that end by a limit of ours as well as
 // by the caller's own end. It guarantees that the two are never mistaken for each other: ours
-// is ErrTimeout and never context.Canceled, the caller's is never ErrTimeout.
+// is ErrTimeout and never context.Canceled, the caller's is never ErrTimeout, whatever its cause is.
 package limit
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
 )
 
 // ErrTimeout means that a limit of ours ran out. It is a net.Error, and
@@ -24,6 +25,45 @@ func (timeout) Error() string        { return "setnxlock: no answer in time" }
 func (timeout) Timeout() bool        { return true }
 func (timeout) Temporary() bool      { return true }
 func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// A CallerError is an error that a caller brought along: the cause of its context's end, or what its Dial
+// returned. It says nothing about a lock, although it may be one of our own, another lock's; so errors.Is and
+// errors.As don't look through it. Err is for who wants to.
+type CallerError struct{ Err error }
+
+func (e *CallerError) Error() string { return e.Err.Error() }
+
+// Dialled is the error of a caller's Dial or pool: a server's answer, to AUTH say, as it is, any other as a
+// CallerError.
+func Dialled(err error) error {
+	switch err.(type) {
+	case nil, redis.Error:
+		return err
+	}
+	return &CallerError{err}
+}
+
+// Brought returns what a caller brought along, if an error carries that: for people, and for who knows that caller.
+func Brought(err error) error {
+	if c := (*CallerError)(nil); errors.As(err, &c) {
+		return c.Err
+	}
+	return nil
+}
+
+// ranOut is the cause of a context that a limit of ours has ended: no caller can have it.
+type ranOut struct{ error }
+
+func (r ranOut) Unwrap() error { return r.error }
+
+// Out is the cause with which to cancel a context whose limit has run out.
+var Out error = ranOut{ErrTimeout}
+
+// RanOut reports that ctx ended by a limit of ours.
+func RanOut(ctx context.Context) bool {
+	_, ours := context.Cause(ctx).(ranOut)
+	return ours
+}
 
 // A Context has a time limit: for the whole step, or, if it can't be cancelled, for each command.
 type Context struct {
@@ -62,7 +102,7 @@ func PerCommand(ctx context.Context, c clock.Clock, d time.Duration) *Context {
 // Within is ctx, until d has passed.
 func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := c.AfterFunc(d, func() { cancel(ErrTimeout) })
+	t := c.AfterFunc(d, func() { cancel(Out) })
 	return &Context{ctx, d, c}, func() { t.Stop(); cancel(nil) }
 }
 
@@ -147,10 +187,10 @@ func Cause(ctx context.Context) error {
 	switch {
 	case err == nil || why == err:
 		return err
-	case errors.Is(why, ErrTimeout):
-		return why
+	case RanOut(ctx):
+		return ErrTimeout
 	}
-	return fmt.Errorf("%w: %w", err, why)
+	return fmt.Errorf("%w: %w", err, &CallerError{why})
 }
 
 // Because adds to a step's error that its context ended, if it did. That a dialer was cancelled
@@ -160,8 +200,10 @@ func Because(ctx context.Context, err error) error {
 		return err
 	}
 	why := Cause(ctx)
-	if errors.Is(err, why) || errors.Is(err, context.Canceled) {
-		return why
+	for _, said := range []error{err, Brought(err)} {
+		if errors.Is(said, ctx.Err()) || errors.Is(said, context.Canceled) {
+			return why
+		}
 	}
 	return fmt.Errorf("%w: %w", why, err)
 }

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"iter"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -166,7 +165,7 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 	case <-m.done:
 		return m.replies, m.err // after an error somebody may still be about to write it: it is not used again
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) { // a limit of ours, not the caller's own
+		if limit.RanOut(ctx) {
 			c.Retire()
 		}
 		return nil, c.leave(m, limit.Cause(ctx))

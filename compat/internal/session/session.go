@@ -5,6 +5,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -18,6 +19,7 @@ type Session struct {
 	guarded  bool        // we have begun a WATCH, and not ended it, whatever the server made of that
 	watched  bool        // a WATCH that aborted an EXEC
 	Ran      bool        // a command that can change something ran, or may have
+	Open     bool        // the connection broke before a reply that says something about the keys
 	NotNow   redis.Error // a cluster's refusal to run one of the commands
 
 	Refusal struct { // the last in this step, and the first command that met with it
@@ -32,7 +34,7 @@ type Session struct {
 
 // Begin begins a step: nothing ran in it yet.
 func (s *Session) Begin() {
-	s.Ran, s.NotNow, s.watched = false, "", false
+	s.Ran, s.Open, s.NotNow, s.watched = false, false, "", false
 	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
 }
 
@@ -95,7 +97,22 @@ func (s *Session) Executed(reply any, err error) {
 func (s *Session) broke(name string, err error) {
 	if err != nil && !answer.Refused(err) {
 		s.BrokeOn = strings.TrimSpace(strings.Join(s.sent, " ") + " " + name)
+		s.Open = s.Open || slices.ContainsFunc(append(s.sent, name), asks)
 	}
+}
+
+// asks reports that the reply to a command says something about the keys.
+func asks(name string) bool {
+	return name != "" && !strings.EqualFold(name, "UNWATCH") && !strings.EqualFold(name, "DISCARD")
+}
+
+// changes reports that a command can change something.
+func changes(name string) bool {
+	switch strings.ToUpper(name) {
+	case "", "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
+		return false
+	}
+	return true
 }
 
 // refused notes what was refused: not that the transaction around it was.
@@ -150,13 +167,8 @@ func (s *Session) judge(name string, reply any, err error) {
 		s.NotNow = e
 		return
 	}
-	switch name {
-	case "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
+	if !changes(name) || name == "EXEC" && (err == nil && reply == nil || answer.ExecAborted(err)) {
 		return
-	case "EXEC":
-		if err == nil && reply == nil || answer.ExecAborted(err) {
-			return
-		}
 	}
 	if !s.Multi || reply != "QUEUED" {
 		s.Ran = true

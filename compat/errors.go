@@ -125,6 +125,7 @@ type DeniedError struct {
 	Key     string // of the lock; what is written beside it begins with it. "" if the refusal is not about a key
 	Reply   redis.Error
 	Remedy  string // what to grant or to change
+	Passes  bool   // waiting may do as well: it loads its data, is full, has no master at the moment
 }
 
 func (e *DeniedError) Error() string {
@@ -156,7 +157,7 @@ func (c *Conn) Denied(key string, err error) error {
 	if !ok {
 		return err
 	}
-	d := &DeniedError{Reply: e}
+	d := &DeniedError{Reply: e, Passes: answer.Passes(e)}
 	command := ""
 	if c.wire.Session.Refusal.Reply == e {
 		command = c.wire.Session.Refusal.Command

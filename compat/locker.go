@@ -215,9 +215,10 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 // asks the server. If ctx ends, the error wraps ctx.Err(), and whatever was taken has been
 // released; if that is not certain, the error is [ErrUnknown] as well. Errors that waiting does not
 // cure end the wait: [ErrUnsafeServer], [ErrDenied], [ErrForeign] for a key that is not a string,
-// and a server that can't be reached at the first attempt or for a whole ttl. While a cluster moves
-// the key's slot, or a cluster or a group of Sentinels elects a master ([ErrElection], or a master
-// that does not answer), Lock waits for up to a whole ttl.
+// and a server that can't be reached at the first attempt or for a whole ttl. While the server refuses
+// what it will do later (a [DeniedError] that Passes), while a cluster moves the key's slot, or a cluster
+// or a group of Sentinels elects a master ([ErrElection], or a master that does not answer), Lock
+// waits for up to a whole ttl.
 //
 // ctx bounds the wait, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // A pin is the connection that a lease has pinned: it watches key since that held value. As
@@ -57,13 +58,16 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	default:
 		p.pinned = p.seen.watches(next.Value) && OutcomeOf(err) == Done
 	}
+	if p.wire.Session.Useless {
+		wire.Drop(p.Conn.Conn)
+	}
 	p.pinned = p.pinned && p.Err() == nil
 	next.pin = nil
 	if p.pinned {
 		next.pin = p
 	}
 	p.put(*next)
-	return err, OutcomeOf(err) != NotSent
+	return err, OutcomeOf(err) != NotSent && !elsewhere(err)
 }
 
 // take begins a step. A lease is not the one whose value is watched if it was extended since.

@@ -56,8 +56,8 @@ func (s *server) Abilities() Abilities {
 	return Abilities{Shared: s.traits.Shared, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, server: s}
 }
 
-// do runs one step over a connection that is borrowed for it; once more if all that happened
-// was that a cluster redirected it in a way that its Source could not follow.
+// do runs one step over a connection that is borrowed for it; over another one if all that happened was that a cluster
+// redirected it in a way that its Source could not follow, or that this one leads to a server that can't serve us.
 func (s *server) do(ctx context.Context, key string, step func(*Conn) error) error {
 	c := conns.Get().(*Conn)
 	err := s.over(ctx, key, c, step)
@@ -74,11 +74,20 @@ var conns = sync.Pool{New: func() any { return new(Conn) }}
 // over is do with a Conn that may outlive the step.
 func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	err := s.once(ctx, key, c, step)
-	if OutcomeOf(err) == NotSent && answer.Redirected(err) {
+	for left := s.idle() + 1; left > 0 && elsewhere(err); left-- {
+		if answer.Redirected(err) {
+			left = 0
+		}
 		*c = Conn{}
 		err = s.once(ctx, key, c, step)
 	}
 	return err
+}
+
+// elsewhere reports that a step did nothing because its connection led to the wrong server.
+func elsewhere(err error) bool {
+	o := OutcomeOf(err)
+	return (o == NotSent || o == Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
 }
 
 // once asks, before it borrows a connection, whether the context is done: redigo would kill a
@@ -110,6 +119,9 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	err := c.verdict(key, step(c))
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
 		err = noConnection(ctx, err)
+	}
+	if c.wire.Session.Useless {
+		wire.Drop(c.Conn)
 	}
 	live := c.Err() == nil
 	c.pinned = c.pinned && live
@@ -207,10 +219,15 @@ func (c *Conn) verdict(key string, err error) error {
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow
 	}
-	if _, refused := answer.NotNow(err); refused && !c.wire.Session.Ran {
+	_, notNow := answer.NotNow(err)
+	switch denied := c.Denied(key, err); {
+	case c.wire.Session.Ran || answer.Known(err) == nil:
+		return denied
+	case notNow:
 		return NotSent.Mark(err)
+	default:
+		return Refused.Mark(denied)
 	}
-	return c.Denied(key, err)
 }
 
 func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
@@ -425,16 +442,20 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 // are has no more than these.
 const staleAtMost = 16
 
+// idle is how many connections may have gone stale.
+func (s *server) idle() int {
+	if s.source.Idle != nil {
+		return s.source.Idle()
+	}
+	return staleAtMost
+}
+
 // again is do for a step that can be repeated without harm, because it only reads: it goes on
 // to the next connection as long as the one it got turns out to be closed, or to lead to a
 // server that has the key no more.
 func (s *server) again(ctx context.Context, key string, step func(*Conn) error) error {
-	most := staleAtMost
-	if s.source.Idle != nil {
-		most += s.source.Idle()
-	}
 	var err error
-	for range most {
+	for range staleAtMost + s.idle() {
 		if err = s.do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
 			break
 		}

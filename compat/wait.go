@@ -115,6 +115,8 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		}
 		w.saw(held)
 		return w.untilFree(ctx, until)
+	case w.waitedOut(err) && !w.failing(err):
+		// it passes
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
 		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
 		return nil, err
@@ -232,8 +234,7 @@ func (w *wait) elects(err error) bool {
 
 // waitedOut reports that err does not end a wait before it has come for a whole ttl.
 func (w *wait) waitedOut(err error) bool {
-	_, passes := answer.NotNow(err)
-	return passes || w.elects(err)
+	return !errors.Is(err, ErrUnknown) && answer.Passes(err) || w.elects(err)
 }
 
 // concerns returns the longest ttl with which a wait would have ended with err, too, had it begun

@@ -107,16 +107,8 @@ func (q *Asker) Prepare() error {
 // final reports that the server's answer would be the same to every write: it is a replica, full,
 // or not ready.
 func final(err error) bool {
-	e, ok := err.(redis.Error)
-	if !ok {
-		return false
-	}
-	word, _, _ := strings.Cut(string(e), " ")
-	switch word {
-	case "READONLY", "OOM", "LOADING", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH":
-		return true
-	}
-	return strings.Contains(string(e), "'maxmemory'") || strings.Contains(string(e), "operation not permitted")
+	r := answer.Known(err)
+	return r != nil && (r.Elsewhere || r.Passes)
 }
 
 // prefer is the error that tells more: that a command is forbidden rather than that another

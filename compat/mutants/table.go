@@ -38,6 +38,7 @@ var (
 	oncemore = tested("compat/promises", "ExtendOnceMore")
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
 	brought  = tested("compat/promises", "BringsAlong")
+	answered = tested("compat/promises", "AnswersOfAServer|WhatWaitingCures")
 	lied     = tested("compat/promises", "NeverOutlives|FailedAttempts")
 	dialing  = tested("compat/promises", "ADialThat")
 	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
@@ -555,6 +556,16 @@ var table = []mutant{
 		never("c.wire.Session.Open && (o == Refused || o == NotSent)"), lied),
 	row("the error of what ran behind a change undoes the change", "compat.Change.ended",
 		never("o == Refused || o == NotSent"), lied),
+	row("a server that can't serve us keeps its connection", "compat.server.once",
+		never("c.wire.Session.Useless"), answered),
+	row("a server that can't serve us keeps a shared connection", "mux.Pool.do",
+		drop("c.Discard()"), answered),
+	row("a server that can't serve us is asked no other one", "compat.elsewhere",
+		swap("answer.Elsewhere(err)", "false"), answered),
+	row("what was refused before anything ran is unknown", "compat.Conn.verdict",
+		swap("Refused.Mark(denied)", "denied"), answered),
+	row("a Lock does not wait for what waiting cures", "compat.wait.waitedOut",
+		swap("answer.Passes(err)", "false"), answered),
 	row("a limit below a value is not found", "limit.Whole",
 		swap("ctx.Value(key{})", "ctx"), tested("compat/internal/limit", "")),
 	row("a dialer's read timeout hides the caller's deadline", "compat.noConnection",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	answers "github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
@@ -190,14 +191,9 @@ func refusal(reply any, err error) (redis.Error, bool) {
 	return "", false
 }
 
-// passing reports that a server is not the master, or not yet: another, or the
-// same a little later, is. 2.4 words MASTERDOWN differently. A Sentinel that
+// passing reports that a server is not the master, or not yet: another, or the same a little later, is. A Sentinel that
 // has not seen the master yet says IDONTKNOW.
 func passing(e redis.Error) bool {
-	for _, word := range []string{"READONLY", "MASTERDOWN", "LOADING", "IDONTKNOW"} {
-		if strings.HasPrefix(string(e), word) {
-			return true
-		}
-	}
-	return strings.Contains(string(e), "slave-serve-stale-data")
+	r := answers.Known(e)
+	return r != nil && r.Elsewhere && r.Passes || strings.HasPrefix(string(e), "IDONTKNOW ")
 }

@@ -109,20 +109,10 @@ func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
 	case word == "NOPERM", runs, strings.Contains(s, "executing the script can't access"):
 		of = key
 		remedy = "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~" + key + "*"
-	case word == "OOM" || strings.Contains(s, "'maxmemory'"):
-		remedy = "the server is over its maxmemory: it needs room, or a higher maxmemory"
-	case word == "READONLY":
-		remedy = "this is a replica: connect to its master"
-	case word == "NOAUTH" || strings.Contains(s, "operation not permitted"):
-		remedy = "it asks for a password: AUTH"
-	case word == "LOADING":
-		remedy = "it is loading its data: try again when it has"
-	case word == "MASTERDOWN":
-		remedy = "this is a replica that has lost its master: connect to the master"
-	case word == "MISCONF":
-		remedy = "it can't save its data and accepts no writes until it can: look at its disk and its log"
-	case word == "NOREPLICAS":
-		remedy = "it has fewer replicas than min-replicas-to-write asks for"
+	default:
+		if r := row(s); r != nil {
+			remedy = r.Remedy
+		}
 	}
 	return command, of, remedy
 }

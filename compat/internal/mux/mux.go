@@ -104,6 +104,7 @@ type Conn struct {
 	writing  bool       // somebody writes, and will look at pending again
 	reading  bool
 	retired  bool // it gets no new messages
+	useless  bool // it leads to a server that can't serve us
 	shutting bool
 	err      error // it is over
 
@@ -127,6 +128,14 @@ func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retired = true
+	c.last()
+}
+
+// Discard is Retire of a connection that is of no use to anybody: no pool gets it back.
+func (c *Conn) Discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired, c.useless = true, true
 	c.last()
 }
 
@@ -458,5 +467,11 @@ func (c *Conn) shut() {
 		return
 	}
 	c.shutting = true
-	go c.c.Close() // it may wait for the server
+	useless := c.useless
+	go func() { // it may wait for the server
+		if useless {
+			redis.DoContext(c.c, limit.Past, "DISCARD") //nolint:errcheck // it breaks, and sends nothing
+		}
+		c.c.Close()
+	}()
 }

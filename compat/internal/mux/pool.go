@@ -10,6 +10,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
@@ -188,7 +189,11 @@ func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration) ([]an
 		m.free()
 		return nil, unsent(err)
 	}
-	return c.Do(ctx, patience, m)
+	replies, err := c.Do(ctx, patience, m)
+	if _, elsewhere := answer.Among(replies, answer.Elsewhere); elsewhere {
+		c.Discard()
+	}
+	return replies, err
 }
 
 func (p *Pool) message() *Message {

@@ -45,8 +45,8 @@ func TestSession(t *testing.T) {
 			s.Executed(redis.Error("EXECABORT"), moved)
 		}, true, false, false},
 		{"one of which half was queued", func(s *Session) { s.Sent("MULTI"); s.Sent("SET"); s.Executed([]any{}, oom) }, false, false, true},
-		{"an EXEC that was refused", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom) }, true, false, true},
-		{"and ended", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom); s.Done("DISCARD", "OK", nil) }, false, false, true},
+		{"an EXEC that was refused", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom) }, true, false, false},
+		{"and ended", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom); s.Done("DISCARD", "OK", nil) }, false, false, false},
 		{"an EXEC whose reply was lost", func(s *Session) { s.Sent("MULTI"); s.Executed(nil, broken) }, true, false, true},
 	} {
 		s := new(Session)

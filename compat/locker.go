@@ -251,8 +251,9 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 
 // Adopt takes up a lock that another process or goroutine has detached, or held when it died: token
 // is its [Lock.Token] at that moment. It extends the lease to ttl, which proves that it is ours,
-// and draws a new fence if the algorithm has them. It returns [ErrLost] if the key no longer holds
-// token. After an [ErrUnknown] the key may hold the new value of the extension: adopt with the
+// draws a new fence if the algorithm has them, and puts a new token on the key if the algorithm can
+// (Traits.Rotates): whoever else has seen token, a second adopter or the former holder, then gets
+// [ErrLost]. It returns ErrLost if the key no longer holds token. After an [ErrUnknown] the key may hold the new value of the extension: adopt with the
 // [UnknownError]'s Lease.Value and, if that is ErrLost, with token. If the former holder is still
 // alive, it must not use the lock again.
 func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
@@ -273,7 +274,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		if err != nil {
 			return nil, err
 		}
-		next, err := k.extend(ctx, h, ttl, false, true, lease.Done)
+		next, err := k.extend(ctx, h, ttl, k.abilities.Rotates, true, lease.Done)
 		switch {
 		case err == nil:
 			h.lease.How = Adopted

@@ -33,7 +33,6 @@ func broken() []brokenLock {
 		{"ends early", "expiry", endsEarly{fenced()}, "within the lease", time.Second},
 		{"does not extend", "extension", noExtend{fenced()}, "after the extension", time.Second},
 		{"does not renew", "renewal", noExtend{fenced()}, "a rival got a lock that is being renewed", time.Second / 8},
-		{"takes a lost reply for a refusal", "unknown", lostIsHeld{fenced()}, "and yet the key is", time.Second},
 		{"takes a lost reply for a success", "unknown", lostIsWon{fenced()}, "but the key is", time.Second},
 		{"counts backwards", "fences", sameFence{fenced()}, "fence 7 after 7", time.Second},
 		{"lets anybody adopt", "adoption", anybodys{fenced()}, "Adopt with a wrong token", time.Second},

@@ -545,3 +545,37 @@ func TestDetachAfterLostReplies(t *testing.T) {
 		}
 	})
 }
+
+// A handle that is delivered twice is adopted once: the adopter's value is nobody else's, whoever has seen the former one,
+// its old holder among them.
+func TestAHandleIsAdoptedOnce(t *testing.T) {
+	eachKind(t, all(true), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			holder, _ := w.client(compat.Options{})
+			first, _ := w.client(compat.Options{})
+			second, _ := w.client(compat.Options{})
+			old := w.try(holder, long)
+			h := old.Handle()
+			mine, err := first.AdoptHandle(background, h, long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mine.Token() == h.Token {
+				t.Error("the adopter goes on with the value that was handed out")
+			}
+			if _, err := second.AdoptHandle(background, h, long); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("adopted a second time: %v, want ErrLost", err)
+			}
+			if err := second.ReleaseHandle(background, h); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("released by the handle that was adopted: %v, want ErrLost", err)
+			}
+			if err := old.Extend(background, long); !errors.Is(err, compat.ErrLost) {
+				t.Errorf("the old holder extends: %v, want ErrLost", err)
+			}
+			old.Release(background) //nolint:errcheck // whatever it says
+			if err := mine.Extend(background, long); err != nil {
+				t.Errorf("the adopter extends: %v", err)
+			}
+		})
+	})
+}

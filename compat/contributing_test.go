@@ -74,7 +74,7 @@ func TestContributing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = "var formats = []Format{\n"
+	const head = "of(Format{Kind: Millis, Stamp: millis, Examples: []string{inMillis}},\n"
 	if blocks[table] == "" || !strings.Contains(string(text), head) {
 		t.Fatalf("no row on the page, or no table in %s", table)
 	}

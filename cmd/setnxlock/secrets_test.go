@@ -171,12 +171,15 @@ func TestWherePasswordsGo(t *testing.T) {
 		{"Sentinels alone say TLS", "--password-file PW --sentinel m@rediss://localhost:A", "A", "", "A", 69},
 		{"Sentinels alone say TLS, and name another's", "--password-file PW --sentinel m@rediss://localhost:A", "B", "", "", 69},
 		{"Sentinel with a database", "--redis redis://" + pw + "x --sentinel m@redis://" + pw + "C/3", "D", "", "", 64},
+		{"a Sentinel that all given tell of", "--redis x --sentinel m@redis://" + pw + "C", "D", "BC", "", 69},
+		{"a Sentinel that one of two tells of", "--redis x --sentinel m@redis://" + pw + "C,redis://" + pw + "D", "D", "CD", "", 69},
 		{"Sentinel and two servers", "--redis redis://" + pw + "D,redis://" + pw + "x --sentinel m@C", "D", "", "", 64},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ours := newAuthority(t)
 			places := map[string]*place{"A": openPlace(t, ours, "localhost"), "B": openPlace(t, ours, "127.0.0.1"), "C": openPlace(t, ours, ""), "D": openPlace(t, ours, "")}
+			places["C"].knows = []string{places["B"].at}
 			if to := places[test.names]; to != nil {
 				for _, p := range places {
 					p.names = "localhost:" + to.port

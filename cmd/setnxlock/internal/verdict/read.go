@@ -203,7 +203,7 @@ func passed(value string, now time.Time) bool {
 }
 
 // beside are the names of the keys that our locks keep beside a key.
-var beside = []string{"fence", "readers", "waiting", "due", "turn", "mutex", "waiters", "wake"}
+var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"}
 
 // Beside returns the key that key stands beside, as compat.Aux names such keys, and what it is
 // there: "fence", "readers", …; "" if it is none.

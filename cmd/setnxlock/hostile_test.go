@@ -150,3 +150,32 @@ func TestShellsReadBackWhatIsQuoted(t *testing.T) {
 		}
 	}
 }
+
+// A value of any size is shown by its beginning and its length, and inspect does not read all of it.
+func TestLargeValuesAreCut(t *testing.T) {
+	t.Parallel()
+	const size = 3_000_001
+	for _, version := range []string{"7.0", "2.4", "2.2"} { // with GETRANGE, and without
+		address := startOld(t, version)
+		ask(t, address, "SETRANGE", "big", size-1, "x")
+		ask(t, address, "APPEND", "small", strings.Repeat("s", 300))
+		for _, args := range [][]string{
+			{"inspect", "big"}, {"inspect", "--json", "big"}, {"inspect", "--algorithm", "getset", "big"}, {"inspect", "big", "small"}, {"inspect", "--json", "big", "small"},
+			{"survey", "--all"}, {"survey", "--all", "--json"}, {"release", "big", "--force", "--yes"}, {"release", "big", "--token", "x"},
+			{"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--lease", "1s"}, {"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"},
+			{"run", "--try", "big", "--", "true"}, {"run", "-v", "--wait", "300ms", "big", "--", "true"}, {"run", "--try", "--algorithm", "getset", "big", "--", "true"}, {"run", "--try", "big", "small", "--", "true"},
+			{"run", "--try", "--redis", address + "," + address + "," + address, "--algorithm", "redlock", "--timeout", "1m", "big", "--", "true"}, {"run", "--try", "--algorithm", "rw:write", "big", "--", "true"},
+		} {
+			out, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + address}, args...)
+			if len(out+errs) > 16<<10 {
+				t.Errorf("%s, %q: %d: %d bytes: %.300s", version, args, status, len(out+errs), out+errs)
+			}
+			if args[0] == "inspect" && !strings.Contains(out, fmt.Sprint(size)) {
+				t.Errorf("%s, %q: %d: no length: %.1000s%.300s", version, args, status, out, errs)
+			}
+		}
+		if n := ask(t, address, "STRLEN", "big"); n != int64(size) {
+			t.Errorf("%s: %v bytes are left", version, n)
+		}
+	}
+}

@@ -19,7 +19,7 @@ import (
 func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
 	name, list, ok := strings.Cut(a.sentinel, "@")
-	if !ok || name == "" || list == "" || strings.Contains(name, "://") {
+	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
 		return nil, &failure{statusUsage, errors.New("--sentinel does not name a master and its Sentinels"), hint}
 	}
 	args := strings.Split(list, ",")

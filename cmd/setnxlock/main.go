@@ -88,5 +88,8 @@ func usage(cmd *cobra.Command, err error) error {
 	if err == nil || errors.As(err, new(*failure)) {
 		return err
 	}
+	if what, _, of := strings.Cut(err.Error(), " in -"); of && strings.HasPrefix(what, "unknown shorthand") {
+		err = errors.New(what) // the rest may be a password: -asecret, as redis-cli has it
+	}
 	return &failure{status: statusUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 }

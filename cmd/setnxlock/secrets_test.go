@@ -124,6 +124,9 @@ func (p *place) answer(words []string) string {
 		return "+OK\r\n"
 	case "INFO":
 		return bulk("redis_version:7.0.15\r\nrun_id:" + p.id + "\r\n")
+	case "CLUSTER":
+		host, port, _ := net.SplitHostPort(p.names)
+		return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n" + bulk(host) + ":" + port + "\r\n"
 	case "SENTINEL":
 		if words[1] == "sentinels" {
 			text := fmt.Sprintf("*%d\r\n", len(p.knows))
@@ -160,6 +163,10 @@ func TestWherePasswordsGo(t *testing.T) {
 		{"a quorum behind a comma", "--algorithm redlock --redis rediss://" + pw + "localhost:A,C,D --password-file PW", "", "", "", 64},
 		{"a cluster with two passwords", "--cluster --redis redis://:s3cr3t1@C --redis redis://:s3cr3t2@D", "", "", "", 64},
 		{"a cluster, the second has the password", "--cluster --redis C --redis redis://" + pw + "D", "", "CD", "", 69},
+		{"a cluster's node", "--cluster --redis redis://" + pw + "C", "D", "CD", "", 69},
+		{"a cluster's node with the named certificate", "--cluster --redis rediss://" + pw + "localhost:A", "A", "", "A", 69},
+		{"a cluster's node with another's", "--cluster --redis rediss://" + pw + "localhost:A", "B", "", "A", 69},
+		{"a cluster's node without TLS", "--cluster --redis rediss://" + pw + "localhost:A", "C", "", "A", 69},
 		{"Sentinel in plain text, the master under TLS", "--redis rediss://" + pw + "localhost --sentinel m@redis://" + pw + "C", "A", "", "", 64},
 		{"Sentinel under TLS, the master in plain text", "--redis redis://" + pw + "x --sentinel m@rediss://" + pw + "localhost:A", "C", "", "", 64},
 		{"Sentinels of both", "--redis rediss://" + pw + "localhost --sentinel m@rediss://" + pw + "localhost:A,redis://" + pw + "C", "A", "", "", 64},

@@ -272,7 +272,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 		run("--redis", "unix://:"+secret+"@/nonesuch"),
 		run("--redis", "redis://u:12/"+secret+"@h"),
 		run("--redis", "redis://#"+secret+"@h"),
-		run("-a"+secret),
+		run("-a" + secret),
 		run("-a", secret),
 		run("--redis", dead, "--sentinel", ":"+secret+"@"+dead),
 		run("--redis", dead, "--sentinel", "m@:"+secret+"@"+dead),

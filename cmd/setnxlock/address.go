@@ -21,7 +21,9 @@ type address struct {
 	certified string // the host that the certificate must be for; "": that of the address
 }
 
-const addressHint = "it is host:port, redis://host:port/db, or rediss://host:port/db for TLS, with user:password@ before the host if need be, or unix:///path?db=N; special characters in the password are written %40 and so on"
+const addressHint = "it is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
+	"with user:password@ before the host if need be, or unix:///path?db=N; " +
+	"special characters in the password are written %40 and so on"
 
 // parseAddress takes an argument apart. It refuses a part that it does not know, and its errors
 // repeat nothing of the argument: each part may be one of a password.
@@ -109,8 +111,11 @@ func parseAddresses(list []string) (all []address, err error) {
 func alikeInTLS(all []address) error {
 	for _, at := range all {
 		if at.tls != all[0].tls {
-			return &failure{statusUsage, errors.New("some of the servers are to be asked under TLS and others in plain text"),
-				"rediss:// before each of them, or before none"}
+			return &failure{
+				statusUsage,
+				errors.New("some of the servers are to be asked under TLS and others in plain text"),
+				"rediss:// before each of them, or before none",
+			}
 		}
 	}
 	return nil
@@ -129,7 +134,9 @@ func merged(all []address) (address, error) {
 		same = same && (of.db == 0 || at.db == 0 || of.db == at.db)
 		of.db = cmp.Or(of.db, at.db)
 		if !same {
-			return of, &failure{statusUsage, errors.New("the addresses of a cluster differ in more than host and port"), ""}
+			return of, &failure{
+				statusUsage, errors.New("the addresses of a cluster differ in more than host and port"), "",
+			}
 		}
 	}
 	return of, nil

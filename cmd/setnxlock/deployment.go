@@ -33,7 +33,11 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 		return nil, &failure{statusUsage, fmt.Errorf("--sentinel names no address: %w", err), hint}
 	}
 	if len(master) > 1 {
-		return nil, &failure{statusUsage, errors.New("with --sentinel there is one --redis at the most"), "its user, password, database and TLS are the master's"}
+		return nil, &failure{
+			statusUsage,
+			errors.New("with --sentinel there is one --redis at the most"),
+			"its user, password, database and TLS are the master's",
+		}
 	}
 	named := append(slices.Clip(master), sentinels...) // by the user
 	if len(master) == 0 {
@@ -55,7 +59,11 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	for i, at := range sentinels {
 		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
-			return nil, &failure{statusUsage, errors.New("a Sentinel, or its master, has neither a socket nor a database in its address"), hint}
+			return nil, &failure{
+				statusUsage,
+				errors.New("a Sentinel has neither a socket nor a database in its address, and its master no socket"),
+				hint,
+			}
 		}
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at

@@ -80,7 +80,9 @@ func (s *secrets) tlsConfig() (*tls.Config, error) {
 // fitsTLS refuses flags of TLS where no TLS is spoken.
 func (s *secrets) fitsTLS(spoken bool) error {
 	if !spoken && (s.caFile != "" || s.certFile != "" || s.serverName != "") {
-		return &failure{statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port"}
+		return &failure{
+			statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port",
+		}
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ const poison = "\x1b[31m\x1b]0;t\x07\u202e\u009b2J\x7f\x80\u2028"
 
 // tame reports that a terminal, and a reader of it, is told the text and nothing else.
 func tame(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+	wild := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, wild)
 }
 
 // poisoned answers everything so: an error, or a role, a value and a name with poison in them.
@@ -43,7 +44,13 @@ func poisoned(t *testing.T, how string) string {
 			case how == "words":
 				reply = "-" + poison + " x\r\n"
 			case how == "bulk" && name == "INFO":
-				reply = bulk("redis_version:2.8.24" + poison + "\r\nrole:master" + poison + "\r\nmaster_host:" + poison + "\r\nredis_mode:" + poison + "\r\nmaxmemory_policy:" + poison + "\r\nrun_id:" + poison + "\r\n")
+				reply = ""
+				for _, field := range []string{
+					"redis_version:2.8.24", "role:master", "master_host:", "redis_mode:", "maxmemory_policy:", "run_id:",
+				} {
+					reply += field + poison + "\r\n"
+				}
+				reply = bulk(reply)
 			case how == "bulk":
 				reply = bulk("\r" + poison + "\nsetnxlock: the lock is free\n")
 			case how == "list":
@@ -59,7 +66,9 @@ func poisoned(t *testing.T, how string) string {
 func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 	t.Parallel()
 	real := realredis.Start(t)
-	for key, value := range map[string]string{"k\n" + poison: "v\n" + poison, "lock:" + poison: "1700000000", "lock:plain": "snx:" + poison} {
+	for key, value := range map[string]string{
+		"k\n" + poison: "v\n" + poison, "lock:" + poison: "1700000000", "lock:plain": "snx:" + poison,
+	} {
 		ask(t, real, "SET", key, value)
 	}
 	ask(t, real, "HSET", "lock:hash"+poison, "field"+poison, "1")
@@ -70,23 +79,33 @@ func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 	}
 	k := "k\n" + poison
 	forAll := [][]string{
-		{"run", "--try", k, "--", "true"}, {"run", "--try", k, "other" + poison, "--", "true"}, {"run", "-v", "--wait", "300ms", k, "--", "true"},
-		{"run", "--try", "--algorithm", "getset", k, "--", "true"}, {"run", "--try", "--algorithm", "rw:read", "rw" + poison, "--", "true"},
-		{"run", "--try", "--cluster", k, "--", "true"}, {"run", "--try", "--sentinel", "m" + poison + "@AT", k, "--", "true"},
-		{"run", "--try", "--redis", "AT,AT,AT", "--algorithm", "redlock", k, "--", "true"},
-		{"inspect", k}, {"inspect", "lock:plain"}, {"inspect", "--json", k}, {"inspect", k, "lock:" + poison}, {"inspect", "rw" + poison}, {"inspect", "--algorithm", "getset", k}, {"inspect", "lock:hash" + poison},
+		{"run", "--try", k, "--", "true"}, {"run", "--try", k, "other" + poison, "--", "true"},
+		{"run", "-v", "--wait", "300ms", k, "--", "true"}, {"run", "--try", "--algorithm", "getset", k, "--", "true"},
+		{"run", "--try", "--algorithm", "rw:read", "rw" + poison, "--", "true"},
+		{"run", "--try", "--cluster", k, "--", "true"},
+		{"run", "--try", "--sentinel", "m" + poison + "@AT", k, "--", "true"},
+		{"run", "--try", "--redis", "AT,AT,AT", "--algorithm", "redlock", k, "--", "true"}, {"inspect", k},
+		{"inspect", "lock:plain"}, {"inspect", "--json", k}, {"inspect", k, "lock:" + poison},
+		{"inspect", "rw" + poison}, {"inspect", "--algorithm", "getset", k}, {"inspect", "lock:hash" + poison},
 		{"survey"}, {"survey", "--all"}, {"survey", "--all", "--json"}, {"survey", "--match", poison + "*"},
 		{"release", k, "--token", "x" + poison}, {"release", k, "--force"},
-		{"repair", k, "--dialect", "redis-py-2.9", "--dry-run"}, {"repair", "--match", "*", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"},
-		{"doctor"}, {"doctor", "-v"}, {"doctor", "--json"}, {"doctor", "--algorithm", "tx"}, {"doctor", "--cluster"},
+		{"repair", k, "--dialect", "redis-py-2.9", "--dry-run"},
+		{"repair", "--match", "*", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"}, {"doctor"},
+		{"doctor", "-v"}, {"doctor", "--json"}, {"doctor", "--algorithm", "tx"}, {"doctor", "--cluster"},
 		{"doctor", "--redis", "AT,AT,AT", "--algorithm", "redlock"},
 	}
 	once := [][]string{
-		{poison}, {"--" + poison}, {"run", "--ttl", poison, "k"}, {"run", "k", "--", "no" + poison}, {"run", "k", "--", "no such " + poison}, {"run", k},
+		{poison}, {"--" + poison}, {"run", "--ttl", poison, "k"}, {"run", "k", "--", "no" + poison},
+		{"run", "k", "--", "no such " + poison}, {"run", k},
 		{"run", "--metrics-file", "/nonesuch/" + poison, "k", "--", "true"}, {"run", "--adopt", poison, "--", "true"},
-		{"--algorithm", poison, "inspect", "k"}, {"--dialect", poison, "inspect", "k"}, {"--password-file", "/" + poison, "inspect", "k"}, {"--tls-ca", poison, "--redis", "rediss://h", "inspect", "k"},
-		{"--redis", "h" + poison, "inspect", "k"}, {"--redis", "/nonesuch" + poison, "inspect", "k"}, {"--redis", "redis://h/" + poison, "inspect", "k"}, {"--sentinel", poison + "@h" + poison, "inspect", "k"},
-		{"migrate", "plan", "--from", poison}, {"race", poison}, {"race", "play", poison}, {"race", "show", poison}, {"race", "replay", "/nonesuch" + poison}, {"race", "mixing", "--a", poison, "--b", poison}, {"race", "explore", "--algorithm", poison},
+		{"--algorithm", poison, "inspect", "k"}, {"--dialect", poison, "inspect", "k"},
+		{"--password-file", "/" + poison, "inspect", "k"},
+		{"--tls-ca", poison, "--redis", "rediss://h", "inspect", "k"}, {"--redis", "h" + poison, "inspect", "k"},
+		{"--redis", "/nonesuch" + poison, "inspect", "k"}, {"--redis", "redis://h/" + poison, "inspect", "k"},
+		{"--sentinel", poison + "@h" + poison, "inspect", "k"}, {"migrate", "plan", "--from", poison},
+		{"race", poison}, {"race", "play", poison}, {"race", "show", poison},
+		{"race", "replay", "/nonesuch" + poison}, {"race", "mixing", "--a", poison, "--b", poison},
+		{"race", "explore", "--algorithm", poison},
 	}
 	try := func(t *testing.T, server string, args []string) {
 		given := []string{"--timeout", "300ms"}
@@ -124,7 +143,10 @@ func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 
 // What a hint has in quotes a shell reads back as the same word.
 func TestShellsReadBackWhatIsQuoted(t *testing.T) {
-	words := []string{"", "plain", "a b", "it's", `"`, "$(touch x)", "`x`", "a\\b", "-x", "~", "*", "a;b", "a\nb", "a\n", "\n", "\t", "key\r", poison, "%s%d", "100%\x1b", "\x1b'\\", "ключ", "=x", "a=b", "!1", "#c", "{a,b}", "\xff\xfe", "é\u0301"}
+	words := []string{
+		"", "plain", "a b", "it's", `"`, "$(touch x)", "`x`", "a\\b", "-x", "~", "*", "a;b", "a\nb", "a\n", "\n", "\t", "key\r",
+		poison, "%s%d", "100%\x1b", "\x1b'\\", "ключ", "=x", "a=b", "!1", "#c", "{a,b}", "\xff\xfe", "é\u0301",
+	}
 	for _, word := range words {
 		if !tame(quoted(word)) || strings.Contains(quoted(word), "\n") {
 			t.Errorf("%q: %q", word, quoted(word))
@@ -160,11 +182,16 @@ func TestLargeValuesAreCut(t *testing.T) {
 		ask(t, address, "SETRANGE", "big", size-1, "x")
 		ask(t, address, "APPEND", "small", strings.Repeat("s", 300))
 		for _, args := range [][]string{
-			{"inspect", "big"}, {"inspect", "--json", "big"}, {"inspect", "--algorithm", "getset", "big"}, {"inspect", "big", "small"}, {"inspect", "--json", "big", "small"},
-			{"survey", "--all"}, {"survey", "--all", "--json"}, {"release", "big", "--force", "--yes"}, {"release", "big", "--token", "x"},
-			{"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--lease", "1s"}, {"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"},
-			{"run", "--try", "big", "--", "true"}, {"run", "-v", "--wait", "300ms", "big", "--", "true"}, {"run", "--try", "--algorithm", "getset", "big", "--", "true"}, {"run", "--try", "big", "small", "--", "true"},
-			{"run", "--try", "--redis", address + "," + address + "," + address, "--algorithm", "redlock", "--timeout", "1m", "big", "--", "true"}, {"run", "--try", "--algorithm", "rw:write", "big", "--", "true"},
+			{"inspect", "big"}, {"inspect", "--json", "big"}, {"inspect", "--algorithm", "getset", "big"},
+			{"inspect", "big", "small"}, {"inspect", "--json", "big", "small"}, {"survey", "--all"},
+			{"survey", "--all", "--json"}, {"release", "big", "--force", "--yes"}, {"release", "big", "--token", "x"},
+			{"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--lease", "1s"},
+			{"repair", "big", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"},
+			{"run", "--try", "big", "--", "true"}, {"run", "-v", "--wait", "300ms", "big", "--", "true"},
+			{"run", "--try", "--algorithm", "getset", "big", "--", "true"},
+			{"run", "--try", "big", "small", "--", "true"},
+			{"run", "--try", "--redis", strings.Repeat(address+",", 2) + address, "--algorithm", "redlock", "big", "--", "true"},
+			{"run", "--try", "--algorithm", "rw:write", "big", "--", "true"},
 		} {
 			out, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + address}, args...)
 			if len(out+errs) > 16<<10 {

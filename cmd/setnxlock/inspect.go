@@ -217,7 +217,9 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 	var beside error // why it could not be looked at what stands beside the key
 	// In milliseconds where the server counts in them, and of a value no more than a lock's. A proxy
 	// closes the connection on a command that it does not have.
-	for _, s := range []verdict.Server{{Millis: true, Part: true, Beside: true}, {Millis: true, Beside: true}, {Beside: true}, {}} {
+	for _, s := range []verdict.Server{
+		{Millis: true, Part: true, Beside: true}, {Millis: true, Beside: true}, {Beside: true}, {},
+	} {
 		if s.Beside {
 			beside = nil
 		}

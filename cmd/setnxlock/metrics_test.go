@@ -54,7 +54,8 @@ func TestMetricsNeverStopTheCommand(t *testing.T) {
 			}
 			defer os.Chmod(filepath.Dir(file), 0o755) //nolint:errcheck // one case takes the folder away
 			began := time.Now()
-			out, errs, status := cli(t, nil, "run", "--redis", address, "--metrics-file", file, name, "--", "sh", "-c", "echo under; exit 3")
+			out, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + address},
+				"run", "--metrics-file", file, name, "--", "sh", "-c", "echo under; exit 3")
 			if out != "under\n" || status != 3 || time.Since(began) > 30*time.Second {
 				t.Errorf("%q, %d after %v: %s", out, status, time.Since(began), errs)
 			}

@@ -35,7 +35,8 @@ func openPlace(t *testing.T, ours *authority, cert string) *place {
 	p := &place{}
 	var config *tls.Config
 	if cert != "" {
-		template := &x509.Certificate{DNSNames: []string{cert}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		template := &x509.Certificate{DNSNames: []string{cert}, ExtKeyUsage: usage}
 		if ip := net.ParseIP(cert); ip != nil {
 			template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
 		}
@@ -145,47 +146,55 @@ func (p *place) answer(words []string) string {
 // A password reaches the places that it is for alone, and in plain text only where nothing was said of TLS.
 func TestWherePasswordsGo(t *testing.T) {
 	t.Parallel()
-	const pw = ":s3cr3t@"
+	const safe, plain = "rediss://:s3cr3t@", "redis://:s3cr3t@" // SAFE and PLAIN below, and TLS without a password
 	for _, test := range []struct {
 		name   string
-		args   string // A to D are places: A has a certificate for localhost, B for 127.0.0.1, C and D have none
-		names  string // what the Sentinel A, B or C, whichever is one, names the master
+		args   string // A has a certificate for localhost, B for 127.0.0.1, C and D have none
+		names  string // what the Sentinel, or the node, names
 		plain  string // the places that may be told a password in plain text
 		secure string // … over TLS
 		status int
 	}{
-		{"one server", "--redis redis://" + pw + "C", "", "C", "", 69},
-		{"one server with TLS", "--redis rediss://" + pw + "localhost:A", "", "", "A", 69},
-		{"another's certificate", "--redis rediss://" + pw + "localhost:B", "", "", "", 69},
-		{"a cluster of both", "--cluster --redis redis://" + pw + "C --redis rediss://" + pw + "localhost:A", "", "", "", 64},
-		{"a cluster of both, TLS first", "--cluster --redis rediss://" + pw + "localhost:A --redis redis://" + pw + "C", "", "", "", 64},
-		{"a quorum of both", "--algorithm redlock --redis rediss://" + pw + "localhost:A,redis://" + pw + "C", "", "", "", 64},
-		{"a quorum behind a comma", "--algorithm redlock --redis rediss://" + pw + "localhost:A,C,D --password-file PW", "", "", "", 64},
-		{"a cluster with two passwords", "--cluster --redis redis://:s3cr3t1@C --redis redis://:s3cr3t2@D", "", "", "", 64},
-		{"a cluster, the second has the password", "--cluster --redis C --redis redis://" + pw + "D", "", "CD", "", 69},
-		{"a cluster's node", "--cluster --redis redis://" + pw + "C", "D", "CD", "", 69},
-		{"a cluster's node with the named certificate", "--cluster --redis rediss://" + pw + "localhost:A", "A", "", "A", 69},
-		{"a cluster's node with another's", "--cluster --redis rediss://" + pw + "localhost:A", "B", "", "A", 69},
-		{"a cluster's node without TLS", "--cluster --redis rediss://" + pw + "localhost:A", "C", "", "A", 69},
-		{"Sentinel in plain text, the master under TLS", "--redis rediss://" + pw + "localhost --sentinel m@redis://" + pw + "C", "A", "", "", 64},
-		{"Sentinel under TLS, the master in plain text", "--redis redis://" + pw + "x --sentinel m@rediss://" + pw + "localhost:A", "C", "", "", 64},
-		{"Sentinels of both", "--redis rediss://" + pw + "localhost --sentinel m@rediss://" + pw + "localhost:A,redis://" + pw + "C", "A", "", "", 64},
-		{"Sentinel as the master is", "--redis rediss://" + pw + "localhost --sentinel m@C", "A", "", "", 69},
-		{"Sentinel, no word of TLS", "--redis redis://" + pw + "x --sentinel m@C", "D", "D", "", 69},
-		{"Sentinel names the named", "--redis rediss://" + pw + "localhost --sentinel m@localhost:A", "A", "", "A", 69},
-		{"Sentinel names the named, by --tls-name", "--tls-name localhost --redis rediss://" + pw + "x --sentinel m@127.0.0.1:A", "A", "", "A", 69},
-		{"Sentinel names another name's", "--redis rediss://" + pw + "localhost --sentinel m@localhost:A", "B", "", "", 69},
-		{"Sentinels alone say TLS", "--password-file PW --sentinel m@rediss://localhost:A", "A", "", "A", 69},
-		{"Sentinels alone say TLS, and name another's", "--password-file PW --sentinel m@rediss://localhost:A", "B", "", "", 69},
-		{"Sentinel with a database", "--redis redis://" + pw + "x --sentinel m@redis://" + pw + "C/3", "D", "", "", 64},
-		{"a Sentinel that all given tell of", "--redis x --sentinel m@redis://" + pw + "C", "D", "BC", "", 69},
-		{"a Sentinel that one of two tells of", "--redis x --sentinel m@redis://" + pw + "C,redis://" + pw + "D", "D", "CD", "", 69},
-		{"Sentinel and two servers", "--redis redis://" + pw + "D,redis://" + pw + "x --sentinel m@C", "D", "", "", 64},
+		{"one server", "--redis PLAINC", "", "C", "", 69},
+		{"one server with TLS", "--redis SAFElocalhost:A", "", "", "A", 69},
+		{"another's certificate", "--redis SAFElocalhost:B", "", "", "", 69},
+		{"a cluster of both", "--cluster --redis PLAINC --redis SAFElocalhost:A", "", "", "", 64},
+		{"a cluster of both, TLS first", "--cluster --redis SAFElocalhost:A --redis PLAINC", "", "", "", 64},
+		{"a quorum of both", "--algorithm redlock --redis SAFElocalhost:A,PLAINC", "", "", "", 64},
+		{"a quorum behind a comma",
+			"--algorithm redlock --redis SAFElocalhost:A,C,D --password-file PW", "", "", "", 64},
+		{"a cluster with two passwords",
+			"--cluster --redis redis://:s3cr3t1@C --redis redis://:s3cr3t2@D", "", "", "", 64},
+		{"a cluster, the second has the password", "--cluster --redis C --redis PLAIND", "", "CD", "", 69},
+		{"a cluster's node", "--cluster --redis PLAINC", "D", "CD", "", 69},
+		{"a cluster's node with the named certificate", "--cluster --redis SAFElocalhost:A", "A", "", "A", 69},
+		{"a cluster's node with another's", "--cluster --redis SAFElocalhost:A", "B", "", "A", 69},
+		{"a cluster's node without TLS", "--cluster --redis SAFElocalhost:A", "C", "", "A", 69},
+		{"Sentinel in plain text, the master under TLS", "--redis SAFElocalhost --sentinel m@PLAINC", "A", "", "", 64},
+		{"Sentinel under TLS, the master in plain text",
+			"--redis PLAINx --sentinel m@SAFElocalhost:A", "C", "", "", 64},
+		{"Sentinels of both", "--redis SAFElocalhost --sentinel m@SAFElocalhost:A,PLAINC", "A", "", "", 64},
+		{"Sentinel as the master is", "--redis SAFElocalhost --sentinel m@C", "A", "", "", 69},
+		{"Sentinel, no word of TLS", "--redis PLAINx --sentinel m@C", "D", "D", "", 69},
+		{"Sentinel names the named", "--redis SAFElocalhost --sentinel m@localhost:A", "A", "", "A", 69},
+		{"Sentinel names the named, by --tls-name",
+			"--tls-name localhost --redis SAFEx --sentinel m@127.0.0.1:A", "A", "", "A", 69},
+		{"Sentinel names another name's", "--redis SAFElocalhost --sentinel m@localhost:A", "B", "", "", 69},
+		{"Sentinels alone say TLS", "--password-file PW --sentinel m@TLSlocalhost:A", "A", "", "A", 69},
+		{"Sentinels alone say TLS, and name another's",
+			"--password-file PW --sentinel m@TLSlocalhost:A", "B", "", "", 69},
+		{"Sentinel with a database", "--redis PLAINx --sentinel m@PLAINC/3", "D", "", "", 64},
+		{"a Sentinel that all given tell of", "--redis x --sentinel m@PLAINC", "D", "BC", "", 69},
+		{"a Sentinel that one of two tells of", "--redis x --sentinel m@PLAINC,PLAIND", "D", "CD", "", 69},
+		{"Sentinel and two servers", "--redis PLAIND,PLAINx --sentinel m@C", "D", "", "", 64},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ours := newAuthority(t)
-			places := map[string]*place{"A": openPlace(t, ours, "localhost"), "B": openPlace(t, ours, "127.0.0.1"), "C": openPlace(t, ours, ""), "D": openPlace(t, ours, "")}
+			places := map[string]*place{}
+			for name, cert := range map[string]string{"A": "localhost", "B": "127.0.0.1", "C": "", "D": ""} {
+				places[name] = openPlace(t, ours, cert)
+			}
 			places["C"].knows = []string{places["B"].at}
 			if to := places[test.names]; to != nil {
 				for _, p := range places {
@@ -195,7 +204,8 @@ func TestWherePasswordsGo(t *testing.T) {
 					}
 				}
 			}
-			args := strings.Fields(test.args)
+			words := strings.NewReplacer("SAFE", safe, "PLAIN", plain, "TLS", "rediss://").Replace(test.args)
+			args := strings.Fields(words)
 			for i, arg := range args {
 				for name, p := range places {
 					for _, before := range []string{"@", ",", "/"} {
@@ -214,10 +224,11 @@ func TestWherePasswordsGo(t *testing.T) {
 				}
 				args[i] = arg
 			}
-			if strings.Contains(test.args, "rediss:") {
+			if strings.Contains(words, "rediss:") {
 				args = append(args, "--tls-ca", ours.file("ca.crt"))
 			}
-			out, errs, status := cli(t, nil, append(append([]string{"run", "--try", "--timeout", "1s"}, args...), "job", "--", "true")...)
+			args = append(append([]string{"run", "--try", "--timeout", "1s"}, args...), "job", "--", "true")
+			out, errs, status := cli(t, nil, args...)
 			for name, p := range places {
 				p.mu.Lock()
 				if p.plain != strings.Contains(test.plain, name) || p.secure != strings.Contains(test.secure, name) {

@@ -61,7 +61,8 @@ func TestAMinorityOfLiars(t *testing.T) {
 			}
 			return redis.DialContext(ctx, "tcp", at)
 		}
-		s := source(t, addrs[:given], n, sentinel.Options{Patience: time.Nanosecond, Recheck: time.Nanosecond, DialSentinel: dial})
+		o := sentinel.Options{Patience: time.Nanosecond, Recheck: time.Nanosecond, DialSentinel: dial}
+		s := source(t, addrs[:given], n, o)
 		for round := range 8 {
 			mu.Lock()
 			clear(away)
@@ -74,12 +75,12 @@ func TestAMinorityOfLiars(t *testing.T) {
 				f.name(says)
 			}
 			if m, err := s.Master(t.Context()); m == evil {
-				t.Errorf("seed %d, round %d: %d liars of %d given chose the master (%v)", seed, round, liars, given, err)
+				t.Errorf("seed %d, round %d: %d liars of %d given chose (%v)", seed, round, liars, given, err)
 			}
 			mu.Lock()
 			for _, at := range invented {
 				if asked[at] {
-					t.Errorf("seed %d, round %d: %d liars of %d given: an invented Sentinel was connected to", seed, round, liars, given)
+					t.Errorf("seed %d, round %d: %d liars of %d given: an invented one was asked", seed, round, liars, given)
 					break
 				}
 			}

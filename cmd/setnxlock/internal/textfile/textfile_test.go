@@ -109,7 +109,8 @@ func TestSeenAtOnce(t *testing.T) {
 	}
 	says("a run waits", waits.MatchString)
 	f.Observe(acquired)
-	says("the lock is held", func(text string) bool { return strings.Contains(text, `setnxlock_held{lock="report"} 1`) })
+	held := `setnxlock_held{lock="report"} 1`
+	says("the lock is held", func(text string) bool { return strings.Contains(text, held) })
 	if waits.MatchString(text(t, name)) {
 		t.Error("it says that a run waits")
 	}

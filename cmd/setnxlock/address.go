@@ -21,7 +21,7 @@ type address struct {
 	certified string // the host that the certificate must be for; "": that of the address
 }
 
-const addressHint = "it is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
+const addressHint = "it, or SETNXLOCK_REDIS, is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
 	"with user:password@ before the host if need be, or unix:///path?db=N; " +
 	"special characters in the password are written %40 and so on"
 

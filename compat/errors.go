@@ -64,8 +64,8 @@ var (
 	// network. Nothing was written to the key.
 	ErrUnanswered = errors.New("setnxlock: the connection broke each time the server was tried out")
 
-	// ErrInvalid means that an argument is not valid: an empty key, or a ttl that the server can't
-	// keep. Nothing was sent.
+	// ErrInvalid means that an argument is not valid: an empty key, one that stands beside another
+	// lock, or a ttl that the server can't keep. Nothing was sent.
 	ErrInvalid = errors.New("setnxlock: invalid argument")
 
 	// ErrClosed means that the Locker was closed.

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
 // Options are a Locker's. The zero value is ready to use.
@@ -178,6 +179,9 @@ func (k *Locker) unpin(l Lease) {
 // client has the lock, and [ErrUnknown] (an [*UnknownError]) if it could not learn whether it got
 // the lock; the error wraps ctx.Err() when that is the reason. A lock that it got too late has been
 // released.
+//
+// It returns [ErrInvalid] for the name of a key that stands beside another lock, such as its fence
+// (see [Aux]): names may come from users' input.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	start := k.started()
 	key, err := k.valid(key, ttl)
@@ -294,7 +298,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 // and only if, it holds token. It returns ErrLost if it does not. It works when ctx has already
 // ended, within Options.Cleanup.
 func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
-	key, err := k.valid(key, time.Second)
+	key, err := k.name(key)
 	if err != nil {
 		return err
 	}
@@ -336,7 +340,7 @@ func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration)
 // Inspect reads the key and changes nothing. By the time it returns, the state may have
 // changed.
 func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
-	key, err := k.valid(key, time.Second)
+	key, err := k.name(key)
 	if err != nil {
 		return State{}, err
 	}
@@ -383,14 +387,26 @@ func (k *Locker) background(f func()) {
 	}()
 }
 
-func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
+// name is key on the server.
+func (k *Locker) name(key string) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
 	}
 	if k.queues.Closed() {
 		return "", ErrClosed
 	}
-	key = k.o.Prefix + key
+	return k.o.Prefix + key, nil
+}
+
+// valid is name for a lock that is to be taken, for ttl.
+func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
+	key, err := k.name(key)
+	if err != nil {
+		return "", err
+	}
+	if err := slot.Taken(key); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	return key, k.validTTL(key, ttl)
 }
 

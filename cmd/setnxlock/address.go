@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -17,68 +17,129 @@ type address struct {
 	user     string
 	password string
 	db       int
+
+	certified string // the host that the certificate must be for; "": that of the address
 }
 
-const addressHint = "it is host:port, redis://host:port/db, or rediss://host:port/db for TLS, with user:password@ before the host if need be, or unix:///path?db=N"
+const addressHint = "it, or SETNXLOCK_REDIS, is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
+	"with user:password@ before the host if need be, or unix:///path?db=N; " +
+	"special characters in the password are written %40 and so on"
 
-// parseAddress takes an argument apart. Its errors don't repeat the argument, which may
-// hold a password.
+// parseAddress takes an argument apart. It refuses a part that it does not know, and its errors
+// repeat nothing of the argument: each part may be one of a password.
 func parseAddress(arg string) (address, error) {
-	bad := func(format string, args ...any) (address, error) {
-		return address{}, &failure{statusUsage, fmt.Errorf("--redis "+format, args...), addressHint}
+	bad := func(why string) (address, error) {
+		return address{}, &failure{statusUsage, errors.New("--redis " + why), addressHint}
 	}
 	if strings.HasPrefix(arg, "/") {
 		return address{network: "unix", host: arg}, nil
 	}
 	if !strings.Contains(arg, "://") {
-		if strings.ContainsAny(arg, "@/") {
+		host, ok := hostPort(arg)
+		if !ok || strings.ContainsAny(arg, "@/?#") {
 			return bad("is neither host:port nor a URL")
 		}
-		bare := strings.Trim(arg, "[]")
-		if _, _, err := net.SplitHostPort(arg); err != nil && strings.Contains(bare, ":") && !strings.HasPrefix(arg, "[") {
-			return bad("%q is not host:port", arg)
-		}
-		return address{network: "tcp", host: hostPort(arg)}, nil
+		return address{network: "tcp", host: host}, nil
 	}
 	u, err := url.Parse(arg)
 	if err != nil {
-		return address{}, &failure{statusUsage, errors.New("--redis is not a URL that can be read"), addressHint + "; special characters in the password are written %40 and so on"}
+		return bad("is not a URL that can be read")
 	}
-	at := address{network: "tcp", host: hostPort(u.Host), tls: u.Scheme == "rediss"}
-	db := strings.Trim(u.Path, "/")
+	at := address{network: "tcp", tls: u.Scheme == "rediss", user: u.User.Username()}
+	db := strings.TrimPrefix(u.Path, "/")
 	switch u.Scheme {
 	case "redis", "rediss":
+		ok := false
+		if at.host, ok = hostPort(u.Host); !ok {
+			return bad("has no host, or no number where the port belongs")
+		}
 	case "unix":
 		if u.Host != "" || db == "" {
 			return bad("names a socket by another path than an absolute one")
 		}
-		at.network, at.host, db = "unix", u.Path, u.Query().Get("db")
+		at.network, at.host, db = "unix", u.Path, ""
 	default:
-		return bad("is a %s:// URL", u.Scheme)
+		return bad("has another scheme than redis://, rediss:// and unix://")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if dbs := query["db"]; len(dbs) == 1 && db == "" {
+		db = dbs[0]
+		delete(query, "db")
+	}
+	if err != nil || len(query) > 0 || strings.Contains(arg, "#") {
+		return bad("has more behind the host than the number of a database, once")
 	}
 	if db != "" {
-		if at.db, err = strconv.Atoi(db); err != nil || at.db < 0 {
-			return bad("has %q where a database's number belongs", db)
+		n, err := strconv.ParseUint(db, 10, 31)
+		if err != nil {
+			return bad("has something else where a database's number belongs")
 		}
+		at.db = int(n)
 	}
-	at.user = u.User.Username()
-	at.password, _ = u.User.Password()
+	given := false
+	if at.password, given = u.User.Password(); given && at.password == "" && at.user != "" {
+		return bad("has a user with an empty password")
+	}
 	return at, nil
 }
 
-// hostPort adds what is left out of host:port.
-func hostPort(s string) string {
+// hostPort adds the port if it is left out of host:port. The host is not left out.
+func hostPort(s string) (at string, ok bool) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		host, port = strings.Trim(s, "[]"), ""
-	}
-	if host == "" {
-		host = "localhost"
+		host, port, err = net.SplitHostPort(s + ":6379")
 	}
 	if port == "" {
 		port = "6379"
 	}
-	return net.JoinHostPort(host, port)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	return net.JoinHostPort(host, port), err == nil && bad == nil && n > 0 && host != ""
+}
+
+// parseAddresses takes a list apart. TLS is for all of them or for none.
+func parseAddresses(list []string) (all []address, err error) {
+	for _, arg := range list {
+		at, err := parseAddress(arg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, at)
+	}
+	return all, alikeInTLS(all)
+}
+
+func alikeInTLS(all []address) error {
+	for _, at := range all {
+		if at.tls != all[0].tls {
+			return &failure{
+				statusUsage,
+				errors.New("some of the servers are to be asked under TLS and others in plain text"),
+				"rediss:// before each of them, or before none",
+			}
+		}
+	}
+	return nil
+}
+
+// merged is what the addresses of one deployment say together. A part that one of them leaves out
+// is as another says.
+func merged(all []address) (address, error) {
+	of := address{network: "tcp", tls: all[0].tls}
+	for _, at := range all {
+		same := at.network == of.network
+		for _, part := range []struct{ of, at *string }{{&of.user, &at.user}, {&of.password, &at.password}} {
+			same = same && (*part.of == "" || *part.at == "" || *part.of == *part.at)
+			*part.of = cmp.Or(*part.of, *part.at)
+		}
+		same = same && (of.db == 0 || at.db == 0 || of.db == at.db)
+		of.db = cmp.Or(of.db, at.db)
+		if !same {
+			return of, &failure{
+				statusUsage, errors.New("the addresses of a cluster differ in more than host and port"), "",
+			}
+		}
+	}
+	return of, nil
 }
 
 // addresses are the flag's value: what is given first replaces the default, what

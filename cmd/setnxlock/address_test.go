@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -48,4 +49,45 @@ func FuzzAddress(f *testing.F) {
 			t.Errorf("%q: %q, and again %q", line, once, scrubbed(once))
 		}
 	})
+}
+
+// Each part of an address is refused or read: a word that is put anywhere into one, behind any mark, stands in what
+// was read. No error repeats it: it may be one of a password.
+func TestNoPartIsIgnored(t *testing.T) {
+	hosts := 0
+	for _, whole := range []string{
+		"h", "h:1", "[::1]:1", "redis://h", "redis://h:1/2", "rediss://u:p@h:1/2", "redis://:p@h?db=2", "redis://p@h",
+		"unix:///s", "unix://u:p@/s?db=2", "/s",
+	} {
+		for at := range len(whole) + 1 {
+			for _, mark := range strings.Split("|#|?|/|//|:|@|,|&|?x=|&db=|?db=|[|]| ", "|") {
+				for _, word := range []string{"sesame", "7353"} {
+					arg := whole[:at] + mark + word + whole[at:]
+					for _, one := range strings.Split(arg, ",") {
+						read, err := parseAddress(one)
+						switch {
+						case err == nil && !strings.Contains(one, word):
+						case err == nil && !strings.Contains(fmt.Sprintf("%+v", read), word):
+							t.Errorf("%q: %+v", one, read)
+						case err != nil && strings.Contains(err.Error(), word):
+							t.Errorf("%q: %v", one, err)
+						case err == nil:
+							hosts++
+						}
+					}
+				}
+			}
+		}
+	}
+	if hosts < 100 {
+		t.Errorf("%d were read, of all", hosts)
+	}
+	for _, arg := range []string{
+		"", ":6379", "redis://", "redis:///2", "redis://:p@", "redis://#p@h", "redis://u:@h", "h:0", "h:65536", "h:x",
+		"redis://h/2?db=2", "redis://h?db=2&db=3", "redis://h/-1", "unix://",
+	} {
+		if at, err := parseAddress(arg); err == nil {
+			t.Errorf("%q: %+v", arg, at)
+		}
+	}
 }

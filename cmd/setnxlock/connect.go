@@ -95,23 +95,22 @@ func (a *app) deployment() (*deployment, error) {
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}
-	var at []address
-	secure := false
-	for _, arg := range a.redis.list {
-		one, err := parseAddress(arg)
-		if err != nil {
-			return nil, err
-		}
-		at, secure = append(at, a.as(one)), secure || one.tls
-	}
-	if a.secrets.given() && !secure && !strings.Contains(a.sentinel, "rediss://") {
-		return nil, &failure{statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port"}
+	at, err := parseAddresses(a.redis.list)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case a.sentinel != "" && a.cluster:
 		return nil, &failure{statusUsage, errors.New("--sentinel and --cluster exclude each other"), ""}
 	case a.sentinel != "":
-		return a.sentinelDeployment(at[0])
+		return a.sentinelDeployment(at)
+	case len(at) == 0:
+		at = []address{{network: "tcp", host: defaultRedis}}
+	}
+	if err := a.fitsTLS(at[0].tls); err != nil {
+		return nil, err
+	}
+	switch {
 	case a.cluster:
 		return a.clusterDeployment(at)
 	case len(at) > 1 && a.algorithm != "redlock":
@@ -120,6 +119,10 @@ func (a *app) deployment() (*deployment, error) {
 	}
 	p := &deployment{}
 	for _, one := range at {
+		one, err := a.as(one)
+		if err != nil {
+			return nil, err
+		}
 		pool := a.pool(one)
 		p.nodes = append(p.nodes, node{one.host, compat.Pooled(pool), pool.Close})
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -11,39 +14,68 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// sentinelDeployment is the master that --sentinel names. like is the address of --redis,
-// of which all but the host counts.
-func (a *app) sentinelDeployment(like address) (*deployment, error) {
+// sentinelDeployment is the master that --sentinel names. master is the address of --redis, if there
+// is one, of which all but the port counts.
+func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
 	name, list, ok := strings.Cut(a.sentinel, "@")
-	if !ok || name == "" || list == "" || strings.Contains(name, "://") {
+	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
 		return nil, &failure{statusUsage, errors.New("--sentinel does not name a master and its Sentinels"), hint}
 	}
-	var hosts []string
-	var first address
-	known := map[string]address{} // by host:port
-	for _, arg := range strings.Split(list, ",") {
+	args := strings.Split(list, ",")
+	for i, arg := range args {
 		if !strings.Contains(arg, "://") && !strings.Contains(strings.Trim(arg, "[]"), ":") {
-			arg += ":26379"
+			args[i] += ":26379"
 		}
-		at, err := parseAddress(arg)
-		if err != nil {
-			return nil, &failure{statusUsage, fmt.Errorf("--sentinel names no address: %w", err), hint}
+	}
+	sentinels, err := parseAddresses(args)
+	if err != nil {
+		return nil, &failure{statusUsage, fmt.Errorf("--sentinel names no address: %w", err), hint}
+	}
+	if len(master) > 1 {
+		return nil, &failure{
+			statusUsage,
+			errors.New("with --sentinel there is one --redis at the most"),
+			"its user, password, database and TLS are the master's",
 		}
-		at = new(secrets).as(at) // a Sentinel has a password of its own, or none
-		if len(hosts) == 0 {
-			first = at
+	}
+	named := append(slices.Clip(master), sentinels...) // by the user
+	if len(master) == 0 {
+		master = []address{{network: "tcp", tls: sentinels[0].tls}}
+	} else if !strings.Contains(list, "://") { // nothing is said of TLS: they are asked as the master is
+		for i := range sentinels {
+			sentinels[i].tls = master[0].tls
 		}
+	}
+	if err := cmp.Or(alikeInTLS(append(slices.Clip(sentinels), master...)), a.fitsTLS(master[0].tls)); err != nil {
+		return nil, err
+	}
+	like, err := a.as(master[0])
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	known := map[string]address{} // by host:port
+	for i, at := range sentinels {
+		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
+		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
+			return nil, &failure{
+				statusUsage,
+				errors.New("a Sentinel has neither a socket nor a database in its address, and its master no socket"),
+				hint,
+			}
+		}
+		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at
 	}
 	s := sentinel.New(name, hosts, sentinel.Options{
-		Dial: a.dialLike(like),
+		Dial: a.dialLike(like, named),
 		DialSentinel: func(ctx context.Context, addr string) (redis.Conn, error) {
 			at, ok := known[addr]
 			if !ok {
-				at = first // one that was learnt of
+				at = sentinels[0] // one that a majority of them told of
 			}
-			return a.dialLike(at)(ctx, addr)
+			return a.dialLike(at, sentinels)(ctx, addr)
 		},
 		Patience: a.timeout,
 	})
@@ -52,20 +84,32 @@ func (a *app) sentinelDeployment(like address) (*deployment, error) {
 
 // clusterDeployment is the cluster to which the servers belong.
 func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
+	like, err := merged(nodes)
+	if err != nil {
+		return nil, err
+	}
+	if like, err = a.as(like); err != nil {
+		return nil, err
+	}
 	var hosts []string
 	for _, at := range nodes {
 		hosts = append(hosts, at.host)
 	}
-	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(nodes[0]), MaxIdle: 2})
+	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(like, nodes), MaxIdle: 2})
 	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s.Source(), s.Close}}}, nil
 }
 
-// dialLike dials any address with the user, the password, the database and the
-// TLS of another.
-func (a *app) dialLike(like address) func(context.Context, string) (redis.Conn, error) {
+// dialLike dials any address with the user, the password, the database and the TLS of another. A
+// server whose host is not one of those named, which a Sentinel or a node tells of, must have the
+// certificate of the first of them: it could have a valid one for its own name.
+func (a *app) dialLike(like address, named []address) func(context.Context, string) (redis.Conn, error) {
+	host := func(at string) string { h, _, _ := net.SplitHostPort(at); return h }
 	return func(ctx context.Context, addr string) (redis.Conn, error) {
 		at := like
-		at.network, at.host = "tcp", addr
+		at.host, at.certified = addr, named[0].host
+		if slices.ContainsFunc(named, func(n address) bool { return host(n.host) == host(addr) }) {
+			at.certified = addr
+		}
 		return a.dial(ctx, at, nil)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -76,21 +77,28 @@ func (s *secrets) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// given reports that a flag of TLS's was.
-func (s *secrets) given() bool { return s.caFile != "" || s.certFile != "" || s.serverName != "" }
+// fitsTLS refuses flags of TLS where no TLS is spoken.
+func (s *secrets) fitsTLS(spoken bool) error {
+	if !spoken && (s.caFile != "" || s.certFile != "" || s.serverName != "") {
+		return &failure{
+			statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port",
+		}
+	}
+	return nil
+}
 
 // as is an address with the user and the password to log in as: its own, if it has one.
-func (s *secrets) as(at address) address {
+func (s *secrets) as(at address) (address, error) {
 	switch {
 	case at.password != "":
 	case s.password == "":
 		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
-	case s.user != "":
-		at.user, at.password = s.user, s.password
+	case s.user != "" && at.user != "" && s.user != at.user:
+		return at, &failure{statusUsage, errors.New("--user and --redis name two users"), "leave one of them out"}
 	default:
-		at.password = s.password
+		at.user, at.password = cmp.Or(at.user, s.user), s.password
 	}
-	return at
+	return at, nil
 }
 
 // dial connects to an address. All of it, TLS and the password included, takes
@@ -111,7 +119,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		}
 		config := a.tls.Clone()
 		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(host)
+			config.ServerName, _, _ = net.SplitHostPort(cmp.Or(at.certified, host))
 		}
 		t := tls.Client(c, config)
 		if err := t.HandshakeContext(ctx); err != nil {

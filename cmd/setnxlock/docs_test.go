@@ -566,3 +566,40 @@ func literal(e ast.Expr) string {
 	}
 	return ""
 }
+
+// Each promise of SECURITY.md names tests, which are there.
+func TestSecurityPage(t *testing.T) {
+	page, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, dir := range []string{".", "../../compat/promises", "../../compat/sentinel"} {
+		files, _ := filepath.Glob(dir + "/*_test.go")
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range regexp.MustCompile(`(?m)^func ((Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+				there[string(name[1])] = true
+			}
+		}
+	}
+	promises := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z].*) \| (.*) \|$`).FindAllStringSubmatch(string(page), -1) {
+		promises++
+		tests := regexp.MustCompile("`((Test|Fuzz)\\w+)`").FindAllStringSubmatch(row[2], -1)
+		if len(tests) == 0 {
+			t.Errorf("no test: %s", row[1])
+		}
+		for _, name := range tests {
+			if !there[name[1]] {
+				t.Errorf("%s is not there: %s", name[1], row[1])
+			}
+		}
+	}
+	if promises < 10 {
+		t.Errorf("%d promises", promises)
+	}
+}

@@ -221,7 +221,7 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	if d.Away != "" {
 		row("away", d.Away)
 		w.Flush()
-		_, err := io.WriteString(s.W, b.String())
+		_, err := io.WriteString(screen.Page{W: s.W}, b.String())
 		return err
 	}
 	row("version", d.title())
@@ -261,8 +261,10 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 			fmt.Fprintf(&b, "     asked   %s\n     answer  %s\n", c.Asked, c.Answer)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", d.verdict(s))
-	_, err := io.WriteString(s.W, b.String())
+	if _, err := io.WriteString(screen.Page{W: s.W}, b.String()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.W, "\n%s\n", d.verdict(s))
 	return err
 }
 

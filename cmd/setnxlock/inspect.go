@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -214,9 +215,11 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 	}
 	var v verdict.Verdict
 	var beside error // why it could not be looked at what stands beside the key
-	// In milliseconds where the server counts in them. A proxy closes the
-	// connection on a command that it does not have.
-	for _, s := range []verdict.Server{{Millis: true, Beside: true}, {Beside: true}, {}} {
+	// In milliseconds where the server counts in them, and of a value no more than a lock's. A proxy
+	// closes the connection on a command that it does not have.
+	for _, s := range []verdict.Server{
+		{Millis: true, Part: true, Beside: true}, {Millis: true, Beside: true}, {Beside: true}, {},
+	} {
 		if s.Beside {
 			beside = nil
 		}
@@ -279,7 +282,7 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 
 // printState is the answer for people.
 func (a *app) printState(s verdict.Verdict) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(screen.Page{W: a.out}, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", printable(s.Key))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
@@ -413,6 +416,6 @@ func (a *app) printChange(last, s verdict.Verdict, asJSON bool) error {
 			line += "  (extended)"
 		}
 	}
-	_, err := fmt.Fprintln(a.out, strings.TrimRight(line, " "))
+	_, err := fmt.Fprintln(screen.Page{W: a.out}, strings.TrimRight(line, " "))
 	return err
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"unsafe"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/spf13/pflag"
 )
 
@@ -51,13 +53,27 @@ func (a *app) line(command string, args ...string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a shell must be given it.
+// quoted is a word as a shell must be given it, and as a terminal can bear it.
 func quoted(s string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,=@%+"
-	if s != "" && strings.Trim(s, plain) == "" {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+"
+	switch {
+	case s != "" && strings.Trim(s, plain) == "":
 		return s
+	case screen.Escaped(s) == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || strings.IndexByte(`%\'!`, c) >= 0 {
+			fmt.Fprintf(&b, `\%03o`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	if strings.HasSuffix(s, "\n") { // which $(…) drops; sh alone reads it only since POSIX of 2024
+		return "$'" + b.String() + "'"
+	}
+	return `"$(printf '` + b.String() + `')"`
 }
 
 // shown is an address as messages and hints may have it: without user and password.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/spf13/cobra"
 )
@@ -49,7 +50,8 @@ type app struct {
 
 // say tells something on stderr: stdout is for answers, and for the child.
 func (a *app) say(format string, args ...any) {
-	io.WriteString(a.errs, scrubbed(fmt.Sprintf("setnxlock: "+format+"\n", args...))) //nolint:errcheck // who would be told?
+	text := screen.Escaped(scrubbed(fmt.Sprintf(format, args...)))
+	io.WriteString(a.errs, "setnxlock: "+text+"\n") //nolint:errcheck // who would be told?
 }
 
 // print is the one form that failures have: a sentence, then a hint.
@@ -57,9 +59,9 @@ func (f *failure) print(w io.Writer) {
 	if f.err == nil {
 		return // the status says it all
 	}
-	fmt.Fprintf(w, "setnxlock: %s\n", scrubbed(sentence(f.err)))
+	fmt.Fprintf(w, "setnxlock: %s\n", screen.Escaped(scrubbed(sentence(f.err))))
 	if f.hint != "" {
-		fmt.Fprintf(w, "  hint: %s\n", scrubbed(f.hint))
+		fmt.Fprintf(w, "  hint: %s\n", screen.Escaped(scrubbed(f.hint)))
 	}
 }
 
@@ -85,6 +87,9 @@ func usageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil || errors.As(err, new(*failure)) {
 		return err
+	}
+	if what, _, of := strings.Cut(err.Error(), " in -"); of && strings.HasPrefix(what, "unknown shorthand") {
+		err = errors.New(what) // the rest may be a password: -asecret, as redis-cli has it
 	}
 	return &failure{status: statusUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 }

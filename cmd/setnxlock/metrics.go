@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/textfile"
@@ -17,12 +16,9 @@ func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	if f.adopt == "" {
 		lock = a.prefix + strings.Join(keys, " "+a.prefix)
 	}
-	m, err := textfile.Open(f.metrics, lock)
-	if err != nil {
-		return &failure{statusUsage, fmt.Errorf("--metrics-file: %w", err), ""}
-	}
+	m := textfile.Open(f.metrics, lock)
 	a.observer = m.Observe
-	err = run()
+	err := run()
 	status := 0
 	if err != nil {
 		status = a.explain(err).status

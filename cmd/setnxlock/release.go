@@ -132,6 +132,12 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 	}
 	for _, one := range all {
 		switch {
+		case one.Cut:
+			return &failure{
+				statusForeign,
+				fmt.Errorf("%q holds more than a lock does: nothing was removed", one.Key),
+				"look at it with redis-cli",
+			}
 		case one.Lock == verdict.Redisson:
 			return &failure{statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock"}
 		case one.Value == "" && a.algorithm == "redlock":

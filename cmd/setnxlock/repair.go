@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
@@ -473,7 +474,7 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 	} else if f.dryRun {
 		fmt.Fprintf(&b, "%d of %d keys would be changed; nothing was\n", some, looked)
 	}
-	_, err := a.out.WriteString(b.String())
+	_, err := io.WriteString(screen.Page{W: a.out}, b.String())
 	return err
 }
 

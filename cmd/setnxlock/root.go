@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -84,7 +83,9 @@ func (a *app) rootCommand() *cobra.Command {
 
 	f := root.PersistentFlags()
 	a.flags = f
-	a.redis = addresses{list: strings.Split(cmp.Or(os.Getenv("SETNXLOCK_REDIS"), defaultRedis), ",")}
+	if list, given := os.LookupEnv("SETNXLOCK_REDIS"); given {
+		a.redis.list = strings.Split(list, ",")
+	}
 	f.Var(&a.redis, "redis",
 		"the server, or, given several times or with commas between, the servers of a quorum (--algorithm redlock) or nodes of a cluster (--cluster): `ADDRESS` is host:port, redis://[user:password@]host:port[/db], rediss:// for TLS, or unix:///path[?db=N]; $SETNXLOCK_REDIS is used if it is not given")
 	f.StringVar(&a.user, "user", "", "log in as the ACL user `NAME`, where the address has no password of its own")

@@ -230,7 +230,7 @@ func lookUp(name string) (string, error) {
 	}
 	hint := ""
 	if strings.Contains(name, " ") {
-		hint = "for a command line in one argument: -- sh -c '" + name + "'"
+		hint = "for a command line in one argument: -- sh -c " + quoted(name)
 	}
 	return "", &failure{statusNotFound, fmt.Errorf("%s was not found", name), hint}
 }

@@ -60,7 +60,7 @@ func (a *app) surveyCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args:              usageErrors(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			var out report = &textReport{w: a.out}
+			var out report = &textReport{w: screen.Page{W: a.out}}
 			if asJSON {
 				out = &jsonReport{w: a.out}
 			}

@@ -99,7 +99,7 @@ func (l *waitingLine) says(format string, args ...any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text = fmt.Sprintf(format, args...)
+	l.text = screen.Escaped(fmt.Sprintf(format, args...))
 }
 
 // wipe ends it, and leaves nothing behind.

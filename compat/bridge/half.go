@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -30,6 +32,11 @@ func newHalf(f dialect.Format, key string, millis bool) (half, error) {
 		var err error
 		if h.time, err = timeOf(f); err != nil {
 			return h, err
+		}
+	}
+	for _, k := range h.keys { // which the Locker knows by another name
+		if err := slot.Taken(k); err != nil {
+			return h, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
 		}
 	}
 	return h, nil

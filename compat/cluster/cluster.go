@@ -65,7 +65,8 @@ import (
 type Options struct {
 	// Dial connects to the server at addr, a host:port as the servers announce it: translate the
 	// address here if they are behind a NAT. Dial is also the place for a password, TLS and time
-	// limits; the Source gives up on it after 5 s. nil: redis.DialContext, with Timeout.
+	// limits; the Source gives up on it after 5 s. Over TLS verify the certificate for a name of your
+	// own, not for what a server announced. nil: redis.DialContext, with Timeout.
 	Dial func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Timeout bounds connecting, each write and each reply, where Dial is nil. Default: 5 s. A

@@ -44,7 +44,7 @@ func New(source compat.Source, a compat.Algorithm) compat.Backend {
 
 // Acquire takes the keys in turn. The lease ends with the first of its keys.
 func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	keys, err := Split(key)
+	keys, err := lockable(key)
 	if err != nil {
 		return compat.Lease{Key: key}, err
 	}

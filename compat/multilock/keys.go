@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
 const opening = "all("
@@ -50,4 +51,15 @@ func Split(joined string) ([]string, error) {
 		keys[i] = prefix + k
 	}
 	return keys, nil
+}
+
+// lockable are the keys of a set that is to be locked.
+func lockable(joined string) ([]string, error) {
+	keys, err := Split(joined)
+	for _, k := range keys {
+		if taken := slot.Taken(k); taken != nil {
+			return nil, fmt.Errorf("%w: %w", compat.ErrInvalid, taken)
+		}
+	}
+	return keys, err
 }

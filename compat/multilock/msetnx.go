@@ -12,7 +12,7 @@ import (
 // stamp returns the keys of a set, and the lease that a getsetlock of o's would ask for: one
 // time, the same on every key.
 func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, compat.Lease, error) {
-	keys, err := Split(key)
+	keys, err := lockable(key)
 	if err != nil {
 		return nil, compat.Lease{Key: key}, err
 	}

@@ -24,7 +24,7 @@ type Tx struct{ txlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
 func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	keys, err := Split(key)
+	keys, err := lockable(key)
 	if err != nil {
 		return compat.Lease{Key: key}, err
 	}

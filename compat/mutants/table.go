@@ -52,7 +52,7 @@ var (
 	following = tested("compat", "StepThatFollows")
 	clustered = tested("compat/cluster", "Unanswered|PassedOn")
 	moved     = tested("compat/cluster", "Moved|Keys|PassedOn")
-	followed  = tested("compat/sentinel", "Votes|Replicated")
+	followed  = tested("compat/sentinel", "Votes|Vote$|Liars|Replicated")
 
 	votes   = tested("compat/redlock", "^Test[^C]")
 	sets    = tested("compat/multilock", "^Test([^CM]|Classic)")
@@ -420,6 +420,10 @@ var table = []mutant{
 	// Failover, slots that move.
 	row("half of the Sentinels name the master", "sentinel.Source.enough",
 		swap("s.known()/2 + 1", "(s.known() + 1) / 2")),
+	row("a Sentinel that one other tells of votes", "sentinel.Source.learn",
+		swap("2*tell[addr] > len(s.given)", "true")),
+	row("a Sentinel that lies takes the place of another", "sentinel.Source.ask",
+		swap(`cmp.Or(a.id, a.from.addr) + " " + a.master`, "cmp.Or(a.id, a.from.addr)")),
 	row("no replica is enough", "sentinel.Replicated.wait", swap("max(r.Replicas, 1)", "r.Replicas")),
 	row("what an algorithm does behind its change is not done on replicas", "sentinel.Replicated.Extend",
 		never("after != nil")),

@@ -34,9 +34,11 @@
 // independent. A master that restarts empty before Sentinel notices that it was down forgets every
 // lock (any/restart-forgets): start it with its data, or late.
 //
-// Each Sentinel has one vote, however many addresses it has. Sentinels that others name are asked
-// too. One that was not given to [New] is forgotten when no other names it any more and it does not
-// answer itself.
+// Each Sentinel has one vote, however many addresses it has; those that tell neither a run_id in INFO
+// nor SENTINEL MYID have one together. Sentinels that were not given to [New] are asked once most of
+// those given have told of them: fewer may invent them. Until then nothing is sent there, and no
+// password. A learnt one is forgotten when no other names it any more and it does not answer itself.
+// So give at least three, if there are as many.
 //
 // While fewer than Options.Agree Sentinels answer, no lock is acquired, extended or released: they
 // may be dead, or we may be cut off together with the old master.
@@ -78,8 +80,9 @@ var (
 // Options are a Source's. The zero value is ready to use.
 type Options struct {
 	// Dial connects to a server, DialSentinel to a Sentinel: with a password,
-	// over TLS, or to another address than the one that is announced. nil:
-	// redis.DialContext(ctx, "tcp", addr).
+	// over TLS, or to another address than the one that is announced. addr is
+	// the Sentinels' word: before a password is sent there over TLS, verify the
+	// certificate for a name of your own. nil: redis.DialContext(ctx, "tcp", addr).
 	Dial, DialSentinel func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Agree is how many Sentinels must name the same server. Default: a
@@ -169,7 +172,7 @@ type master struct {
 }
 
 // New returns a Source of connections to the master called name. sentinels are
-// host:port; one of them is enough to learn of the others. It sends nothing yet.
+// host:port; of others it learns when most of these tell of them. It sends nothing yet.
 func New(name string, sentinels []string, o Options) *Source {
 	s := &Source{name: name, asking: make(chan struct{}, 1), learnt: map[string]*watcher{}}
 	for _, addr := range sentinels {

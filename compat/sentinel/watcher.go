@@ -1,6 +1,7 @@
 package sentinel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,10 @@ type watcher struct {
 
 	turn chan struct{} // held for the length of a question
 	c    redis.Conn    // nil: none
-	id   string        // of the process at the other end
+	id   string        // of the process at the other end; "": it does not tell
 
 	// What its last answer told; Source.asking is held.
-	who    string   // the Sentinel's id; "": it has never answered
+	who    string   // the Sentinel's id and the master it named; "": it has never answered
 	others []string // the addresses of the other Sentinels that it knows
 
 	failed atomic.Bool // the last question did
@@ -37,7 +38,7 @@ func newWatcher(addr string) *watcher { return &watcher{addr: addr, turn: make(c
 // An answer is what one Sentinel said.
 type answer struct {
 	from   *watcher
-	id     string   // the Sentinel's: one that is known by two addresses votes once
+	id     string   // the Sentinel's: one that is known by two addresses votes once, as do those that don't tell it
 	master string   // host:port
 	others []string // the other Sentinels that it knows
 	err    error
@@ -77,8 +78,9 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 				votes[a.master] = map[string]bool{}
 			}
 			votes[a.master][a.id] = true
-			a.from.who = a.id
-			s.learn(a.from, a.others)
+			a.from.who = cmp.Or(a.id, a.from.addr) + " " + a.master
+			a.from.others = a.others
+			s.learn()
 			if err := askAll(); err != nil {
 				return "", err
 			}
@@ -131,8 +133,9 @@ func (s *Source) winner(votes map[string]map[string]bool) string {
 
 // known is how many Sentinels there are, as far as we know, dead ones included. One that was
 // given by another address than it announces is one all the same: its id tells, or, where it is
-// listed by an address that can't be reached, that it does not list itself. If that is so for
-// any of those given, it may be for one that has never answered too.
+// listed by an address that can't be reached, that it does not list itself. If another lists
+// any of those given by another address, that may be so for one that has never answered too. Two that name different
+// masters are two, whatever ids they tell: a Sentinel that lies takes no other's place.
 func (s *Source) known() int {
 	listed, silent := map[string]bool{}, map[string]bool{} // the first by id, the second by address
 	for addr, w := range s.learnt {
@@ -147,18 +150,18 @@ func (s *Source) known() int {
 		switch {
 		case w.who == "" && !silent[w.addr]:
 			unknown++
-		case w.who == "", listed[w.who]:
-			aliases = aliases || w.who != "" && s.learnt[w.addr] == nil
-		default:
+		case w.who != "" && !listed[w.who]:
 			for addr := range silent {
 				if !slices.Contains(w.others, addr) {
 					delete(silent, addr)
-					aliases = true
 					break
 				}
 			}
 			listed[w.who] = true
 		}
+		aliases = aliases || w.who != "" && slices.ContainsFunc(s.given, func(other *watcher) bool {
+			return other.who != "" && other.who != w.who && !slices.Contains(other.others, w.addr)
+		})
 	}
 	if aliases {
 		unknown -= min(unknown, len(silent))
@@ -172,6 +175,9 @@ func disagreement(name string, agree int, votes map[string]map[string]bool, said
 	var words []string
 	for master, ids := range votes {
 		words = append(words, fmt.Sprintf("%d named %s", len(ids), master))
+		if ids[""] {
+			words = append(words, "those that refuse INFO and SENTINEL MYID have one vote together")
+		}
 	}
 	refused, answered := len(votes) == 0, len(votes) > 0
 	for from, err := range said {
@@ -203,12 +209,18 @@ func (s *Source) watchers() []*watcher {
 	return all
 }
 
-// learn notes that w tells of the Sentinels at addrs. s.asking is held.
-func (s *Source) learn(w *watcher, addrs []string) {
-	w.others = addrs
-	for _, addr := range addrs {
-		if s.learnt[addr] == nil {
-			s.learnt[addr] = s.at(addr)
+// learn makes a Sentinel of each address that most of those given tell of. One that fewer know
+// may be invented. Their ids count for nothing here: a Sentinel that lies may tell another's.
+// s.asking is held.
+func (s *Source) learn() {
+	tell := map[string]int{} // by address, how many
+	for _, w := range s.given {
+		others := slices.Clone(w.others)
+		slices.Sort(others)
+		for _, addr := range slices.Compact(others) {
+			if tell[addr]++; 2*tell[addr] > len(s.given) && s.learnt[addr] == nil {
+				s.learnt[addr] = s.at(addr)
+			}
 		}
 	}
 }
@@ -303,9 +315,8 @@ func (w *watcher) put(ctx context.Context, s *Source) (answer, error) {
 	return a, nil
 }
 
-// connect dials, and asks who it is that answers: an address that was learnt
-// may lead to a Sentinel that was given by name. (SENTINEL MYID came with 6.2;
-// a run_id they all have.)
+// connect dials, and asks which Sentinel answers: an address that was learnt may lead to one that
+// was given by name. (SENTINEL MYID came with 6.2; a run_id they all have.)
 func (w *watcher) connect(ctx context.Context, s *Source) error {
 	c, err := s.o.DialSentinel(ctx, w.addr)
 	if err != nil {
@@ -319,9 +330,6 @@ func (w *watcher) connect(ctx context.Context, s *Source) error {
 	id := field(info, "run_id")
 	if err != nil || id == "" {
 		id, _ = redis.String(bounded{c, ctx}.Do("SENTINEL", "MYID"))
-	}
-	if id == "" { // a Sentinel that does not tell who it is is its address
-		id = w.addr
 	}
 	w.c, w.id = c, id
 	return nil

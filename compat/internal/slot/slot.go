@@ -2,6 +2,7 @@
 package slot
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -61,6 +62,34 @@ func Beside(key, name string) string {
 	}
 	// "a}b": the first tag is ours
 	return key + ":" + name + ":{" + suffixFor(key, "") + "}"
+}
+
+// OwnerOf returns the key beside which a lock keeps key: the fence, the lists of a wake-up, or what
+// rwlock knows of readers and waiters. It returns "" for any other key, temporary keys included,
+// whose names nobody can foresee.
+func OwnerOf(key string) string {
+	for at := 1; ; at++ {
+		i := strings.IndexByte(key[min(at, len(key)):], ':')
+		if i < 0 {
+			return ""
+		}
+		at += i
+		name, _, _ := strings.Cut(key[at+1:], ":")
+		switch name {
+		case "fence", "waiters", "wake", "readers", "waiting", "queue", "next", "mutex":
+			if owner := key[:at]; Beside(owner, name) == key {
+				return owner
+			}
+		}
+	}
+}
+
+// Taken returns an error for the name of a key that stands beside a lock: no other lock may have it.
+func Taken(key string) error {
+	if owner := OwnerOf(key); owner != "" {
+		return fmt.Errorf("%q is the name of a key beside the lock %q", key, owner)
+	}
+	return nil
 }
 
 // suffixFor is a number that, behind head, hashes to key's slot. One in 16384 does; head is

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Beside is in key's slot, and begins with the key.
+// Beside is in key's slot, and begins with the key; a fence is known by its name, and its owner.
 func FuzzBeside(f *testing.F) {
 	for _, key := range []string{"k", "{a}b", "a{b", "a}b", "{}a", "a{}{b}", "}{"} {
 		f.Add(key, "fence")
@@ -22,6 +22,9 @@ func FuzzBeside(f *testing.F) {
 		}
 		if b := Beside(key, name); Of(b) != Of(key) || b[:len(key)+1+len(name)] != key+":"+name {
 			t.Errorf("%q is in slot %d, %q in %d", b, Of(b), key, Of(key))
+		}
+		if f := Beside(key, "fence"); OwnerOf(f) != key || OwnerOf(key) == key {
+			t.Errorf("%q is beside %q, %q beside %q", f, OwnerOf(f), key, OwnerOf(key))
 		}
 	})
 }

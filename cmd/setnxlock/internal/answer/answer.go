@@ -4,8 +4,13 @@ package answer
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Schema is the version of what --json prints. It grows when a field goes, or changes its type or
@@ -39,11 +44,22 @@ func write(w io.Writer, v any, indent bool) error {
 	return err
 }
 
-// Plain is v in JSON, with <, > and & as they are.
+// Plain is v in JSON, with <, > and & as they are, and with all that can't be printed escaped.
 func Plain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	var text []byte
+	for _, r := range strings.TrimSuffix(b.String(), "\n") { // what is not ASCII stands in strings alone
+		switch high, low := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			text = utf8.AppendRune(text, r)
+		case r > 0xffff:
+			text = fmt.Appendf(text, `\u%04x\u%04x`, high, low)
+		default:
+			text = fmt.Appendf(text, `\u%04x`, r)
+		}
+	}
+	return text, err
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -22,6 +25,37 @@ type Screen struct {
 func New(out *os.File) Screen {
 	live := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
 	return Screen{W: out, Live: live, Color: live && os.Getenv("NO_COLOR") == ""}
+}
+
+// Escaped is text without anything that a terminal obeys: all that can't be printed is escaped as
+// in Go, the ends of lines too.
+func Escaped(text string) string { return escaped(text, 0) }
+
+func escaped(text string, but rune) string {
+	plain := func(r rune) bool { return r == but || unicode.IsPrint(r) }
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		r, n := utf8.DecodeRuneInString(text)
+		if plain(r) && (r != utf8.RuneError || n > 1) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.Quote(text[:n])
+			b.WriteString(q[1 : len(q)-1])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// A Page passes on text with the ends of its lines; all else that a terminal obeys is escaped.
+type Page struct{ W io.Writer }
+
+func (p Page) Write(text []byte) (int, error) {
+	_, err := io.WriteString(p.W, escaped(string(text), '\n'))
+	return len(text), err
 }
 
 // Paint colours text, where there is colour.

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -41,65 +42,76 @@ var families = []struct{ name, kind, help string }{
 	{"setnxlock_run_waiting_since_timestamp_seconds", "gauge", "Since when a run waits for the lock; 0: none does."},
 }
 
-// ErrForeign means that a file has lines in it that are none of ours: it is not written over.
-var ErrForeign = errors.New("it holds something else than metrics of setnxlock")
+var (
+	// ErrForeign means that a file has lines in it that are none of ours: it is not written over.
+	ErrForeign = errors.New("it holds something else than metrics of setnxlock")
+
+	errIrregular = errors.New("it is not a regular file")
+	errLate      = errors.New("the file can't be written in time")
+)
 
 const (
 	every   = 5 * time.Second // at most between an attempt or a renewal and its place in the file
-	patient = 5 * time.Second // with another run that is writing
+	patient = 2 * time.Second // with another run that is writing
+	atEnd   = 5 * time.Second // of Close, with all that may hang
 )
 
 // A File is what one run adds to the metrics of one lock.
 type File struct {
 	name, lock string
 	changed    chan struct{} // something that is to be seen at once
-	end, ended chan struct{}
+	end        chan struct{}
+	ended      chan error // of the last writing
 
 	mu    sync.Mutex
 	added map[string]float64 // by series, since the last writing
 	set   map[string]float64 // gauges
 }
 
-// Open begins a run that waits for lock, a name for the label. The file is written at once, so
-// that one that can't be is found before anybody waits.
-func Open(name, lock string) (*File, error) {
+// Open begins a run that waits for lock, a name for the label. It neither fails nor waits: what is
+// in the way of the file is no reason not to run, and Close tells of it.
+func Open(name, lock string) *File {
 	f := &File{
 		name: name, lock: lock,
-		changed: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+		changed: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan error, 1),
 		added: map[string]float64{}, set: map[string]float64{},
 	}
 	f.add("setnxlock_lost_total", 0) // a counter that appears with its first event hides it from increase()
 	f.add("setnxlock_runs_total", 0, "status", "76")
 	f.gauge("setnxlock_held", 0)
 	f.gauge("setnxlock_run_waiting_since_timestamp_seconds", now())
-	if err := f.write(); err != nil {
-		return nil, err
-	}
+	f.changed <- struct{}{}
 	go f.keep()
-	return f, nil
+	return f
 }
 
-// Close ends the run with its exit status.
+// Close ends the run with its exit status. It returns within five seconds.
 func (f *File) Close(status int) error {
-	close(f.end)
-	<-f.ended
 	f.mu.Lock()
 	f.add("setnxlock_runs_total", 1, "status", strconv.Itoa(status))
 	f.gauge("setnxlock_held", 0) // also if it was left to another process
 	f.gauge("setnxlock_run_waiting_since_timestamp_seconds", 0)
 	f.gauge("setnxlock_run_ended_timestamp_seconds", now())
 	f.mu.Unlock()
-	return f.write()
+	close(f.end)
+	late := time.NewTimer(atEnd)
+	defer late.Stop()
+	select {
+	case err := <-f.ended:
+		return err
+	case <-late.C:
+		return errLate
+	}
 }
 
 // keep writes what has changed. A writing that fails is made up for by the next.
 func (f *File) keep() {
-	defer close(f.ended)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-f.end:
+			f.ended <- f.write()
 			return
 		case <-f.changed:
 		case <-tick.C:
@@ -248,10 +260,15 @@ func change(name string, do func(values map[string]float64)) error {
 // read returns a file's values, none of one that is not there.
 func read(name string) (map[string]float64, error) {
 	values := map[string]float64{}
-	text, err := os.ReadFile(name)
+	file, err := open(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return values, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // turn waits until no other process has the file of this name locked, and locks it. Its end, too,
 // unlocks it.
 func turn(name string, patience time.Duration) (unlock func(), err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := open(name, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -24,4 +24,18 @@ func turn(name string, patience time.Duration) (unlock func(), err error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// open opens a regular file, which others than this user can't open: whoever can, can lock it. It
+// follows no link and waits for nobody at the other end of a pipe.
+func open(name string, how int) (*os.File, error) {
+	f, err := os.OpenFile(name, how|unfollowed, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := f.Stat(); err != nil || !s.Mode().IsRegular() {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, errors.Join(err, fmt.Errorf("%s: %w", name, errIrregular))
+	}
+	return f, nil
 }

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,26 +18,32 @@ import (
 type Content struct {
 	Key   string
 	Type  string        // as TYPE says it: "none", "string", "hash", …
-	Value string        // of a string; its first bytes, if it is long and Server.Part is set
+	Value string        // of a string
 	TTL   time.Duration // or compat.NoTTL
 	Lock  Lock
 	Other *compat.State // of a lock that is more than this key, as that lock sees it
 	Times bool          // the server's own lock is one of times: it has neither WATCH nor scripts
 
-	hash *dialect.Finding // what a small hash is
+	length int              // of a value of which only the beginning is here; 0: all of it is
+	hash   *dialect.Finding // what a small hash is
 }
 
 // A Server is how much of a server is used to look at keys. The zero value is for any.
 type Server struct {
 	Millis bool // it counts TTLs in milliseconds (2.6)
-	Part   bool // read the first bytes of a value only (GETRANGE: 2.4), and tell a missing key by its TTL (2.8)
+	Part   bool // read the first bytes of a value only (GETRANGE: 2.4)
 	Beside bool // look beside a missing key for readers
 
 	times *bool
 }
 
-// most is how much of a value is read under Server.Part: more than any lock's.
+// most is how much of a value is read under Server.Part, and judged: more than any lock's.
 const most = 1024
+
+// beginning is the beginning of a value, with its length in words.
+func beginning(value string, length int) string {
+	return strings.ToValidUTF8(value[:min(len(value), 64)], "\uFFFD") + fmt.Sprintf("… (%d bytes)", length)
+}
 
 // Read looks at keys: one round trip, and a few more for those that are no strings.
 func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content, error) {
@@ -72,6 +79,11 @@ func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content,
 		return nil, err
 	}
 	for i := range all {
+		if err := s.shorten(c, &all[i]); err != nil {
+			return nil, c.Denied(all[i].Key, err)
+		}
+	}
+	for i := range all {
 		if err := s.more(c, now, &all[i]); err != nil {
 			return nil, c.Denied(all[i].Key, err)
 		}
@@ -86,6 +98,11 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 	case errors.Is(err, redis.ErrNil), s.Part && ttl == int64(-2):
 		one.Type = "none"
 		return false, nil
+	case s.Part && one.Value == "" && err == nil && ttl == int64(-1): // before 2.8 that may be none
+		if n, err := redis.Int(c.Do("EXISTS", one.Key)); err != nil || n == 0 {
+			one.Type = "none"
+			return false, c.Denied(one.Key, err)
+		}
 	case err != nil && errors.Is(c.Foreign(one.Key, err), compat.ErrForeign):
 		other = true
 	case err != nil:
@@ -97,6 +114,20 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 	}
 	one.TTL, err = c.ReadTTL(ttl, unit)
 	return other, c.Denied(one.Key, err)
+}
+
+// shorten cuts a value that is too long for a lock's, and asks for its length if it was not read.
+func (s *Server) shorten(c *compat.Conn, one *Content) (err error) {
+	if len(one.Value) <= most {
+		return nil
+	}
+	if one.length = len(one.Value); s.Part {
+		if one.length, err = redis.Int(c.Do("STRLEN", one.Key)); err != nil {
+			return err
+		}
+	}
+	one.Value = one.Value[:most]
+	return nil
 }
 
 // types asks what those keys are that hold no string, and what is in small hashes.
@@ -203,7 +234,7 @@ func passed(value string, now time.Time) bool {
 }
 
 // beside are the names of the keys that our locks keep beside a key.
-var beside = []string{"fence", "readers", "waiting", "due", "turn", "mutex", "waiters", "wake"}
+var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"}
 
 // Beside returns the key that key stands beside, as compat.Aux names such keys, and what it is
 // there: "fence", "readers", …; "" if it is none.

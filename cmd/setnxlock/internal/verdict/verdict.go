@@ -40,6 +40,7 @@ type Verdict struct {
 	Wrong   []string // what is wrong with it, a sentence each, without a full stop
 	Else    []string // the other grammars that read the value, too
 	Lock    Lock     // what can release it, if it is not the lock of one string
+	Cut     bool     // a value is too long for a lock's: State has its beginning and its length
 
 	vague bool // any text is such a value, or every holder's is the same, or no client has such a one there
 }
@@ -88,6 +89,9 @@ func (l Lens) Judge(c Content, now time.Time) Verdict {
 		v.ofString(l, c, now)
 	}
 	v.Obtainable = v.Status == compat.StatusFree || v.Status == compat.StatusDead && l.takes(c, now)
+	if c.length > 0 && c.Other == nil {
+		v.Value, v.Cut = beginning(c.Value, c.length), true
+	}
 	return v
 }
 
@@ -105,6 +109,16 @@ func (l Lens) takes(c Content, now time.Time) bool {
 // FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
 func FromState(s compat.State) Verdict {
 	v := Verdict{State: s, Obtainable: s.Status == compat.StatusFree || s.Status == compat.StatusDead}
+	v.Holders = slices.Clone(s.Holders)
+	values := []*string{&v.Value}
+	for i := range v.Holders {
+		values = append(values, &v.Holders[i].Value)
+	}
+	for _, value := range values {
+		if len(*value) > most {
+			*value, v.Cut = beginning(*value, len(*value)), true
+		}
+	}
 	if owner, ok := dialect.OwnerOf(s.Value); ok {
 		v.Owner, v.Sure = owner, Certain
 	}

@@ -104,7 +104,7 @@ func TestIsLock(t *testing.T) {
 // The keys that locks keep beside a key are known by their names, and no others.
 func TestBeside(t *testing.T) {
 	for _, key := range []string{"job", "a:b", "{app}:job", "a}b", "a{b"} {
-		for _, name := range []string{"fence", "readers", "waiters"} {
+		for _, name := range []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"} {
 			if base, got := verdict.Beside(compat.Aux(key, name)); base != key || got != name {
 				t.Errorf("%s of %s: %q, %q", name, key, base, got)
 			}

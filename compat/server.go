@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,6 +207,9 @@ func (c *Conn) verdict(key string, err error) error {
 	if _, refused := answer.NotNow(err); refused && !c.wire.Session.Ran {
 		return NotSent.Mark(err)
 	}
+	if e, ok := err.(redis.Error); ok && strings.Contains(string(e), "would overflow") { // only a fence's counter counts
+		return noFence(key, e)
+	}
 	return c.Denied(key, err)
 }
 
@@ -308,9 +312,9 @@ func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Chang
 }
 
 // extended is the lease that an extension's replies come to.
-func extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
+func (c *Conn) extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
 	if err == nil && ch.Draw {
-		next.Fence, err = drawn(replies)
+		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
 	if o := OutcomeOf(err); o == Refused || o == NotSent {
 		return l, err
@@ -335,7 +339,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		} else {
 			replies, err = c.Run(ch)
 		}
-		next, err = extended(l, next, &ch, replies, err)
+		next, err = c.extended(l, next, &ch, replies, err)
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, &next, step)
@@ -387,7 +391,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 		}
 		ran = true
 		settle := func(i int, replies []any, err error) {
-			next[i], errs[i] = extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
+			next[i], errs[i] = c.extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
 		}
 		if len(batch) > 0 {
 			together := make([]Change, len(batch))

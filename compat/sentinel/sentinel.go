@@ -26,7 +26,8 @@
 // master, which gives it to another client while the first holder's lease still runs. The first
 // holder learns it at its next extension or release, with renewal after a third of the ttl: the key
 // is gone or another client's, which is [compat.ErrLost]. Its context ends with its lease at the
-// latest. Fences are counted on the same servers: a number that was lost is drawn again.
+// latest. Fences are counted on the same servers: what loses a lock loses its fence, and both
+// holders may have the same number.
 //
 // Three things help. With min-slaves-to-write and min-slaves-max-lag on the servers (Redis 2.8), a
 // master that is cut off from its replicas soon refuses every write. [Replicated] takes no lock

@@ -28,8 +28,10 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local fence = 1
 if KEYS[2] then
-	redis.call('INCR', KEYS[2])
-	fence = redis.call('GET', KEYS[2]) -- a string: a Lua number is a double
+	fence = redis.call('INCR', KEYS[2])
+	if fence >= 2^53 then -- a Lua number is a double
+		fence = redis.call('GET', KEYS[2])
+	end
 end
 redis.call('PSETEX', KEYS[1], ARGV[2], ARGV[1])
 return fence

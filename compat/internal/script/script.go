@@ -49,8 +49,8 @@ func For[C ~[]any](key string, cmds []C) *Script {
 	return known
 }
 
-// counts reports that the command answers with a number that can be any: a script reads it as a string, because a
-// Lua number is a double.
+// counts reports that the command answers with a number that can be any: a script reads one that a Lua number, a
+// double, may not hold as a string.
 func counts(name string) bool {
 	switch strings.ToUpper(name) {
 	case "INCR", "INCRBY", "DECR", "DECRBY":
@@ -98,7 +98,7 @@ func compile[C ~[]any](key string, cmds []C) *Script {
 			b.WriteString("if r1 == 0 then\n\treturn false\nend\n") // before 2.8 a key can expire while a script runs
 		}
 		if counts(m[0].(string)) {
-			fmt.Fprintf(&b, "%s = redis.call('GET', KEYS[%d])\n", reply, at)
+			fmt.Fprintf(&b, "if math.abs(%s) >= 2^53 then\n\t%[1]s = redis.call('GET', KEYS[%[2]d])\nend\n", reply, at)
 		}
 	}
 	if len(cmds) == 1 {

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
@@ -155,11 +156,11 @@ func (s *server) get(ctx context.Context, key string) (c redis.Conn, waits time.
 	here := s.borrowing.Add(1)
 	defer s.borrowing.Add(-1)
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
-		c, err = connected(s.source.Get(ctx, key))
+		c, err = s.connect(ctx, key)
 		return c, waits, err
 	}
 	waits = time.Now()
-	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
+	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) }, func(c redis.Conn, _ error) {
 		if c != nil {
 			c.Close()
 		}
@@ -172,13 +173,17 @@ func (s *server) fresh() bool {
 	return s.source.Fresh == 0 || time.Since(time.Unix(0, s.returned.Load())) < s.source.Fresh/2
 }
 
-// connected closes the errored connection that a redis.Pool returns beside an error.
-func connected(c redis.Conn, err error) (redis.Conn, error) {
-	if err != nil && c != nil {
+// connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.
+func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err error) {
+	defer safe.Catch(&err)
+	c, err = s.source.Get(ctx, key)
+	switch {
+	case err == nil:
+		return safe.Over(c), nil
+	case c != nil:
 		c.Close()
-		c = nil
 	}
-	return c, err
+	return nil, err
 }
 
 // returnLater returns a connection in the background: a client that was refused, or lets a

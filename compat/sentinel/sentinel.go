@@ -60,6 +60,8 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/guard"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 )
 
 var (
@@ -79,7 +81,7 @@ var (
 type Options struct {
 	// Dial connects to a server, DialSentinel to a Sentinel: with a password,
 	// over TLS, or to another address than the one that is announced. nil:
-	// redis.DialContext(ctx, "tcp", addr).
+	// redis.DialContext(ctx, "tcp", addr), with [guard.Dial].
 	Dial, DialSentinel func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Agree is how many Sentinels must name the same server. Default: a
@@ -111,13 +113,16 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	tcp := func(ctx context.Context, addr string) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", addr) }
+	tcp := func(ctx context.Context, addr string) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", addr, redis.DialContextFunc(guard.Dial(nil)))
+	}
 	if o.Dial == nil {
 		o.Dial = tcp
 	}
 	if o.DialSentinel == nil {
 		o.DialSentinel = tcp
 	}
+	o.Dial, o.DialSentinel = safe.Dial(o.Dial), safe.Dial(o.DialSentinel)
 	if o.Recheck <= 0 {
 		o.Recheck = time.Second
 	}
@@ -199,7 +204,7 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 		if err == nil {
 			var c redis.Conn
 			if c, err = m.pool.GetContext(ctx); err == nil {
-				return c, nil
+				return safe.Pass(c), nil
 			}
 			s.doubt(m)
 			passes = true // the Sentinels have named it

@@ -11,9 +11,16 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
+)
+
+// The errors of a connection that broke over a reply. Nothing of it was read.
+var (
+	ErrTooLarge = errors.New("setnxlock: a reply is too large")
+	ErrNotRESP  = errors.New("setnxlock: not a reply in RESP 2")
 )
 
 // What one reply may be. A lock's are small; the largest that the command asks for are INFO and a list of keys.
@@ -67,8 +74,7 @@ func (g *guard) Read(p []byte) (int, error) {
 			}
 			continue
 		}
-		if why := g.see(p[i]); why != "" {
-			g.err = fmt.Errorf("setnxlock: a reply is not read: %s", why)
+		if g.err = g.see(p[i]); g.err != nil {
 			return i, g.err
 		}
 		i++
@@ -77,7 +83,7 @@ func (g *guard) Read(p []byte) (int, error) {
 }
 
 // see follows one byte of a line, and says why it is not to be read.
-func (g *guard) see(b byte) (why string) {
+func (g *guard) see(b byte) error {
 	if g.line < len(g.head) {
 		g.head[g.line] = b
 	}
@@ -88,13 +94,13 @@ func (g *guard) see(b byte) (why string) {
 		most = lineAtMost
 	case ':', '$', '*':
 	default:
-		return fmt.Sprintf("%q begins none", g.head[0])
+		return fmt.Errorf("%w: it begins with %q", ErrNotRESP, g.head[0])
 	}
 	if g.line > most {
-		return fmt.Sprintf("a line of more than %d bytes", most)
+		return fmt.Errorf("%w: a line of more than %d bytes", ErrTooLarge, most)
 	}
 	if b != '\n' {
-		return ""
+		return nil
 	}
 	size := g.line
 	g.line = 0
@@ -104,7 +110,7 @@ func (g *guard) see(b byte) (why string) {
 	case '$', '*':
 		n, ok := length(g.head[1:size])
 		if !ok {
-			return fmt.Sprintf("%q is no length", g.head[1:size])
+			return fmt.Errorf("%w: %q is not a length", ErrNotRESP, g.head[1:size])
 		}
 		if n >= 0 {
 			return g.sized(g.head[0], n)
@@ -114,16 +120,16 @@ func (g *guard) see(b byte) (why string) {
 }
 
 // sized follows the head of a string or a list.
-func (g *guard) sized(kind byte, n int) (why string) {
+func (g *guard) sized(kind byte, n int) error {
 	switch {
 	case kind == '$' && n > stringAtMost:
-		return fmt.Sprintf("a string of %d bytes, more than %d", n, stringAtMost)
+		return fmt.Errorf("%w: a string of %d bytes, more than %d", ErrTooLarge, n, stringAtMost)
 	case kind == '$':
 		g.skip, g.room = n+2, g.room+n+32
 	case n > roomAtMost/16:
-		return fmt.Sprintf("a list of %d replies", n)
+		return fmt.Errorf("%w: a list of %d replies", ErrTooLarge, n)
 	case len(g.left) == depthAtMost:
-		return fmt.Sprintf("lists in lists, more than %d deep", depthAtMost)
+		return fmt.Errorf("%w: lists in lists, more than %d deep", ErrTooLarge, depthAtMost)
 	case n > 0:
 		g.left, g.room = append(g.left, n), g.room+16*n+32
 	default:
@@ -133,19 +139,20 @@ func (g *guard) sized(kind byte, n int) (why string) {
 }
 
 // took ends a reply that takes so much.
-func (g *guard) took(room int) (why string) {
+func (g *guard) took(room int) error {
 	g.room += room
-	if why = g.full(); why == "" {
+	err := g.full()
+	if err == nil {
 		g.ended()
 	}
-	return why
+	return err
 }
 
-func (g *guard) full() (why string) {
+func (g *guard) full() error {
 	if g.room > roomAtMost {
-		return fmt.Sprintf("it takes more than %d bytes", roomAtMost)
+		return fmt.Errorf("%w: it takes more than %d bytes", ErrTooLarge, roomAtMost)
 	}
-	return ""
+	return nil
 }
 
 // ended ends a reply, and the lists that end with it.

@@ -3,10 +3,13 @@ package guard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +59,21 @@ func TestHonestReplies(t *testing.T) {
 	keys := append([]byte("*100000\r\n"), bytes.Repeat([]byte("$30\r\n123456789012345678901234567890\r\n"), 100000)...)
 	if got, err := hear(bytes.Repeat(keys, 3), 4096); len(got) != 3 {
 		t.Errorf("three lists of 100,000 keys: %d, %v", len(got), err)
+	}
+}
+
+// What is not read, and what just is, by the head alone: io.EOF says that more was waited for.
+func TestLimits(t *testing.T) {
+	for said, want := range map[string]error{
+		"$4194304\r\n": io.EOF, "$4194305\r\n": ErrTooLarge, "$9223372036854775807\r\n": ErrTooLarge, "$9223372036854775808\r\n": ErrNotRESP,
+		"*700000\r\n": io.EOF, "*800000\r\n": ErrTooLarge, "*9223372036854775807\r\n": ErrTooLarge, "*400000\r\n*400000\r\n": ErrTooLarge,
+		strings.Repeat("*1\r\n", depthAtMost): io.EOF, strings.Repeat("*1\r\n", depthAtMost+1): ErrTooLarge,
+		"+" + strings.Repeat("x", 65533): io.EOF, "+" + strings.Repeat("x", 65536): ErrTooLarge, ":" + strings.Repeat("0", 32): ErrTooLarge,
+		"$-1\r\n": io.EOF, "$-2\r\n": ErrNotRESP, "$+1\r\n": ErrNotRESP, "$\r\n": ErrNotRESP, "$1\n": ErrNotRESP, "%1\r\n": ErrNotRESP, "\r\n": ErrNotRESP,
+	} {
+		if _, err := hear([]byte(said), 100); !errors.Is(err, want) {
+			t.Errorf("%.40q: %v, want %v", said, err, want)
+		}
 	}
 }
 

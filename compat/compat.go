@@ -157,11 +157,10 @@ type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// Pooled is the Source of one server's pool. A reply that the connection can't read ends a step of unknown outcome, and
-// the connection. But redigo allocates what a reply's head asks for, and reads lists as deep as they are nested: a
-// server that lies ends the process so, unless the pool's Dial has the option redis.DialContextFunc(guard.Dial(nil)) of
-// package [github.com/setnxlock/setnxlock/compat/guard]. With it redigo's Dial, which sends AUTH and SELECT, can't panic
-// either.
+// Pooled is the Source of one server's pool. A reply that can't be read ends its connection, and leaves the step's
+// outcome unknown. But redigo allocates what the head of a reply asks for, recurses into lists, and reads the replies
+// to AUTH and SELECT in a goroutine of its own: a server that lies can end the process. The option
+// redis.DialContextFunc(guard.Dial(nil)) in the pool's Dial prevents that: package compat/guard.
 func Pooled(p Pool) Source {
 	s := Source{Get: func(ctx context.Context, _ string) (redis.Conn, error) { return p.GetContext(ctx) }}
 	if p, ok := p.(*redis.Pool); ok && p.TestOnBorrow == nil && p.TestOnBorrowContext == nil && p.MaxConnLifetime == 0 {

@@ -32,11 +32,14 @@ const (
 	depthAtMost  = 16       // of lists in lists
 )
 
+// A Dialer connects, as the DialContext of a net.Dialer does.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // Dial returns dial (nil: a net.Dialer's) with connections that break where a reply is more than one that a lock asks
 // for: one for which more than 12 MB are needed, with a string of more than 4 MB, or with lists more than 16 deep.
 // What came before it can be read. Over TLS dial is the DialContext of a tls.Dialer, in place of redis.DialUseTLS: the
 // bytes are to be those of replies. The function is one for redis.DialContextFunc, and for go-redis' Options.Dialer.
-func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func Dial(dial Dialer) Dialer {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}

@@ -46,7 +46,8 @@ func (w *world) counters() []string {
 // A fence is the counter's number, to the last one that the counter has.
 func TestFencesAreExact(t *testing.T) {
 	eachKind(t, withShared(fenced()), func(t *testing.T, k kind) {
-		for _, from := range []int64{0, 1<<53 - 2, 1<<53 + 1, time.Date(2026, 1, 2, 3, 4, 5, 678901237, time.UTC).UnixNano(), math.MaxInt64 - 9} {
+		nanos := time.Date(2026, 1, 2, 3, 4, 5, 678901237, time.UTC).UnixNano()
+		for _, from := range []int64{0, 1<<53 - 2, 1<<53 + 1, nanos, math.MaxInt64 - 9} {
 			inWorld(t, k, func(w *world) {
 				locker, _ := w.client(compat.Options{})
 				defer locker.Close(background) //nolint:errcheck // that it ends is enough

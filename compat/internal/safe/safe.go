@@ -20,7 +20,8 @@ import (
 // this one reads in one of its own. A connection of this module's that knows contexts is returned as it is: it is made
 // of safe ones.
 func Over(c redis.Conn) redis.Conn {
-	if t := reflect.TypeOf(c); t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "github.com/setnxlock/setnxlock/") {
+	t := reflect.TypeOf(c)
+	if t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "github.com/setnxlock/setnxlock/") {
 		if _, ok := c.(redis.ConnWithContext); ok {
 			return c
 		}

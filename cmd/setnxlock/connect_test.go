@@ -457,7 +457,7 @@ func TestHostileReplies(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
 		"$9223372036854775807\r\n": "too large", "*9223372036854775807\r\n": "too large",
-		"$17179869184\r\n": "a string of 17179869184 bytes",
+		"$17179869184\r\n":              "a string of 17179869184 bytes",
 		strings.Repeat("*1\r\n", 8<<20): "more than 16 deep", "HTTP/1.1 400 Bad Request\r\n": "begins with 'H'",
 	} {
 		at := serve(t, func(c net.Conn) {

@@ -148,11 +148,6 @@ func (ch *Change) add(c *Conn, w *wire.Write) {
 // arguments is how many those have.
 func (ch *Change) arguments() int { return max(wire.Arguments(ch.Do), 1) + 1 }
 
-// drawn is the number that a change drew: its last reply.
-func drawn(replies []any) (int64, error) {
-	return redis.Int64(replies[len(replies)-1], nil)
-}
-
 // batches reports that ch can be carried out together with others of its Condition.
 func (ch *Change) batches() bool { return ch.By == nil && !ch.Once && !ch.Persistent }
 

@@ -158,7 +158,10 @@ type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// Pooled is the Source of one server's pool.
+// Pooled is the Source of one server's pool. A reply that can't be read ends its connection, and leaves the step's
+// outcome unknown. But redigo allocates what the head of a reply asks for, recurses into lists, and reads the replies
+// to AUTH and SELECT in a goroutine of its own: a server that lies can end the process. The option
+// redis.DialContextFunc(guard.Dial(nil)) in the pool's Dial prevents that: package compat/guard.
 func Pooled(p Pool) Source {
 	s := Source{Get: func(ctx context.Context, _ string) (redis.Conn, error) {
 		c, err := p.GetContext(ctx)

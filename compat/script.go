@@ -45,20 +45,19 @@ func (c *Conn) evaluate(by string, ch *Change) ([]any, error) {
 
 // scripted are the replies to a script's commands, of which it returned one or a list.
 func scripted(ch *Change, returned []any) ([]any, error) {
+	cmds := ch.lua()
 	switch r := returned[0].(type) {
 	case nil:
 		return nil, ErrLost
 	case redis.Error:
 		return nil, foreign(ch.Key, r)
 	case []any:
-		if n := len(ch.lua()); n != len(r) {
-			return nil, wire.Short(len(r), n, "commands of a script")
-		}
-		return r, nil
+		returned = r
 	}
-	if n := len(ch.lua()); n > 1 {
-		return nil, wire.Short(1, n, "commands of a script")
+	if len(cmds) != len(returned) {
+		return nil, wire.Short(len(returned), len(cmds), "commands of a script")
 	}
+	script.Numbers(cmds, returned)
 	return returned, nil
 }
 

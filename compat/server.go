@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
@@ -166,11 +168,11 @@ func (s *server) get(ctx context.Context, key string) (c redis.Conn, waits time.
 	here := s.borrowing.Add(1)
 	defer s.borrowing.Add(-1)
 	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
-		c, err = connected(s.source.Get(ctx, key))
+		c, err = s.connect(ctx, key)
 		return c, waits, err
 	}
 	waits = time.Now()
-	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return connected(s.source.Get(ctx, key)) }, func(c redis.Conn, _ error) {
+	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) }, func(c redis.Conn, _ error) {
 		if c != nil {
 			c.Close()
 		}
@@ -183,13 +185,17 @@ func (s *server) fresh() bool {
 	return s.source.Fresh == 0 || time.Since(time.Unix(0, s.returned.Load())) < s.source.Fresh/2
 }
 
-// connected closes the errored connection that a redis.Pool returns beside an error.
-func connected(c redis.Conn, err error) (redis.Conn, error) {
-	if err != nil && c != nil {
+// connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.
+func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err error) {
+	defer safe.Catch(&err)
+	c, err = s.source.Get(ctx, key)
+	switch {
+	case err == nil:
+		return safe.Over(c), nil
+	case c != nil:
 		c.Close()
-		c = nil
 	}
-	return c, err
+	return nil, err
 }
 
 // returnLater returns a connection in the background: a client that was refused, or lets a
@@ -218,6 +224,9 @@ func (c *Conn) verdict(key string, err error) error {
 	}
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow
+	}
+	if e, ok := err.(redis.Error); ok && strings.Contains(string(e), "would overflow") { // only a fence's counter counts
+		return noFence(key, e)
 	}
 	_, notNow := answer.NotNow(err)
 	switch denied := c.Denied(key, err); {
@@ -329,9 +338,9 @@ func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Chang
 }
 
 // extended is the lease that an extension's replies come to.
-func extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
+func (c *Conn) extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
 	if err == nil && ch.Draw {
-		next.Fence, err = drawn(replies)
+		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
 	if o := OutcomeOf(err); o == Refused || o == NotSent {
 		return l, err
@@ -356,7 +365,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 		} else {
 			replies, err = c.Run(ch)
 		}
-		next, err = extended(l, next, &ch, replies, c.verdict(l.Key, err))
+		next, err = c.extended(l, next, &ch, replies, c.verdict(l.Key, err))
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, &next, step)
@@ -408,7 +417,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []L
 		}
 		ran = true
 		settle := func(i int, replies []any, err error) {
-			next[i], errs[i] = extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
+			next[i], errs[i] = c.extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
 		}
 		if len(batch) > 0 {
 			together := make([]Change, len(batch))

@@ -300,7 +300,7 @@ func (s *settler) settled(h holder, err error) error {
 func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, sent bool, err error) {
 	inTime := !lease.Past(s.now(), l.Until)
 	for try := 1; ; try++ {
-		cleaning, open := ctx.Err() != nil, sent
+		cleaning, open := limit.Ended(ctx), sent
 		step, done := s.orCleanup(ctx)
 		woken, err = s.removing(step, l, signal && try == 1)
 		o := OutcomeOf(err)
@@ -354,7 +354,7 @@ func (s *settler) removing(ctx context.Context, l Lease, signal bool) (woken boo
 
 // orCleanup is a step's context, or a cleanup's if ctx has ended.
 func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
-	if ctx.Err() != nil {
+	if limit.Ended(ctx) { // a connection notices a deadline before the context does
 		return s.cleanup(ctx)
 	}
 	return s.step(ctx, s.limit)

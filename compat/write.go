@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -97,11 +98,26 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 	out.Done, err = c.wire.Executed(replies[:all])
 	if err == nil && m.Draw && out.Done != nil {
 		last := len(out.Done) - 1
-		if out.Fence, err = redis.Int64(out.Done[last], nil); err == nil {
+		if out.Fence, err = c.Fence(key, out.Done[last]); err == nil {
 			out.Done = out.Done[:last]
 		}
 	}
 	return out, err
+}
+
+// Fence returns the fence that an INCR of Aux(key, "fence") drew; drawn is its reply, or the same digits as
+// a string. The error says that the counter is at no number that a fence can be.
+func (c *Conn) Fence(key string, drawn any) (int64, error) {
+	n, err := redis.Int64(drawn, nil)
+	if err == nil && n < 1 {
+		return 0, noFence(key, fmt.Errorf("its counter is at %d, and the first fence is 1", n))
+	}
+	return n, err
+}
+
+// noFence is why there is none.
+func noFence(key string, why error) error {
+	return fmt.Errorf("setnxlock: no fence can be drawn for %q: %w", key, why)
 }
 
 // A reading is what a write that ended with GET saw of the key.

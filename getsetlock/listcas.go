@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
@@ -57,7 +56,7 @@ func (g ListCAS) takeover(c *compat.Conn, l compat.Lease, held string) (compat.L
 	case errors.Is(err, compat.ErrLost):
 		return l, &compat.HeldError{Key: l.Key}
 	case err == nil && g.Fence:
-		l.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+		l.Fence, err = c.Fence(l.Key, replies[len(replies)-1])
 	}
 	l.How = compat.TakenOver
 	return l, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
 // A deployment is where the keys live: one server, the master that Sentinels name, or
@@ -187,7 +188,9 @@ func reachHint(err error) string {
 }
 
 // notRedis reports that an answer was not in Redis's protocol.
-func notRedis(err error) bool { return strings.Contains(err.Error(), "redigo: ") }
+func notRedis(err error) bool {
+	return errors.Is(err, guard.ErrNotRESP) || strings.Contains(err.Error(), "redigo: ")
+}
 
 // silent reports that a server took longer to answer than --timeout.
 func silent(err error) bool {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -454,6 +455,35 @@ func TestWaitCoversLoading(t *testing.T) {
 		}
 		fmt.Fprintln(p.in, "exit 0")
 		p.want(0, "")
+	}
+}
+
+// Whatever answers, in whatever bytes, the command says so.
+func TestHostileReplies(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"$9223372036854775807\r\n": "too large", "*9223372036854775807\r\n": "too large",
+		"$17179869184\r\n":              "a string of 17179869184 bytes",
+		strings.Repeat("*1\r\n", 8<<20): "more than 16 deep", "HTTP/1.1 400 Bad Request\r\n": "begins with 'H'",
+	} {
+		at := serve(t, func(c net.Conn) {
+			c.Read(make([]byte, 4096)) //nolint:errcheck // whatever it asks
+			io.WriteString(c, said)    //nolint:errcheck // as much as is read
+		})
+		for _, args := range [][]string{{"run", "job", "--", "true"}, {"inspect", "job"}, {"doctor"},
+			{"survey"}, {"release", "job", "--force", "--yes"},
+			{"run", "--algorithm", "set:lua", "job", "--", "true"},
+			{"run", "--redis", "redis://:secret@" + at, "job", "--", "true"},
+			{"inspect", "--cluster", "job"}, {"inspect", "--timeout", "1s", "--sentinel", "m@" + at, "job"}} {
+			if !slices.Contains(args, "--redis") && !slices.Contains(args, "--sentinel") {
+				args = slices.Insert(slices.Clone(args), 1, "--redis", at)
+			}
+			_, errs, status := cli(t, nil, args...)
+			told := strings.Contains(errs, want) || slices.Contains(args, "--cluster") || slices.Contains(args, "--sentinel")
+			if status != statusUnavailable || !told {
+				t.Errorf("%.40q, %q: status %d, %.400s", said, args, status, errs)
+			}
+		}
 	}
 }
 

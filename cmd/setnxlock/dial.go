@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
 // secrets are the flags that say who we are and whom we believe.
@@ -129,7 +130,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		return t, nil
 	}
 	conn, err := redis.DialContext(ctx, at.network, at.host,
-		redis.DialContextFunc(netDial),
+		redis.DialContextFunc(guard.Dial(netDial)),
 		redis.DialReadTimeout(a.timeout),
 		redis.DialWriteTimeout(a.timeout),
 		redis.DialUsername(at.user),

@@ -140,7 +140,10 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 	}
 	var looked atomic.Int64
 	size, err := redis.Int(c.Do("DBSIZE"))
-	if err != nil {
+	switch {
+	case c.Err() != nil:
+		return 0, err
+	case err != nil:
 		size = -1
 	}
 	wipe := screen.New(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)

@@ -20,12 +20,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
 // An Exchange sends commands in one write over one connection and returns a reply for each, in
 // their order: nil, an int64, a []byte, a []any of these, a string for a status ("OK", "QUEUED"),
-// or a [redis.Error], which is not a failure of the Exchange. An error means that the connection
+// or a [redis.Error], which is not a failure of the Exchange. An error, or a panic, means that the connection
 // can't be used any more; unless [compat.NotSent] marks it, any of the commands may have run. An
 // Exchange must end when ctx's deadline passes; it need not notice a cancellation.
 type Exchange func(ctx context.Context, cmds []compat.Cmd) ([]any, error)
@@ -34,7 +35,11 @@ type Exchange func(ctx context.Context, cmds []compat.Cmd) ([]any, error)
 // last exchange has ended; broken says that the client's connection must not be used again, because
 // replies may still arrive on it.
 func New(exchange Exchange, end func(broken bool)) redis.Conn {
-	return &conn{exchange: exchange, end: end}
+	caught := func(ctx context.Context, cmds []compat.Cmd) (replies []any, err error) {
+		defer safe.Catch(&err)
+		return exchange(ctx, cmds)
+	}
+	return &conn{exchange: caught, end: end}
 }
 
 // conn is used by one goroutine at a time, or as [compat.Options].Shared does it, which redigo allows

@@ -83,7 +83,7 @@ func (b TwoNames) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 		return l, &compat.HeldError{Key: key}
 	}
 	if err == nil && b.Fence {
-		l.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+		l.Fence, err = c.Fence(both[1].keys[0], replies[len(replies)-1])
 	}
 	return l, err
 }

@@ -52,12 +52,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/guard"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
 
@@ -66,7 +69,7 @@ type Options struct {
 	// Dial connects to the server at addr, a host:port as the servers announce it: translate the
 	// address here if they are behind a NAT. Dial is also the place for a password, TLS and time
 	// limits; the Source gives up on it after 5 s. Over TLS verify the certificate for a name of your
-	// own, not for what a server announced. nil: redis.DialContext, with Timeout.
+	// own, not for what a server announced. nil: redis.DialContext, with Timeout and [guard.Dial].
 	Dial func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Timeout bounds connecting, each write and each reply, where Dial is nil. Default: 5 s. A
@@ -122,10 +125,12 @@ func New(addrs []string, o Options) *Source {
 	if o.Dial == nil {
 		timeout := o.Timeout
 		o.Dial = func(ctx context.Context, addr string) (redis.Conn, error) {
-			return redis.DialContext(ctx, "tcp", addr,
-				redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
+			d := net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}
+			return redis.DialContext(ctx, "tcp", addr, redis.DialContextFunc(guard.Dial(d.DialContext)),
+				redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 		}
 	}
+	o.Dial = safe.Dial(o.Dial)
 	s := &Source{
 		seeds: slices.Clone(addrs), o: o, learnt: make(chan struct{}),
 		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},

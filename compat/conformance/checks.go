@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -360,17 +364,41 @@ func (c *suite) renewals(t testing.TB) {
 	})
 }
 
-// fences: numbers grow from acquisition to acquisition.
+// fences: numbers grow from acquisition to acquisition, and are what the counter counted, however high.
 func (c *suite) fences(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("fences")
+	var counters []string
+	names := c.Keys(c.prefix, key)
+	for _, name := range names {
+		if counter := compat.Aux(name, "fence"); slices.Contains(names, counter) {
+			counters = append(counters, counter)
+		}
+	}
+	ask := func(name string, args ...any) any {
+		reply, err := do(ctx, c.Sources[0], args[0].(string), name, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
 	last := int64(0)
-	for range 5 {
+	for n := range 8 {
+		if from := map[int]int64{3: 1<<53 - 1, 5: 1<<60 + 1, 7: math.MaxInt64 - 2}[n]; from > 0 {
+			for _, counter := range counters {
+				ask("SET", counter, from)
+			}
+		}
 		lock := c.taken(t, ctx, c.client(), key, patient)
 		if lock.Fence() <= last {
 			t.Errorf("fence %d after %d", lock.Fence(), last)
 		}
 		last = lock.Fence()
+		for _, counter := range counters {
+			if at, err := redis.String(ask("GET", counter), nil); err != nil || at != strconv.FormatInt(last, 10) {
+				t.Errorf("fence %d, and %s is at %s: %v", last, counter, at, err)
+			}
+		}
 		keptOut(t, ctx, c.rival(), key, "TryLock of a held key")
 		if err := lock.Extend(ctx, patient); err != nil || lock.Fence() != last {
 			t.Errorf("Extend: %v, fence %d, want %d", err, lock.Fence(), last)

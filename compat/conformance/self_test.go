@@ -45,16 +45,15 @@ func broken() []brokenLock {
 func fenced() setlock.Lua { return setlock.Lua{Options: setlock.Options{Fence: true}} }
 
 type (
-	takesHeld  struct{ setlock.Lua }
-	bareDel    struct{ setlock.Lua }
-	endsEarly  struct{ setlock.Lua }
-	noExtend   struct{ setlock.Lua }
-	lostIsHeld struct{ setlock.Lua }
-	lostIsWon  struct{ setlock.Lua }
-	sameFence  struct{ setlock.Lua }
-	anybodys   struct{ setlock.Lua }
-	blind      struct{ setlock.Lua }
-	longer     struct{ setlock.Lua }
+	takesHeld struct{ setlock.Lua }
+	bareDel   struct{ setlock.Lua }
+	endsEarly struct{ setlock.Lua }
+	noExtend  struct{ setlock.Lua }
+	lostIsWon struct{ setlock.Lua }
+	sameFence struct{ setlock.Lua }
+	anybodys  struct{ setlock.Lua }
+	blind     struct{ setlock.Lua }
+	longer    struct{ setlock.Lua }
 )
 
 // longer says that a lease lasts for longer than it asks the server for.
@@ -109,14 +108,6 @@ func (a endsEarly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
 	l.Until = compat.Until(now, ttl)
 	return l, nothing(l), nil
-}
-
-func (a lostIsHeld) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l, err := a.Lua.Acquire(c, now, key, ttl)
-	if c.Err() != nil {
-		err = compat.ErrHeld
-	}
-	return l, err
 }
 
 func (a lostIsWon) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {

@@ -1,7 +1,6 @@
 package multilock
 
 import (
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 )
 
@@ -23,7 +22,7 @@ func fence(c *compat.Conn, keys []string, drawn []any) (int64, error) {
 	numbers := make([]int64, len(drawn))
 	for i, n := range drawn {
 		var err error
-		if numbers[i], err = redis.Int64(n, nil); err != nil {
+		if numbers[i], err = c.Fence(keys[i], n); err != nil {
 			return 0, err
 		}
 	}

@@ -28,6 +28,7 @@ var (
 	batches  = tested("compat/promises", "Batch|RenewalsResume")
 	promised = tested("compat/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|"+
 		"TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
+	hostile  = tested("compat/promises", "HostileBytes$")
 	suspends = tested("compat/promises", "Suspended")
 	due      = tested("compat/internal/schedule", "Suspended")
 	overtake = tested("compat/promises", "Overtaken")
@@ -302,6 +303,16 @@ var table = []mutant{
 			`"if redis.call('GET', KEYS[1]) ~= ARGV[1] then\n\treturn false\nend\n"`,
 			`"if redis.call('GET', KEYS[1]) == '' then\n\treturn false\nend\n"`),
 		tested("compat/internal/script", ""), set),
+	row("a string of any length is read", "guard.guard.sized", never("kind == '$' && n > stringAtMost"),
+		tested("compat/guard", "")),
+	row("a list of any length is read", "guard.guard.sized", never("n > roomAtMost/16"), tested("compat/guard", "")),
+	row("a list of any depth is read", "guard.guard.sized", never("len(g.left) == depthAtMost"),
+		tested("compat/guard", "")),
+	row("a reply that can't be read ends no connection", "safe.conn.read", never("p != nil"), hostile),
+	row("a fence that a script draws passes through a double", "script.compile",
+		never("counts(m[0].(string))"), promised),
+	row("a counter that stands below the first fence gives one", "compat.Conn.Fence",
+		never("err == nil && n < 1"), promised),
 	row("a script that compared and differed was done", "compat.scripted", drop("return nil, ErrLost"), scripted, set),
 	row("a script that the server has forgotten is an error", "compat.Conn.script",
 		never("answer.NoScript(err)"), set, scripted),

@@ -550,6 +550,9 @@ func TestDetachAfterLostReplies(t *testing.T) {
 // its old holder among them.
 func TestAHandleIsAdoptedOnce(t *testing.T) {
 	eachKind(t, all(true), func(t *testing.T, k kind) {
+		if k.name == "rwlock.Write" {
+			return // it can't change its token: Traits.Rotates
+		}
 		inWorld(t, k, func(w *world) {
 			holder, _ := w.client(compat.Options{})
 			first, _ := w.client(compat.Options{})

@@ -19,8 +19,7 @@ import (
 // it. Sentinel looks at replica-priority before it looks which replica has the most data, so all
 // should have it. A replica forgets what it has only in memory when it restarts.
 //
-// The fence's counter is replicated with the lock: on a new master that has the lock, it does not
-// go back.
+// The fence's counter is replicated with the lock: a new master that has the lock gives its fence to nobody else.
 type Replicated struct {
 	compat.Algorithm
 

@@ -26,7 +26,8 @@
 // master, which gives it to another client while the first holder's lease still runs. The first
 // holder learns it at its next extension or release, with renewal after a third of the ttl: the key
 // is gone or another client's, which is [compat.ErrLost]. Its context ends with its lease at the
-// latest. Fences are counted on the same servers: a number that was lost is drawn again.
+// latest. Fences are counted on the same servers: what loses a lock loses its fence, and both
+// holders may have the same number.
 //
 // Three things help. With min-slaves-to-write and min-slaves-max-lag on the servers (Redis 2.8), a
 // master that is cut off from its replicas soon refuses every write. [Replicated] takes no lock
@@ -61,7 +62,9 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/guard"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 )
 
 var (
@@ -82,7 +85,8 @@ type Options struct {
 	// Dial connects to a server, DialSentinel to a Sentinel: with a password,
 	// over TLS, or to another address than the one that is announced. addr is
 	// the Sentinels' word: before a password is sent there over TLS, verify the
-	// certificate for a name of your own. nil: redis.DialContext(ctx, "tcp", addr).
+	// certificate for a name of your own. nil: redis.DialContext(ctx, "tcp", addr), with
+	// [guard.Dial].
 	Dial, DialSentinel func(ctx context.Context, addr string) (redis.Conn, error)
 
 	// Agree is how many Sentinels must name the same server. Default: a
@@ -114,13 +118,16 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	tcp := func(ctx context.Context, addr string) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", addr) }
+	tcp := func(ctx context.Context, addr string) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", addr, redis.DialContextFunc(guard.Dial(nil)))
+	}
 	if o.Dial == nil {
 		o.Dial = tcp
 	}
 	if o.DialSentinel == nil {
 		o.DialSentinel = tcp
 	}
+	o.Dial, o.DialSentinel = safe.Dial(o.Dial), safe.Dial(o.DialSentinel)
 	if o.Recheck <= 0 {
 		o.Recheck = time.Second
 	}
@@ -202,7 +209,7 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 		if err == nil {
 			var c redis.Conn
 			if c, err = m.pool.GetContext(ctx); err == nil {
-				return c, nil
+				return safe.Pass(c), nil
 			}
 			s.doubt(m)
 			passes = true // the Sentinels have named it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -104,7 +105,8 @@ func (s *session) connect() bool {
 	return false
 }
 
-func (s *session) borrow() error {
+func (s *session) borrow() (err error) {
+	defer safe.Catch(&err)
 	if s.c != nil {
 		return nil
 	}
@@ -121,7 +123,7 @@ func (s *session) borrow() error {
 		}
 		return fmt.Errorf("no connection: %w", err)
 	}
-	s.c = c
+	s.c = safe.Over(c)
 	return nil
 }
 

@@ -26,7 +26,13 @@ var take = redis.NewScript(-1, `
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	return false
 end
-local fence = KEYS[2] and redis.call('INCR', KEYS[2]) or 1
+local fence = 1
+if KEYS[2] then
+	fence = redis.call('INCR', KEYS[2])
+	if fence >= 2^53 then -- a Lua number is a double
+		fence = redis.call('GET', KEYS[2])
+	end
+end
 redis.call('PSETEX', KEYS[1], ARGV[2], ARGV[1])
 return fence
 `)
@@ -45,12 +51,12 @@ func (k Script) take(c *compat.Conn, l compat.Lease, ms int64) (compat.Lease, er
 	if k.draws(l) {
 		args = []any{2, l.Key, compat.Aux(l.Key, "fence"), l.Value, ms}
 	}
-	drawn, err := redis.Int64(take.Do(c, args...))
-	if err == redis.ErrNil {
+	reply, err := take.Do(c, args...)
+	if err == nil && reply == nil {
 		return l, &compat.HeldError{Key: l.Key}
 	}
 	if err == nil && k.draws(l) {
-		l.Fence = drawn
+		l.Fence, err = c.Fence(l.Key, reply)
 	}
 	return l, err
 }

@@ -1,7 +1,10 @@
-// Package oneline joins errors as errors.Join does, on one line.
+// Package oneline joins errors as errors.Join does, on one line, and says nothing twice.
 package oneline
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 type joined struct{ errs []error }
 
@@ -23,9 +26,11 @@ func Join(errs ...error) error {
 }
 
 func (j *joined) Error() string {
-	texts := make([]string, len(j.errs))
-	for i, err := range j.errs {
-		texts[i] = err.Error()
+	var texts []string
+	for _, err := range j.errs {
+		if text := err.Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 	}
 	return strings.Join(texts, "; ")
 }

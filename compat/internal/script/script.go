@@ -7,6 +7,7 @@ package script
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -48,6 +49,27 @@ func For[C ~[]any](key string, cmds []C) *Script {
 	return known
 }
 
+// counts reports that the command answers with a number that can be any: a script reads one that a Lua number, a
+// double, may not hold as a string.
+func counts(name string) bool {
+	switch strings.ToUpper(name) {
+	case "INCR", "INCRBY", "DECR", "DECRBY":
+		return true
+	}
+	return false
+}
+
+// Numbers makes the replies to cmds in a script those that the same commands have outside of one.
+func Numbers[C ~[]any](cmds []C, replies []any) {
+	for i, m := range cmds {
+		if text, ok := replies[i].([]byte); ok && counts(m[0].(string)) {
+			if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+				replies[i] = n
+			}
+		}
+	}
+}
+
 func is(arg any, key string) bool {
 	s, ok := arg.(string)
 	return arg == nil || ok && s == key
@@ -74,6 +96,9 @@ func compile[C ~[]any](key string, cmds []C) *Script {
 		b.WriteString(")\n")
 		if i == 0 {
 			b.WriteString("if r1 == 0 then\n\treturn false\nend\n") // before 2.8 a key can expire while a script runs
+		}
+		if counts(m[0].(string)) {
+			fmt.Fprintf(&b, "if math.abs(%s) >= 2^53 then\n\t%[1]s = redis.call('GET', KEYS[%[2]d])\nend\n", reply, at)
 		}
 	}
 	if len(cmds) == 1 {

@@ -31,6 +31,9 @@ if r1 == 0 then
 	return false
 end
 local r2 = redis.call('INCR', KEYS[2])
+if math.abs(r2) >= 2^53 then
+	r2 = redis.call('GET', KEYS[2])
+end
 return {r1, r2}
 `, []any{2, "k", "k:fence", "v", 9}},
 	} {

@@ -1,0 +1,109 @@
+package promises_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+)
+
+// fenced are the kinds that draw a fence.
+func fenced() []kind {
+	var kinds []kind
+	for _, k := range all(true) {
+		if !strings.HasPrefix(k.name, "redlock") {
+			kinds = append(kinds, k)
+		}
+	}
+	return append(kinds, one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: true}}),
+		one("getset:two-keys", "2.2", getsetlock.TwoKeys{Fence: true}), one("bridge.TwoNames", "2.6", twoNames(true)),
+		one("bridge.OneKey", "2.6", bridge.OneKey{Options: getsetlock.Options{Fence: true}, Millis: true}))
+}
+
+// counters are the keys that count k's fences.
+func (w *world) counters() []string {
+	var names []string
+	keys, err := multilock.Split(w.kind.key)
+	if err != nil {
+		keys = []string{w.kind.key}
+	}
+	for _, key := range keys {
+		if strings.HasPrefix(w.kind.name, "bridge.TwoNames") {
+			key = "new:" + key
+		}
+		names = append(names, compat.Aux(key, "fence"))
+	}
+	return names
+}
+
+// A fence is the counter's number, to the last one that the counter has.
+func TestFencesAreExact(t *testing.T) {
+	eachKind(t, withShared(fenced()), func(t *testing.T, k kind) {
+		nanos := time.Date(2026, 1, 2, 3, 4, 5, 678901237, time.UTC).UnixNano()
+		for _, from := range []int64{0, 1<<53 - 2, 1<<53 + 1, nanos, math.MaxInt64 - 9} {
+			inWorld(t, k, func(w *world) {
+				locker, _ := w.client(compat.Options{})
+				defer locker.Close(background) //nolint:errcheck // that it ends is enough
+				for _, counter := range w.counters() {
+					w.do("SET", counter, from)
+				}
+				last := from
+				drew := func(how string, l *compat.Lock, err error) {
+					if err != nil {
+						w.Fatalf("after %d: %s: %v", last, how, err)
+					}
+					for _, counter := range w.counters() {
+						if is := w.get(counter); is != strconv.FormatInt(l.Fence(), 10) || l.Fence() <= last {
+							w.Fatalf("after %d: %s: fence %d, the counter is at %s", last, how, l.Fence(), is)
+						}
+					}
+					last = l.Fence()
+				}
+				for range 2 {
+					l, err := locker.TryLock(background, k.key, long)
+					drew("TryLock", l, err)
+					l, err = l.Handoff(background, long)
+					drew("Handoff", l, err)
+					h, err := l.Detach(background)
+					if err != nil {
+						w.Fatal(err)
+					}
+					l, err = locker.AdoptHandle(background, h, long)
+					drew("AdoptHandle", l, err)
+					if err := l.Release(background); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// A counter that has no number left says so, and what was taken with it is given back.
+func TestTheLastFence(t *testing.T) {
+	eachKind(t, withShared(fenced()), func(t *testing.T, k kind) {
+		for _, at := range []int64{math.MaxInt64, math.MinInt64, -100} {
+			inWorld(t, k, func(w *world) {
+				locker, _ := w.client(compat.Options{})
+				defer locker.Close(background) //nolint:errcheck // that it ends is enough
+				for _, counter := range w.counters() {
+					w.do("SET", counter, at)
+				}
+				l, err := locker.TryLock(background, k.key, long)
+				if err == nil || !strings.Contains(err.Error(), "no fence can be drawn") {
+					t.Errorf("at %d: %v, %v", at, l, err)
+				}
+				if st, err := locker.Inspect(background, k.key); err != nil || st.Status != compat.StatusFree {
+					t.Errorf("at %d: then the lock is %s: %v", at, st.Status, err)
+				}
+			})
+		}
+	})
+}

@@ -97,7 +97,7 @@ func (c *suite) oneConnection(t testing.TB) {
 		if !errors.Is(err, compat.ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("TryLock without a connection: %v, want ErrTimeout", err)
 		}
-		waits.until(ctx, t, nil, func(came, gone int64) bool { return came == gone }) // who waited may go after who asked
+		waits.until(ctx, t, nil, func(came, gone int64) bool { return came == gone }) //nolint:errcheck // who waited may go after who asked
 	}
 	if st, err := c.client().Inspect(ctx, key); err != nil || st.Value != "" {
 		t.Errorf("after that: %+v, %v; want a free key", st, err)

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !race && !js
 
 // Without the race detector: under it the matrix takes ten minutes and finds
 // the same.

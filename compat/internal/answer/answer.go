@@ -151,6 +151,7 @@ func Receive(reply any) (any, error) {
 func Version(info string) string {
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			v, _, _ = strings.Cut(v, "\r")
 			return strings.TrimSpace(v)
 		}
 	}

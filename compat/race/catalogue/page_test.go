@@ -86,7 +86,8 @@ func fill(t *testing.T, name string, data any) string {
 func span(servers []string) string {
 	versions := oldredis.Versions()
 	var list []string
-	for i, n := 0, 1; i < len(servers); i += n {
+	n := 0
+	for i := 0; i < len(servers); i += n {
 		at := slices.Index(versions, servers[i])
 		for n = 1; at >= 0 && i+n < len(servers) && at+n < len(versions) && servers[i+n] == versions[at+n]; n++ {
 		}

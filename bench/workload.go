@@ -122,7 +122,7 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 	began, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	u := &turn{trial: t, stop: stop, inside: make([]atomic.Int32, t.keys)}
-	work := context.Context(began)
+	work := began
 	if !t.contended() {
 		work = context.WithoutCancel(ctx) // nobody waits, and some clients do more work for a context that can end
 	}

@@ -574,7 +574,7 @@ func TestSecurityPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := map[string]bool{}
-	for _, dir := range []string{".", "../../compat/promises", "../../compat/sentinel"} {
+	for _, dir := range []string{".", "../../compat/promises", "../../compat/sentinel", "../../compat/guard"} {
 		files, _ := filepath.Glob(dir + "/*_test.go")
 		for _, file := range files {
 			text, err := os.ReadFile(file)

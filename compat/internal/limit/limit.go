@@ -236,6 +236,14 @@ type sooner struct {
 	at time.Time
 }
 
+// Early is the deadline that ctx has from Sooner; any other comes with ctx's own end.
+func Early(ctx context.Context) (at time.Time, ok bool) {
+	if s, early := ctx.(sooner); early {
+		return s.Deadline()
+	}
+	return at, false
+}
+
 func (s sooner) Deadline() (time.Time, bool) {
 	if at, ok := s.Context.Deadline(); ok && at.Before(s.at) {
 		return at, true

@@ -164,7 +164,7 @@ func (c *conn) read(f func() (any, error)) (reply any, err error) {
 
 // until is read until ctx ends, which breaks the connection.
 func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
-	at, limited := ctx.Deadline()
+	at, limited := limit.Early(ctx)
 	if ctx.Done() == nil && !limited {
 		return c.read(f)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -112,7 +113,7 @@ func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, 
 		if !once.ran {
 			once.ran, once.err = true, ch.After(c)
 			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // of what runs behind the change, which was done
-				once.err = Unknown.Mark(&CallerError{Err: once.err})
+				once.err = Unknown.Mark(&limit.CallerError{Err: once.err})
 			}
 		}
 		err = once.err

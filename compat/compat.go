@@ -18,6 +18,12 @@
 // Every step has one of four outcomes: done; refused ([ErrHeld], [ErrLost]); not sent; and unknown:
 // the command may have run, and only its reply was lost. The Locker resolves an unknown outcome by
 // reading the key; if it can't, it returns [ErrUnknown].
+//
+// What a caller brings along, the cause of its context's end or the error of its pool or Dial, decides nothing: it may
+// be another lock's ErrHeld. errors.Is does not find it in the errors of this package. The part that carries it has a
+// method Caller:
+//
+//	if b := (interface{ Caller() error })(nil); errors.As(err, &b) { … b.Caller() … }
 package compat
 
 import (

@@ -195,11 +195,6 @@ func cause(err error) error {
 	return err
 }
 
-// A CallerError is an error that the caller brought along: the cause of a context's end, or what a pool or a Dial
-// returned. It says nothing about the lock, although it may be one of this package's, of another lock: so errors.Is and
-// errors.As don't look through it. Err is for who wants to.
-type CallerError = limit.CallerError
-
 // An Outcome is what is known of a step after it.
 type Outcome uint8
 

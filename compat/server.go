@@ -76,10 +76,11 @@ var conns = sync.Pool{New: func() any { return new(Conn) }}
 // over is do with a Conn that may outlive the step.
 func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
 	err := s.once(ctx, key, c, step)
-	for left := s.idle() + 1; left > 0 && elsewhere(err); left-- {
-		if answer.Redirected(err) {
-			left = 0
-		}
+	left := 1
+	if answer.Elsewhere(err) { // each idle connection may lead there
+		left += s.idle()
+	}
+	for ; left > 0 && elsewhere(err); left-- {
 		*c = Conn{}
 		err = s.once(ctx, key, c, step)
 	}
@@ -138,12 +139,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 }
 
 func noConnection(ctx context.Context, err error) error {
-	if ctx.Err() != nil { // then a dialer's read timeout is the caller's end
-		err = limit.Because(ctx, err)
-	} else {
-		err = limit.Slow(err)
-	}
-	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", err))
+	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Because(ctx, err)))
 }
 
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
@@ -220,7 +216,7 @@ func (s *server) putBack(c *Conn) {
 // nothing about it.
 func (c *Conn) verdict(key string, err error) error {
 	if o := OutcomeOf(err); c.wire.Session.Open && (o == Refused || o == NotSent) {
-		return Unknown.Mark(&CallerError{Err: err})
+		return Unknown.Mark(&limit.CallerError{Err: err})
 	}
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow

@@ -122,7 +122,7 @@ func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose]
 		return nil, err
 	case errors.Is(err, ErrLost):
 		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 && !w.waitedOut(err) || w.failing(err):
+	case n == 1 || w.failing(err):
 		return nil, err
 	}
 	e, _, err := w.sleep(ctx, time.Time{})

@@ -200,8 +200,9 @@ func silent(err error) bool {
 
 // dialled is what our Dial returned, if err carries that; else err.
 func dialled(err error) error {
-	if d := (*compat.CallerError)(nil); errors.As(err, &d) {
-		return d.Err
+	var d interface{ Caller() error }
+	if errors.As(err, &d) {
+		return d.Caller()
 	}
 	return err
 }

@@ -97,10 +97,11 @@ func (a *app) explain(err error) *failure {
 		}
 		return &failure{statusUnavailable, &what, hint}
 	case errors.As(err, &refused):
-		if errors.Is(err, compat.ErrDenied) { // whose words are the same
-			err = refused
+		hint := a.hintFor(string(refused))
+		if d := denial(refused); d != nil && hint == "" {
+			hint = d.Remedy
 		}
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(string(refused))}
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hint}
 	}
 	if silent(err) {
 		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit())}
@@ -127,7 +128,13 @@ func (a *app) examine(hint string) string {
 	return hint + a.line("doctor")
 }
 
-// hintFor is what can be done about a server's refusal.
+// denial is what a server's answer means that came to no lock; nil: nothing is known of it.
+func denial(reply redis.Error) (d *compat.DeniedError) {
+	errors.As(new(compat.Conn).Denied("", reply), &d)
+	return d
+}
+
+// hintFor is what a flag of the command can do about a server's refusal.
 func (a *app) hintFor(reply string) string {
 	word, _, _ := strings.Cut(reply, " ")
 	switch word {
@@ -135,14 +142,8 @@ func (a *app) hintFor(reply string) string {
 		return passwordHint
 	case "NOPERM":
 		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + a.examine("; to see what is allowed: ")
-	case "OOM":
-		return "the server's memory is full (maxmemory): no lock can be taken before it has some, by CONFIG SET maxmemory or fewer keys"
-	case "READONLY":
-		return "this is a replica: give the address of its master"
-	case "LOADING", "MASTERDOWN", "CLUSTERDOWN":
-		return "the server is not ready yet: try again"
-	case "MOVED":
-		return "this is a node of a cluster: give the address of the node that the reply names"
+	case "MOVED", "ASK":
+		return "this is a node of a cluster: --cluster follows each key to its node"
 	}
 	if strings.Contains(reply, "invalid password") || strings.Contains(reply, "operation not permitted") {
 		return passwordHint

@@ -31,13 +31,8 @@ func passes(err error) bool {
 	}
 	var refused redis.Error
 	if errors.As(err, &refused) {
-		word, _, _ := strings.Cut(string(refused), " ")
-		switch word {
-		case "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN":
-			return true
-		}
-		return strings.Contains(string(refused), "max number of clients") ||
-			strings.Contains(string(refused), "closed the connection") // what a full server's reply may be lost in
+		d := denial(refused)
+		return d != nil && d.Passes || strings.Contains(string(refused), "closed the connection") // what a full server's reply may be lost in
 	}
 	var record tls.RecordHeaderError
 	var certificate *tls.CertificateVerificationError

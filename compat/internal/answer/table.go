@@ -17,7 +17,7 @@ type Row struct {
 	Elsewhere bool
 	// Passes says that waiting cures it.
 	Passes bool
-	// Remedy is what cures it; "": it is an answer to somebody who knows what to do.
+	// Remedy is what cures it; "": Denied says it, or whoever asked.
 	Remedy string
 }
 

@@ -27,11 +27,13 @@ func (timeout) Temporary() bool      { return true }
 func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // A CallerError is an error that a caller brought along: the cause of its context's end, or what its Dial
-// returned. It says nothing about a lock, although it may be one of our own, another lock's; so errors.Is and
-// errors.As don't look through it. Err is for who wants to.
+// returned. It may be another lock's, and says nothing about this one: errors.Is and errors.As don't look through it.
 type CallerError struct{ Err error }
 
 func (e *CallerError) Error() string { return e.Err.Error() }
+
+// Caller returns what the caller brought along, to a caller that wants to look at it.
+func (e *CallerError) Caller() error { return e.Err }
 
 // Dialled is the error of a caller's Dial or pool: a server's answer, to AUTH say, as it is, any other as a
 // CallerError.
@@ -43,7 +45,7 @@ func Dialled(err error) error {
 	return &CallerError{err}
 }
 
-// Brought returns what a caller brought along, if an error carries that: for people, and for who knows that caller.
+// Brought returns the caller's error that err carries; nil: none.
 func Brought(err error) error {
 	if c := (*CallerError)(nil); errors.As(err, &c) {
 		return c.Err

@@ -26,6 +26,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // ErrNotSent means that nothing was written.
@@ -134,9 +135,9 @@ func (c *Conn) Retire() {
 // Discard is Retire of a connection that is of no use to anybody: no pool gets it back.
 func (c *Conn) Discard() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.retired, c.useless = true, true
-	c.last()
+	c.useless = true
+	c.mu.Unlock()
+	c.Retire()
 }
 
 // last ends a retired connection for which nobody waits. c.mu is held.
@@ -470,7 +471,7 @@ func (c *Conn) shut() {
 	useless := c.useless
 	go func() { // it may wait for the server
 		if useless {
-			redis.DoContext(c.c, limit.Past, "DISCARD") //nolint:errcheck // it breaks, and sends nothing
+			wire.Drop(c.c)
 		}
 		c.c.Close()
 	}()

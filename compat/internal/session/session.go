@@ -169,10 +169,7 @@ func (s *Session) judge(name string, reply any, err error) {
 	}
 	_, elsewhere := answer.Among([]any{reply}, answer.Elsewhere)
 	s.Useless = s.Useless || elsewhere || answer.Elsewhere(err)
-	if answer.Known(err) != nil {
-		return
-	}
-	if !changes(name) || name == "EXEC" && (err == nil && reply == nil || answer.ExecAborted(err)) {
+	if answer.Known(err) != nil || !changes(name) || name == "EXEC" && err == nil && reply == nil {
 		return
 	}
 	if !s.Multi || reply != "QUEUED" {

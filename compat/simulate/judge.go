@@ -273,8 +273,9 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *hol
 	if from != nil {
 		got.From = from.id
 	}
-	if l.Context().Err() != nil { // it was lost before
-		got.Until = min(got.Until, time.Now().UnixNano())
+	if !h.believes() { // it was over before: its time was up, or a clock was set, or Close released it
+		left := l.Until().Sub(c.p.clock.Now())
+		got.Unplaced, got.Until = left > 0, time.Now().Add(min(left, 0)).UnixNano()
 	}
 	j.tell(got)
 	j.held[h] = true

@@ -34,21 +34,22 @@ const (
 
 // An Event is a line of a history. Each Op uses some of the fields.
 type Event struct {
-	Op     Op     `json:"op"`
-	At     int64  `json:"at"`
-	ID     string `json:"id,omitempty"` // the hold
-	By     string `json:"by,omitempty"` // the process; Changed: "" is time
-	Key    string `json:"key,omitempty"`
-	Asked  int64  `json:"asked,omitempty"`
-	Until  int64  `json:"until,omitempty"`
-	Fence  int64  `json:"fence,omitempty"`
-	Shared bool   `json:"shared,omitempty"` // Got: a reader has it
-	From   string `json:"from,omitempty"`   // Got: the hold of the writer that it was until then
-	There  bool   `json:"there,omitempty"`  // Changed: the key has a value
-	Owner  string `json:"owner,omitempty"`  // Changed: whose value it is
-	Other  bool   `json:"other,omitempty"`  // Lost: said by another server than the one that gave the lock
-	Kind   Kind   `json:"kind,omitempty"`   // Forgot: explains verdicts of this kind alone
-	Text   string `json:"text,omitempty"`
+	Op       Op     `json:"op"`
+	At       int64  `json:"at"`
+	ID       string `json:"id,omitempty"` // the hold
+	By       string `json:"by,omitempty"` // the process; Changed: "" is time
+	Key      string `json:"key,omitempty"`
+	Asked    int64  `json:"asked,omitempty"`
+	Until    int64  `json:"until,omitempty"`
+	Fence    int64  `json:"fence,omitempty"`
+	Shared   bool   `json:"shared,omitempty"`   // Got: a reader has it
+	From     string `json:"from,omitempty"`     // Got: the hold of the writer that it was until then
+	Unplaced bool   `json:"unplaced,omitempty"` // Got: it was over when it was told, and nobody knows since when
+	There    bool   `json:"there,omitempty"`    // Changed: the key has a value
+	Owner    string `json:"owner,omitempty"`    // Changed: whose value it is
+	Other    bool   `json:"other,omitempty"`    // Lost: said by another server than the one that gave the lock
+	Kind     Kind   `json:"kind,omitempty"`     // Forgot: explains verdicts of this kind alone
+	Text     string `json:"text,omitempty"`
 }
 
 // A Kind is what a verdict is about.
@@ -83,7 +84,7 @@ type Hold struct {
 	Asked, Got       int64 // one that was told when its lease was over had it before Until, if at all
 	Until, End, Gone int64 // Gone is when its release had returned; Never: not yet
 	Fence            int64
-	Shared           bool
+	Shared, Unplaced bool
 	How              string // what its Ends said
 
 	from   *Hold // the writer that it was

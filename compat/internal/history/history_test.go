@@ -48,6 +48,8 @@ func forgot(from, to int) Event { return Event{Op: Forgot, Key: "k", At: ms(from
 func TestJudge(t *testing.T) {
 	late := section("a", 0, 400, 401, 1) // its client stood still while it was told
 	late[0].Until, late[1].Until = ms(100), ms(100)
+	unplaced := section("a", 0, 400, 401, 1)
+	unplaced[0].Until, unplaced[1].Until, unplaced[0].Unplaced = ms(100), ms(100), true
 	crashed := section("a", 0, 1, 100, 1)[:1]
 	shortened := append(crashed[:1:1], Event{Op: Holds, ID: "a", At: ms(50), Until: ms(100), Fence: 1})
 	renewed := section("a", 0, 1, 3500, 1)
@@ -113,6 +115,9 @@ func TestJudge(t *testing.T) {
 		{"told after its time, when another had had it", all{late, section("b", 0, 200, 300, 2)}, ""},
 		{"told after its time, when another had had it before",
 			all{late, section("b", 0, 50, 300, 2)}, "fencing"},
+		{"told after a time that nobody knows, when another had had it", all{unplaced, section("b", 0, 50, 300, 2)}, ""},
+		{"told after a time that nobody knows, between two whose fences fall",
+			all{section("c", 0, 10, 20, 4), unplaced, section("b", 0, 200, 300, 3)}, "fencing"},
 		{"told after its time, with the next one's fence", all{late, section("b", 0, 200, 300, 1)}, "fencing"},
 		{"a writer that becomes a reader", all{section("a", 0, 1, 100, 4), down}, ""},
 		{"a writer between one and the reader that it became",

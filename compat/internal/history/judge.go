@@ -124,7 +124,7 @@ func (j *Judge) on(h *Hold, e Event) {
 // got begins a hold.
 func (j *Judge) got(k *key, e Event) {
 	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
-		Fence: e.Fence, Shared: e.Shared, from: j.holds[e.From], fence: e.Fence, since: len(k.changes)}
+		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, from: j.holds[e.From], fence: e.Fence, since: len(k.changes)}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
 	}
@@ -190,19 +190,19 @@ func (j *Judge) fences(k *key, i int) {
 		return
 	}
 	falls := func(o, h *Hold) bool {
-		falls := !(o.Shared && h.Shared) && h.Fence <= o.Fence
+		falls := !(o.Shared && h.Shared || o.Unplaced || h.Unplaced) && h.Fence <= o.Fence
 		if falls {
 			j.found(Fencing, h, min(o.Asked, h.Asked), h.Got, "%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
 		}
 		return falls
 	}
 	for n := i - 1; n >= 0; n-- {
-		if falls(k.holds[n], h) || !k.holds[n].Shared {
+		if o := k.holds[n]; falls(o, h) || !o.Shared && !o.Unplaced {
 			break
 		}
 	}
 	for _, o := range k.holds[i+1:] {
-		if falls(h, o); !o.Shared {
+		if falls(h, o); !o.Shared && !o.Unplaced {
 			break
 		}
 	}

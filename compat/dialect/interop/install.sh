@@ -41,7 +41,10 @@ install() {
 # Without dependencies: the version of redis-py for each lock is chosen here.
 pypi() { pypi_all --no-deps "$@"; }
 
-pypi_all() { python3 -m pip install --quiet --disable-pip-version-check --no-compile --target . "$@"; }
+# By the interpreter itself: what pyenv puts in its place takes a lock after each installation, where only one can wait.
+python=$(python3 -c 'import sys; print(sys.executable)')
+
+pypi_all() { "$python" -m pip install --quiet --disable-pip-version-check --no-compile --target . "$@"; }
 
 # For Python 2.7: a link to the interpreter is installed too.
 pypi27() {

@@ -31,7 +31,7 @@ const (
 	lists        = " set rpush sort lrem rpoplpush rename msetnx"
 	tokens60     = "get setnx psetex pexpire pttl del incr" + transactions
 	times60      = "get setnx getset setex ttl del incr" + transactions
-	readers      = "get psetex pexpire expire pttl ttl setex setnx del incr time zadd zcard zunionstore zrem zremrangebyscore zrevrange zscore" + transactions
+	readers      = "get psetex pexpire expire expireat pttl ttl setex setnx del incr time zadd zcard zunionstore zrem zremrangebyscore zrevrange zscore" + transactions
 )
 
 // Commands returns all commands that the lock sends to a server with ACLs (Redis 6), including its

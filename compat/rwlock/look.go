@@ -8,10 +8,31 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// look reads what a step depends on, under WATCH of the keys in watched: one round trip. all
-// reads every reader and every waiter, and not only the first of each. words is where a waiter of
-// the step's kind gives its word.
+// look reads what a step depends on, under WATCH of the keys in watched: one round trip. all reads every reader and
+// every waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind
+// gives its word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
 func (o Options) look(c *compat.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+	for range tries {
+		v, err := o.lookOnce(c, now, key, words, all, watched...)
+		wrong := v.wrong(key)
+		if err != nil || all || len(wrong) == 0 {
+			return v, err
+		}
+		if v.slow, err = o.slow(c, v, key); v.slow && err == nil {
+			return v, nil
+		}
+		c.Unwatch()
+		if err == nil {
+			_, err = o.ask(c, &v, key, nil, wrong...)
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	return view{}, &compat.HeldError{Key: key}
+}
+
+func (o Options) lookOnce(c *compat.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
 	last, first := 0, 0
 	if all {
 		first = -1
@@ -33,11 +54,27 @@ func (o Options) look(c *compat.Conn, now time.Time, key, words string, all bool
 	if err != nil {
 		return v, err
 	}
-	if err := v.read(c, replies, o.unit()); err != nil {
+	if err := v.read(c, key, replies, o.unit()); err != nil {
 		c.Unwatch()
 		return v, err
 	}
 	return v, nil
+}
+
+// slow reports whether our clock is two seconds or more behind the server's, which knows that a key has expired. What
+// is far ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
+func (o Options) slow(c *compat.Conn, v view, key string) (bool, error) {
+	if o.ServerClock {
+		return false, nil
+	}
+	scratch := compat.Aux(key, "clock:"+compat.NewToken())
+	replies, err := o.ask(c, &v, key, nil, compat.Cmd{"SETEX", scratch, wordsTTL, "x"},
+		compat.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
+	if err != nil {
+		return false, err
+	}
+	left, err := redis.Int64(replies[2], nil)
+	return left <= 0, err
 }
 
 // ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's
@@ -86,7 +123,7 @@ func (v *view) clock(reply any) error {
 	return nil
 }
 
-func (v *view) read(c *compat.Conn, replies []any, unit time.Duration) (err error) {
+func (v *view) read(c *compat.Conn, key string, replies []any, unit time.Duration) (err error) {
 	v.writer, err = redis.String(replies[0], nil)
 	v.held = err == nil
 	if err != nil && err != redis.ErrNil {
@@ -97,7 +134,7 @@ func (v *view) read(c *compat.Conn, replies []any, unit time.Duration) (err erro
 	}
 	for i, set := range []*[]entry{&v.readers, &v.waiting, &v.next} {
 		if *set, err = entries(replies[2+i]); err != nil {
-			return err
+			return fmt.Errorf("%w, at %q", err, []string{readersOf(key), waitingOf(key), nextOf(key)}[i])
 		}
 	}
 	if v.waiter == "" {

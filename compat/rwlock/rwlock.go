@@ -33,7 +33,9 @@
 // The readers' scores are times, so clocks must agree: a writer whose clock is fast takes a live
 // reader for dead (rw/skewed-sweep). With Options.Margin it waits that much longer; with
 // Options.ServerClock it goes by the server's time (Redis 2.6). The server ends the writer's lease,
-// on every version.
+// on every version. A reader's lease lasts a day at most, and a waiter's word a second: one that
+// ends later by a clock that the server's confirms is of a wrong clock, counts for nobody and is
+// removed.
 //
 // Never use a plain lock (txlock, setlock) on the same key: it excludes readers and writers while
 // it is held, but does not see the readers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -769,6 +770,91 @@ func TestForeign(t *testing.T) {
 			do(t, s, "DEL", key)
 		}
 	})
+}
+
+// A score that is no time is nothing of ours: it is refused with the name of its key, and stays.
+func TestForeignScores(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for _, key := range []string{"k:readers:{k}", "k:waiting:{k}", "k:next:{k}"} {
+			for _, score := range []string{"inf", "1e300", "1764078272000.5", "9007199254740994"} {
+				do(t, s, "ZADD", key, score, "x")
+				for _, a := range []compat.Algorithm{rwlock.Read{}, rwlock.Write{}} {
+					if err := refused(t, s, a, compat.ErrForeign); err != nil && !strings.Contains(err.Error(), key) {
+						t.Errorf("%T: %q does not name %s", a, err, key)
+					}
+					if _, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+						t.Errorf("%T: Inspect of %s at %s: %v, want ErrForeign", a, score, key, err)
+					}
+				}
+				if n := do(t, s, "ZCARD", key); n != int64(1) {
+					t.Errorf("%s at %s has gone", score, key)
+				}
+				do(t, s, "DEL", key)
+			}
+		}
+	})
+}
+
+// Over RESP3 scores are doubles, and come in pairs.
+func TestRESP3(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		read, write := rwlock.Read{}, rwlock.Write{}
+		l := acquire(t, s, read, ttl)
+		waits(t, s, write, "writer")
+		newer := resp3{s.Dial()}
+		if _, err := over(newer, write).Acquire(waiting("second"), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a writer beside a reader: %v, want ErrHeld", err)
+		}
+		if _, err := over(newer, read).Acquire(context.Background(), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			t.Errorf("a reader beside a writer that waits: %v, want ErrHeld", err)
+		}
+		st, err := write.Inspect(compat.NewConn(newer), s.Now(), "k")
+		if err != nil || st.Value != l.Value || !strings.Contains(st.Format, "2 writers waiting") {
+			t.Errorf("%+v, %v", st, err)
+		}
+		if l, err = extendAt(newer, read, s.Now(), l, ttl); err != nil {
+			t.Errorf("an extension: %v", err)
+		}
+		release(t, s, read, l, nil)
+	})
+}
+
+// resp3 answers as a connection of clients that speak it.
+type resp3 struct{ redis.Conn }
+
+func (c resp3) Receive() (any, error) { reply, err := c.Conn.Receive(); return newer(reply), err }
+
+func (c resp3) Do(name string, args ...any) (any, error) {
+	reply, err := c.Conn.Do(name, args...)
+	return newer(reply), err
+}
+
+// newer has the scores of a reply in doubles and, behind their members, in pairs.
+func newer(reply any) any {
+	all, ok := reply.([]any)
+	double := func(reply any) any {
+		text, _ := redis.String(reply, nil)
+		if ms, err := strconv.ParseFloat(text, 64); err == nil && ms > 1e6 {
+			return ms
+		}
+		return reply
+	}
+	if !ok {
+		return double(reply)
+	}
+	var pairs []any
+	for i := 0; i+1 < len(all); i += 2 {
+		if ms, scored := double(all[i+1]).(float64); scored {
+			pairs = append(pairs, []any{all[i], ms})
+		}
+	}
+	if len(pairs) > 0 && 2*len(pairs) == len(all) {
+		return pairs
+	}
+	for i := range all {
+		all[i] = newer(all[i])
+	}
+	return all
 }
 
 // A plain lock on the key is a writer to readers and writers, and to a reader

@@ -281,7 +281,8 @@ func TestShutOutIsNotOpen(t *testing.T) {
 	})
 }
 
-// A word counts for a second, and one from a clock that is far ahead does not.
+// A word counts for a second. One from further ahead, of a dead client or of one that waits, counts for nobody and
+// hides nobody's: who waits is served as if it were not there.
 func TestWord(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{Options: rwlock.Options{Margin: time.Minute}}, rwlock.Write{}
@@ -297,6 +298,60 @@ func TestWord(t *testing.T) {
 			t.Fatal(err)
 		}
 		acquire(t, s, read, ttl)
+
+		for _, ahead := range []time.Duration{3 * time.Second, time.Hour, 48 * time.Hour} {
+			s.FlushAll()
+			gives := func(set string) { do(t, s, "ZADD", "k:"+set+":{k}", s.Now().Add(ahead).UnixMilli(), "dead") }
+			gives("waiting")
+			gives("queue")
+			gives("next")
+			for _, a := range []compat.Algorithm{read, write} {
+				if st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
+					t.Errorf("%T: %+v, %v, want free", a, st, err)
+				}
+			}
+			l := acquire(t, s, read, 10*ttl)
+			waits(t, s, write, "one")
+			refused(t, s, read, compat.ErrHeld)
+			release(t, s, read, l, nil)
+			l = comesIn(t, s, write, "one")
+			gives("queue")
+			waits(t, s, read, "reader")
+			release(t, s, write, l, nil)
+			refused(t, s, write, compat.ErrHeld) // it is the reader's turn
+			comesIn(t, s, read, "reader")
+		}
+	})
+}
+
+// A reader's lease ends within a day: an end from further ahead is of a clock that is wrong, if the server's says so
+// too, and keeps no writer out.
+func TestEndThatNoLeaseHas(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for _, o := range []rwlock.Options{{}, {Margin: time.Hour}, {Client: "me"}} {
+			read, write := rwlock.Read{Options: rwlock.Options{Margin: o.Margin}}, rwlock.Write{Options: o}
+			s.FlushAll()
+			live := acquire(t, s, read, ttl)
+			for name, ahead := range map[string]time.Duration{"an hour": time.Hour, "a week": 7 * 24 * time.Hour, "a lifetime": 1 << 61} {
+				do(t, s, "ZADD", "k:readers:{k}", s.Now().Add(ahead).UnixMilli(), name)
+			}
+			refused(t, s, write, compat.ErrHeld)
+			do(t, s, "ZREM", "k:readers:{k}", "an hour")
+			refused(t, s, write, compat.ErrHeld) // the live one
+			if n := do(t, s, "ZCARD", "k:readers:{k}"); n != int64(1) {
+				t.Errorf("%+v: %v readers are left, want the live one", o, n)
+			}
+			release(t, s, read, live, nil)
+			release(t, s, write, acquire(t, s, write, ttl), nil)
+
+			// One whose own clock is slow takes nobody out: the server knows the time.
+			live = acquire(t, s, read, ttl)
+			slow := func() time.Time { return s.Now().Add(-72 * time.Hour) }
+			if _, err := over(s.Dial(), write).Acquire(context.Background(), slow, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("%+v: a writer whose clock is slow: %v, want ErrHeld", o, err)
+			}
+			release(t, s, read, live, nil)
+		}
 	})
 }
 

@@ -1,6 +1,8 @@
 package rwlock
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -14,6 +16,7 @@ type view struct {
 	ahead  time.Duration // how much that clock is ahead of ours
 	margin time.Duration
 
+	slow    bool // our clock is behind the server's: who is far ahead of it may be right
 	held    bool // a writer's token is on the key
 	writer  string
 	ttl     time.Duration
@@ -32,7 +35,26 @@ type entry struct {
 }
 
 // live reports whether a reader still counts.
-func (v view) live(e entry) bool { return e.until.Add(v.margin).After(v.now) }
+func (v view) live(e entry) bool {
+	return e.until.Add(v.margin).After(v.now) && (v.slow || !e.until.After(v.latest()))
+}
+
+// latest is the latest end that a reader's lease can have, by clocks that agree to within a minute and the margin.
+func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
+
+// wrong are the commands that remove whose clock is so far ahead that they count for nobody.
+func (v view) wrong(key string) (cmds []compat.Cmd) {
+	for _, set := range []struct {
+		key    string
+		all    []entry
+		latest time.Time
+	}{{readersOf(key), v.readers, v.latest()}, {waitingOf(key), v.waiting, v.now.Add(2 * life)}, {nextOf(key), v.next, v.now.Add(2 * life)}} {
+		if len(set.all) > 0 && set.all[0].until.After(set.latest) {
+			cmds = append(cmds, compat.Cmd{"ZREMRANGEBYSCORE", set.key, fmt.Sprint("(", at(set.latest)), "+inf"})
+		}
+	}
+	return cmds
+}
 
 // reading is the reader that keeps a writer out longest, if there is one.
 func (v view) reading() (entry, bool) {
@@ -54,32 +76,42 @@ func (v view) writes(key string) *compat.HeldError {
 	return held
 }
 
-// entries reads members and their scores.
-func entries(reply any) ([]entry, error) {
-	fields, err := redis.Strings(reply, nil)
-	if err != nil {
-		return nil, err
-	}
-	var all []entry
-	for i := 0; i+1 < len(fields); i += 2 {
-		until, err := score(fields[i+1])
-		if err != nil {
-			return nil, err
+// entries reads members and their scores: one behind the other, or in pairs, as RESP3 has them.
+func entries(reply any) (all []entry, err error) {
+	fields, err := redis.Values(reply, nil)
+	for len(fields) > 0 && err == nil {
+		pair, of := fields, 2
+		if both, ok := fields[0].([]any); ok {
+			pair, of = both, 1
 		}
-		all = append(all, entry{fields[i], until})
+		if len(pair) < 2 {
+			return nil, fmt.Errorf("%w: a member without a score", compat.ErrForeign)
+		}
+		var e entry
+		if e.name, err = redis.String(pair[0], nil); err == nil {
+			e.until, err = score(pair[1])
+		}
+		all, fields = append(all, e), fields[of:]
 	}
-	return all, nil
+	return all, err
 }
 
 // score reads a time; zero if there is none.
 func score(reply any) (time.Time, error) {
-	text, err := redis.String(reply, nil)
-	if err == redis.ErrNil {
-		return time.Time{}, nil
+	ms, double := reply.(float64) // over RESP3
+	if !double {
+		text, err := redis.String(reply, nil)
+		if err == redis.ErrNil {
+			return time.Time{}, nil
+		} else if err != nil {
+			return time.Time{}, err
+		}
+		if ms, err = strconv.ParseFloat(text, 64); err != nil {
+			return time.Time{}, fmt.Errorf("%w: a score %q", compat.ErrForeign, text)
+		}
 	}
-	ms, parsing := strconv.ParseFloat(text, 64)
-	if err == nil {
-		err = parsing
+	if ms != math.Trunc(ms) || ms < 0 || ms > 1<<53 {
+		return time.Time{}, fmt.Errorf("%w: a score that is no time, %v", compat.ErrForeign, ms)
 	}
-	return time.UnixMilli(int64(ms)), err
+	return time.UnixMilli(int64(ms)), nil
 }

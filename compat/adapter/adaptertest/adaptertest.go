@@ -18,6 +18,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -100,6 +102,31 @@ func version(t testing.TB, s compat.Source) string {
 	_, after, _ := strings.Cut(text, "redis_version:")
 	v, _, _ := strings.Cut(after, "\n")
 	return strings.TrimSpace(v)
+}
+
+// RESP3 checks what a connection makes of replies that RESP2 lacks: scores in pairs, a map, a text with its format.
+func RESP3(t *testing.T, open Open) {
+	s, ctx := open(t, realredis.Start(t), 4), context.Background()
+	readers, writers := compat.NewOn(s, rwlock.Read{}, compat.Options{}), compat.NewOn(s, rwlock.Write{}, compat.Options{})
+	first, err := readers.TryLock(ctx, "rw", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readers.TryLock(ctx, "rw", time.Minute); err != nil {
+		t.Errorf("a second reader: %v", err)
+	}
+	if _, err := writers.TryLock(ctx, "rw", time.Minute); !errors.Is(err, compat.ErrHeld) {
+		t.Errorf("a writer beside them: %v, want ErrHeld", err)
+	}
+	if err := first.Extend(ctx, time.Minute); err != nil {
+		t.Errorf("an extension: %v", err)
+	}
+	if st, err := readers.Inspect(ctx, "rw"); err != nil || len(st.Holders) != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if r, err := server.Probe(ctx, s, server.Options{}); err != nil || !r.Config || r.Version == "" || r.Role != "master" {
+		t.Errorf("the probe: %q, %q, settings %v, %v", r.Version, r.Role, r.Config, err)
+	}
 }
 
 // Connections checks what the engine assumes of a connection.

@@ -6,7 +6,7 @@
 //
 // go-redis begins a connection with HELLO, and goes on when a server does not know that command.
 // This adapter was tested on Redis 1.3.6 and later, with Protocol 2 and without CLIENT SETINFO
-// (DisableIdentity).
+// (DisableIdentity), and over RESP3, the client's default, on 7.0.
 package goredis
 
 import (
@@ -77,6 +77,12 @@ func value(reply any) (any, error) {
 			}
 		}
 		return reply, nil
+	case map[any]any: // RESP3's, which RESP2 has as an array
+		var all []any
+		for name, field := range reply {
+			all = append(all, name, field)
+		}
+		return value(all)
 	case error:
 		var answer redis.Error
 		switch {

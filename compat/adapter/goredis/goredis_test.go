@@ -17,12 +17,17 @@ func TestMain(m *testing.M) {
 	conformance.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-func open(t testing.TB, addr string, size int) compat.Source {
-	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true, PoolSize: size, ReadTimeout: 20 * time.Second, MinRetryBackoff: -1})
-	t.Cleanup(func() { client.Close() })
-	return goredis.Source(client)
+// speaking opens clients of that protocol.
+func speaking(protocol int) adaptertest.Open {
+	return func(t testing.TB, addr string, size int) compat.Source {
+		client := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, DisableIdentity: true, PoolSize: size, ReadTimeout: 20 * time.Second, MinRetryBackoff: -1})
+		t.Cleanup(func() { client.Close() })
+		return goredis.Source(client)
+	}
 }
 
-func TestConformance(t *testing.T) { adaptertest.Conformance(t, open) }
+func TestConformance(t *testing.T) { adaptertest.Conformance(t, speaking(2)) }
 
-func TestConnections(t *testing.T) { adaptertest.Connections(t, open) }
+func TestConnections(t *testing.T) { adaptertest.Connections(t, speaking(2)) }
+
+func TestRESP3(t *testing.T) { adaptertest.RESP3(t, speaking(3)) }

@@ -115,7 +115,19 @@ func value(m *rueidis.RedisMessage, err error) (any, error) {
 		}
 		return all, nil
 	}
+	if m.IsMap() { // RESP3's, which RESP2 has as an array
+		fields, err := m.ToMap()
+		var all []any
+		for name, field := range fields {
+			v, wrong := value(&field, nil)
+			all, err = append(all, []byte(name), v), errors.Join(err, wrong)
+		}
+		return all, err
+	}
 	s, err := m.ToString()
+	if !m.IsString() {
+		s = strings.TrimPrefix(s, "txt:") // INFO's, over RESP3
+	}
 	return adapter.Text(s), err
 }
 

@@ -13,17 +13,22 @@ import (
 
 func TestMain(m *testing.M) { conformance.Main(m) }
 
-func open(t testing.TB, addr string, size int) compat.Source {
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, AlwaysRESP2: true, DisableCache: true, ForceSingleClient: true, BlockingPoolSize: size, ConnWriteTimeout: 20 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
+// speaking opens clients of one protocol.
+func speaking(resp2 bool) adaptertest.Open {
+	return func(t testing.TB, addr string, size int) compat.Source {
+		client, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{addr}, AlwaysRESP2: resp2, DisableCache: true, ForceSingleClient: true, BlockingPoolSize: size, ConnWriteTimeout: 20 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		return adapter.Source(client)
 	}
-	t.Cleanup(client.Close)
-	return adapter.Source(client)
 }
 
-func TestConformance(t *testing.T) { adaptertest.Conformance(t, open) }
+func TestConformance(t *testing.T) { adaptertest.Conformance(t, speaking(true)) }
 
-func TestConnections(t *testing.T) { adaptertest.Connections(t, open) }
+func TestConnections(t *testing.T) { adaptertest.Connections(t, speaking(true)) }
+
+func TestRESP3(t *testing.T) { adaptertest.RESP3(t, speaking(false)) }

@@ -79,6 +79,8 @@ type HeldError struct {
 	Value   string    // "" if it was not read
 	Until   time.Time // by our clock; zero if not known
 	Foreign bool
+
+	Persistent bool // the key was seen to have no end: it stays until somebody removes it
 }
 
 func (e *HeldError) Error() string {
@@ -87,7 +89,9 @@ func (e *HeldError) Error() string {
 	case e.Foreign:
 		return s + fmt.Sprintf(", in another format (%.40q)", e.Value)
 	case !e.Until.IsZero():
-		return s + " until " + e.Until.UTC().Format("2006-01-02T15:04:05.000Z")
+		return s + " until " + moment(e.Until)
+	case e.Persistent:
+		return s + ", and the key has no end"
 	}
 	return s
 }
@@ -95,6 +99,49 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool {
 	return target == ErrHeld || e.Foreign && target == ErrForeign
 }
+
+// A LostError is [ErrLost] with what was seen: of several fields that are set, the first says it best.
+type LostError struct {
+	Key       string
+	Value     string    // what the key held instead of ours
+	Gone      bool      // the key was not there
+	Err       error     // what the last step ended with; it is not looked through
+	Confirmed time.Time // when the step was sent by which the server last confirmed the lock; zero: not known
+	Renewed   bool      // it was to be renewed by itself
+}
+
+func (e *LostError) Error() string {
+	s := ErrLost.Error()
+	if e.Key != "" {
+		s += fmt.Sprintf(": %q", e.Key)
+	}
+	switch {
+	case e.Value != "":
+		return s + fmt.Sprintf(" holds another's value, %.80q", e.Value)
+	case e.Gone:
+		s += " is gone"
+	case e.Err == ErrLost: // no more than that
+		s += " does not hold our value any more"
+	case e.Err != nil:
+		s += fmt.Sprintf(" was last confirmed at %s: %v", moment(e.Confirmed), e.Err)
+	case !e.Confirmed.IsZero():
+		s += " has run out, last confirmed at " + moment(e.Confirmed)
+	}
+	if !e.Renewed && !e.Confirmed.IsZero() {
+		s += ", and nothing was to renew it"
+	}
+	return s
+}
+
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// lostTo is what a step has seen on the key of a lock that is not ours.
+func lostTo(key, value string, exists bool) error {
+	return &LostError{Key: key, Value: value, Gone: !exists}
+}
+
+// moment is a time as errors have it.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // An UnsafeServerError is [ErrUnsafeServer] with the reason and the remedy.
 type UnsafeServerError struct {

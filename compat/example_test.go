@@ -78,8 +78,8 @@ func ExampleLock_Extend() {
 	// Output:
 	// <nil>
 	// 19.798s
-	// setnxlock: lease lost: "report"
-	// setnxlock: lease lost
+	// setnxlock: lease lost: "report" has run out, last confirmed at 1970-01-01T00:00:00.000Z, and nothing was to renew it
+	// setnxlock: lease lost: "report" has run out, last confirmed at 1970-01-01T00:00:00.000Z, and nothing was to renew it
 }
 
 // The fence grows with every acquisition. What the lock protects can refuse a

@@ -177,7 +177,7 @@ func TestReleaseAfterExpiry(t *testing.T) {
 		if w.value("k") != holder.Token() {
 			t.Errorf("the key holds %q, its holder's token is %q", w.value("k"), holder.Token())
 		}
-		if cause := context.Cause(late.Context()); cause != compat.ErrLost {
+		if cause := context.Cause(late.Context()); !errors.Is(cause, compat.ErrLost) {
 			t.Errorf("the context of the lost lock ended with %v, want ErrLost", cause)
 		}
 	})
@@ -214,7 +214,7 @@ func TestRenewalAcrossAPause(t *testing.T) {
 			until := w.clock.Now().Add(ttl)
 			w.until(paused)
 			w.until(ctx.Done())
-			if now := w.clock.Now(); !now.Before(until) || context.Cause(ctx) != compat.ErrLost {
+			if now := w.clock.Now(); !now.Before(until) || !errors.Is(context.Cause(ctx), compat.ErrLost) {
 				t.Errorf("ended at %v with %v, the lease ends at %v", now, context.Cause(ctx), until)
 			}
 			w.clock.Add(ttl)

@@ -60,7 +60,7 @@ func (l *Lock) ended() error {
 	if l.state.Cause() == lease.None && !l.state.Leaving() {
 		return nil
 	}
-	return overError(l.lease.Key, l.state.Cause())
+	return overError(l.lease.Key, &l.state, l.why)
 }
 
 // is asks the state machine.
@@ -97,7 +97,7 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, t
 	now := k.now()
 	h.lease.How = HandedOff
 	if !now.Before(h.state.End()) {
-		return k.undo(ctx, h, fmt.Errorf("%w: %q: its time is running out", ErrLost, h.lease.Key))
+		return k.undo(ctx, h, &LostError{Key: h.lease.Key, Err: errors.New("its time was running out when it was handed off")})
 	}
 	if h.state.FreshFor(ttl, now) {
 		return nil

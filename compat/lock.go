@@ -32,6 +32,7 @@ type Lock struct {
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
 
+	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
 	item  schedule.Item[*Lock]
@@ -105,7 +106,7 @@ func (l *Lock) value(i int) (string, bool) {
 	return l.state.Value(i)
 }
 
-// Context is for the work under the lock. It ends with cause [ErrLost] before the lease does, with
+// Context is for the work under the lock. It ends with cause [ErrLost], a [*LostError], before the lease does, with
 // cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder, and without a cause
 // when the lock is released (by [Locker.Close], too), before the server is told.
 func (l *Lock) Context() context.Context {
@@ -155,7 +156,7 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 	}
 	l.mu.Unlock()
 	if was == lease.None && now == lease.Lost && (e.Kind < lease.Release || e.Kind > lease.ReleaseNotSent) {
-		l.wasLost(e.Kind)
+		l.wasLost()
 	}
 	return v
 }
@@ -170,21 +171,17 @@ func (l *Lock) endContext() {
 	case c == lease.None, c == lease.Released:
 		l.cancel(nil)
 	default:
-		l.cancel(causeError(c))
+		l.cancel(causeError(l.lease.Key, &l.state, l.why))
 	}
 }
 
 // wasLost is what a loss comes to that was noticed by itself, and not by a release.
-func (l *Lock) wasLost(by lease.Kind) {
+func (l *Lock) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	l.k.unpin(le)
-	err := fmt.Errorf("%w: %q", ErrLost, l.lease.Key)
-	if by == lease.Tick || by == lease.Ask || by == lease.Detach {
-		err = fmt.Errorf("%w: %q: its time is running out", ErrLost, l.lease.Key)
-	}
 	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le, Took: l.k.elapsed(l.since), Err: err}, nil)
+		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
 	}
 }
 
@@ -192,13 +189,19 @@ func (l *Lock) wasLost(by lease.Kind) {
 func (l *Lock) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return overError(l.lease.Key, l.state.Cause())
+	return overError(l.lease.Key, &l.state, l.why)
+}
+
+func (l *Lock) saw(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why = err
 }
 
 func (l *Lock) lost(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lostToo(l.lease.Key, &l.state, err)
+	return lostToo(l.lease.Key, &l.state, l.why, err)
 }
 
 // begin waits for its turn to do a step, as long as ctx lets it. tryBegin does not wait.

@@ -284,11 +284,12 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 			h.lease.How = Adopted
 			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
 		case errors.Is(err, ErrLost) && !again && ctx.Err() == nil:
-		case errors.Is(err, errNoAnswer):
-			return nil, &UnknownError{Lease: next, Err: errNoAnswer}
 		case OutcomeOf(err) == Unknown:
 			return nil, &UnknownError{Lease: next, Err: cause(err)}
 		default:
+			if lost := (*LostError)(nil); errors.As(err, &lost) && OutcomeOf(lost.Err) == Unknown {
+				err = &UnknownError{Lease: next, Err: lost.Err} // its time ran out, and nobody has answered
+			}
 			return nil, err
 		}
 	}
@@ -530,7 +531,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Le
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
 		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
-		err = k.undo(ctx, h, fmt.Errorf("%w: %w", ErrLost, errLateAnswer))
+		err = k.undo(ctx, h, &LostError{Key: key, Err: errors.New("the answer came after its time had run out")})
 	}
 	return h.current(), err
 }

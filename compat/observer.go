@@ -2,6 +2,7 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -44,7 +45,9 @@ func Slog(l *slog.Logger) Observer {
 		case EventLost, EventFailed, EventWeaker:
 			level = slog.LevelWarn
 		case EventAcquired, EventReleased, EventRepaired:
-			level = slog.LevelInfo
+			if level = slog.LevelInfo; errors.Is(e.Err, ErrLost) { // noticed by the release
+				level = slog.LevelWarn
+			}
 		}
 		attrs := []slog.Attr{slog.String("key", e.Key), slog.Duration("took", e.Took)}
 		if e.Tries > 0 {

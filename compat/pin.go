@@ -2,6 +2,7 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/benbjohnson/clock"
@@ -53,7 +54,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	}
 	err = p.verdict(p.key, step(&p.Conn, true))
 	switch {
-	case !p.wire.Asked && OutcomeOf(err) != Done && err != ErrLost: // refused before anything was sent
+	case !p.wire.Asked && OutcomeOf(err) != Done && !errors.Is(err, ErrLost): // refused before anything was sent
 		p.pinned = true
 	default:
 		p.pinned = p.seen.watches(next.Value) && OutcomeOf(err) == Done

@@ -247,7 +247,7 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 				if left := l.ends.Sub(m.Now()); !ok || left > time.Second {
 					t.Fatalf("%s ended %v before its time, or after its release", key, left)
 				}
-				if context.Cause(l.Context()) != compat.ErrLost {
+				if !errors.Is(context.Cause(l.Context()), compat.ErrLost) {
 					t.Errorf("%s: its context ended with %v", key, context.Cause(l.Context()))
 				}
 				delete(locks, key)

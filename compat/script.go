@@ -10,7 +10,7 @@ import (
 // The condition kept by a script, Redis 2.6 and later where scripts are allowed. One round
 // trip:
 //
-//	EVALSHA sha 1 key value arguments…     nil: not the value
+//	EVALSHA sha 1 key value arguments…     [nil value]: not ours, and what the key holds; nil: gone meanwhile
 //
 // Package script makes it of the change's commands.
 //
@@ -52,6 +52,10 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 	case redis.Error:
 		return nil, foreign(ch.Key, r)
 	case []any:
+		if len(r) == 2 && r[0] == nil {
+			held, exists := r[1].([]byte)
+			return nil, lostTo(ch.Key, string(held), exists)
+		}
 		returned = r
 	}
 	if len(cmds) != len(returned) {

@@ -478,7 +478,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 	ch := s.algo.Release(l)
 	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
 		s.unpin(l)
-		return ErrLost
+		return &LostError{Key: l.Key, Err: errors.New("its time had run out before it was released")}
 	}
 	gone := l
 	step := func(c *Conn, pinned bool) error {
@@ -549,7 +549,7 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 		return Lease{}, err
 	}
 	if value == "" || !st.Holds(value) {
-		return Lease{}, fmt.Errorf("%w: %q does not hold this token", ErrLost, key)
+		return Lease{}, lostTo(key, st.Value, st.Status != StatusFree)
 	}
 	return Lease{Key: key, Value: value, Until: st.End(value)}, nil
 }

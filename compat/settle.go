@@ -32,6 +32,7 @@ type holder interface {
 	on(e lease.Event, l Lease) lease.Verdict
 	over() error          // why it has ended
 	lost(err error) error // err, and that it was lost if it was
+	saw(err error)        // what the last step ended with, which tells why it is lost, if it is
 }
 
 // settle learns by reading the key, on another connection, whether an attempt whose reply was
@@ -51,7 +52,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	case err != nil:
 		return s.undo(ctx, h, why)
 	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
-		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign}
+		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign, Persistent: st.Status == StatusPersistent}
 	case !st.Holds(l.Value):
 		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
 	}
@@ -76,12 +77,6 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l, Err: oneline.Join(cause(why), cause(err))}
 }
 
-// Why a lock is lost that nobody else was seen to hold.
-var (
-	errNoAnswer   = errors.New("its time ran out before an answer came")
-	errLateAnswer = errors.New("the answer came after its time had run out")
-)
-
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
 // then is the event for the holder's machine when it was done.
 func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
@@ -96,11 +91,7 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 		}
 		switch v {
 		case lease.Over:
-			err := h.over()
-			if try > 1 && errors.Is(err, ErrLost) {
-				err = fmt.Errorf("%w: %w", err, errNoAnswer)
-			}
-			return l, err
+			return l, h.over()
 		case lease.Doubt:
 			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
 			return l, &UnknownError{Lease: l, Err: errDoubts}
@@ -153,6 +144,7 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 // answer tells h's machine what became of an extension of l, and returns the caller's error.
 // again: it is open, or the key is to be read and it is to be asked once more.
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
+	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	switch OutcomeOf(err) {
 	case Done:
@@ -165,11 +157,8 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 			e.Kind, e.Claim.Value = lease.Done, next.Value // it was extended all the same
 			h.on(e, next)
 			return false, fmt.Errorf("setnxlock: %q can't be handed off with this value and fence: %w", l.Key, errors.ErrUnsupported)
-		case lease.Over:
-			if err := h.over(); !errors.Is(err, ErrLost) {
-				return false, err
-			}
-			return false, fmt.Errorf("%w: %q: %w", ErrLost, l.Key, errLateAnswer)
+		case lease.Over: // the answer came after its time had run out
+			return false, h.over()
 		}
 		return false, nil
 	case NotSent:
@@ -184,7 +173,7 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 		}
 		e.Kind = lease.NotOurs
 		if h.on(e, next) == lease.Over {
-			return false, fmt.Errorf("%w: %q", ErrLost, l.Key)
+			return false, h.over()
 		}
 		return true, errTouched
 	}
@@ -226,8 +215,9 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 	if st.Status == StatusFree {
 		value = ""
 	}
+	h.saw(lostTo(l.Key, value, st.Status != StatusFree))
 	if h.on(lease.Event{Kind: lease.Found, At: s.now(), Claim: lease.Claim{Value: value}}, l) == lease.Over {
-		return value, fmt.Errorf("%w: %q", ErrLost, l.Key)
+		return value, h.over()
 	}
 	return value, nil
 }
@@ -337,7 +327,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
 	switch {
 	case !inTime:
-		return fmt.Errorf("%w: %q: its time has run out", ErrLost, l.Key)
+		return &LostError{Key: l.Key, Err: errors.New("its time had run out before it was released")}
 	case !sent || since(s.backend, l.Key) > l.epoch:
 		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
 	}
@@ -382,6 +372,7 @@ func epochOf(b Backend) uint64 {
 type loose struct {
 	state lease.State
 	lease Lease
+	why   error // what the last step ended with
 }
 
 func newLoose(l Lease, ttl time.Duration, now time.Time) *loose {
@@ -400,10 +391,9 @@ func claimOf(l Lease, ttl time.Duration) lease.Claim {
 
 func (h *loose) current() Lease             { return believed(h.lease, &h.state) }
 func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
-func (h *loose) over() error                { return overError(h.lease.Key, h.state.Cause()) }
-func (h *loose) lost(err error) error {
-	return lostToo(h.lease.Key, &h.state, err)
-}
+func (h *loose) over() error                { return overError(h.lease.Key, &h.state, h.why) }
+func (h *loose) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
+func (h *loose) saw(err error)              { h.why = err }
 
 func (h *loose) on(e lease.Event, l Lease) lease.Verdict {
 	follow(&h.lease, e.Kind, l)
@@ -430,13 +420,18 @@ func follow(of *Lease, k lease.Kind, l Lease) {
 	}
 }
 
-// overError is what an operation on a lock that has ended returns.
-func overError(key string, c lease.Cause) error {
-	return fmt.Errorf("%w: %q", causeError(c), key)
+// overError is what an operation on a lock that has ended returns. why is what the last step ended with.
+func overError(key string, s *lease.State, why error) error {
+	err := causeError(key, s, why)
+	if s.Cause() == lease.Lost {
+		return err
+	}
+	return fmt.Errorf("%w: %q", err, key)
 }
 
-func causeError(c lease.Cause) error {
-	switch c {
+// causeError is the cause with which its context ends.
+func causeError(key string, s *lease.State, why error) error {
+	switch s.Cause() {
 	case lease.Released, lease.None: // None: its release has begun
 		return ErrReleased
 	case lease.HandedOff:
@@ -444,20 +439,30 @@ func causeError(c lease.Cause) error {
 	case lease.Detached:
 		return ErrDetached
 	}
-	return ErrLost
+	c := s.Claim()
+	e := &LostError{Key: key, Err: why, Confirmed: c.Until.Add(lease.Drift(c.TTL) - c.TTL), Renewed: s.Renews()}
+	if seen := (*LostError)(nil); errors.As(why, &seen) && seen.Key == key {
+		e.Value, e.Gone, e.Err = seen.Value, seen.Gone, seen.Err
+	}
+	return e
 }
 
-// lostToo adds to a release's error that the lock was lost, if it was: whatever became of the
-// release, the work under the lock may have overlapped.
-func lostToo(key string, s *lease.State, err error) error {
-	if s.Cause() != lease.Lost || errors.Is(err, ErrLost) {
+// lostToo adds to a release's error that the lock was lost, if it was, and why: whatever became of the release, the work
+// under the lock may have overlapped.
+func lostToo(key string, s *lease.State, why, err error) error {
+	if s.Cause() != lease.Lost {
 		return err
 	}
-	lost := fmt.Errorf("%w: %q", ErrLost, key)
-	if err == nil {
-		return lost
+	if errors.Is(err, ErrLost) {
+		why = ErrLost // and what else err says
 	}
-	return fmt.Errorf("%w: %w", lost, err)
+	if seen := (*LostError)(nil); err == ErrLost || errors.As(err, &seen) && err == error(seen) {
+		why, err = err, nil
+	}
+	if err == nil {
+		return overError(key, s, why)
+	}
+	return fmt.Errorf("%w: %w", overError(key, s, why), err)
 }
 
 // Settled wraps b as a part of a lock that is made of several: it settles a step whose reply was

@@ -19,7 +19,7 @@ import (
 func (c *Conn) unguarded(ch *Change) ([]any, error) {
 	held, err := redis.String(c.Do("GET", c.boxed(ch.Key, nil)))
 	if errors.Is(err, redis.ErrNil) || err == nil && held != ch.Value {
-		return nil, ErrLost
+		return nil, lostTo(ch.Key, held, err == nil)
 	}
 	if err != nil {
 		return nil, foreign(ch.Key, err)
@@ -53,7 +53,7 @@ func overwrote(ch *Change, replies []any) ([]any, error) {
 	}
 	old, err := redis.String(replies[0], nil)
 	if errors.Is(err, redis.ErrNil) || err == nil && old != ch.Value {
-		return nil, ErrLost
+		return nil, lostTo(ch.Key, old, err == nil)
 	}
 	return replies, err
 }
@@ -76,7 +76,7 @@ func (c *Conn) allUnguarded(changes []Change, replies [][]any, errs []error) {
 		}
 		switch v, ok := held[i].([]byte); {
 		case !ok || string(v) != changes[i].Value:
-			errs[i] = ErrLost
+			errs[i] = lostTo(changes[i].Key, string(v), ok)
 		case changes[i].Draw:
 			replies[i], errs[i] = c.unguarded(&changes[i])
 		default:

@@ -178,7 +178,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 			continue
 		}
 		unwoken = false
-		w.saw(&HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign})
+		w.saw(&HeldError{Key: w.key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign, Persistent: st.Status == StatusPersistent})
 		w.repair(ctx, st)
 		until = st.Until
 	}
@@ -337,8 +337,19 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 		}
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, oneline.Join(why, u))
 	}
-	if w.held != nil { // in words only: the error must not be ErrHeld
-		return fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held)
+	if w.held != nil {
+		return gaveUp{fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held), w.held}
 	}
 	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, why)
 }
+
+// A gaveUp error shows errors.As the [*HeldError] that was seen last, and is not ErrHeld: the caller gave up, whatever
+// the key holds.
+type gaveUp struct {
+	error
+	held *HeldError
+}
+
+func (e gaveUp) Unwrap() error { return e.error }
+
+func (e gaveUp) As(target any) bool { return errors.As(e.held, target) }

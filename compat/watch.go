@@ -35,7 +35,7 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 		if err != nil || !exists || value != ch.Value {
 			c.Unwatch()
 			if err == nil {
-				err = ErrLost
+				err = lostTo(ch.Key, value, exists)
 			}
 			return nil, err
 		}
@@ -95,10 +95,11 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 		case c.seen.watch != "OK":
 			return c.ifHolds(ch)
 		}
-		if _, _, err := c.seen.Value(ch.Key); err != nil {
+		value, exists, err := c.seen.Value(ch.Key)
+		if err != nil {
 			return nil, err
 		}
-		return nil, ErrLost
+		return nil, lostTo(ch.Key, value, exists)
 	}
 	return nil, ErrAborted
 }
@@ -190,7 +191,7 @@ func (b *watched) together(list []int) (again []int) {
 	ours := list[:0:0]
 	for n, i := range list {
 		if v, ok := held[n].([]byte); !ok || string(v) != b.changes[i].Value {
-			b.errs[i] = ErrLost
+			b.errs[i] = lostTo(b.changes[i].Key, string(v), ok)
 			continue
 		}
 		ours, cmds = append(ours, i), append(cmds, b.changes[i].cmds()...)

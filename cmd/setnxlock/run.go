@@ -374,7 +374,7 @@ func (a *app) detach(held *held) error {
 	s, err := held.target.look(ctx)
 	switch {
 	case err == nil && lacks(s.State, h.Token):
-		return a.lostBelow(held.Lock)
+		return a.lostBelow(h.Key, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
 	case err != nil:
 		return &failure{a.explain(err).status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), ""}
 	}
@@ -392,10 +392,19 @@ func lacks(s compat.State, value string) bool {
 	return s.Status == compat.StatusFree || s.Value != "" && s.Value != value
 }
 
-// lostBelow is the end of a run whose lock was lost unseen.
-func (a *app) lostBelow(lock *compat.Lock) error {
-	a.say("the lock on %q was lost while the command ran: another client may have run at the same time", lock.Key())
+// lostBelow is the end of a run whose lock was lost unseen, as err says.
+func (a *app) lostBelow(key string, err error) error {
+	a.say("the lock on %q was lost while the command ran (%s): another client may have run at the same time", key, whyLost(key, err))
 	return exit(statusLost)
+}
+
+// whyLost is what was seen of the key of a lock that is lost.
+func whyLost(key string, err error) string {
+	var lost *compat.LostError
+	if !errors.As(err, &lost) {
+		return "its time is up"
+	}
+	return "the key" + strings.TrimPrefix(sentence(lost), fmt.Sprintf("lease lost: %q", key))
 }
 
 // environment is the child's: ours without our password, and what it is told of the lock.
@@ -437,7 +446,7 @@ func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):
 		if !said {
-			a.lostBelow(lock) //nolint:errcheck // the caller has the status
+			a.lostBelow(lock.Key(), err) //nolint:errcheck // the caller has the status
 		}
 	default:
 		a.say("the lock on %q could not be released (it ends by itself at %s): %v",

@@ -107,7 +107,8 @@ func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err er
 	if worst.Status == compat.StatusFree || worst.Status == compat.StatusDead {
 		return len(states) > 0, nil
 	}
-	return true, &compat.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == compat.StatusForeign}
+	return true, &compat.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == compat.StatusForeign,
+		Persistent: worst.Status == compat.StatusPersistent}
 }
 
 // checkMSETNX asks whether MSETNX is there, and is all or nothing, in a transaction: its keys have

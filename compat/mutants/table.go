@@ -300,8 +300,8 @@ var table = []mutant{
 	// … by a script.
 	row("a script runs on another's key", "script.compile",
 		swap(
-			`"if redis.call('GET', KEYS[1]) ~= ARGV[1] then\n\treturn false\nend\n"`,
-			`"if redis.call('GET', KEYS[1]) == '' then\n\treturn false\nend\n"`),
+			`"local held = redis.call('GET', KEYS[1])\nif held ~= ARGV[1] then\n\treturn {false, held}\nend\n"`,
+			`"local held = redis.call('GET', KEYS[1])\nif held == '' then\n\treturn {false, held}\nend\n"`),
 		tested("compat/internal/script", ""), set),
 	row("a string of any length is read", "guard.guard.sized", never("kind == '$' && n > stringAtMost"),
 		tested("compat/guard", "")),

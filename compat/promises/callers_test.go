@@ -51,7 +51,7 @@ func said(err error, l *compat.Lock) string {
 	}
 	s += fmt.Sprint(" HeldError ", errors.As(err, new(*compat.HeldError)), ", an answer ", errors.As(err, new(redis.Error)))
 	if l != nil {
-		s += fmt.Sprintf("; until %v, context %v", time.Until(l.Until()), context.Cause(l.Context()))
+		s += fmt.Sprintf("; until %v, lost %v", time.Until(l.Until()), errors.Is(context.Cause(l.Context()), compat.ErrLost))
 	}
 	return s
 }

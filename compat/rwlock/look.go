@@ -61,22 +61,6 @@ func (o Options) lookOnce(c *compat.Conn, now time.Time, key, words string, all 
 	return v, nil
 }
 
-// slow reports whether our clock is two seconds or more behind the server's, which knows that a key has expired. What
-// is far ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
-func (o Options) slow(c *compat.Conn, v view, key string) (bool, error) {
-	if o.ServerClock {
-		return false, nil
-	}
-	scratch := compat.Aux(key, "clock:"+compat.NewToken())
-	replies, err := o.ask(c, &v, key, nil, compat.Cmd{"SETEX", scratch, wordsTTL, "x"},
-		compat.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
-	if err != nil {
-		return false, err
-	}
-	left, err := redis.Int64(replies[2], nil)
-	return left <= 0, err
-}
-
 // ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's
 // clock is the one that counts. An error that the server gave for any of them is ask's error,
 // and then nothing is watched.
@@ -107,20 +91,6 @@ func (o Options) ask(c *compat.Conn, v *view, key string, watched []any, cmds ..
 		replies = replies[1:]
 	}
 	return replies, err
-}
-
-// clock goes over to the server's clock.
-func (v *view) clock(reply any) error {
-	t, err := redis.Int64s(reply, nil)
-	if err == nil && len(t) != 2 {
-		err = fmt.Errorf("setnxlock: TIME answered %v", t)
-	}
-	if err != nil {
-		return err
-	}
-	server := time.Unix(t[0], t[1]*1000)
-	v.now, v.ahead = server, server.Sub(v.now)
-	return nil
 }
 
 func (v *view) read(c *compat.Conn, key string, replies []any, unit time.Duration) (err error) {

@@ -39,23 +39,6 @@ func (v view) live(e entry) bool {
 	return e.until.Add(v.margin).After(v.now) && (v.slow || !e.until.After(v.latest()))
 }
 
-// latest is the latest end that a reader's lease can have, by clocks that agree to within a minute and the margin.
-func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
-
-// wrong are the commands that remove whose clock is so far ahead that they count for nobody.
-func (v view) wrong(key string) (cmds []compat.Cmd) {
-	for _, set := range []struct {
-		key    string
-		all    []entry
-		latest time.Time
-	}{{readersOf(key), v.readers, v.latest()}, {waitingOf(key), v.waiting, v.now.Add(2 * life)}, {nextOf(key), v.next, v.now.Add(2 * life)}} {
-		if len(set.all) > 0 && set.all[0].until.After(set.latest) {
-			cmds = append(cmds, compat.Cmd{"ZREMRANGEBYSCORE", set.key, fmt.Sprint("(", at(set.latest)), "+inf"})
-		}
-	}
-	return cmds
-}
-
 // reading is the reader that keeps a writer out longest, if there is one.
 func (v view) reading() (entry, bool) {
 	if len(v.readers) == 0 || !v.live(v.readers[0]) {
@@ -69,8 +52,8 @@ func (v view) ours(t time.Time) time.Time { return t.Add(-v.ahead) }
 
 // writes is the refusal by the writer that holds the key.
 func (v view) writes(key string) *compat.HeldError {
-	held := &compat.HeldError{Key: key, Value: v.writer}
-	if v.ttl != compat.NoTTL {
+	held := &compat.HeldError{Key: key, Value: v.writer, Persistent: v.ttl == compat.NoTTL}
+	if !held.Persistent {
 		held.Until = v.ours(v.now).Add(v.ttl)
 	}
 	return held

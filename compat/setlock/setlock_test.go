@@ -38,7 +38,7 @@ var variants = []variant{
 }
 
 // A hash or the text of a script, by what it does.
-var sent = regexp.MustCompile(`(?s)EVALSHA [0-9a-f]{40}|EVAL (?:\n|if ).*?\n [12] `)
+var sent = regexp.MustCompile(`(?s)EVALSHA [0-9a-f]{40}|EVAL (?:\n|local ).*?\n [12] `)
 
 // wire is what went over the wire, with a name for each script.
 func wire(t *testing.T, got *oldredis.Transcript) string {

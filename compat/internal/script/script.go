@@ -1,6 +1,6 @@
 // Package script makes Lua of commands that are to run only if a key holds a value: one script
 // for each sequence of commands, of which there are a handful. Each compares, stops at a first
-// command that answers 0, and returns all replies, or nil if the key does not hold the value.
+// command that answers 0, and returns all replies, or nil and what it holds if the key does not hold the value.
 // It guarantees that the source depends on the commands' names, numbers of arguments and keys
 // alone: whatever the values, a server that knows the script by its hash needs it once.
 package script
@@ -77,7 +77,7 @@ func is(arg any, key string) bool {
 
 func compile[C ~[]any](key string, cmds []C) *Script {
 	var b strings.Builder
-	b.WriteString("if redis.call('GET', KEYS[1]) ~= ARGV[1] then\n\treturn false\nend\n")
+	b.WriteString("local held = redis.call('GET', KEYS[1])\nif held ~= ARGV[1] then\n\treturn {false, held}\nend\n")
 	keys, arg := 1, 1
 	var replies []string
 	for i, m := range cmds {

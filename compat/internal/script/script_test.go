@@ -14,8 +14,9 @@ func TestScript(t *testing.T) {
 		want string
 		args []any // behind the script's text
 	}{
-		{"delete", []cmd{{"DEL", "k"}}, `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-	return false
+		{"delete", []cmd{{"DEL", "k"}}, `local held = redis.call('GET', KEYS[1])
+if held ~= ARGV[1] then
+	return {false, held}
 end
 local r1 = redis.call('DEL', KEYS[1])
 if r1 == 0 then
@@ -23,8 +24,9 @@ if r1 == 0 then
 end
 return r1
 `, []any{1, "k", "v"}},
-		{"extend and draw", []cmd{{"PEXPIRE", "k", 9}, {"INCR", "k:fence"}}, `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-	return false
+		{"extend and draw", []cmd{{"PEXPIRE", "k", 9}, {"INCR", "k:fence"}}, `local held = redis.call('GET', KEYS[1])
+if held ~= ARGV[1] then
+	return {false, held}
 end
 local r1 = redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if r1 == 0 then

@@ -1,0 +1,111 @@
+package promises_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/multilock"
+)
+
+// Whoever is told of a loss is told why: which key, what was seen on it or since when nobody has answered, and whether
+// anything was to renew it. The context's cause says it, an extension, a release and an Observer, and a log warns of it.
+func TestALossSaysWhy(t *testing.T) {
+	for name, lose := range map[string]func(w *world, net *faulty.Network){
+		"deleted": func(w *world, _ *faulty.Network) {
+			w.do("FLUSHALL")
+		},
+		"overwritten": func(w *world, _ *faulty.Network) {
+			keys, err := multilock.Split(w.kind.key)
+			if err != nil {
+				keys = []string{w.kind.key}
+			}
+			for _, key := range keys {
+				w.do("SET", key, "another's")
+			}
+		},
+		"silent":   func(_ *world, net *faulty.Network) { net.Expect(faulty.Fate{Loss: faulty.LostReply}.Always()) },
+		"run out":  func(*world, *faulty.Network) {},
+		"released": func(w *world, _ *faulty.Network) { w.do("FLUSHALL") }, // which finds out
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, all(false), func(t *testing.T, k kind) {
+				inWorld(t, k, func(w *world) {
+					var told []error
+					var log bytes.Buffer
+					logged := compat.Slog(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+					renews := name != "run out" && name != "released"
+					locker, net := w.client(compat.Options{Renew: renews, Timeout: time.Second, Observer: func(e compat.Event) {
+						logged(e)
+						if e.Kind == compat.EventLost || e.Kind == compat.EventReleased {
+							told = append(told, e.Err)
+						}
+					}})
+					l := w.try(locker, long)
+					pass(long / 2)
+					if lose(w, net); name != "released" {
+						pass(long)
+						told = append(told, context.Cause(l.Context()), l.Extend(background, long))
+					}
+					told = append(told, l.Release(background))
+					locker.Close(background) //nolint:errcheck // nothing is left
+
+					for _, err := range told {
+						var lost *compat.LostError
+						if !errors.As(err, &lost) || !errors.Is(err, compat.ErrLost) {
+							t.Errorf("told of it by %v", err)
+							continue
+						}
+						text := err.Error()
+						if lost.Key != k.key || lost.Renewed != renews {
+							t.Errorf("key %q, renewed %v: %q", lost.Key, lost.Renewed, text)
+						}
+						switch seen := !strings.Contains(k.name, "listed") && len(k.each()) == 1 && len(k.versions) == 1; {
+						case name == "silent" && (lost.Value != "" || lost.Gone || lost.Err == nil || lost.Confirmed.IsZero()),
+							name == "run out" && (lost.Value != "" || lost.Gone && err != told[len(told)-1] || lost.Confirmed.IsZero()),
+							seen && (name == "deleted" || name == "released") && (!lost.Gone || !strings.Contains(text, "is gone")),
+							seen && name == "overwritten" && (lost.Value != "another's" || !strings.Contains(text, "another's")):
+							t.Errorf("why: %#v: %s", lost, text)
+						case len(text) < len("setnxlock: lease lost: ")+len(k.key)+10:
+							t.Errorf("no reason: %s", text)
+						}
+					}
+					if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "lease lost") {
+						t.Errorf("no warning: %s", log.String())
+					}
+				})
+			})
+		})
+	}
+}
+
+// A Lock whose time ran out tells who has the key, and whether it has an end, and is no refusal.
+func TestWhoHeldItMeanwhile(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			holder, _ := w.client(compat.Options{})
+			l := w.try(holder, long)
+			waiter, _ := w.client(compat.Options{})
+			_, err := waiter.Lock(w.within(time.Second), k.key, long)
+			var held *compat.HeldError
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, compat.ErrHeld) || !errors.As(err, &held) || held.Persistent {
+				t.Errorf("%v: held %+v", err, held)
+			}
+			l.Release(background) //nolint:errcheck // all is well
+			if len(k.each()) > 1 || len(k.versions) > 1 || strings.Contains(k.name, "getset") || strings.Contains(k.name, "listed") {
+				return
+			}
+			w.do("SET", k.key, "of nobody")
+			_, err = waiter.Lock(w.within(time.Second), k.key, long)
+			if !errors.As(err, &held) || !held.Persistent || held.Value != "of nobody" || !strings.Contains(err.Error(), "no end") {
+				t.Errorf("of a key without an end: %v: %+v", err, held)
+			}
+		})
+	})
+}

@@ -1,0 +1,59 @@
+package rwlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// Who has a clock that is wrong: an end that no lease can have, or a word that none gives. It would stand first in its
+// set, and hide the others, for as long as the clock was ahead.
+
+// latest is the latest end that a reader's lease can have, by clocks that agree to within a minute and the margin.
+func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
+
+// wrong are the commands that remove whose clock is so far ahead that they count for nobody.
+func (v view) wrong(key string) (cmds []compat.Cmd) {
+	for _, set := range []struct {
+		key    string
+		all    []entry
+		latest time.Time
+	}{{readersOf(key), v.readers, v.latest()}, {waitingOf(key), v.waiting, v.now.Add(2 * life)}, {nextOf(key), v.next, v.now.Add(2 * life)}} {
+		if len(set.all) > 0 && set.all[0].until.After(set.latest) {
+			cmds = append(cmds, compat.Cmd{"ZREMRANGEBYSCORE", set.key, fmt.Sprint("(", at(set.latest)), "+inf"})
+		}
+	}
+	return cmds
+}
+
+// slow reports whether our clock is two seconds or more behind the server's, which knows that a key has expired. What
+// is far ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
+func (o Options) slow(c *compat.Conn, v view, key string) (bool, error) {
+	if o.ServerClock {
+		return false, nil
+	}
+	scratch := compat.Aux(key, "clock:"+compat.NewToken())
+	replies, err := o.ask(c, &v, key, nil, compat.Cmd{"SETEX", scratch, wordsTTL, "x"},
+		compat.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
+	if err != nil {
+		return false, err
+	}
+	left, err := redis.Int64(replies[2], nil)
+	return left <= 0, err
+}
+
+// clock goes over to the server's clock.
+func (v *view) clock(reply any) error {
+	t, err := redis.Int64s(reply, nil)
+	if err == nil && len(t) != 2 {
+		err = fmt.Errorf("setnxlock: TIME answered %v", t)
+	}
+	if err != nil {
+		return err
+	}
+	server := time.Unix(t[0], t[1]*1000)
+	v.now, v.ahead = server, server.Sub(v.now)
+	return nil
+}

@@ -117,7 +117,7 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 	}
 	key += compat.NewToken() // a reader's turn may last
 	k := compat.NewOn(source, a, o)
-	defer k.Close(t.Context()) //nolint:errcheck // nothing is held
+	defer k.Close(t.Context())            //nolint:errcheck // nothing is held
 	if strings.HasPrefix(l.Name, "rw:") { // a word of a wrong clock, which is removed
 		do("ZADD", compat.Aux(prefix+key, "waiting"), time.Now().Add(time.Hour).UnixMilli(), "dead")
 	}

@@ -526,7 +526,7 @@ var table = []mutant{
 	row("a process that is passed over looks no more often", "queue.share.others",
 		swap("min(max(pace*pace, shortest), longest)", "1"), between),
 	row("an adoption is lost when the clock is set", "compat.Locker.adopt",
-		swap("errors.Is(err, ErrLost)", "(errors.Is(err, errNoAnswer) || errors.Is(err, errLateAnswer))"),
+		never("errors.Is(err, ErrLost)"),
 		tested("compat/promises", "AdoptionLost")),
 	row("a TTL that a server cuts to seconds is all there is", "compat.State.End",
 		never(`s.Clock == "server" && s.TTL != NoTTL && !end.IsZero()`),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
@@ -105,7 +106,15 @@ func (a *app) releaseByToken(key, token string) error {
 	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
 		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
 	}
-	return a.remove(ctx, v, key, lock, token)
+	err = a.remove(ctx, v, key, lock, token)
+	for range 3 { // its holder may have extended the lock since, with a value that is its own as well
+		lost := (*compat.LostError)(nil)
+		if !errors.As(err, &lost) || !dialect.SameHolder(token, lost.Value) {
+			break
+		}
+		err = a.remove(ctx, v, key, lock, lost.Value)
+	}
+	return err
 }
 
 // releaseByForce removes what it has shown, and nothing else.

@@ -33,8 +33,8 @@ continue, COMMAND is ended before it can go on.
 
 COMMAND finds in its environment
   SETNXLOCK_KEY    the key as it stands on the server, prefix included
-  SETNXLOCK_TOKEN  what the key held when COMMAND started; a getset lock writes
-                   a new one with every renewal; if it is not text, the handle
+  SETNXLOCK_TOKEN  what the key held when COMMAND started, which releases the
+                   lock as long as COMMAND runs; if it is not text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
   SETNXLOCK_FENCE  a number that grows with every acquisition of the key: the

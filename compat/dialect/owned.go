@@ -12,7 +12,8 @@ import (
 // setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token; locks.Options and auto.Options have a
 // field for it. Clients only compare a token, so owner may be any text: what is not a letter, a
 // digit or one of "-._~:@/" is written %20, and only the first 128 bytes of that are kept. The last
-// 32 digits are random, as in any token. If owner is "", the token is only these.
+// 32 digits are random, the first half of them once for all tokens: see [SameHolder]. If owner is "",
+// the token is 32 random digits each time.
 func OwnedToken(owner string) func() string {
 	if owner == "" {
 		return Random
@@ -28,8 +29,30 @@ func OwnedToken(owner string) func() string {
 		}
 		b.WriteString(part)
 	}
-	named := "setnxlock:" + b.String() + ":"
-	return func() string { return named + Random() }
+	named := "setnxlock:" + b.String() + ":" + Random()[:16]
+	return func() string { return named + Random()[:16] }
+}
+
+// OwnedDigits is OwnedToken for timestamps, which have no room for a name: it makes their 12 digits, of
+// which the first 8 are the same each time.
+func OwnedDigits() func() string {
+	digits := func() string {
+		return strings.Map(func(c rune) rune { return '0' + c%10 }, Random())
+	}
+	mine := digits()[:8]
+	return func() string { return mine + digits()[:4] }
+}
+
+// sameHolder is what all values have in common that one OwnedToken or OwnedDigits made.
+var sameHolder = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(.*setnxlock:.+:[0-9a-f]{16})[0-9a-f]{16}|\d{10}\.\d{3}(\d{8})\d{4})$`)
+})
+
+// SameHolder reports that two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its lock
+// in between.
+func SameHolder(a, b string) bool {
+	first, second := sameHolder().FindStringSubmatch(a), sameHolder().FindStringSubmatch(b)
+	return first != nil && second != nil && first[1] == second[1] && first[2] == second[2]
 }
 
 // plain reports whether c stands in an owner's name as it is: what no shell, no terminal and no

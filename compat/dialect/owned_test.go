@@ -44,3 +44,23 @@ func TestOwnerOf(t *testing.T) {
 		}
 	}
 }
+
+// What one holder writes is told from what any other does, also one of the same name.
+func TestSameHolder(t *testing.T) {
+	at := func(digits func() string) func() string { return func() string { return "1764078272.123" + digits() } }
+	makers := []func() string{dialect.OwnedToken("a"), dialect.OwnedToken("a"), dialect.OwnedToken("b"), dialect.OwnedToken(""),
+		at(dialect.OwnedDigits()), at(dialect.OwnedDigits())}
+	for i, one := range makers {
+		for j, other := range makers {
+			a, b := one(), other()
+			if same := dialect.SameHolder(a, b); same != (i == j && i != 3) || a == b {
+				t.Errorf("%q and %q: %v", a, b, same)
+			}
+		}
+	}
+	for _, value := range []string{"", "x", "1764078272", "1764078272.123"} {
+		if dialect.SameHolder(value, value) {
+			t.Errorf("%q says whose it is", value)
+		}
+	}
+}

@@ -270,6 +270,9 @@ func listCAS(o Options) txlock.Options {
 }
 
 func times(o Options) getsetlock.Options {
+	if o.Token == nil && o.Owner != "" {
+		o.Token = dialect.OwnedDigits()
+	}
 	return getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence, Nonce: o.Token}
 }
 

@@ -156,10 +156,11 @@ func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, 
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	switch OutcomeOf(err) {
 	case Done:
-		e.Kind = then
-		if then == lease.Handoff && next.Rotate { // somebody knows a part of what it holds now
-			e.Claim.Value = l.Value
+		if next.Rotate { // what was sent before may still find the value that it was sent with
+			e.Kind = lease.Unknown
+			h.on(e, next)
 		}
+		e.Kind = then
 		switch h.on(e, next) {
 		case lease.Read:
 			e.Kind, e.Claim.Value = lease.Done, next.Value // it was extended all the same
@@ -502,6 +503,7 @@ func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	case Done:
 		got := h.either(h.current())
 		got.Final, got.drew = next.Final, next.drew
+		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
 		return got, nil
 	case Unknown:
 		next.Until = h.state.Until()

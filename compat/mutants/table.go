@@ -36,6 +36,7 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
+	delayed  = tested("compat/promises", "Delayed")
 	oncemore = tested("compat/promises", "ExtendOnceMore")
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
 	brought  = tested("compat/promises", "BringsAlong")
@@ -538,7 +539,11 @@ var table = []mutant{
 	row("nor a set's", "multilock.inTurn.Extend", never("final && parts[i].Final"), oncemore),
 	row("every extension is the last word", "compat.server.change",
 		always("next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch"),
-		tested("compat/promises", "KeptValue")),
+		delayed),
+	row("a set or a quorum forgets what may still reach a part that was extended", "compat.settler.answer",
+		never("#2/2 next.Rotate"), delayed),
+	row("a quorum forgets what may still reach its parts", "redlock.Quorum.Extend",
+		swap("next.Rotate || a.err == nil && a.value.Rotate || open(a.err) && !q.servers[i].Abilities().Rotates", "false"), delayed),
 	row("all check a server at once", "compat.NewBackend",
 		swap("make(chan struct{}, checksAtOnce)", "make(chan struct{}, 50*checksAtOnce)"),
 		tested("compat", "FewCheckAtOnce")),

@@ -329,6 +329,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		if a.asked {
 			parts[i] = parts[i].after(a.value, a.err)
 			next.Final = next.Final && a.err == nil && a.value.Final
+			next.Rotate = next.Rotate || a.err == nil && a.value.Rotate || open(a.err) && !q.servers[i].Abilities().Rotates
 		}
 	}
 	next.Value = format(parts)
@@ -349,7 +350,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	q.remember(l, next.Value)
 	err = failed(q, "extend", l.Key, answers, nil)
 	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
-	if !sooner && t.done+t.unknown < q.need {
+	if !sooner && !next.Rotate && t.done+t.unknown < q.need {
 		return l, compat.NotSent.Mark(err)
 	}
 	if sooner {

@@ -170,6 +170,9 @@ func (s *State) On(e Event) Verdict {
 		}
 		for i, d := range s.doubts { // a late one counts from when it runs: after this one
 			s.doubts[i].Until = Until(e.At, d.TTL)
+			if d.Value == s.held.Value { // and leaves the value as it finds it
+				s.doubts[i].Value = e.Claim.Value
+			}
 		}
 		if e.Claim.Value != s.held.Value {
 			s.secret = true

@@ -36,6 +36,7 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
+	still    = tested("compat/cluster", "StoodStill")
 	delayed  = tested("compat/promises", "Delayed")
 	oncemore = tested("compat/promises", "ExtendOnceMore")
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
@@ -540,6 +541,10 @@ var table = []mutant{
 	row("every extension is the last word", "compat.server.change",
 		always("next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch"),
 		delayed),
+	row("a reply of a master that was replaced counts", "cluster.Source.counts",
+		always("time.Since(s.named[addr]) < trust"), still),
+	row("a master's own map says that it is one", "cluster.Source.names", always("addr != from"), still),
+	row("a master is asked itself whether it is one", "cluster.Source.believe", never("other == addr"), still),
 	row("a set or a quorum forgets what may still reach a part that was extended", "compat.settler.answer",
 		never("#2/2 next.Rotate"), delayed),
 	row("a quorum forgets what may still reach its parts", "redlock.Quorum.Extend",

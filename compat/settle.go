@@ -154,6 +154,7 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 // again: it is open, or the key is to be read and it is to be asked once more.
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
+	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
 	switch OutcomeOf(err) {
 	case Done:
 		if next.Rotate { // what was sent before may still find the value that it was sent with

@@ -199,7 +199,7 @@ type Lease struct {
 
 	// Rotate asks the next extension to put a new value on the key, because somebody else knows
 	// this one, or because a request that was sent with it may still arrive. The extension of a
-	// lock made of several leaves it set if one of the parts kept its value.
+	// lock made of several leaves it set if that is still so of one of the parts, which kept its value.
 	Rotate bool
 
 	// Final says of the lease that an Extend returns that no extension sent before can take effect any

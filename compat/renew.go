@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 )
@@ -43,7 +44,8 @@ func (k *Locker) renewAll(due []*Lock) {
 }
 
 // renewBatch renews several locks in one write. Those whose outcome is open, or that need to
-// be read first, are returned: to be renewed one by one.
+// be read first, are returned: to be renewed one by one. So are those that were refused: one address of several
+// servers can refuse together what it does one by one.
 func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
 	locks := make([]*Lock, 0, len(batch))
 	var leases []Lease
@@ -68,7 +70,7 @@ func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
 	done()
 	for i, l := range locks {
 		again, err := k.answer(l, leases[i], next[i], errs[i], ttls[i], lease.Done)
-		if again {
+		if again || OutcomeOf(errs[i]) == Refused && !notOurs(errs[i]) && !answer.Passes(errs[i]) {
 			open = append(open, l)
 			continue
 		}

@@ -146,12 +146,14 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
 	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
+	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
 	switch OutcomeOf(err) {
 	case Done:
-		e.Kind = then
-		if then == lease.Handoff && next.Rotate { // somebody knows a part of what it holds now
-			e.Claim.Value = l.Value
+		if next.Rotate { // what was sent before may still find the value that it was sent with
+			e.Kind = lease.Unknown
+			h.on(e, next)
 		}
+		e.Kind = then
 		switch h.on(e, next) {
 		case lease.Read:
 			e.Kind, e.Claim.Value = lease.Done, next.Value // it was extended all the same
@@ -507,6 +509,7 @@ func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	case Done:
 		got := h.either(h.current())
 		got.Final, got.drew = next.Final, next.drew
+		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
 		return got, nil
 	case Unknown:
 		next.Until = h.state.Until()

@@ -31,6 +31,11 @@
 // acquisition and release of a read-write lock. Such a release is ErrUnknown with TRYAGAIN inside,
 // and can be called again.
 //
+// A master that was stopped and goes on may answer requests from before it was replaced, or the next
+// ones, until it hears of it. So a reply counts only if another server's map has named its master within the
+// last second, or a reply of that master that counted was asked for since; else another server is asked first
+// (any/failover). A cluster with a single master has no failover, and is not asked.
+//
 // If a master can't be reached or does not answer, other servers are asked for the map until they
 // name another master in its place. Dropped packets are noticed within 5 s, or by the end of the
 // first step that they affect, if that is sooner. Until there is a new master, steps that need it
@@ -93,6 +98,7 @@ type Source struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	asks   chan struct{}  // held by the one who asks whether a master is one still
 	asking sync.WaitGroup // the inquiry
 
 	mu       sync.Mutex
@@ -102,10 +108,11 @@ type Source struct {
 	learnt   chan struct{} // closed when the next map has come
 	stale    bool          // somebody found the map wrong
 	epoch    uint64
-	since    []uint64        // of each slot, the epoch in which its server was last replaced; nil: of none yet
-	moving   map[int]bool    // slots for which a server has said ASK
-	passed   map[int]string  // slots that another server has than the map says: the one that said so
-	suspects map[string]bool // servers that did not answer, or not well, since the map was learnt
+	since    []uint64             // of each slot, the epoch in which its server was last replaced; nil: of none yet
+	moving   map[int]bool         // slots for which a server has said ASK
+	passed   map[int]string       // slots that another server has than the map says: the one that said so
+	suspects map[string]bool      // servers that did not answer, or not well, since the map was learnt
+	named    map[string]time.Time // when each master was last known to be one, by another server's map
 	pools    map[string]*redis.Pool
 	closed   bool
 }
@@ -132,8 +139,8 @@ func New(addrs []string, o Options) *Source {
 	}
 	o.Dial = safe.Dial(o.Dial)
 	s := &Source{
-		seeds: slices.Clone(addrs), o: o, learnt: make(chan struct{}),
-		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{}, pools: map[string]*redis.Pool{},
+		seeds: slices.Clone(addrs), o: o, asks: make(chan struct{}, 1), learnt: make(chan struct{}),
+		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{}, named: map[string]time.Time{}, pools: map[string]*redis.Pool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

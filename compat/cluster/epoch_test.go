@@ -43,11 +43,16 @@ func newShards(t *testing.T) (*shards, *cluster.Source) {
 	for _, addr := range []string{"a:1", "b:1", "c:1"} {
 		s.servers[addr] = oldredis.Run(t, "7.0")
 	}
+	return s, s.source(t)
+}
+
+// source is a client's.
+func (s *shards) source(t *testing.T) *cluster.Source {
 	source := cluster.New([]string{"a:1", "b:1", "c:1"}, cluster.Options{Dial: func(_ context.Context, addr string) (redis.Conn, error) {
 		return s.dial(addr), nil
 	}})
 	t.Cleanup(func() { source.Close() })
-	return s, source
+	return source
 }
 
 // set makes these the masters. s.mu is held, or nobody uses s.
@@ -149,7 +154,7 @@ func (s *shards) dial(addr string) redis.Conn {
 	to := s.servers[addr].Dial()
 	return faulty.Carried(func(_ context.Context, write [][]any) (replies []any, err error) {
 		if write[0][0] == "CLUSTER" {
-			return []any{s.ranges()}, nil
+			return []any{s.ranges(addr)}, nil
 		}
 		for len(write) > 0 {
 			n := len(write)
@@ -169,11 +174,15 @@ func (s *shards) dial(addr string) redis.Conn {
 	}, func(bool) { to.Close() })
 }
 
-// ranges are the replies to CLUSTER SLOTS.
-func (s *shards) ranges() (ranges []any) {
+// ranges are the replies to CLUSTER SLOTS of the server at from: one that is stale takes itself for a master.
+func (s *shards) ranges(from string) (ranges []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, addr := range s.masters {
+	masters := s.masters
+	if from == s.stale {
+		masters[0] = from
+	}
+	for i, addr := range masters {
 		host, _, _ := strings.Cut(addr, ":")
 		node := []any{[]byte(host), int64(1), []byte(s.id(addr))}
 		ranges = append(ranges, []any{int64(i * 8192), int64(i*8192 + 8191), node})

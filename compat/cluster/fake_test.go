@@ -169,8 +169,11 @@ func (f *fake) migrate(prefix string) {
 // all moves all at once.
 func (f *fake) all() { f.begin(); f.migrate(""); f.end() }
 
-// where are the nodes that have key, and its value there.
+// where are the nodes that have key, and its value there: not in the middle of a move, which a command of the
+// background may set off.
 func (f *fake) where(key string) (on []string, value string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, name := range []string{a, b} {
 		if v, err := redis.String(f.nodes[name].admin.Do("GET", key)); err == nil {
 			on, value = append(on, name), v

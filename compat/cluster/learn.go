@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -180,6 +181,7 @@ func (s *Source) install(m *slotMap) {
 	clear(s.moving)
 	clear(s.passed)
 	clear(s.suspects)
+	maps.DeleteFunc(s.named, func(_ string, at time.Time) bool { return time.Since(at) >= trust })
 	for addr, p := range s.pools {
 		if !slices.Contains(m.masters, addr) {
 			p.Close() //nolint:errcheck // idle connections to a server that is not a master

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
 // redirections is how often one command is followed. Two servers that each
@@ -21,6 +23,13 @@ var (
 	errReturned    = errors.New("setnxlock: the connection was returned")
 	errNothingSent = errors.New("setnxlock: Receive, but nothing was sent")
 )
+
+// refuses reports that a server knows that it is not the master: a write with such a reply grants nothing.
+func refuses(reply any) bool {
+	e, _ := reply.(redis.Error)
+	word, _, _ := strings.Cut(string(e), " ")
+	return slices.Contains([]string{"MOVED", "ASK", "EXECABORT", "CLUSTERDOWN"}, word)
+}
 
 // A redirection says that another server is to be asked.
 type redirection struct {
@@ -103,6 +112,7 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 		} else {
 			c.s.moved(ctx, c, to.slot, l.addr, to.addr)
 		}
+		c.s.names(l.addr, time.Now(), to.addr)
 		if c.open != nil || is(u.cmds[len(u.cmds)-1], "EXEC") && !u.multi || !inOrder {
 			done()
 			return replies, nil
@@ -151,6 +161,7 @@ func (c *conn) refusal(v via, l *leg, u unit) []any {
 
 // exchange writes units to l and returns the replies to each.
 func (c *conn) exchange(v via, l *leg, units []unit) ([][]any, error) {
+	asked := time.Now()
 	asking := l.asking && c.open == nil // once said before MULTI, it is good for all up to EXEC
 	for _, u := range units {
 		if asking {
@@ -167,6 +178,14 @@ func (c *conn) exchange(v via, l *leg, units []unit) ([][]any, error) {
 	all, err := redis.Values(v.do(l.Conn, ""))
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(all, refuses) {
+		ctx, done := v.context()
+		defer done()
+		if err := c.s.believe(ctx, l.addr, asked); err != nil {
+			wire.Drop(l.Conn)
+			return nil, err
+		}
 	}
 	replies := make([][]any, len(units))
 	for i, u := range units {

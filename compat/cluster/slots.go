@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
@@ -89,6 +90,7 @@ var errEmpty = errors.New("it knows of no server that has slots")
 // slotMap asks the server at addr, over a new connection: one that lay in
 // a pool may be as dead as the server that it was to.
 func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
+	asked := time.Now()
 	c, err := s.o.Dial(ctx, addr)
 	if err != nil {
 		return nil, limit.Dialled(err)
@@ -111,6 +113,7 @@ func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	if len(m.masters) == 0 {
 		return nil, errEmpty
 	}
+	s.names(addr, asked, m.masters...)
 	return m, nil
 }
 

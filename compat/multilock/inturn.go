@@ -73,7 +73,7 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		switch {
 		case err == nil:
 			b.ambiguous.Store(parts[i].Ambiguous)
-			kept = kept || l.Rotate && parts[i].Value == was.Value
+			kept = kept || parts[i].Rotate
 			final = final && parts[i].Final
 		case lostOne(err):
 			rest := &shares{ctx: ctx, n: len(parts)}

@@ -36,6 +36,9 @@ var (
 	undoing  = tested("compat/promises", "FailedAttempts")
 	twotake  = tested("compat/promises", "TwoTake")
 	cleaning = tested("compat", "NewConnIsLeftClean")
+	rolling  = tested("compat/promises", "RollingRestart|APartThatIsNew")
+	still    = tested("compat/cluster", "StoodStill")
+	delayed  = tested("compat/promises", "Delayed")
 	oncemore = tested("compat/promises", "ExtendOnceMore")
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
 	brought  = tested("compat/promises", "BringsAlong")
@@ -179,7 +182,7 @@ var table = []mutant{
 		drop("s.leaving = true"), machine, handing, stopping, settling),
 	row("a lease that has run out is handed off", "lease.State.On", never("Past(e.At, e.Claim.Until)")),
 	row("a hand-off keeps a value that somebody knows", "lease.State.On",
-		never("!s.secret && e.Claim.Value == s.held.Value")),
+		never("!s.secret && (e.Claim.Value == s.held.Value || e.Kept)")),
 	row("a hand-off keeps the fence", "lease.State.On", drop("s.held.Fence > 0 && e.Claim.Fence <= s.held.Fence")),
 	row("a hand-off with an open outcome", "lease.State.On", never("len(s.doubts) > 0 && !e.Final")),
 	row("a release passes on a lock with an open outcome", "lease.State.On", never("case Pass: len(s.doubts) > 0")),
@@ -541,7 +544,20 @@ var table = []mutant{
 	row("nor a set's", "multilock.inTurn.Extend", never("final && parts[i].Final"), oncemore),
 	row("every extension is the last word", "compat.server.change",
 		always("next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch"),
-		tested("compat/promises", "KeptValue")),
+		delayed),
+	row("a server that has lost its part never gets it again", "redlock.Quorum.refill", never("!p.held()"), rolling),
+	row("a part that was there before is one that nobody knows", "lease.State.On", always("case Done: !e.Kept"), rolling),
+	row("what is refused together is refused to each", "compat.Locker.renewBatch",
+		never("OutcomeOf(errs[i]) == Refused && !notOurs(errs[i]) && !answer.Passes(errs[i])"),
+		tested("compat/promises", "ManyLocksBehind")),
+	row("a reply of a master that was replaced counts", "cluster.Source.counts",
+		always("time.Since(s.named[addr]) < trust"), still),
+	row("a master's own map says that it is one", "cluster.Source.names", always("addr != from"), still),
+	row("a master is asked itself whether it is one", "cluster.Source.believe", never("other == addr"), still),
+	row("a set or a quorum forgets what may still reach a part that was extended", "compat.settler.answer",
+		never("#3/3 next.Rotate"), delayed),
+	row("a quorum forgets what may still reach its parts", "redlock.Quorum.Extend",
+		swap("next.Rotate || a.err == nil && a.value.Rotate || (l.Rotate || open(a.err)) && !q.servers[i].Abilities().Rotates", "false"), delayed),
 	row("all check a server at once", "compat.NewBackend",
 		swap("make(chan struct{}, checksAtOnce)", "make(chan struct{}, 50*checksAtOnce)"),
 		tested("compat", "FewCheckAtOnce")),

@@ -42,7 +42,7 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 		}
 		return commands, lost
 	}
-	eachKind(t, all(false), func(t *testing.T, k kind) {
+	eachKind(t, append(all(false), keepers()...), func(t *testing.T, k kind) {
 		for _, size := range []int{1, 2, 3} {
 			commands, wrong := 0, 0
 			inWorld(t, k, func(w *world) {

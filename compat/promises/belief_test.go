@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,7 +83,7 @@ var acts = []act{
 // What a client believes is never more than what the server grants: whatever was
 // lost on the way, another client that comes in finds nobody who still works.
 func TestBeliefNeverOutlivesTheGrant(t *testing.T) {
-	kinds := append(all(false), mouthpieces()...)
+	kinds := slices.Concat(all(false), mouthpieces(), keepers())
 	for _, k := range []kind{singles(true)[1], singles(true)[5], singles(true)[7]} {
 		k.name += " with a fence"
 		kinds = append(kinds, k)
@@ -148,29 +149,40 @@ func overlap(w *world, rival *compat.Locker, locks []*compat.Lock) string {
 	return ""
 }
 
-// An extension that was given up arrives after a later one has succeeded: it
-// must not shorten what the holder believes in. The published getset:classic, whose
+// One or two requests of an extension that was given up, or sent again at once, arrive after a later one has
+// succeeded: they must not shorten what the holder believes in. The published getset:classic, whose
 // GETSET compares nothing, can't keep this promise.
 func TestDelayedExtension(t *testing.T) {
-	eachKind(t, all(false)[1:], func(t *testing.T, k kind) {
-		for n, reached := 1, true; reached && n < 60; n++ {
-			inWorld(t, k, func(w *world) {
-				holder, net := w.client(compat.Options{})
-				rival, _ := w.client(compat.Options{})
-				l := w.try(holder, long)
-				pass(time.Second)
-				net.Expect(faulty.Fate{Loss: faulty.LateRequest, Cut: true}.At(n))
-				l.Extend(background, short) //nolint:errcheck // unknown
-				reached = net.Count() >= n
-				net.Clear()
-				l.Extend(background, long) //nolint:errcheck // whatever it says
-				net.DeliverLate()
-				if what := overlap(w, rival, []*compat.Lock{l}); what != "" {
-					t.Errorf("the %d-th command came late: %s", n, what)
+	for name, cut := range map[string]bool{"given up": true, "sent again": false} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, append(all(false)[1:], keepers()...), func(t *testing.T, k kind) {
+				for n, reached := 1, true; reached && n < 60; n++ {
+					for second := n; second < n+5 && (second == n || !cut); second++ {
+						inWorld(t, k, func(w *world) {
+							holder, net := w.client(compat.Options{})
+							rival, _ := w.client(compat.Options{})
+							l := w.try(holder, long)
+							pass(time.Second)
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								if m.N == n || m.N == second {
+									return faulty.Fate{Loss: faulty.LateRequest, Cut: cut}
+								}
+								return faulty.Fate{}
+							})
+							l.Extend(background, short) //nolint:errcheck // unknown
+							reached = net.Count() >= n
+							net.Clear()
+							l.Extend(background, long) //nolint:errcheck // whatever it says
+							net.DeliverLate()
+							if what := overlap(w, rival, []*compat.Lock{l}); what != "" {
+								t.Errorf("commands %d and %d came late: %s", n, second, what)
+							}
+						})
+					}
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
 // Each holder's fence is greater than those of the holders before it, and no

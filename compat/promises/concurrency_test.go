@@ -367,49 +367,6 @@ func TestExtendOnceMore(t *testing.T) {
 	})
 }
 
-// keeping is a lock by script that keeps its value: an earlier extension may run after a later one.
-type keeping struct{ setlock.Lua }
-
-func (k keeping) Traits() compat.Traits {
-	t := k.Lua.Traits()
-	t.Rotates = false
-	return t
-}
-
-func (k keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	l.Rotate = false
-	return k.Lua.Extend(now, l, ttl)
-}
-
-// Such a lock is believed in no longer than the late one leaves it.
-func TestKeptValueEndsWithALateExtension(t *testing.T) {
-	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(keeping{}, compat.Options{})
-		l, err := k.TryLock(background, "k", long)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Context()
-		if err := l.Extend(background, long); err != nil { // the server knows the script from now on
-			t.Fatal(err)
-		}
-		n.Expect(faulty.Fate{Loss: faulty.LateRequest}.Of("EVAL", "EVALSHA"))
-		l.Extend(background, 2*time.Second) //nolint:errcheck // unknown
-		n.Clear()
-		if err := l.Extend(background, medium); err != nil {
-			t.Fatal(err)
-		}
-		n.DeliverLate()
-		pass(3 * time.Second)
-		if value := w.get("k"); value != "" {
-			t.Fatalf("the late extension left %q on the key", value)
-		}
-		if believes(l) {
-			t.Error("the late extension has ended the lease, and it is believed in")
-		}
-	})
-}
-
 // The adopter's belief outlives the grant: a late extension of the one who detached.
 func TestAdoptAfterADoubt(t *testing.T) {
 	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {

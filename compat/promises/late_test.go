@@ -23,7 +23,7 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 		"release, and another": {release, release},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachKind(t, all(true)[1:], func(t *testing.T, k kind) {
+			eachKind(t, append(all(true)[1:], keepers()...), func(t *testing.T, k kind) {
 				stride := 3
 				if whole {
 					stride = 1

@@ -67,6 +67,20 @@ func one(name, version string, a compat.Algorithm) kind {
 // plain only forwards, as a user's own type that has an Algorithm in it.
 type plain struct{ compat.Algorithm }
 
+// keeping is a user's own lock that can't change its value: an earlier extension may run after a later one.
+type keeping struct{ compat.Algorithm }
+
+func (a keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+	l.Rotate = false
+	return a.Algorithm.Extend(now, l, ttl)
+}
+
+func (a keeping) Traits() compat.Traits {
+	t := a.Algorithm.Traits()
+	t.Rotates = false
+	return t
+}
+
 // singles are the locks of one key on one server.
 func singles(fence bool) []kind {
 	stamp, token, set := getsetlock.Options{Fence: fence}, txlock.Options{Fence: fence}, setlock.Options{Fence: fence}
@@ -136,6 +150,12 @@ func composites(fence bool) []kind {
 		pinned("pinned set:watched", "2.6.12", setlock.Watched{Options: set}),
 		one("rwlock.Write", "2.4", rwlock.Write{Options: rwlock.Options{Fence: fence}}),
 	}
+}
+
+// keepers are the locks that can't change their values.
+func keepers() []kind {
+	k := keeping{setlock.Script{}}
+	return []kind{one("keeping", "2.6", k), quorum("quorum(keeping)", true, []string{"2.6", "2.6", "2.6"}, k, k, k), several("several(keeping)", "2.6", k)}
 }
 
 // twoNames is the lock of two fleets that differ in the key's name alone.

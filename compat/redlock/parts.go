@@ -42,8 +42,11 @@ func (q *Quorum) parts(key, value string) ([]part, error) {
 	return parts, nil
 }
 
-// open has late parts join the lease that is known by n.
-func (q *Quorum) open(n id, m *moved) {
+// open has those of votes that are late join the lease that is known by n.
+func (q *Quorum) open(n id, m *moved, votes []answer[compat.Lease]) {
+	if !slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came }) {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m.value, m.joins = n.value, true

@@ -5,7 +5,7 @@
 //	acquire   on all at once, each by its own algorithm
 //	          a majority, before Until: ours; late votes join it
 //	          none to be had: release what was taken or may have been; ErrHeld
-//	extend    on all that we hold, at once     a majority: Until moves
+//	extend    on all that we hold, at once     a majority: Until moves; the rest are asked for their parts
 //	release   on all that we hold or may hold, at once
 //
 //	Until = before the first request + ttl - drift
@@ -212,19 +212,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
 	m := &moved{until: l.Until}
 	m.settling.Lock() // until it is known what becomes of the parts that come late
-	votes := ask(ctx, q, round[compat.Lease]{
-		limit: q.limit(ttl),
-		step: func(ctx context.Context, s *server, _ int) (compat.Lease, error) {
-			return s.vote(ctx, now, key, ttl)
-		},
-		enough: q.voted,
-		late: func(ctx context.Context, s *server, i int, part compat.Lease, err error, inTime bool) {
-			if mayHold(part, err) && !(inTime && q.join(m, i, partOf(part, err))) {
-				s.Release(ctx, now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
-			}
-		},
-		hopeless: q.hopeless,
-	})
+	votes := q.ballot(ctx, now, key, ttl, m, nil, q.voted)
 	err := q.elected(key, votes)
 	if twins := q.twins(ctx, now, key, votes); twins != nil {
 		err = twins
@@ -247,11 +235,28 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 	if len(votes) == 1 {
 		l.Fence = votes[0].value.Fence
 	}
-	if slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came }) {
-		q.open(id{key, l.Value}, m)
-	}
+	q.open(id{key, l.Value}, m, votes)
 	m.settling.Unlock()
 	return l, nil
+}
+
+// ballot asks for parts of the attempt of m, of all servers or of some. Those that come late join it.
+func (q *Quorum) ballot(ctx context.Context, now func() time.Time, key string, ttl time.Duration, m *moved,
+	only func(i int) bool, enough func([]answer[compat.Lease]) bool) []answer[compat.Lease] {
+	return ask(ctx, q, round[compat.Lease]{
+		limit: q.limit(ttl),
+		only:  only,
+		step: func(ctx context.Context, s *server, _ int) (compat.Lease, error) {
+			return s.vote(ctx, now, key, ttl)
+		},
+		enough: enough,
+		late: func(ctx context.Context, s *server, i int, part compat.Lease, err error, inTime bool) {
+			if mayHold(part, err) && !(inTime && q.join(m, i, partOf(part, err))) {
+				s.Release(ctx, now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
+			}
+		},
+		hopeless: q.hopeless,
+	})
 }
 
 // undo releases what an attempt that failed because of why has taken, or may have taken. It
@@ -300,8 +305,9 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease,
 // the two ends, unless a majority is known to have the old one still. An extension that takes
 // longer than its own ttl loses the lock.
 //
-// A server that refused the acquisition, or has since lost its part, is not asked again: if a
-// majority restarts empty, one server after the other, the lock is lost.
+// A server that refused the acquisition, or has since lost its part, is asked for it again when a majority was
+// extended, and does not count before the next extension: servers that restart empty one after the other, with an
+// extension in between, lose nothing.
 func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	start := now()
 	if !start.Before(l.Until) {
@@ -329,12 +335,12 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		if a.asked {
 			parts[i] = parts[i].after(a.value, a.err)
 			next.Final = next.Final && a.err == nil && a.value.Final
+			next.Rotate = next.Rotate || a.err == nil && a.value.Rotate || (l.Rotate || open(a.err)) && !q.servers[i].Abilities().Rotates
 		}
 	}
-	next.Value = format(parts)
 	switch ended := !now().Before(next.Until); {
 	case t.done >= q.need && !ended:
-		q.forget(l)
+		next.Value = q.refill(ctx, now, l, parts, next.Until, ttl)
 		if len(parts) == 1 {
 			next.Fence = answers[0].value.Fence
 		}
@@ -342,20 +348,43 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	case len(parts)-t.lost < q.need, t.done >= q.need && ended, !now().Before(l.Until):
 		ctx, done := q.cleanup(ctx)
 		defer done()
-		q.Release(ctx, now, next) //nolint:errcheck // what is left ends with its ttl
 		q.forget(l)
+		next.Value = format(parts)
+		q.Release(ctx, now, next) //nolint:errcheck // what is left ends with its ttl
 		return l, failed(q, "extend", l.Key, answers, compat.ErrLost)
 	}
-	q.remember(l, next.Value)
+	q.remember(l, format(parts))
 	err = failed(q, "extend", l.Key, answers, nil)
 	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
-	if !sooner && t.done+t.unknown < q.need {
+	if !sooner && !next.Rotate && t.done+t.unknown < q.need {
 		return l, compat.NotSent.Mark(err)
 	}
 	if sooner {
 		l.Until = next.Until
 	}
 	return l, &compat.UnknownError{Lease: l, Err: err}
+}
+
+// refill asks the servers that have no part of l, which a majority has until a moment, for one, and returns the Value
+// of the lease. They are waited for as late votes are.
+func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time, ttl time.Duration) string {
+	q.forget(l)
+	m := &moved{until: until, parts: parts}
+	m.settling.Lock()
+	defer m.settling.Unlock()
+	var votes []answer[compat.Lease]
+	if slices.ContainsFunc(parts, func(p part) bool { return !p.held() }) {
+		votes = q.ballot(ctx, now, l.Key, ttl, m, func(i int) bool { return !parts[i].held() },
+			func([]answer[compat.Lease]) bool { return true })
+	}
+	for i, v := range votes {
+		if v.asked && v.came {
+			parts[i] = partOf(v.value, v.err)
+		}
+	}
+	value := format(parts)
+	q.open(id{l.Key, value}, m, votes)
+	return value
 }
 
 // Release releases the key on every server that holds or may hold our part. It is done when other

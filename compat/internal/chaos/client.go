@@ -43,7 +43,10 @@ type order struct {
 	Diary      string
 }
 
-const shortest, longest = time.Second, 3 * time.Second
+// The ttls. Those of patient clients, whose steps may wait for a server that was stopped, are longer.
+const shortest, usual, longest = time.Second, 3 * time.Second, 6 * time.Second
+
+func (o order) patient() bool { return o.Client%3 == 0 && followed(o.Kind) }
 
 // client is a process that takes locks, works under them and gives them up, and writes down what
 // it believes.
@@ -60,6 +63,9 @@ func client(text string) {
 	options := compat.Options{Renew: o.Client%2 == 0, Signal: o.Variant == "signal", Timeout: time.Second}
 	if o.Variant == "pinned" {
 		options.MaxPinned = 2
+	}
+	if o.patient() {
+		options.Timeout = longest
 	}
 	before := runtime.NumGoroutine()
 	k, readers, connections, hangUp := o.lockers(options)
@@ -107,7 +113,7 @@ func client(text string) {
 // connections they have open, where that can be asked; and what closes those.
 func (o order) lockers(options compat.Options) (k, readers *compat.Locker, connections func() int, hangUp func()) {
 	dial := func(ctx context.Context, addr string) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(4*time.Second), redis.DialWriteTimeout(2*time.Second))
+		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(longest), redis.DialWriteTimeout(2*time.Second))
 	}
 	algorithm := func(i int) compat.Algorithm {
 		form, name := formOf(o.Locks[i])
@@ -187,7 +193,10 @@ type worker struct {
 func (w *worker) rest(d time.Duration) { time.Sleep(time.Duration(w.Int64N(int64(d)))) }
 
 func (w *worker) ttl() time.Duration {
-	return shortest + time.Duration(w.Int64N(int64(longest-shortest)))
+	if w.o.patient() {
+		return longest
+	}
+	return shortest + time.Duration(w.Int64N(int64(usual-shortest)))
 }
 
 // what is what a section takes: the key of the lock, and the keys that are had with it.
@@ -263,7 +272,7 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got h
 			}
 		}
 		if w.IntN(400) == 0 {
-			w.rest(2 * longest) // it forgets the time
+			w.rest(2 * usual) // it forgets the time
 		}
 	}
 	end := history.Event{Op: history.Ends, ID: id, At: now(), Until: l.Until().UnixNano()}

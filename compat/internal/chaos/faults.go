@@ -119,8 +119,7 @@ func (g *group) faults() []fault {
 
 // breakOne does one thing to one server, or to two of five.
 func (g *group) breakOne(random *rand.Rand, d time.Duration) error {
-	switch g.kind {
-	case sentinels, replicated, clustered:
+	if followed(g.kind) {
 		return g.breakMaster(random, d)
 	}
 	n := 1
@@ -170,7 +169,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 		return s.start()
 	case 1:
 		g.seen.add("master stopped")
-		return stopped.do(s, 3*time.Second)
+		return stopped.do(s, 4500*time.Millisecond)
 	case 2:
 		g.seen.add("failover asked for")
 		if g.guards != nil {

@@ -60,9 +60,12 @@ func (s span) has(at int64) bool { return s.from <= at && at <= s.to }
 
 func now() int64 { return time.Now().UnixNano() }
 
-// usedFor is how long after a server was made a master clients may still get something from its
-// predecessor: until they have asked who is, and those that stood still in between have gone on.
-const usedFor = 10 * time.Second
+// usedFor is how long after a server was made a master clients may still be told something by its predecessor: both
+// Sources trust a master for a second after they have asked who is, and it is noticed a little late.
+const usedFor = 1500 * time.Millisecond
+
+// followed reports that a failover replaces the masters of a kind, and that a Source follows it.
+func followed(kind string) bool { return kind == sentinels || kind == replicated || kind == clustered }
 
 // forgot notes that servers may have forgotten these keys: what was answered before the end of the span may be gone after
 // its beginning.
@@ -251,7 +254,7 @@ func (g *group) addrs() []string {
 
 // masters are those that answer as such.
 func (g *group) masters() []*server {
-	if g.kind != sentinels && g.kind != replicated && g.kind != clustered {
+	if !followed(g.kind) {
 		return g.servers
 	}
 	var all []*server

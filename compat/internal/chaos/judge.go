@@ -70,7 +70,7 @@ func listed(n map[string]int) string {
 // left are the keys that nothing ends; brought says that the server may have brought them back.
 func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
-	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond}
+	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, Prompt: followed(r.Kind)}
 	v.Apart = map[string]int{}
 	var events []history.Event
 	calls := map[string][]wait{}
@@ -229,7 +229,11 @@ func pieces(all []*history.Hold, j *history.Judge, most int) (pieces [][]*histor
 		if h.Gone == history.Never {
 			last = h.Until
 		}
-		touched := j.Apart("", h.Key, h.Asked, last)
+		since := h.Asked
+		if j.Prompt {
+			since = h.Got
+		}
+		touched := j.Apart("", h.Key, since, last)
 		if !touched {
 			piece = append(piece, h)
 		}

@@ -28,7 +28,7 @@ const (
 	Kept     Op = "kept"     // the client is told of no loss: Text says how
 	Crashed  Op = "crashed"  // the process By died, between At and Until
 	Changed  Op = "changed"  // By, or time, changed what is on Key
-	Forgot   Op = "forgot"   // servers may forget Key, between At and Until: what follows from that is counted apart
+	Forgot   Op = "forgot"   // servers may forget Key, between At and Until: what they said before is counted apart
 	Left     Op = "left"     // Key is there when all is over: Text says how
 )
 
@@ -89,9 +89,23 @@ type Hold struct {
 
 	from   *Hold // the writer that it was
 	fence  int64 // the last
+	told   []ack // each time that it was told of a later end
 	lost   Event // zero: it was told of no loss
 	judged bool  // what follows counts no more
 	since  int   // the changes of its key before it
+}
+
+// An ack is a moment at which a client was told how long it has a lock.
+type ack struct{ at, until int64 }
+
+// acknowledged is when h's client was told that it has the lock beyond a moment.
+func (h *Hold) acknowledged(beyond int64) int64 {
+	for _, a := range h.told {
+		if a.until > beyond {
+			return a.at
+		}
+	}
+	return h.Got
 }
 
 // Never is not yet.

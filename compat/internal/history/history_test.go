@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -187,6 +188,31 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%q, want %q: %v", got, c.want, verdicts)
 			}
 		})
+	}
+}
+
+// Of prompt servers a loss explains what was acknowledged before it, whenever that was asked for.
+func TestPrompt(t *testing.T) {
+	extended := section("a", 0, 1, 5000, 1)
+	extended[1].Until = ms(6000)
+	extended = append(extended, Event{Op: Holds, ID: "a", At: ms(45), Until: ms(6000), Fence: 1})
+	for name, c := range map[string]struct {
+		a, b   []Event
+		excuse string
+	}{
+		"acknowledged before":         {section("a", 0, 20, 100, 1), section("b", 60, 61, 200, 2), "true"},
+		"acknowledged after":          {section("a", 0, 45, 100, 1), section("b", 60, 61, 200, 2), "false"},
+		"a fence, acknowledged after": {section("a", 0, 45, 50, 2), section("b", 60, 61, 200, 2), "false"},
+		"extended after":              {extended, section("b", 60, 3500, 3600, 2), "false"},
+		"extended after, and before":  {extended, section("b", 60, 61, 200, 2), "true"},
+	} {
+		j, got := Judge{Fenced: true, Prompt: true}, ""
+		for _, v := range j.Judged(slices.Concat(c.a, c.b, []Event{forgot(30, 40)})) {
+			got += fmt.Sprint(v.Apart)
+		}
+		if got != c.excuse {
+			t.Errorf("%s: %q, want %q", name, got, c.excuse)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ type Judge struct {
 	Fenced bool          // each hold has a fence
 	Margin time.Duration // how long before its end a lease may be said to be lost: its client has to stop in time
 	Grace  time.Duration // how long a context may outlive its lease
+	Prompt bool          // servers that forgot explain what was acknowledged before they had, not what was asked for
 	Found  func(Verdict)
 
 	keys  map[string]*key
@@ -124,7 +125,8 @@ func (j *Judge) on(h *Hold, e Event) {
 // got begins a hold.
 func (j *Judge) got(k *key, e Event) {
 	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
-		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, from: j.holds[e.From], fence: e.Fence, since: len(k.changes)}
+		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, from: j.holds[e.From], fence: e.Fence, since: len(k.changes),
+		told: []ack{{e.At, e.Until}}}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
 	}
@@ -152,6 +154,7 @@ func (j *Judge) got(k *key, e Event) {
 func (j *Judge) believes(k *key, h *Hold, e Event) {
 	was := h.Until
 	if h.Until = e.Until; h.Until > was {
+		h.told = append(h.told, ack{e.At, h.Until})
 		i, _ := slices.BinarySearchFunc(k.holds, was, func(o *Hold, at int64) int { return cmp.Compare(o.Got, at) })
 		j.alone(h, k.holds[i:]) // the others were looked at when they began
 	}
@@ -174,7 +177,11 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 		}
 		left := time.Duration(a.Over() - b.Got)
 		if a != b && !(a.Shared && b.Shared) && !a.judged && !b.judged && left > 0 && b.Got < b.Over() {
-			j.found(Exclusion, b, min(a.Asked, b.Asked), b.Got,
+			since := min(a.Asked, b.Asked)
+			if j.Prompt {
+				since = a.acknowledged(b.Got)
+			}
+			j.found(Exclusion, b, since, b.Got,
 				"%s got it beside %s, whose lease lasts another %v", b.ID, a.ID, left)
 		}
 	}
@@ -192,7 +199,11 @@ func (j *Judge) fences(k *key, i int) {
 	falls := func(o, h *Hold) bool {
 		falls := !(o.Shared && h.Shared || o.Unplaced || h.Unplaced) && h.Fence <= o.Fence
 		if falls {
-			j.found(Fencing, h, min(o.Asked, h.Asked), h.Got, "%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
+			since := min(o.Asked, h.Asked)
+			if j.Prompt {
+				since = o.Got
+			}
+			j.found(Fencing, h, since, h.Got, "%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)
 		}
 		return falls
 	}

@@ -118,6 +118,7 @@ type Event struct {
 	At    time.Time
 	Claim Claim
 	Final bool
+	Kept  bool // a part of the claim's value may be one that was held before
 }
 
 // most is how many values that extensions of unknown outcome may have put on the key are kept track of.
@@ -170,8 +171,11 @@ func (s *State) On(e Event) Verdict {
 		}
 		for i, d := range s.doubts { // a late one counts from when it runs: after this one
 			s.doubts[i].Until = Until(e.At, d.TTL)
+			if d.Value == s.held.Value { // and leaves the value as it finds it
+				s.doubts[i].Value = e.Claim.Value
+			}
 		}
-		if e.Claim.Value != s.held.Value {
+		if e.Claim.Value != s.held.Value && !e.Kept {
 			s.secret = true
 		}
 		e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
@@ -257,7 +261,7 @@ func (s *State) On(e Event) Verdict {
 			return Over
 		case Past(e.At, e.Claim.Until):
 			return s.expire()
-		case !s.secret && e.Claim.Value == s.held.Value,
+		case !s.secret && (e.Claim.Value == s.held.Value || e.Kept),
 			s.held.Fence > 0 && e.Claim.Fence <= s.held.Fence,
 			len(s.doubts) > 0 && !e.Final:
 			return Read

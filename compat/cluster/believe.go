@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+)
+
+// trust is how long a server that was a master is taken for one: a failover takes longer
+// (cluster-node-timeout, 15 s by default).
+const trust = time.Second
+
+// believe returns nil if a reply of the server at addr counts that was asked for at a moment: it was a master
+// since. Where that is not known, others are asked, not itself. One asks for all.
+func (s *Source) believe(ctx context.Context, addr string, asked time.Time) error {
+	if s.counts(addr, asked) {
+		return nil
+	}
+	select {
+	case s.asks <- struct{}{}:
+		defer func() { <-s.asks }()
+	case <-ctx.Done():
+		return limit.Cause(ctx)
+	}
+	if s.counts(addr, asked) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	denied := 0 // one that denies it may not have heard yet that it was made one
+	for _, other := range s.candidates("") {
+		if other == addr || denied == opinions {
+			continue
+		}
+		soon, done := context.WithTimeout(ctx, time.Second)
+		m, err := s.slotMap(soon, other)
+		done()
+		if err == nil && slices.Contains(m.masters, addr) {
+			return nil
+		}
+		if err == nil {
+			denied++
+		}
+	}
+	s.mu.Lock()
+	number := s.number
+	s.mu.Unlock()
+	s.suspect(addr, number)
+	if ctx.Err() != nil {
+		return s.overdue(ctx, "the other servers")
+	}
+	return replaced(addr)
+}
+
+// replaced is the address of a server that no other names a master. To the Locker the connection is closed: it asks
+// again over another one.
+type replaced string
+
+func (addr replaced) Error() string {
+	return fmt.Sprintf("setnxlock: no other server of the cluster names %s a master any more", string(addr))
+}
+
+func (replaced) Is(target error) bool { return target == net.ErrClosed }
+
+// counts reports whether the server at addr was a master at a moment, as far as is known. Then it is trusted from
+// that moment on, anew.
+func (s *Source) counts(addr string, asked time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alone := s.slots == nil || len(s.slots.masters) == 1 && s.slots.masters[0] == addr
+	counts := alone || time.Since(s.named[addr]) < trust
+	if counts && s.named[addr].Before(asked) {
+		s.named[addr] = asked
+	}
+	return counts
+}
+
+// names notes that the server at from, which was asked at a moment, says that these are masters: the others, not itself.
+func (s *Source) names(from string, asked time.Time, masters ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, addr := range masters {
+		if addr != from {
+			s.named[addr] = asked
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package promises_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// quorums are the kinds of several servers.
+func quorums() (them []kind) {
+	for _, k := range append(all(false), keepers()...) {
+		if len(k.versions) > 1 {
+			them = append(them, k)
+		}
+	}
+	return append(them, quorum("redlock, at once", false, []string{"2.2", "2.4", "2.4", "2.4", "2.2"}, getsetlock.Guarded{}, txlock.Renamed{},
+		txlock.Renamed{}, txlock.Renamed{}, getsetlock.Guarded{}))
+}
+
+// A handle of a lock that has a part anew since, on another server or of another time, is no handle of the next holder's.
+func TestAPartThatIsNewHidesNoOther(t *testing.T) {
+	eachKind(t, quorums(), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			holder, net := w.client(compat.Options{})
+			other, _ := w.client(compat.Options{})
+			l := w.try(holder, long)
+			h := l.Handle()
+			c := w.servers[0].Dial()
+			c.Do("FLUSHALL") //nolint:errcheck // of an embedded server
+			c.Close()
+			if err := l.Extend(background, long); err != nil {
+				t.Fatal(err)
+			}
+			locks := releases(long)(w, holder, net, l)
+			err := other.ReleaseHandle(background, h)
+			if len(locks) > 1 && (!errors.Is(err, compat.ErrLost) || locks[1].Extend(background, long) != nil) {
+				t.Errorf("released by the handle from before: %v, want ErrLost", err)
+			}
+		})
+	})
+}
+
+// A quorum whose servers all restart empty, a lease apart, one of which had refused the acquisition, keeps its lock:
+// each gets its part again with the next extension.
+func TestRollingRestart(t *testing.T) {
+	const ttl = 9 * time.Second
+	eachKind(t, quorums(), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			one := func(i int, name string, args ...any) any {
+				c := w.servers[i].Dial()
+				defer c.Close()
+				reply, err := c.Do(name, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return reply
+			}
+			one(0, "SETEX", k.key, 3, "another's")
+			holder, _ := w.client(compat.Options{Renew: true})
+			rival, _ := w.client(compat.Options{})
+			l, err := holder.TryLock(background, k.key, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Context()
+			pass(3*ttl + ttl/2)
+			for i := range 2 * len(w.servers) {
+				one(i%len(w.servers), "FLUSHALL")
+				pass(ttl)
+				if _, err := rival.TryLock(background, k.key, ttl); !errors.Is(err, compat.ErrHeld) {
+					t.Fatalf("after restart %d a rival: %v", i+1, err)
+				}
+				if !believes(l) {
+					t.Fatalf("after restart %d the lock is lost", i+1)
+				}
+				for i := range w.servers {
+					if one(i, "EXISTS", k.key) == int64(0) {
+						t.Errorf("server %d lacks the key", i)
+					}
+				}
+			}
+			if err := l.Release(background); err != nil {
+				t.Error(err)
+			}
+			pass(time.Second)
+			for i := range w.servers {
+				if one(i, "EXISTS", k.key) != int64(0) {
+					t.Errorf("server %d has the key after the release", i)
+				}
+			}
+		})
+	})
+}

@@ -398,13 +398,12 @@ func (q *Asker) scripts() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if e, refused := r[0].(redis.Error); refused && !answer.NoScript(e) {
-		return "", e
+	if answer.NoScript(answer.First(r[:1])) {
+		r = r[1:]
 	}
-	if err := answer.First(r[1:]); err != nil {
-		return "", err
+	if err = answer.First(r); err == nil {
+		_, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
 	}
-	_, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
 	if err == nil {
 		return "a script compares, and changes what holds another value", nil
 	}

@@ -80,8 +80,12 @@ func (c *Conn) Lacks(err error, why, use string) error {
 	if !answer.Lacks(err) {
 		return err
 	}
-	unsafe := &UnsafeServerError{Version: c.version(), Why: why, Use: use}
+	unsafe := &UnsafeServerError{Why: why, Use: use}
 	errors.As(err, &unsafe.Reply)
+	if refusal := c.wire.Session.Refusal; refusal.Reply == unsafe.Reply {
+		unsafe.Command = refusal.Command
+	}
+	unsafe.Version = c.version()
 	return unsafe
 }
 

@@ -149,7 +149,8 @@ type UnsafeServerError struct {
 	Why     string // what this server does that breaks the lock
 	Use     string // what to use instead
 
-	Reply redis.Error // the server's answer that it does not know a command; "" if something else is wrong
+	Reply   redis.Error // the server's answer that it does not know a command; "" if something else is wrong
+	Command string      // that command; "" if it is not known which of several
 }
 
 func (e *UnsafeServerError) Error() string {
@@ -172,6 +173,7 @@ type DeniedError struct {
 	Key     string // of the lock; what is written beside it begins with it. "" if the refusal is not about a key
 	Reply   redis.Error
 	Remedy  string // what to grant or to change
+	About   string // for programs: "password", "permission", "memory", "replica" or "cluster"; "": something else
 	Passes  bool   // waiting may do as well: it loads its data, is full, has no master at the moment
 }
 
@@ -204,7 +206,7 @@ func (c *Conn) Denied(key string, err error) error {
 	if !ok {
 		return err
 	}
-	d := &DeniedError{Reply: e, Passes: answer.Passes(e)}
+	d := &DeniedError{Reply: e, Passes: answer.Passes(e), About: string(answer.Of(e))}
 	command := ""
 	if c.wire.Session.Refusal.Reply == e {
 		command = c.wire.Session.Refusal.Command

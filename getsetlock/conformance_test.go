@@ -44,7 +44,6 @@ func TestConformance(t *testing.T) {
 			two := conformance.Algorithm{
 				Name: "mlanett-redis-lock",
 				New:  func(fence bool) compat.Algorithm { return getsetlock.TwoKeys{Fence: fence} },
-				Safe: func(s conformance.Server) bool { return !s.Older("2.2") },
 			}.On(s)
 			two.Keys = func(prefix, key string) []string {
 				owner, deadline := dialect.Pair(prefix + key)

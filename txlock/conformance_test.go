@@ -36,7 +36,6 @@ func TestConformance(t *testing.T) {
 							a.Fence = fence
 							return a
 						},
-						Safe: func(s conformance.Server) bool { return !s.Older("2.2") && !(fleet.Millis && s.Older("2.6")) },
 					}.On(s))
 				})
 			}

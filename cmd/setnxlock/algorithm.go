@@ -92,14 +92,26 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 		err = a.check(ctx, n, c, key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
-			c.drops = a.eviction(ctx, n)
-			return c, nil
+			return a.placed(ctx, n, c, key)
 		}
 		if !unfit(err) {
 			return candidate{}, err
 		}
 	}
 	return candidate{}, err
+}
+
+// placed returns a lock that was named, and whose own check this server passes, unless no lock is safe there.
+func (a *app) placed(ctx context.Context, n node, c candidate, key string) (candidate, error) {
+	r, err := server.Probe(ctx, n.source, server.Options{Prefix: key, Timeout: a.timeout, Brief: true})
+	if err == nil {
+		err = r.Unsafe()
+	}
+	if unfit(err) {
+		return candidate{}, err
+	}
+	c.drops = evictionOf(r)
+	return c, nil
 }
 
 // unfit reports that a lock can't be had here, so that the next one is tried: it is not safe, or
@@ -202,10 +214,10 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):
 		return err
-	case errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM"): // we are in
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", refused), a.hintFor(string(refused))}
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
+	case errors.As(err, &refused): // we are in
+		return a.explain(refused)
 	}
 	return a.unreachable(ctx, n, err)
 }

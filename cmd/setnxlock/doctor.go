@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
@@ -171,14 +172,21 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
 	r, err := server.Probe(ctx, n.source, o)
-	if err != nil {
+	if err != nil && !errors.Is(err, compat.ErrUnsafeServer) {
 		return nil, a.probing(ctx, n, err)
 	}
 	d := &diagnosis{
 		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
 		Can: abilities(r), Warnings: r.Warnings, Checks: r.Checks,
 	}
-	if err := a.recommend(ctx, d, n, r); err != nil {
+	if err == nil {
+		err = a.recommend(ctx, d, n, r)
+	}
+	var refused redis.Error
+	switch {
+	case unfit(err), errors.As(err, &refused):
+		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(err.Error()), "setnxlock: "))
+	case err != nil:
 		return nil, err
 	}
 	if r.Writable {
@@ -330,15 +338,6 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 	fleet, _ := a.fleet(true) // its error is pick's, too
 	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
 		err = a.judge(ctx, n, r, &choice)
-	}
-	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) {
-		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(unsafe.Error()), "setnxlock: "))
-		return nil
-	}
-	if errors.Is(err, compat.ErrDenied) {
-		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(err.Error(), "setnxlock: "))
-		return nil
 	}
 	if err != nil {
 		return err

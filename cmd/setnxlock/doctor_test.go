@@ -3,6 +3,9 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +36,10 @@ func TestDoctorAndRunAgree(t *testing.T) {
 	servers["no config"] = []string{"--redis", realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--rename-command", "CONFIG", "")}
 	servers["restricted"] = []string{"--redis", "redis://app:pw@" + restricted, "--prefix", "app:"}
 	servers["another prefix"] = []string{"--redis", "redis://app:pw@" + restricted}
+	servers["two masters"] = []string{"--redis", between(t, "", master, realredis.Start(t))}
+	servers["two masters without INFO"] = []string{"--redis", between(t, "", startOld(t, "2.2"), startOld(t, "2.2"))}
+	servers["active replica"] = []string{"--redis", between(t, "active", master)}
+	servers["node"] = []string{"--redis", realredis.RunCluster(t).Addrs()[0]}
 	servers["mute"] = []string{"--redis", "redis://mute:pw@" + restricted}
 
 	algorithms := append([]string{"auto", "getset:classic", "set:lua", "rw:write", "tx:classic"}, locks.Families()...)
@@ -51,6 +58,9 @@ func TestDoctorAndRunAgree(t *testing.T) {
 				if (verdict == 0) != safe {
 					t.Errorf("%s: doctor exits %d, run %d\ndoctor: %s%srun: %s", algorithm, verdict, status, complaint, diagnosis, warning)
 				}
+				if twoHold := strings.HasPrefix(name, "two ") || name == "active replica"; twoHold && (verdict != 1 || status != statusUnavailable) {
+					t.Errorf("%s: two clients can hold it, and doctor exits %d, run %d", algorithm, verdict, status)
+				}
 				if verdict == 1 && !strings.Contains(diagnosis, "UNSAFE") {
 					t.Errorf("%s: doctor exits 1 and does not say why: %s", algorithm, diagnosis)
 				}
@@ -60,4 +70,48 @@ func TestDoctorAndRunAgree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// between is the address of a balancer that connects in turns to addrs. role, if not "", is what it makes of the role in
+// INFO: a word as long as master.
+func between(t *testing.T, role string, addrs ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", addrs[n%len(addrs)])
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go func() {
+				io.Copy(to, c) //nolint:errcheck // it ends with either
+				to.Close()
+			}()
+			go func() {
+				defer c.Close()
+				b := make([]byte, 1<<16) // an INFO comes in one piece
+				for {
+					n, err := to.Read(b)
+					if err != nil {
+						return
+					}
+					said := b[:n]
+					if role != "" {
+						said = bytes.ReplaceAll(said, []byte("role:master"), []byte("role:"+role))
+					}
+					c.Write(said) //nolint:errcheck // the next Read tells
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
@@ -87,21 +86,11 @@ func (a *app) explain(err error) *failure {
 	case errors.Is(err, compat.ErrInvalid):
 		return &failure{statusUsage, err, ""}
 	case errors.As(err, &denied):
-		what, hint := *denied, a.hintFor(string(denied.Reply))
+		what := *denied
 		what.Remedy = ""
-		switch {
-		case strings.HasPrefix(string(denied.Reply), "NOPERM"):
-			hint = denied.Remedy + a.examine("; to see what is allowed: ")
-		case hint == "":
-			hint = denied.Remedy
-		}
-		return &failure{statusUnavailable, &what, hint}
+		return &failure{statusUnavailable, &what, a.hintFor(denied)}
 	case errors.As(err, &refused):
-		hint := a.hintFor(string(refused))
-		if d := denial(refused); d != nil && hint == "" {
-			hint = d.Remedy
-		}
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), hint}
+		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(denial(refused))}
 	}
 	if silent(err) {
 		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit())}
@@ -134,19 +123,19 @@ func denial(reply redis.Error) (d *compat.DeniedError) {
 	return d
 }
 
-// hintFor is what a flag of the command can do about a server's refusal.
-func (a *app) hintFor(reply string) string {
-	word, _, _ := strings.Cut(reply, " ")
-	switch word {
-	case "NOAUTH", "WRONGPASS":
+// hintFor is what the user can do about a server's refusal, by a flag if there is one.
+func (a *app) hintFor(d *compat.DeniedError) string {
+	switch {
+	case d == nil:
+		return ""
+	case d.About == "password":
 		return passwordHint
-	case "NOPERM":
-		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + a.examine("; to see what is allowed: ")
-	case "MOVED", "ASK":
+	case d.About == "cluster":
 		return "this is a node of a cluster: --cluster follows each key to its node"
+	case d.About == "permission" && d.Command == "" && d.Key == "":
+		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + a.examine("; to see what is allowed: ")
+	case d.About == "permission":
+		return d.Remedy + a.examine("; to see what is allowed: ")
 	}
-	if strings.Contains(reply, "invalid password") || strings.Contains(reply, "operation not permitted") {
-		return passwordHint
-	}
-	return ""
+	return d.Remedy
 }

@@ -117,11 +117,8 @@ func prefer(a, b error) error {
 	if a == nil || final(b) {
 		return b
 	}
-	e, refused := b.(redis.Error)
-	if b != nil && (!refused || strings.HasPrefix(string(e), "NOPERM")) {
-		if f, was := a.(redis.Error); was && !strings.HasPrefix(string(f), "NOPERM") {
-			return b
-		}
+	if b != nil && (!answer.Refused(b) || answer.Of(b) == answer.Permission) && answer.Refused(a) && answer.Of(a) != answer.Permission {
+		return b
 	}
 	return a
 }
@@ -237,13 +234,16 @@ func (q *Asker) getset() (string, error) {
 }
 
 // known asks for a command without its arguments, which writes nothing. A server that has it says
-// that they are missing.
+// that they are missing; one that says it otherwise may have it or not.
 func (q *Asker) known(name string) (string, error) {
 	_, err := q.c.Do(name, q.a)
-	if e, refused := err.(redis.Error); refused && strings.Contains(string(e), "wrong number of arguments") {
+	e, refused := err.(redis.Error)
+	switch {
+	case refused && strings.Contains(string(e), "wrong number of arguments"):
 		return "", nil
-	}
-	if err == nil {
+	case refused && !answer.Lacks(e) && answer.Known(e) == nil:
+		return "", fmt.Errorf("%w, and %s without its value is answered %q", ErrNotAsked, name, string(e))
+	case err == nil:
 		return name + " works without its value", nil
 	}
 	return "", err
@@ -317,7 +317,13 @@ func (q *Asker) watch() (string, error) {
 	if refused {
 		return "", exec
 	}
-	return unless(nil, func() bool { return r[6] == nil }, "EXEC runs although a watched key was touched")
+	switch ran, list := r[6].([]any); {
+	case r[6] == nil:
+		return "", nil
+	case list && len(ran) == 0:
+		return "EXEC answers an empty list when a watched key was touched, where Redis answers nil", nil
+	}
+	return "EXEC runs although a watched key was touched", nil
 }
 
 // renamenx asks whether a TTL travels with the name, and then, with b held, whether a key with a
@@ -353,8 +359,9 @@ func (q *Asker) milliseconds() (string, error) {
 }
 
 func (q *Asker) time() (string, error) {
-	_, err := q.c.Do("TIME")
-	return "", err
+	reply, err := q.c.Do("TIME")
+	_, told := answer.Time(reply)
+	return unless(err, func() bool { return told }, fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply)))
 }
 
 const noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
@@ -367,12 +374,14 @@ func (q *Asker) setNXPX() (string, error) {
 		set, _ = r[0].(redis.Error)
 	}
 	switch {
+	case len(r) > 0 && r[0] == "OK" && r[1] == "OK":
+		return "SET … NX sets a key that is held", nil
 	case strings.Contains(string(set), "wrong number of arguments"), strings.Contains(string(set), "syntax error"):
 		return noSetNXPX, nil
 	case err != nil:
 		return "", err
 	case r[0] != "OK" || r[1] != nil:
-		return "SET … NX sets a key that is held", nil
+		return "SET … NX does not set a free key, or answers otherwise than Redis", nil
 	case !within(r[2], 1, lifeMillis):
 		return "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", nil
 	}
@@ -384,10 +393,17 @@ func (q *Asker) setNXPX() (string, error) {
 func (q *Asker) scripts() (string, error) {
 	const held = "1"
 	extend := compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
-	if _, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, held}); err != nil {
+	// A script that nobody has sent is asked for as well: after that error the connection has to live on.
+	r, err := q.c.Pipe(compat.Cmd{"EVALSHA", strings.Repeat("0", 40), 1, q.a}, compat.Cmd{"PSETEX", q.a, lifeMillis, held})
+	if err != nil {
 		return "", err
 	}
-	_, err := q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
+	if answer.NoScript(answer.First(r[:1])) {
+		r = r[1:]
+	}
+	if err = answer.First(r); err == nil {
+		_, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
+	}
 	if err == nil {
 		return "a script compares, and changes what holds another value", nil
 	}

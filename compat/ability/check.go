@@ -42,12 +42,20 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	row := n.Ability.row()
 	err = c.Lacks(err, row.lacks, n.Use)
 	var unsafe *compat.UnsafeServerError
-	if errors.As(err, &unsafe) && unsafe.Reply != "" && !Older(unsafe.Version, row.since) {
+	switch {
+	case !errors.As(err, &unsafe) || unsafe.Reply == "":
+	case Older(unsafe.Version, row.since):
+		if command := strings.ToUpper(unsafe.Command); command != "" && !slices.Contains(strings.FieldsFunc(string(n.Ability), separates), command) {
+			unsafe.Why = "it has no " + command
+		}
+	default:
 		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
 		unsafe.Use += ", or give the command back its name"
 	}
 	return err
 }
+
+func separates(r rune) bool { return r == ' ' || r == ',' }
 
 // Renamed reports whether a check failed because the server does not know a command that its
 // version has: other clients, or this one later, may find it there.

@@ -36,7 +36,7 @@ func (q *Asker) tryLists() (why string, err error) {
 		wrong       string
 	}{
 		{"other", "", false, "other", "another's value is deleted"},
-		{"held", "", true, "", "an equal value is not deleted, as on 1.2, where an emptied list stays"},
+		{"held", "", true, "", "an equal value is not deleted (on 1.2 an emptied list stays)"},
 		{"other", "next", false, "other", "another's value is replaced"},
 		{"held", "next", true, "next", "an equal value is not replaced"},
 		{"", "next", false, "", "a value is put on a key that was not there"},

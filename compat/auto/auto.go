@@ -129,7 +129,7 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 			continue
 		}
 		if l.Name == "getset:classic" && !able(r, l) { // it has no check of its own
-			passed = append(passed, Passed{l.Name, "it lacks SETNX or GETSET", false, l.Family()})
+			passed = append(passed, Passed{l.Name, lacking(r, l), false, l.Family()})
 			continue
 		}
 		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect, Owner: o.Owner}
@@ -157,7 +157,25 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		c.Warnings = mixed(l, passed)
 		return c, contradicted, nil
 	}
-	return Choice{}, contradicted, refuse(r, "no lock is safe here"+told(passed), "another server")
+	return Choice{}, contradicted, refuse(r, "no lock is safe here"+told(passed)+least(passed), "another server")
+}
+
+// lacking says which of a lock's needs the server did not show.
+func lacking(r server.Report, l locks.Lock) string {
+	for _, n := range l.Needs {
+		switch {
+		case slices.Contains(r.NotAsked, n):
+			for _, c := range r.Checks {
+				if c.Name == string(n) {
+					return fmt.Sprintf("it can't be learned whether it has %s (%s)", n, c.Answer)
+				}
+			}
+			return fmt.Sprintf("it can't be learned whether it has %s", n)
+		case !r.Can(n):
+			return fmt.Sprintf("it has no %s", n)
+		}
+	}
+	return ""
 }
 
 // try runs a lock's own check, unless it is remembered that it was passed.
@@ -182,6 +200,15 @@ func told(passed []Passed) string {
 		}
 	}
 	return ""
+}
+
+// least is why even the last lock that could be taken is not, for the end of a sentence.
+func least(passed []Passed) string {
+	if len(passed) == 0 {
+		return ""
+	}
+	last := passed[len(passed)-1]
+	return fmt.Sprintf("; not even %s, because %s", last.Name, last.Why)
 }
 
 // mixed are the warnings of a lock that was taken where others may take a better one.
@@ -289,12 +316,8 @@ func (o Options) server() server.Options {
 
 func usable(r server.Report, o Options) error {
 	switch {
-	case r.Role == "replica":
-		master := "its master"
-		if r.Master != "" {
-			master += ", " + r.Master
-		}
-		return refuse(r, "it is a replica: a lock taken here excludes nobody", master)
+	case r.Unsafe() != nil:
+		return r.Unsafe()
 	case !r.Writable && errors.Is(r.Refused, compat.ErrDenied):
 		return r.Refused
 	case !r.Writable:
@@ -315,7 +338,7 @@ func why(l locks.Lock, r server.Report, o Options) string {
 	case "set:lua":
 		return "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each"
 	case "set:watch":
-		return "SET NX PX takes a key and gives it its end in one command, and, as scripts are forbidden, WATCH lets only its holder release it"
+		return "SET NX PX takes a key and gives it its end in one command, and WATCH lets only its holder release it"
 	case "set:script":
 		return "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs"
 	case "tx:renamed":

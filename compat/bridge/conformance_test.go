@@ -31,7 +31,7 @@ func millis(s conformance.Server) bool { return !s.Older("2.6") }
 
 func crossings(t testing.TB) []crossing {
 	newer := func(s conformance.Server) compat.Algorithm {
-		if s.SetNXPX {
+		if !s.Older("2.6.12") {
 			return setlock.Watched{}
 		}
 		return txlock.Guarded{}
@@ -98,8 +98,7 @@ func TestConformance(t *testing.T) {
 			for _, x := range crossings(t) {
 				l := conformance.Algorithm{
 					Name: x.name, Ambiguous: x.vague,
-					New:  func(fence bool) compat.Algorithm { return x.bridge(s, fence) },
-					Safe: func(s conformance.Server) bool { return s.Transactions && !s.Older("2.2") },
+					New: func(fence bool) compat.Algorithm { return x.bridge(s, fence) },
 				}.On(s)
 				if two, ok := x.bridge(s, false).(bridge.TwoNames); ok {
 					l.Keys = func(prefix, key string) []string {

@@ -13,7 +13,6 @@
 //		conformance.Everywhere(t, conformance.Algorithm{
 //			Name: "mine",
 //			New:  func(fence bool) compat.Algorithm { return mine.Lock{Fence: fence} },
-//			Safe: func(s conformance.Server) bool { return !s.Older("2.6.12") && s.Scripts },
 //		})
 //	}
 //
@@ -28,6 +27,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +35,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/server"
 	"go.uber.org/goleak"
 )
 
@@ -73,14 +75,14 @@ type Lock struct {
 
 	Fence     bool          // New's clients draw fences
 	Ambiguous bool          // its values are not its own: a reply that was lost may stay unknown
-	Refuses   bool          // it is not safe here, and must say so
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
 
 	algorithm compat.Algorithm        // nil: it is not one algorithm on one server
 	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }
 
-// Run runs the suite over l, its checks in parallel, and logs a line with the verdict. On an
+// Run runs the suite over l, its checks in parallel, and logs a line with the verdict. A lock that refuses the server
+// by its own check must have written nothing, and be right: a server that has all abilities is not refused. On an
 // embedded server each check has its own server and virtual time.
 func Run(t *testing.T, l Lock) {
 	t.Helper()
@@ -89,8 +91,7 @@ func Run(t *testing.T, l Lock) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.clean(t) })
-	if l.Refuses {
-		why := c.refuses(t)
+	if why := c.refuses(t); why != nil {
 		t.Logf("%-20s Redis %-8s %-24s refused: %v", l.Server, l.Version, l.Name, why)
 		return
 	}
@@ -124,6 +125,17 @@ func Run(t *testing.T, l Lock) {
 		}
 		t.Logf("%-20s Redis %-8s %-24s %s", l.Server, l.Version, l.Name, verdict)
 	})
+}
+
+// Refuses returns why l says, by its own check, that it is not safe where it runs; nil: it says no such thing.
+func Refuses(t testing.TB, l Lock) error {
+	t.Helper()
+	c, err := newSuite(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.clean(t)
+	return c.refuses(t)
 }
 
 // bubbles lets as many checks on virtual time run as there are processors: they keep them busy, and
@@ -270,28 +282,39 @@ func do(ctx context.Context, source compat.Source, key, name string, args ...any
 	return conn.Do(name, args...)
 }
 
-// refuses: on a server where it excludes nobody the lock says so, by name, and
-// writes nothing.
+// refuses returns why the lock says that it is not safe here, by its own check; nil: it says no such thing. Then it has
+// written nothing.
 func (c *suite) refuses(t testing.TB) error {
 	ctx := within(t, 10*time.Second)
 	key := c.key("refused")
-	_, err := c.client().TryLock(ctx, key, patient)
+	lock, err := c.take(ctx, c.client(), key, patient)
+	if err == nil {
+		release(t, ctx, lock)
+		return nil
+	}
 	var unsafe *compat.UnsafeServerError
+	var reply redis.Error
 	switch {
 	case errors.Is(err, compat.ErrUnanswered): // a proxy that closes the connection: nothing more is known
-		unsafe = &compat.UnsafeServerError{Why: "unanswered", Use: "another"}
-	case !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer):
-		t.Fatalf("TryLock on a server without what it needs: %v, want ErrUnsafeServer, or ErrUnanswered behind a proxy", err)
+	case errors.As(err, &unsafe):
+		if unsafe.Why == "" || unsafe.Use == "" {
+			t.Errorf("refused without reason or remedy: %+v", unsafe)
+		}
+	case c.anew != nil || !errors.As(err, &reply):
+		t.Fatalf("TryLock at first: %v, want a lock, ErrUnsafeServer, or ErrUnanswered behind a proxy", err)
 	}
-	if unsafe.Why == "" || unsafe.Use == "" {
-		t.Errorf("refused without reason or remedy: %+v", unsafe)
-	}
+	able := true
 	for _, source := range c.Sources {
 		for _, written := range c.Keys(c.prefix, key) {
 			if n, err := redis.Int(do(ctx, source, written, "EXISTS", written)); err != nil || n != 0 {
 				t.Errorf("EXISTS %q after the refusal: %d, %v; want 0", written, n, err)
 			}
 		}
+		r, err := server.Probe(ctx, source, server.Options{Prefix: c.prefix})
+		able = able && err == nil && !slices.ContainsFunc(r.Abilities(), func(a ability.Ability) bool { return !r.Can(a) })
+	}
+	if able {
+		t.Errorf("the lock refuses a server that can do all that locks need: %v", err)
 	}
 	return err
 }

@@ -55,9 +55,6 @@ func everywhere(t *testing.T, rest bool) {
 }
 
 func locks() []conformance.Algorithm {
-	watch := func(since string) func(conformance.Server) bool {
-		return func(s conformance.Server) bool { return s.Transactions && !s.Older(since) }
-	}
 	getset := func(name string, d getsetlock.Dialect) []conformance.Algorithm {
 		return []conformance.Algorithm{{
 			Name: "getset:classic/" + name, Ambiguous: !d.Nonce,
@@ -65,34 +62,34 @@ func locks() []conformance.Algorithm {
 				return getsetlock.Classic{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}, {
-			Name: "getset:guarded/" + name, Ambiguous: !d.Nonce, Safe: watch("2.2"),
+			Name: "getset:guarded/" + name, Ambiguous: !d.Nonce,
 			New: func(fence bool) compat.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}, {
-			Name: "getset:listcas/" + name, Ambiguous: !d.Nonce, Safe: watch("2.0"),
+			Name: "getset:listcas/" + name, Ambiguous: !d.Nonce,
 			New: func(fence bool) compat.Algorithm {
 				return getsetlock.ListCAS{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}}
 	}
-	tx := func(name, since string, lock func(txlock.Options) compat.Algorithm) []conformance.Algorithm {
+	tx := func(name string, lock func(txlock.Options) compat.Algorithm) []conformance.Algorithm {
 		return []conformance.Algorithm{{
-			Name: name, Safe: watch(since),
-			New: func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence}) },
+			Name: name,
+			New:  func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence}) },
 		}, {
-			Name: name + "/millis", Safe: watch("2.6"),
-			New: func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence, Millis: true}) },
+			Name: name + "/millis",
+			New:  func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence, Millis: true}) },
 		}}
 	}
 	var all []conformance.Algorithm
 	for _, list := range [][]conformance.Algorithm{
 		getset("float", getsetlock.Float), getset("seconds", getsetlock.Seconds), getset("millis", getsetlock.Millis), getset("nanos", getsetlock.Nanos),
-		tx("tx:classic", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
-		tx("tx:guarded", "2.2", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
-		tx("tx:renamed", "2.4", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
-		tx("tx:guarded/listcas", "2.2", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Guarded{Options: o} }),
-		tx("tx:renamed/listcas", "2.4", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Renamed{Options: o} }),
+		tx("tx:classic", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
+		tx("tx:guarded", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
+		tx("tx:renamed", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
+		tx("tx:guarded/listcas", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Guarded{Options: o} }),
+		tx("tx:renamed/listcas", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Renamed{Options: o} }),
 		set(),
 	} {
 		all = append(all, list...)
@@ -111,15 +108,15 @@ func locks() []conformance.Algorithm {
 }
 
 func set() []conformance.Algorithm {
-	lock := func(name string, safe func(conformance.Server) bool, lock func(setlock.Options) compat.Algorithm) conformance.Algorithm {
-		return conformance.Algorithm{Name: name, Safe: safe, New: func(fence bool) compat.Algorithm { return lock(setlock.Options{Fence: fence}) }}
+	lock := func(name string, lock func(setlock.Options) compat.Algorithm) conformance.Algorithm {
+		return conformance.Algorithm{Name: name, New: func(fence bool) compat.Algorithm { return lock(setlock.Options{Fence: fence}) }}
 	}
 	return []conformance.Algorithm{
-		lock("set:lua", func(s conformance.Server) bool { return s.SetNXPX && s.Scripts },
+		lock("set:lua",
 			func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }),
-		lock("set:watch", func(s conformance.Server) bool { return s.SetNXPX && s.Transactions },
+		lock("set:watch",
 			func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }),
-		lock("set:script", func(s conformance.Server) bool { return s.Scripts },
+		lock("set:script",
 			func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }),
 	}
 }

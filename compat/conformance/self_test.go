@@ -156,11 +156,11 @@ func TestBrokenLocks(t *testing.T) {
 // A lock that is not what it is said to be is found out too.
 func TestFalseClaims(t *testing.T) {
 	lua := func(bool) compat.Algorithm { return setlock.Lua{} }
-	l := on(t, "7.0", Algorithm{Name: "set:lua", New: lua, Safe: func(Server) bool { return false }})
-	if said := run(t, l, "refuses"); !strings.Contains(said, "want ErrUnsafeServer") {
-		t.Errorf("a lock that works where it is said to refuse: %q", said)
+	l := on(t, "7.0", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return refusesAll{} }})
+	if said := run(t, l, "refuses"); !strings.Contains(said, "can do all that locks need") {
+		t.Errorf("a lock that refuses where it works: %q", said)
 	}
-	l = on(t, "noscript", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return writesFirst{} }, Safe: func(Server) bool { return false }})
+	l = on(t, "noscript", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return writesFirst{} }})
 	if said := run(t, l, "refuses"); !strings.Contains(said, "EXISTS") {
 		t.Errorf("a lock that writes before it refuses: %q", said)
 	}
@@ -174,6 +174,15 @@ func TestFalseClaims(t *testing.T) {
 	if _, err := newSuite(Lock{Name: "readers", Shared: true}); err == nil {
 		t.Error("readers without a writer to keep out")
 	}
+}
+
+// refusesAll refuses every server.
+type refusesAll struct{ setlock.Lua }
+
+func (a refusesAll) Traits() compat.Traits {
+	traits := a.Lua.Traits()
+	traits.Check = func(c *compat.Conn, _ string) error { return c.Unsafe("it is one", "none") }
+	return traits
 }
 
 // writesFirst refuses, but has written by then.

@@ -22,9 +22,7 @@ type Server struct {
 	Source  *redis.Pool
 	Version string // its own word; "" for a proxy, which has none to say
 
-	Transactions bool // MULTI and EXEC, and WATCH if it is not too old for it
-	Scripts      bool // EVAL
-	SetNXPX      bool // SET key value NX PX
+	Transactions bool // MULTI and EXEC
 
 	anew func(t testing.TB) Server // another of its kind; nil: there is this one alone
 }
@@ -59,7 +57,7 @@ func Servers(t testing.TB) []Server {
 	}
 	for name, args := range real {
 		pool := Dial(t, realredis.Start(t, args...))
-		all = append(all, Server{Name: name, Source: pool, Version: info(pool), Transactions: true, Scripts: args == nil, SetNXPX: true})
+		all = append(all, Server{Name: name, Source: pool, Version: info(pool), Transactions: true})
 	}
 	for _, addr := range strings.Split(os.Getenv("SETNXLOCK_TEST_REDIS"), ",") {
 		if addr = strings.TrimSpace(addr); addr != "" {
@@ -81,10 +79,7 @@ func embedded(t testing.TB, version string) Server {
 	pool.MaxIdle = idle
 	t.Cleanup(func() { pool.Close() })
 	known := Server{Name: "oldredis-" + version, Source: pool, Version: info(pool)}
-	proxy := version == "twemproxy"
-	known.Transactions = !proxy
-	known.Scripts = !known.Older("2.6") && version != "noscript"
-	known.SetNXPX = !known.Older("2.6.12") && !proxy
+	known.Transactions = version != "twemproxy"
 	return known
 }
 
@@ -102,14 +97,10 @@ func Dial(t testing.TB, addr string) *redis.Pool {
 
 // at asks a server that nobody knows what it can do.
 func at(pool *redis.Pool, addr string) Server {
-	s := Server{Name: "at-" + addr, Source: pool, Version: info(pool)}
-	s.Transactions = s.Version != ""
-	scratch := "setnxlock-test:" + compat.NewToken()
-	reply, err := redis.Int(do(context.Background(), compat.Pooled(pool), scratch, "EVAL", "return 1", 1, scratch))
-	s.Scripts = err == nil && reply == 1
-	set, err := redis.String(do(context.Background(), compat.Pooled(pool), scratch, "SET", scratch, "x", "NX", "PX", 1))
-	s.SetNXPX = err == nil && set == "OK"
-	return s
+	c := pool.Get()
+	defer c.Close()
+	err := ability.Check(compat.NewConn(c), "setnxlock-test:"+compat.NewToken(), false, ability.Need{Ability: ability.Multi})
+	return Server{Name: "at-" + addr, Source: pool, Version: info(pool), Transactions: err == nil}
 }
 
 func info(p *redis.Pool) string {
@@ -128,9 +119,6 @@ func info(p *redis.Pool) string {
 type Algorithm struct {
 	Name string
 	New  func(fence bool) compat.Algorithm
-
-	// Safe says on which servers it must work; on others it must refuse. nil: on all.
-	Safe func(Server) bool
 
 	// Fenced says on which servers it can draw fences. nil: where there are transactions.
 	Fenced func(Server) bool
@@ -164,7 +152,6 @@ func (a Algorithm) on(s Server) Lock {
 		Sources:           []compat.Source{compat.Pooled(s.Source)},
 		Fence:             fence,
 		Ambiguous:         a.Ambiguous,
-		Refuses:           a.Safe != nil && !a.Safe(s),
 		TTL:               a.TTL,
 		SharesConnections: a.Shared > 0,
 		algorithm:         a.New(fence),

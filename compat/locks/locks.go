@@ -146,9 +146,10 @@ func Preferred() []Lock {
 	return list
 }
 
-// InCommandWords replaces the Go types in an error's text by the locks' names on the command line.
+// InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package cluster by
+// its flag.
 func InCommandWords(text string) string {
-	var pairs []string
+	pairs := []string{"package cluster", "--cluster"}
 	for _, l := range table {
 		if !strings.ContainsAny(l.Go, "{,") && l.Instead == "" {
 			pairs = append(pairs, l.Go, "--algorithm "+l.Name)

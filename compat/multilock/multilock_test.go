@@ -19,12 +19,7 @@ type way struct {
 	name   string
 	set    func(source compat.Source, fence bool, o compat.Options) *compat.Locker
 	single func(fence bool) compat.Algorithm
-	safe   func(conformance.Server) bool
 	vague  bool // two clients can write the same value
-}
-
-func watches(since string) func(conformance.Server) bool {
-	return func(s conformance.Server) bool { return s.Transactions && !s.Older(since) }
 }
 
 func ways() []way {
@@ -38,8 +33,6 @@ func ways() []way {
 			return compat.NewLocker(multilock.New(s, a(fence)), o)
 		}
 	}
-	anywhere := func(conformance.Server) bool { return true }
-	transactions := func(s conformance.Server) bool { return s.Transactions }
 	guarded := func(fence bool) compat.Algorithm { return txlock.Guarded{Options: txlock.Options{Fence: fence}} }
 	millis := func(fence bool) compat.Algorithm {
 		return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
@@ -55,22 +48,22 @@ func ways() []way {
 		return getsetlock.Options{Fence: fence, Dialect: getsetlock.Seconds}
 	}
 	return []way{
-		{"tx", whole(func(f bool) compat.Algorithm { return multilock.Tx{Options: txlock.Options{Fence: f}} }), guarded, watches("2.2"), false},
+		{"tx", whole(func(f bool) compat.Algorithm { return multilock.Tx{Options: txlock.Options{Fence: f}} }), guarded, false},
 		{"tx/millis", whole(func(f bool) compat.Algorithm {
 			return multilock.Tx{Options: txlock.Options{Fence: f, Millis: true}}
-		}), millis, watches("2.6"), false},
-		{"getset", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: getsetlock.Options{Fence: f}} }), stamp, watches("2.2"), false},
+		}), millis, false},
+		{"getset", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: getsetlock.Options{Fence: f}} }), stamp, false},
 		{"getset/seconds", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: seconds(f)} }),
-			func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: seconds(f)} }, watches("2.2"), true},
+			func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: seconds(f)} }, true},
 		{"getset classic", whole(func(f bool) compat.Algorithm {
 			return multilock.GetSetClassic{Options: getsetlock.Options{Fence: f}}
-		}), oldest, transactions, false},
-		{"in turn/tx:classic", inTurn(classic), classic, watches("2.2"), false},
-		{"in turn/tx:renamed/millis", inTurn(millis), millis, watches("2.6"), false},
-		{"in turn/getset:guarded", inTurn(stamp), stamp, watches("2.2"), false},
-		{"in turn/getset:classic", inTurn(oldest), oldest, anywhere, false},
+		}), oldest, false},
+		{"in turn/tx:classic", inTurn(classic), classic, false},
+		{"in turn/tx:renamed/millis", inTurn(millis), millis, false},
+		{"in turn/getset:guarded", inTurn(stamp), stamp, false},
+		{"in turn/getset:classic", inTurn(oldest), oldest, false},
 		{"in turn/getset:classic/seconds", inTurn(func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }),
-			func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }, anywhere, true},
+			func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }, true},
 	}
 }
 
@@ -89,7 +82,6 @@ func (w way) on(s conformance.Server) conformance.Lock {
 		Keys:      written,
 		Fence:     s.Transactions,
 		Ambiguous: w.vague,
-		Refuses:   !w.safe(s),
 		TTL:       2 * time.Second, // many of these wait at a time
 	}
 }

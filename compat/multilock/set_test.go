@@ -41,12 +41,10 @@ func (w watch) Timer(d time.Duration) *clock.Timer {
 // everywhere runs f for every way on every version that has it.
 func everywhere(t *testing.T, f func(w world)) {
 	for _, v := range oldredis.Versions() {
+		pool := oldredis.Run(t, v).Pool()
+		defer pool.Close()
 		for _, m := range ways() {
-			s := conformance.Server{Version: v + ".0", Transactions: true}
-			if v == "2.2.5" {
-				s.Version = v
-			}
-			if !m.safe(s) {
+			if s := (conformance.Server{Source: pool, Transactions: true}); conformance.Refuses(t, m.on(s)) != nil {
 				continue
 			}
 			t.Run(m.name+"/"+v, func(t *testing.T) {

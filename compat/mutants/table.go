@@ -43,6 +43,7 @@ var (
 	gaveUp   = tested("compat/promises", "WhoGaveUp")
 	brought  = tested("compat/promises", "BringsAlong")
 	answered = tested("compat/promises", "AnswersOfAServer|WhatWaitingCures")
+	strange  = tested("compat/auto", "Strangers")
 	lied     = tested("compat/promises", "NeverOutlives|FailedAttempts")
 	dialing  = tested("compat/promises", "ADialThat")
 	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
@@ -600,6 +601,14 @@ var table = []mutant{
 		swap("Refused.Mark(denied)", "denied"), answered),
 	row("a Lock does not wait for what waiting cures", "compat.wait.waitedOut",
 		swap("answer.Passes(err)", "false"), answered),
+	row("a role that nobody knows is a master's", "server.Report.Unsafe",
+		never(`r.Role != "" && r.Role != "master"`), strange),
+	row("two servers behind one address are one", "server.probe.elsewhere",
+		never(`id != "" && theirs != "" && theirs != id`), strange),
+	row("two stores behind one address are one", "server.probe.elsewhere",
+		never("text(r[0]) != mark"), strange),
+	row("a node of a cluster has all keys", "server.Report.Unsafe", never(`r.Moved != ""`), strange),
+	row("a microsecond may be longer than a second", "answer.Time", swap("us < 1e6", "us >= 0"), strange),
 	row("a limit below a value is not found", "limit.Whole",
 		swap("ctx.Value(key{})", "ctx"), tested("compat/internal/limit", "")),
 	row("a dialer's read timeout hides the caller's deadline", "compat.noConnection",

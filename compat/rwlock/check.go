@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC
@@ -46,8 +47,9 @@ func (o Options) checkOptions(c *compat.Conn, key, scratch string) error {
 		}
 	}
 	if o.ServerClock {
-		if _, err := c.Do("TIME"); err != nil {
-			return c.Lacks(err, "it does not tell the time (TIME came with 2.6)", "the clients' clocks: Options.ServerClock false")
+		need := ability.Need{Ability: ability.Time, Use: "the clients' clocks: Options.ServerClock false"}
+		if err := ability.Check(c, key, false, need); err != nil {
+			return err
 		}
 	}
 	if o.Inner != nil {

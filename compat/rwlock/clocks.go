@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // Who has a clock that is wrong: an end that no lease can have, or a word that none gives. It would stand first in its
@@ -46,14 +47,13 @@ func (o Options) slow(c *compat.Conn, v view, key string) (bool, error) {
 
 // clock goes over to the server's clock.
 func (v *view) clock(reply any) error {
-	t, err := redis.Int64s(reply, nil)
-	if err == nil && len(t) != 2 {
-		err = fmt.Errorf("setnxlock: TIME answered %v", t)
+	server, told := answer.Time(reply)
+	if refused, ok := reply.(redis.Error); ok {
+		return refused
 	}
-	if err != nil {
-		return err
+	if !told {
+		return fmt.Errorf("setnxlock: TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply))
 	}
-	server := time.Unix(t[0], t[1]*1000)
 	v.now, v.ahead = server, server.Sub(v.now)
 	return nil
 }

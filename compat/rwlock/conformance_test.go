@@ -22,25 +22,23 @@ func TestConformance(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, o := range []struct {
-				name  string
-				since string // the first Redis that has what it needs
-				on    []string
-				opts  rwlock.Options
+				name string
+				on   []string
+				opts rwlock.Options
 			}{
-				{"", "2.2", nil, rwlock.Options{}},
-				{"/writers-first", "2.2", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Prefer: rwlock.WritersFirst}},
-				{"/readers-first", "2.2", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Prefer: rwlock.ReadersFirst}},
-				{"/server-clock", "2.6", []string{"oldredis-2.4", "oldredis-2.6", "real-redis-server"}, rwlock.Options{ServerClock: true}},
-				{"/millis", "2.6", []string{"oldredis-2.4", "oldredis-2.6", "real-redis-server"}, rwlock.Options{Millis: true}},
-				{"/over-getset", "2.2", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Inner: getsetlock.Guarded{}}},
-				{"/over-tx", "2.4", []string{"oldredis-2.2", "oldredis-2.4", "real-redis-server"}, rwlock.Options{Inner: txlock.Renamed{}}},
-				{"/over-set", "2.6.12", []string{"oldredis-2.6", "oldredis-2.6.12", "real-redis-server"}, rwlock.Options{Inner: setlock.Watched{}}},
+				{"", nil, rwlock.Options{}},
+				{"/writers-first", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Prefer: rwlock.WritersFirst}},
+				{"/readers-first", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Prefer: rwlock.ReadersFirst}},
+				{"/server-clock", []string{"oldredis-2.4", "oldredis-2.6", "real-redis-server"}, rwlock.Options{ServerClock: true}},
+				{"/millis", []string{"oldredis-2.4", "oldredis-2.6", "real-redis-server"}, rwlock.Options{Millis: true}},
+				{"/over-getset", []string{"oldredis-2.2.5", "real-redis-server"}, rwlock.Options{Inner: getsetlock.Guarded{}}},
+				{"/over-tx", []string{"oldredis-2.2", "oldredis-2.4", "real-redis-server"}, rwlock.Options{Inner: txlock.Renamed{}}},
+				{"/over-set", []string{"oldredis-2.6", "oldredis-2.6.12", "real-redis-server"}, rwlock.Options{Inner: setlock.Watched{}}},
 			} {
 				if o.on != nil && !slices.Contains(o.on, s.Name) {
 					continue
 				}
 				for _, l := range locks(s, o.name, o.opts) {
-					l.Refuses = !s.Transactions || s.Older(o.since)
 					t.Run(l.Name, func(t *testing.T) {
 						t.Parallel()
 						conformance.Run(t, l)

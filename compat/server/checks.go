@@ -1,14 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // life is the TTL, in seconds, of the scratch keys that tell the clock.
@@ -31,6 +34,7 @@ var checks = []struct {
 	{"TIME", ability.Time, false, nil},
 	{"a write", "", false, (*probe).write},
 	{"MULTI", ability.Multi, true, (*probe).multi},
+	{"one server", "", true, (*probe).one},
 	{"EVAL", ability.Scripts, true, (*probe).eval},
 	{"SETNX", ability.Setnx, true, nil},
 	{"SETNX and a TTL", ability.SetnxOnTTL, true, nil},
@@ -54,6 +58,9 @@ func (p *probe) finds(a ability.Ability) (ok bool, err error) {
 	})
 	ok = err == nil && why == "" && p.err == nil
 	*p.r.field(a) = ok
+	if err != nil { // some servers keep a connection in the state of an EXEC that failed
+		p.drop()
+	}
 	if errors.Is(err, ability.ErrNotAsked) {
 		p.r.NotAsked = append(p.r.NotAsked, a)
 		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
@@ -89,38 +96,81 @@ func (p *probe) get() bool {
 	p.asked = []string{"GET a, five times"}
 	all := strings.ToLower(fmt.Sprint(r...))
 	first, refused := r[0].(redis.Error)
-	s := strings.ToLower(string(first))
 	switch {
 	case p.err != nil:
 	case strings.Contains(all, "unknown command") && strings.Contains(all, "wrong number of arguments"):
 		p.drop() // it has more to say
 		p.r.Kind, p.r.Version = "redis", "1.0"
-		p.err = &compat.UnsafeServerError{
-			Version: "1.0",
-			Why:     "it does not read the request protocol (which came with 1.2), so that its replies belong to other questions",
-			Use:     "a server of 1.2 or later",
-		}
-	case strings.HasPrefix(s, "noauth"), strings.HasPrefix(s, "wrongpass"), strings.Contains(s, "operation not permitted"):
+		p.unfit("it does not read the request protocol (which came with 1.2), so that its replies belong to other questions", "a server of 1.2 or later")
+	case answer.Of(first) == answer.Password:
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
+	case answer.Of(first) == answer.Node:
+		return p.node()
+	case first == errSilent, first == errClosed:
+		p.unfit(fmt.Sprintf("it answers a GET, but not five in one write (%s)", string(first)), another)
 	case refused:
 		p.err = p.denied(first)
 		var denied *compat.DeniedError
 		if errors.As(p.err, &denied) {
 			denied.Command = "GET"
 		} else {
-			p.err = fmt.Errorf("setnxlock: probing the server: GET answers %w", first)
+			p.err = nil
+			p.unfit(fmt.Sprintf("it answers a GET with %q", text(first)), another)
 		}
-	case r[0] != nil:
-		p.drop()
-		p.err = fmt.Errorf("setnxlock: probing the server: it answers %q to a GET of a key that nobody has: not to our question", text(r[0]))
+	case !slices.ContainsFunc(r, func(r any) bool { return r != nil }):
+		return p.node()
 	default:
-		return true
+		p.drop()
+		p.unfit(fmt.Sprintf("it answers %q to five GETs of a key that nobody has: not to our question", text(r)), another)
 	}
 	return false
 }
 
+const another = "another server"
+
+// unfit ends the questions: the server does not answer as every Redis does.
+func (p *probe) unfit(why, use string) {
+	p.err = &compat.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
+}
+
+// slots is of how many keys a server is asked whether it has them: half of a cluster's slots miss them all once in 2^64.
+const slots = 64
+
+// node finds out whether this is a node of a cluster that is not followed: some keys are then another node's. It goes on
+// with scratch keys of its own.
+func (p *probe) node() bool {
+	if p.source.Slots {
+		return true
+	}
+	gets := make([]compat.Cmd, slots)
+	for i := range gets {
+		gets[i] = compat.Cmd{"GET", fmt.Sprint(p.a, "-", i)}
+	}
+	mine := ""
+	for i, r := range p.ask(gets...) {
+		switch e, _ := r.(redis.Error); {
+		case r == nil:
+			mine = gets[i][1].(string)
+		case answer.Of(e) == answer.Node:
+			p.r.Moved = text(e)
+		}
+	}
+	p.asked = []string{"GET a, five times; GET of keys in other slots"}
+	p.answers = p.answers[:5]
+	if p.r.Moved == "" || p.err != nil {
+		return p.err == nil
+	}
+	p.answers = append(p.answers, p.r.Moved)
+	if mine == "" {
+		p.err = p.r.Unsafe()
+		return false
+	}
+	p.scratch(mine)
+	return true
+}
+
 func (p *probe) ping() bool {
-	p.r.Ping = p.ask(compat.Cmd{"PING"})[0] == "PONG"
+	p.r.Ping = text(p.ask(compat.Cmd{"PING"})[0]) == "PONG"
 	return p.r.Ping
 }
 
@@ -133,10 +183,74 @@ func (p *probe) write() bool {
 	if err != nil {
 		p.r.Refused = p.denied(err)
 	}
-	if strings.HasPrefix(string(p.refusal), "READONLY") {
+	if answer.Of(err) == answer.Replica {
 		p.r.Role = "replica"
 	}
 	return p.r.Writable
+}
+
+// others is how many more connections are looked at: of two servers to which chance deals them out, one in sixteen is
+// missed.
+const others = 4
+
+// one finds out whether other connections lead to the server that this one does: a balancer over several masters has
+// each client lock on its own. A no is asked twice, because a server may be replaced meanwhile.
+func (p *probe) one() bool {
+	for range 2 {
+		if p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
+			break
+		}
+		p.ask(p.dels()...)
+		p.drop()
+	}
+	p.asked = []string{fmt.Sprintf("SETEX a 60 …; then INFO and GET a over %d more connections", others)}
+	p.answers = []string{cmp.Or(p.r.Several, "the same run_id, as far as there is one, and what was set")}
+	return p.r.Several == "" && p.err == nil
+}
+
+// elsewhere says what another connection has otherwise.
+func (p *probe) elsewhere() string {
+	mark, id := compat.NewToken(), ""
+	if p.r.Info {
+		id = runID(p.ask(compat.Cmd{"INFO"})[0])
+	}
+	if set, err := p.make(p.a, mark, compat.Cmd{"EXPIRE", p.a, life}); err != nil || set != int64(1) {
+		return "" // no server is known to keep it
+	}
+	for range others {
+		s := newSession(p.ctx, p.source, p.timeout, p.a)
+		defer s.close()
+		full := s.borrow() != nil
+		if full { // a pool that has no more: ours makes room
+			p.drop()
+		}
+		look := []compat.Cmd{{"GET", p.a}}
+		if id != "" {
+			look = append(look, compat.Cmd{"INFO"})
+		}
+		r, _ := s.ask(look...)
+		_, refused := r[0].(redis.Error)
+		theirs := runID(r[len(r)-1])
+		switch {
+		case s.err != nil || refused:
+		case id != "" && theirs != "" && theirs != id:
+			return fmt.Sprintf("more than one server answers there: INFO says run_id:%s over one connection and run_id:%s over another", text(id), text(theirs))
+		case text(r[0]) != mark:
+			return "more than one server answers there: what is written over one connection is not read over another"
+		}
+		if full {
+			break
+		}
+	}
+	return ""
+}
+
+func runID(info any) string {
+	told, err := redis.String(info, nil)
+	if err != nil {
+		return ""
+	}
+	return parseInfo(told)["run_id"]
 }
 
 // denied is what a refusal of the first questions means. What the user's ACL has to cover is not
@@ -156,13 +270,12 @@ func (p *probe) denied(err error) error {
 // multi is what a fence needs: a transaction in which INCR counts.
 func (p *probe) multi() bool {
 	ok, err := p.finds(ability.Multi)
-	if refused := redis.Error(""); errors.As(err, &refused) && strings.HasPrefix(string(refused), "NOPERM") {
-		p.forbidden = true
-	}
+	p.forbidden = answer.Of(err) == answer.Permission
 	if !ok {
 		p.drop() // MULTI may have begun
 	}
 	p.asker.Without(!ok, false)
+	p.asksMulti, p.multis = true, ok
 	return ok
 }
 
@@ -174,7 +287,7 @@ func (p *probe) eval() bool {
 
 func (p *probe) getsetTTL() bool {
 	if !p.r.Getset {
-		return p.notAsked("there is no GETSET")
+		return p.notAsked("GETSET was not seen to work")
 	}
 	err := p.question(func(q *ability.Asker) (err error) {
 		p.r.GetsetClearsTTL, err = q.ClearsTTL()

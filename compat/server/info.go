@@ -44,12 +44,10 @@ func (p *probe) role() bool {
 }
 
 func (p *probe) setRole(s string) {
-	switch s {
-	case "master":
-		p.r.Role = "master"
-	case "slave", "replica":
-		p.r.Role = "replica"
+	if s == "slave" {
+		s = "replica"
 	}
+	p.r.Role = s
 }
 
 // config asks for what can end a lock or a connection. INFO of later versions has

@@ -26,17 +26,17 @@ const answerFormat = 1
 // use; the zero value is ready. As JSON it can be kept for the next process.
 //
 // It recognises a server by the run id in INFO. A server without one (before 2.4), one that refuses
-// INFO, a proxy, and a server that refuses writes are asked each time. An answer no longer counts
+// INFO, a proxy, and a server that refuses writes or where no lock is safe are asked each time. An answer no longer counts
 // when the run id, the version, the role, the eviction policy or the user has changed, when it is
 // older than [Kept], and after [Memory.Forget]: call that when the server contradicts an answer.
 type Memory struct {
 	mu      sync.Mutex
-	answers []answer
+	answers []asked
 	changed bool
 }
 
-// An answer is what one server answered one user.
-type answer struct {
+// asked is what one server answered one user.
+type asked struct {
 	Format int       `json:"format"`
 	Who    identity  `json:"who"`
 	Where  string    `json:"where,omitempty"` // Options.Where
@@ -73,19 +73,19 @@ func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r 
 		}
 	}
 	r, probed := Probe(ctx, source, o)
-	if probed == nil && err == nil && r.Writable && r.Kind != "proxy" && r.Role != "replica" {
+	if probed == nil && err == nil && r.Writable && r.Kind != "proxy" && r.Unsafe() == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.who = who
-		m.answers, m.changed = append(m.answers, answer{answerFormat, who, o.Where, time.Now(), r, nil}), true
+		m.answers, m.changed = append(m.answers, asked{answerFormat, who, o.Where, time.Now(), r, nil}), true
 	}
 	return r, false, probed
 }
 
 // find is the answer for who, if it is still believed. m.mu is held.
-func (m *Memory) find(who identity, o Options) *answer {
+func (m *Memory) find(who identity, o Options) *asked {
 	before := len(m.answers)
-	m.answers = slices.DeleteFunc(m.answers, func(a answer) bool {
+	m.answers = slices.DeleteFunc(m.answers, func(a asked) bool {
 		same := a.Where == o.Where
 		age := time.Since(a.Asked)
 		return age > Kept || age < 0 || same && a.Who.User == who.User && a.Who != who && (o.Where != "" || a.Who.RunID == who.RunID)
@@ -105,7 +105,7 @@ func (m *Memory) Forget(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.answers)
-	m.answers = slices.DeleteFunc(m.answers, func(a answer) bool { return a.Who.RunID == r.who.RunID })
+	m.answers = slices.DeleteFunc(m.answers, func(a asked) bool { return a.Who.RunID == r.who.RunID })
 	m.changed = m.changed || len(m.answers) != before
 }
 
@@ -139,7 +139,7 @@ func (m *Memory) MarshalJSON() ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changed = false
-	return json.Marshal(append([]answer{}, m.answers...))
+	return json.Marshal(append([]asked{}, m.answers...))
 }
 
 // UnmarshalJSON replaces what is remembered by what MarshalJSON wrote. Answers in another format,
@@ -162,7 +162,7 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 		if format.Format != answerFormat {
 			continue
 		}
-		var a answer
+		var a asked
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return err
 		}

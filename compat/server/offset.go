@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // ErrNoClock means that the server's clock can't be read: it refuses TIME, and EXPIREAT with PTTL
@@ -69,8 +69,6 @@ type comparison struct {
 	trip time.Duration // how long the last one took
 	end  int64         // the second at which a ends
 	set  bool          // a has that end
-
-	asked, multi bool // whether there is MULTI, and it is
 }
 
 func (m *comparison) compare() (interval, error) {
@@ -123,7 +121,7 @@ const quick = 5
 func (m *comparison) byTime() error {
 	for range quick {
 		r, before, after := m.sample(compat.Cmd{"TIME"})
-		t, ok := readTime(r[0])
+		t, ok := answer.Time(r[0])
 		if !ok {
 			return errNoWay
 		}
@@ -170,7 +168,7 @@ func (m *comparison) setEnd() error {
 	m.wrote = true
 	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
 		m.end = m.clk.Now().Add(ahead).Unix()
-		set, err := m.make(m.a, compat.Cmd{"EXPIREAT", m.a, m.end})
+		set, err := m.make(m.a, "x", compat.Cmd{"EXPIREAT", m.a, m.end})
 		if err != nil {
 			return fmt.Errorf("setnxlock: the server's clock can't be read: %w", err)
 		}
@@ -186,31 +184,31 @@ func (m *comparison) setEnd() error {
 	return ErrNoClock
 }
 
-// make makes key anew and gives it an end by a command, whose reply it returns. Nobody sees the key
+// make makes key anew, with value, and gives it an end by a command, whose reply it returns. Nobody sees the key
 // without an end: it is made in one transaction, or where there is none by SETEX. The error is
 // the refusal of what makes the key.
-func (m *comparison) make(key string, end compat.Cmd) (any, error) {
-	if !m.asked { // where MULTI is refused, what follows it would run one by one
-		r := m.ask(compat.Cmd{"MULTI"}, compat.Cmd{"GET", key}, compat.Cmd{"EXEC"})
+func (p *probe) make(key, value string, end compat.Cmd) (any, error) {
+	if !p.asksMulti { // where MULTI is refused, what follows it would run one by one
+		r := p.ask(compat.Cmd{"MULTI"}, compat.Cmd{"GET", key}, compat.Cmd{"EXEC"})
 		done, ok := r[2].([]any)
-		m.asked, m.multi = true, ok && len(done) == 1
-		if !m.multi {
-			m.drop() // it may still be in MULTI
+		p.asksMulti, p.multis = true, ok && len(done) == 1
+		if !p.multis {
+			p.drop() // it may still be in MULTI
 		}
 	}
-	if !m.multi {
-		r := m.ask(compat.Cmd{"SETEX", key, life, "x"}, end)
+	if !p.multis {
+		r := p.ask(compat.Cmd{"SETEX", key, life, value}, end)
 		if e, refused := r[0].(redis.Error); refused {
 			return nil, e
 		}
-		return r[1], m.err
+		return r[1], p.err
 	}
-	r := m.ask(compat.Cmd{"MULTI"}, compat.Cmd{"DEL", key}, compat.Cmd{"SET", key, "x"}, end, compat.Cmd{"EXEC"})
+	r := p.ask(compat.Cmd{"MULTI"}, compat.Cmd{"DEL", key}, compat.Cmd{"SET", key, value}, end, compat.Cmd{"EXEC"})
 	done, ok := r[4].([]any)
 	if !ok || len(done) != 3 { // 2.0 to 2.4 stay in MULTI then
-		m.drop()
+		p.drop()
 	}
-	if e, refused := r[3].(redis.Error); refused && m.err == nil {
+	if e, refused := r[3].(redis.Error); refused && p.err == nil {
 		return e, nil
 	}
 	for _, e := range append(r, done...) {
@@ -219,18 +217,7 @@ func (m *comparison) make(key string, end compat.Cmd) (any, error) {
 		}
 	}
 	if len(done) != 3 {
-		return nil, m.err
+		return nil, p.err
 	}
-	return done[2], m.err
-}
-
-// readTime reads TIME's answer.
-func readTime(reply any) (time.Time, bool) {
-	parts, err := redis.Strings(reply, nil)
-	if err != nil || len(parts) != 2 {
-		return time.Time{}, false
-	}
-	s, err1 := strconv.ParseInt(parts[0], 10, 64)
-	us, err2 := strconv.ParseInt(parts[1], 10, 64)
-	return time.Unix(s, us*1000), err1 == nil && err2 == nil
+	return done[2], p.err
 }

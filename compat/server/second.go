@@ -113,7 +113,7 @@ func (m *comparison) rounds() (halves, known bool, err error) {
 		return false, false, err
 	}
 	begun := m.clk.Now()
-	set, err := m.make(m.b, compat.Cmd{"EXPIRE", m.b, life})
+	set, err := m.make(m.b, "x", compat.Cmd{"EXPIRE", m.b, life})
 	made := m.clk.Now()
 	if err == nil && set != int64(1) {
 		err = fmt.Errorf("%w: EXPIRE answers %s", ErrNoClock, text(set))

@@ -42,18 +42,12 @@ type Options struct {
 	// Default: 2 s.
 	Timeout time.Duration
 
+	// Brief asks what the server is, not what it can do: Report.NotAsked has all abilities.
+	Brief bool
+
 	// Token makes the names of the scratch keys, which must be nobody else's.
 	// nil: compat.NewToken.
 	Token func() string
-}
-
-// scratch returns the names of two keys in one slot, and of nobody else.
-func (o Options) scratch() (a, b string) {
-	if o.Token == nil {
-		o.Token = compat.NewToken
-	}
-	a = o.beside() + o.Token()
-	return a, compat.Aux(a, "b")
 }
 
 // beside is what all scratch keys begin with.
@@ -73,11 +67,14 @@ type Report struct {
 	Kind    string // "redis", "proxy", the name of another server, or "" if unknown
 	Own     string // another server's own version, as INFO says; "" if it does not
 	Why     string // how Kind is known
-	Role    string // "master", "replica" or "" if unknown
+	Role    string // "master", "replica", another server's own word, or "" if it does not say
 	Master  string // host:port of a replica's master, as INFO says; "" if it does not
 
 	Writable bool  // it lets us write: no replica, memory left
 	Refused  error `json:"-"` // why not: compat.ErrDenied if the server says so; nil if it lets us
+
+	Several string // what shows that other connections lead to another server, as a balancer's do; "" if nothing does
+	Moved   string // what a node of a cluster answered to a key of another node, if the Source does not follow it
 
 	Setnx              bool // SETNX, refused by a key that is held (1.0)
 	Getset             bool // GETSET returns the old value (1.0)
@@ -143,7 +140,8 @@ func (r Report) Has(id string) bool {
 }
 
 // Probe finds out what the server behind source can do. It sends about thirty writes, some more for
-// each command on which the server closes the connection, and uses one connection at a time. It
+// each command on which the server closes the connection. It uses one connection at a time, but for one question:
+// whether four more lead to the same server, for which a pool of fewer lends what it has. It
 // writes to two scratch keys of random names and removes them, also when it fails or ctx ends. Each
 // has a TTL as soon as anybody can see it: if the connection is lost for good at any point, what is
 // left expires after two minutes.
@@ -163,6 +161,27 @@ func Probe(ctx context.Context, source compat.Source, o Options) (Report, error)
 	return *p.r, p.err
 }
 
+// Unsafe says why no lock excludes anybody on the server, whatever commands it has: it is a replica, or has a role that
+// is not known; other connections lead to another server; or it is one node of a cluster that is not followed. nil:
+// nothing of the kind was seen. The error is a [*compat.UnsafeServerError]. docs/servers.md has what can't be seen.
+func (r Report) Unsafe() error {
+	unsafe := &compat.UnsafeServerError{Version: r.Version}
+	switch {
+	case r.Role == "replica":
+		unsafe.Why, unsafe.Use = "it is a replica: a lock taken here excludes nobody", "its master"+at(r.Master)
+	case r.Several != "":
+		unsafe.Why, unsafe.Use = r.Several, "the address of one server"
+	case r.Moved != "":
+		unsafe.Why, unsafe.Use = fmt.Sprintf("it is a node of a cluster, whose other nodes have other keys (%s)", r.Moved), "package cluster"
+	case r.Role != "" && r.Role != "master":
+		unsafe.Why = fmt.Sprintf("it says that its role is %q, neither a master's nor a replica's: other servers may let the same locks be taken", text(r.Role))
+		unsafe.Use = "a server whose role is master"
+	default:
+		return nil
+	}
+	return unsafe
+}
+
 // A probe is a Report in the making.
 type probe struct {
 	*session
@@ -177,6 +196,8 @@ type probe struct {
 	wrote   bool              // there may be scratch keys
 	closers []string          // the checks that closed the connection
 
+	asksMulti, multis bool // whether there is MULTI, and it is
+
 	forbidden   bool // MULTI, by an ACL
 	getsetAsked bool // whether GETSET takes a TTL away is known
 
@@ -186,22 +207,32 @@ type probe struct {
 
 func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
 	p := &probe{r: &Report{}, o: o, conn: &conn{}}
-	p.a, p.b = o.scratch()
+	p.session = newSession(ctx, source, o.timeout(), "")
+	if o.Token == nil {
+		o.Token = compat.NewToken
+	}
+	p.scratch(o.beside() + o.Token())
+	return p
+}
+
+// scratch begins with scratch keys that nobody else has: a, and one in its slot.
+func (p *probe) scratch(a string) {
+	p.a, p.b, p.key = a, compat.Aux(a, "b"), a
 	p.asker = ability.New(nil, p.a, p.b, false)
 	p.asker.Again = func() { p.asked, p.answers = nil, nil } // one account of it is enough
-	p.session = newSession(ctx, source, o.timeout(), p.a)
-	return p
 }
 
 func (p *probe) run() {
 	defer p.close()
 	defer p.cleanUp()
 	for _, c := range checks {
-		if p.err != nil {
-			return
-		}
-		if c.writes && !p.r.Writable {
-			p.r.Checks = append(p.r.Checks, Check{Name: c.name, Asked: "–", Answer: "not asked: writes are refused"})
+		refused := c.writes && !p.r.Writable
+		if p.err != nil || refused || p.o.Brief && c.of != "" {
+			why := "not asked"
+			if refused && p.err == nil {
+				why += ": writes are refused"
+			}
+			p.r.Checks = append(p.r.Checks, Check{Name: c.name, Asked: "–", Answer: why})
 			if c.of != "" {
 				p.r.NotAsked = append(p.r.NotAsked, c.of)
 			}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
@@ -86,7 +88,7 @@ func (s *session) ask(cmds ...compat.Cmd) (replies []any, lost bool) {
 // connect borrows a connection and has a plain GET answered over it. A pool
 // may first hand out some that were closed while they lay idle.
 func (s *session) connect() bool {
-	var err error
+	var err, unread error
 	for range 3 {
 		if s.err != nil {
 			return false
@@ -100,9 +102,25 @@ func (s *session) connect() bool {
 		}
 		s.broke = err
 		s.drop()
+		if fault := net.Error(nil); !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded) {
+			unread = err // it did answer
+		}
+	}
+	if unread != nil && s.err == nil && s.ctx.Err() == nil && s.pongs() {
+		s.err = &compat.UnsafeServerError{Why: fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), Use: another}
 	}
 	s.fail(err)
 	return false
+}
+
+// pongs reports that a PING is answered, over a connection of its own.
+func (s *session) pongs() bool {
+	defer s.drop()
+	if s.borrow() != nil {
+		return false
+	}
+	r, err := s.pipe([]compat.Cmd{{"PING"}})
+	return err == nil && text(r[0]) == "PONG"
 }
 
 func (s *session) borrow() (err error) {

@@ -24,6 +24,10 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 		lost := s.lost
 		c := &conn{ask: s.ask, failed: func() error { return s.err }}
 		err := check(c.over(), key)
+		broke := s.lost != lost
+		if err != nil && c.refused == "" { // some servers keep a connection in the state of an EXEC that failed
+			s.drop()
+		}
 		switch {
 		case s.err != nil:
 			return s.err
@@ -35,7 +39,7 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 				continue
 			}
 			return fmt.Errorf("%w: %s, twice, on %s", compat.ErrUnanswered, string(c.refused), strings.TrimSpace(c.blamed))
-		case s.lost == lost || c.refused != "":
+		case !broke || c.refused != "":
 			return c.denied(key, err)
 		case try == tries:
 			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)

@@ -1,16 +1,21 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // The IDs of warnings.
 const (
 	WarnReplica          = "replica"             // not the master: what is written here, if at all, excludes nobody
+	WarnRole             = "role-unknown"        // neither master nor replica
+	WarnSeveral          = "several-servers"     // other connections lead to another
 	WarnWriteRefused     = "write-refused"       // the first write was refused
 	WarnMemoryFull       = "memory-full"         // by maxmemory
 	WarnEvictionVolatile = "eviction-volatile"   // keys with a TTL may be dropped: token locks
@@ -34,13 +39,22 @@ func warnings(p *probe) []Warning {
 	warn := func(id, format string, args ...any) {
 		list = append(list, Warning{id, fmt.Sprintf(format, args...)})
 	}
-	r, refusal := p.r, string(p.refusal)
+	r := p.r
 
 	if r.Role == "replica" {
 		warn(WarnReplica, "it is a replica: a lock taken here excludes nobody; ask its master%s", at(r.Master))
 	}
-	switch full := strings.HasPrefix(refusal, "OOM") || strings.Contains(refusal, "maxmemory"); {
-	case full:
+	switch unsafe := new(compat.UnsafeServerError); {
+	case r.Role == "replica" || !errors.As(r.Unsafe(), &unsafe):
+	case r.Several != "":
+		warn(WarnSeveral, "%s", unsafe.Why)
+	case r.Moved != "":
+		warn(WarnCluster, "%s", unsafe.Why)
+	default:
+		warn(WarnRole, "%s", unsafe.Why)
+	}
+	switch {
+	case answer.Of(r.Refused) == answer.Memory:
 		warn(WarnMemoryFull, "it has reached its maxmemory and refuses writes: no lock can be taken, and the rest could not be learned")
 	case !r.Writable && r.Role != "replica":
 		warn(WarnWriteRefused, "it refuses writes (%s): the rest could not be learned", text(p.refusal))
@@ -60,7 +74,7 @@ func warnings(p *probe) []Warning {
 	if r.ClosesConnections {
 		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections by a command that the server refuses", strings.Join(p.closers, ", "))
 	}
-	if p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster" {
+	if r.Moved == "" && (p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster") {
 		warn(WarnCluster, "it is a node of a cluster: each key lives on one of several, and a failover may lose the newest locks")
 	}
 	if n := p.info["connected_slaves"]; n != "" && n != "0" {
@@ -82,8 +96,10 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 	case knowsMemory && memory == "0", knowsPolicy && policy == "noeviction":
 	case !knowsPolicy || !knowsMemory:
 		unknown = append(unknown, "whether keys are evicted")
-	case strings.HasPrefix(policy, "allkeys"):
+	case strings.HasPrefix(policy, "allkeys-"):
 		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it drops keys of any kind, held locks among them: maxmemory-policy is %s", memory, policy)
+	case !strings.HasPrefix(policy, "volatile-"):
+		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it may drop keys, held locks among them: what its maxmemory-policy %q does is not known", memory, text(policy))
 	default:
 		warn(WarnEvictionVolatile, "when it reaches its maxmemory (%s bytes) it drops keys that have a TTL, held token locks among them: maxmemory-policy is %s", memory, policy)
 	}

@@ -41,21 +41,19 @@ func Conformance(t *testing.T, open Open) {
 			v := version(t, source)
 			for _, l := range []struct {
 				name   string
-				since  string
 				lock   compat.Algorithm
 				pinned int
 				shared int
 			}{
-				{"getset:classic", "1.2", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0, 0},
-				{"tx:guarded", "2.2", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0, 0},
-				{"tx:renamed", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0, 0},
-				{"tx:renamed/pinned", "2.4", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2, 0},
-				{"set:lua", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 0},
-				{"set:lua/shared", "2.6.12", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 2},
+				{"getset:classic", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0, 0},
+				{"tx:guarded", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0, 0},
+				{"tx:renamed", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0, 0},
+				{"tx:renamed/pinned", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2, 0},
+				{"set:lua", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 0},
+				{"set:lua/shared", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 2},
 			} {
 				t.Run(l.name, func(t *testing.T) {
 					t.Parallel()
-					server := conformance.Server{Version: v}
 					conformance.Run(t, conformance.Lock{
 						Name: l.name, Server: name, Version: v, Sources: []compat.Source{source},
 						New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
@@ -63,7 +61,7 @@ func Conformance(t *testing.T, open Open) {
 							return compat.NewOn(wrap(source), l.lock, o)
 						},
 						Fence: strings.HasPrefix(l.name, "tx") || l.name == "set:lua", Ambiguous: strings.HasPrefix(l.name, "getset"),
-						Refuses: server.Older(l.since), TTL: 2 * time.Second, SharesConnections: l.shared > 0,
+						TTL: 2 * time.Second, SharesConnections: l.shared > 0,
 					})
 				})
 			}

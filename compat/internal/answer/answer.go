@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -35,7 +37,7 @@ func Lacks(err error) bool {
 	if !ok || strings.Contains(s, "memory") { // "command not allowed when used memory > 'maxmemory'"
 		return false
 	}
-	for _, words := range []string{"unknown command", "unsupported command", "not supported", "not allowed", "disabled command"} {
+	for _, words := range []string{"unknown command", "unsupported command", "not supported", "not allowed", "disabled command", "command not found"} {
 		if strings.Contains(s, words) {
 			return true
 		}
@@ -145,6 +147,18 @@ func Receive(reply any) (any, error) {
 		return nil, e
 	}
 	return reply, nil
+}
+
+// Time reads what TIME answers, a second and a microsecond of it in digits. ok is false for anything else: a proxy
+// that counts microseconds since 1970 tells no time.
+func Time(reply any) (t time.Time, ok bool) {
+	parts, err := redis.Strings(reply, nil)
+	if err != nil || len(parts) != 2 {
+		return time.Time{}, false
+	}
+	s, err1 := strconv.ParseUint(parts[0], 10, 40)
+	us, err2 := strconv.ParseUint(parts[1], 10, 20)
+	return time.Unix(int64(s), int64(us)*1000), err1 == nil && err2 == nil && us < 1e6
 }
 
 // Version is the redis_version of an INFO; "" if it does not say.

@@ -19,41 +19,54 @@ type Row struct {
 	Passes bool
 	// Remedy is what cures it; "": Denied says it, or whoever asked.
 	Remedy string
+	// About is what it is about, for a caller that knows more than Remedy says.
+	About About
 }
 
+// About is what an answer is about; "": it has no row, or it is about something else.
+type About string
+
+const (
+	Password   About = "password"   // the server doesn't let us in
+	Replica    About = "replica"    // it is one
+	Memory     About = "memory"     // it is full
+	Permission About = "permission" // an ACL forbids it
+	Node       About = "cluster"    // another node of the cluster has the key
+)
+
 var rows = []Row{
-	{word: "READONLY", Elsewhere: true, Passes: true, Remedy: "this is a replica: connect to its master"},
-	{word: "MASTERDOWN", Elsewhere: true, Passes: true,
+	{word: "READONLY", Elsewhere: true, Passes: true, About: Replica, Remedy: "this is a replica: connect to its master"},
+	{word: "MASTERDOWN", Elsewhere: true, Passes: true, About: Replica,
 		Remedy: "this is a replica that has lost its master: connect to the master"},
-	{text: "ERR link with MASTER is down", Elsewhere: true, Passes: true, // 2.2 and 2.4
+	{text: "ERR link with MASTER is down", Elsewhere: true, Passes: true, About: Replica, // 2.2 and 2.4
 		Remedy: "this is a replica that has lost its master: connect to the master"},
 	{word: "LOADING", Elsewhere: true, Passes: true, Remedy: "it is loading its data: try again when it has"},
 	{word: "UNBLOCKED", Elsewhere: true, Passes: true, Remedy: "it became a replica: connect to its master"},
 	{text: "ERR max number of clients", Elsewhere: true, Passes: true,
 		Remedy: "it has as many clients as its maxclients allows"},
 
-	{word: "NOAUTH", Elsewhere: true, Remedy: "it asks for a password: AUTH"},
-	{text: "ERR operation not permitted", Elsewhere: true, Remedy: "it asks for a password: AUTH"}, // before 2.8
-	{word: "WRONGPASS", Elsewhere: true, Remedy: "it does not know this user with this password"},
-	{text: "ERR invalid password", Elsewhere: true, Remedy: "it does not know this password"}, // before 6
+	{word: "NOAUTH", Elsewhere: true, About: Password, Remedy: "it asks for a password: AUTH"},
+	{text: "ERR operation not permitted", Elsewhere: true, About: Password, Remedy: "it asks for a password: AUTH"}, // before 2.8
+	{word: "WRONGPASS", Elsewhere: true, About: Password, Remedy: "it does not know this user with this password"},
+	{text: "ERR invalid password", Elsewhere: true, About: Password, Remedy: "it does not know this password"}, // before 6
 	{word: "DENIED", Elsewhere: true,
 		Remedy: "it is in protected mode: it serves its own machine alone until it has a password or a bind"},
 
 	{word: "BUSY", Passes: true, Remedy: "a script has run on it for too long: SCRIPT KILL, or wait"},
 	{word: "NOREPLICAS", Passes: true, Remedy: "it has fewer replicas than min-replicas-to-write asks for"},
-	{word: "OOM", Passes: true, Remedy: full},
-	{text: "ERR command not allowed when used memory > 'maxmemory'", Passes: true, Remedy: full}, // before 2.8
+	{word: "OOM", Passes: true, About: Memory, Remedy: full},
+	{text: "ERR command not allowed when used memory > 'maxmemory'", Passes: true, About: Memory, Remedy: full}, // before 2.8
 	{word: "MISCONF", Passes: true,
 		Remedy: "it can't save its data and accepts no writes until it can: look at its disk and its log"},
 
 	{word: "CLUSTERDOWN", Passes: true, Remedy: "a part of the cluster has no master: wait for its election, or see CLUSTER INFO"},
 	{word: "TRYAGAIN", Passes: true, Remedy: "the cluster is moving the keys of this slot: try again"},
-	{word: "MOVED", Passes: true, Remedy: node}, {word: "ASK", Passes: true, Remedy: node},
+	{word: "MOVED", Passes: true, About: Node, Remedy: node}, {word: "ASK", Passes: true, About: Node, Remedy: node},
 	{word: "CROSSSLOT", Remedy: "this is a cluster, and the keys are in different slots: one key, or keys with one {hash tag}"},
-	{word: "NOPERM"}, {word: "EXECABORT"}, {word: "NOSCRIPT"}, // what NOPERM forbids its text says: see Denied
+	{word: "NOPERM", About: Permission}, {word: "EXECABORT"}, {word: "NOSCRIPT"}, // what NOPERM forbids its text says: see Denied
 }
 
-const node = "this is a node of a cluster, which has other nodes for other keys: use the cluster"
+const node = "this is a node of a cluster, which has other nodes for other keys: use package cluster"
 
 const full = "the server is over its maxmemory: it needs room, or a higher maxmemory"
 
@@ -87,6 +100,14 @@ func Passes(err error) bool {
 func Elsewhere(err error) bool {
 	r := Known(err)
 	return r != nil && r.Elsewhere
+}
+
+// Of returns what the server's answer is about.
+func Of(err error) About {
+	if r := Known(err); r != nil {
+		return r.About
+	}
+	return ""
 }
 
 // Among returns the first of replies that has a row for which f holds, transactions' replies included.

@@ -147,10 +147,10 @@ func Receive(reply any) (any, error) {
 	return reply, nil
 }
 
-// Version is the redis_version of an INFO; "" if it does not say.
-func Version(info string) string {
+// Info is one field of an answer to INFO; "" if it is not there.
+func Info(info, field string) string {
 	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
 			v, _, _ = strings.Cut(v, "\r")
 			return strings.TrimSpace(v)
 		}

@@ -548,6 +548,7 @@ var table = []mutant{
 	row("a part that was there before is one that nobody knows", "lease.State.On", always("case Done: !e.Kept"), rolling),
 	row("a quorum's value is on the key if all servers show it", "compat.settler.read",
 		never("s.backend.Abilities().server == nil"), rolling),
+	row("a bridge wakes nobody who waits for a message", "bridge.half.frees", always(`h.Signal == ""`)),
 	row("two readers are on two servers", "redlock.Quorum.twins", always("!q.abilities.Shared"), oneVote),
 	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"), tested("compat/promises", "ReleasedByItsToken")),
 	row("what is late on one server is so for the quorum", "redlock.Quorum.Extend", always("sure < q.need"), downgrading),

@@ -38,6 +38,7 @@ var (
 	cleaning    = tested("compat", "NewConnIsLeftClean")
 	rolling     = tested("compat/promises", "RollingRestart|APartThatIsNew|QuorumInDoubt")
 	downgrading = tested("compat/rwlock", "DowngradeOnAQuorum")
+	across      = tested("compat/cluster", "SetsAcross")
 	oneVote     = tested("compat/redlock", "OneServerIs")
 	still       = tested("compat/cluster", "StoodStill")
 	delayed     = tested("compat/promises", "Delayed")
@@ -548,6 +549,8 @@ var table = []mutant{
 	row("a part that was there before is one that nobody knows", "lease.State.On", always("case Done: !e.Kept"), rolling),
 	row("a quorum's value is on the key if all servers show it", "compat.settler.read",
 		never("s.backend.Abilities().server == nil"), rolling),
+	row("a key that another server has hides that a set is of several slots", "session.Session.judge",
+		always("!s.Crossed"), across),
 	row("a bridge wakes nobody who waits for a message", "bridge.half.frees", always(`h.Signal == ""`)),
 	row("two readers are on two servers", "redlock.Quorum.twins", always("!q.abilities.Shared"), oneVote),
 	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"), tested("compat/promises", "ReleasedByItsToken")),

@@ -82,6 +82,12 @@ func NotNow(err error) (redis.Error, bool) {
 	return "", false
 }
 
+// Crosses reports that a cluster's server says that a command names keys of several slots.
+func Crosses(err error) bool {
+	e, _ := of(err)
+	return strings.HasPrefix(string(e), "CROSSSLOT")
+}
+
 // Redirected reports that a cluster's server says to ask another one.
 func Redirected(err error) bool {
 	e, _ := NotNow(err)

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
@@ -128,6 +129,19 @@ type Abilities struct {
 	Valid func(key string, ttl time.Duration) error
 
 	server *server // batches, pins and wakes
+}
+
+// RunID is what INFO calls the process of the server that has key, since Redis 2.4; "" if that is not told: two names or
+// databases of one server have one.
+func (a Abilities) RunID(ctx context.Context, key string) (id string) {
+	if a.server != nil {
+		a.server.do(ctx, key, func(c *Conn) error { //nolint:errcheck // it is not told
+			info, err := redis.String(c.Do("INFO"))
+			id = answer.Info(info, "run_id")
+			return err
+		})
+	}
+	return id
 }
 
 // A Source is where connections come from: a pool (Pooled), or several servers.

@@ -97,7 +97,7 @@ func (c *Conn) Unsafe(why, use string) error {
 
 func (c *Conn) version() string {
 	info, _ := redis.String(c.Do("INFO"))
-	return answer.Version(info)
+	return answer.Info(info, "redis_version")
 }
 
 // InspectToken reads a key that holds a token and whose TTL is the lease: one round trip. unit is

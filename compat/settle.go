@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,16 +205,22 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 		return "", err
 	}
 	value = st.Value
-	for i := 0; ; i++ {
-		v, ok := h.value(i)
-		if !ok {
-			break
-		}
-		if st.Holds(v) {
-			value = v
-			break
-		}
+	ours, err := ownValue(h, func(v string) (bool, error) { return st.Holds(v), nil })
+	if ours == "" && s.backend.Abilities().server == nil { // of several servers or keys not all need show it
+		ours, err = ownValue(h, func(v string) (bool, error) {
+			step, done := s.step(ctx, s.limit)
+			defer done()
+			_, err := s.backend.Find(step, s.now, l.Key, v)
+			if errors.Is(err, ErrLost) {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	}
+	if err != nil {
+		return "", err
+	}
+	value = cmp.Or(ours, value)
 	if st.Status == StatusFree {
 		value = ""
 	}
@@ -222,6 +229,19 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 		return value, h.over()
 	}
 	return value, nil
+}
+
+// ownValue is the first of h's values that is held; "": none is.
+func ownValue(h holder, held func(v string) (bool, error)) (string, error) {
+	for i := 0; ; i++ {
+		v, ok := h.value(i)
+		if !ok {
+			return "", nil
+		}
+		if yes, err := held(v); yes || err != nil {
+			return v, err
+		}
+	}
 }
 
 func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {

@@ -94,6 +94,19 @@ func (h half) extend(now time.Time, ttl time.Duration, value string) (string, co
 	return value, expire
 }
 
+// frees are the commands that remove the name, and then wake one who waits for it, as the fleet's own release does.
+func (h half) frees() []compat.Cmd {
+	del := compat.Cmd{"DEL"}
+	for _, k := range h.keys {
+		del = append(del, k)
+	}
+	if h.Signal == "" {
+		return []compat.Cmd{del}
+	}
+	fleet := txlock.Fleet{Wake: h.Beside}
+	return append([]compat.Cmd{del}, fleet.Release(compat.Lease{Key: h.keys[0]}).Do[1:]...)
+}
+
 func (h half) gets() []compat.Cmd {
 	var cmds []compat.Cmd
 	for _, k := range h.keys {

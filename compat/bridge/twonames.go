@@ -25,7 +25,7 @@ import (
 //	extend    WATCH old new; GET old; GET new     both ours? else release the one that is
 //	          MULTI; EXPIRE old …; EXPIRE new …; EXEC
 //	release   WATCH old new; GET old; GET new     both ours? else release the one that is
-//	          MULTI; DEL old new; EXEC
+//	          MULTI; DEL old; DEL new; EXEC          and wake who waits for a message (Format.Signal)
 //
 // Times are written as [OneKey] writes them, with a TTL; the two keys of mlanett's redis-lock are
 // set together and have none.
@@ -139,21 +139,13 @@ func (b TwoNames) Release(l compat.Lease) compat.Change {
 		if err != nil {
 			return nil, err
 		}
-		keys := append(slices.Clone(both[0].keys), both[1].keys...)
-		replies, err := b.ifOurs(c, both, l, del(keys))
-		if err == nil && replies[0] != int64(len(keys)) {
+		first, second := both[0].frees(), both[1].frees()
+		replies, err := b.ifOurs(c, both, l, slices.Concat(first, second)...)
+		if err == nil && (replies[0] != int64(len(both[0].keys)) || replies[len(first)] != int64(len(both[1].keys))) {
 			return nil, compat.ErrLost // one had expired
 		}
 		return replies, err
 	}}
-}
-
-func del(keys []string) compat.Cmd {
-	cmd := compat.Cmd{"DEL"}
-	for _, k := range keys {
-		cmd = append(cmd, k)
-	}
-	return cmd
 }
 
 // ifOurs runs cmds in one EXEC on the condition that both names hold what l says
@@ -179,9 +171,9 @@ func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...c
 			c.Unwatch()
 			return nil, compat.ErrLost
 		case !second:
-			do = []compat.Cmd{del(both[0].keys)}
+			do = both[0].frees()
 		case !first:
-			do = []compat.Cmd{del(both[1].keys)}
+			do = both[1].frees()
 		}
 		replies, err := c.Exec(do...)
 		if err == nil && replies != nil && !(first && second) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -97,8 +98,9 @@ WATCH old:a a → OK
 GET old:a → 000000000042
 GET a → 000000000042
 MULTI → OK
-DEL old:a a → QUEUED
-EXEC → [2]
+DEL old:a → QUEUED
+DEL a → QUEUED
+EXEC → [1 1]
 `},
 	} {
 		s := oldredis.Run(t, "2.6")
@@ -350,6 +352,44 @@ func TestTwoNamesLoseOne(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A release wakes one of those who wait for a message, whichever of the names is theirs.
+func TestTwoNamesWake(t *testing.T) {
+	waits := 0
+	for _, f := range dialect.All() {
+		if f.Signal == "" {
+			continue
+		}
+		waits++
+		other := format("redis-py-3")
+		other.KeyName = "other:NAME"
+		for name, b := range map[string]bridge.TwoNames{"old": {Old: f, New: other}, "new": {Old: other, New: f}} {
+			for _, gone := range []string{"", "other:job"} { // nothing, or the other name
+				s := oldredis.Run(t, "7.0")
+				k := compat.New(s, b, compat.Options{})
+				l, err := k.TryLock(t.Context(), "job", time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := s.Dial()
+				c.Do("DEL", gone) //nolint:errcheck // of an embedded server
+				if err := l.Release(t.Context()); (gone == "") != (err == nil) {
+					t.Errorf("%s is the %s, %q is gone: Release: %v", f.Name, name, gone, err)
+				}
+				list := f.Beside(f.Key("job"))
+				if n, err := redis.Int(c.Do("LLEN", list)); n != 1 || err != nil {
+					t.Errorf("%s is the %s, %q is gone: %d wake-ups on %s, %v", f.Name, name, gone, n, list, err)
+				}
+				if n, err := redis.Int(c.Do("TTL", list)); n < 0 || err != nil {
+					t.Errorf("%s is the %s: the wake-up has a TTL of %d, %v", f.Name, name, n, err)
+				}
+			}
+		}
+	}
+	if waits == 0 {
+		t.Error("no client waits")
 	}
 }
 

@@ -120,6 +120,9 @@ func (s *shards) refused(addr string, cmds [][]any) []any {
 			multi = true
 		case name == "EXEC" && refused:
 			reply = redis.Error("EXECABORT Transaction discarded because of previous errors.")
+		case crosses(cmd):
+			refused = true
+			reply = redis.Error("CROSSSLOT Keys in request don't hash to the same slot")
 		case key != "" && s.master(key) != addr && s.stale != addr:
 			refused = true
 			reply = redis.Error(fmt.Sprintf("MOVED %d %s", slots.Of(key), s.master(key)))
@@ -132,6 +135,17 @@ func (s *shards) refused(addr string, cmds [][]any) []any {
 		return nil
 	}
 	return replies
+}
+
+// crosses reports that a command names keys of several slots.
+func crosses(cmd []any) bool {
+	step := map[any]int{"WATCH": 1, "DEL": 1, "MSETNX": 2}[cmd[0]]
+	for i := 1; step > 0 && i < len(cmd); i += step {
+		if slots.Of(fmt.Sprint(cmd[i])) != slots.Of(keyOf(cmd)) {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the key that a command of a lock names first, "" for none.
@@ -283,6 +297,25 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A set that is taken in one command or transaction, whose keys are in different slots, is refused with what to do.
+func TestSetsAcrossSlots(t *testing.T) {
+	for name, a := range map[string]compat.Algorithm{"Tx": multilock.Tx{}, "GetSet": multilock.GetSet{}, "GetSetClassic": multilock.GetSetClassic{}} {
+		inBubble(t, name, func(t *testing.T) {
+			s, source := newShards(t)
+			s.apart = true // what one command is refused says nothing of the next
+			k := compat.NewOn(source.Source(), a, compat.Options{})
+			for i := range 20 {
+				key := multilock.Join(fmt.Sprint("a", i), fmt.Sprint("b", 7*i+1))
+				_, err := k.TryLock(t.Context(), key, time.Minute)
+				var unsafe *compat.UnsafeServerError
+				if !errors.As(err, &unsafe) || unsafe.Use == "" {
+					t.Errorf("%s: %v, want ErrUnsafeServer with a remedy", key, err)
+				}
+			}
+		})
 	}
 }
 

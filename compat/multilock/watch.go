@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // aborts is how often an EXEC may be aborted before its change is given up.
@@ -135,7 +136,7 @@ func values(c *compat.Conn, keys []string, replies []any) ([]found, error) {
 // apart is a cluster's answer that it can't do one command for keys of several slots, as a
 // refusal of this lock; any other error as it is.
 func apart(c *compat.Conn, err error) error {
-	if e, ok := err.(redis.Error); ok && strings.HasPrefix(string(e), "CROSSSLOT") {
+	if answer.Crosses(err) {
 		return c.Unsafe("it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
 	}
 	return err

@@ -28,25 +28,28 @@ var (
 	batches  = tested("compat/promises", "Batch|RenewalsResume")
 	promised = tested("compat/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|"+
 		"TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
-	hostile  = tested("compat/promises", "HostileBytes$")
-	suspends = tested("compat/promises", "Suspended")
-	due      = tested("compat/internal/schedule", "Suspended")
-	overtake = tested("compat/promises", "Overtaken")
-	refusing = tested("compat/promises", "ARefusalProves")
-	undoing  = tested("compat/promises", "FailedAttempts")
-	twotake  = tested("compat/promises", "TwoTake")
-	cleaning = tested("compat", "NewConnIsLeftClean")
-	rolling  = tested("compat/promises", "RollingRestart|APartThatIsNew")
-	still    = tested("compat/cluster", "StoodStill")
-	delayed  = tested("compat/promises", "Delayed")
-	oncemore = tested("compat/promises", "ExtendOnceMore")
-	gaveUp   = tested("compat/promises", "WhoGaveUp")
-	brought  = tested("compat/promises", "BringsAlong")
-	answered = tested("compat/promises", "AnswersOfAServer|WhatWaitingCures")
-	strange  = tested("compat/auto", "Strangers")
-	lied     = tested("compat/promises", "NeverOutlives|FailedAttempts")
-	dialing  = tested("compat/promises", "ADialThat")
-	bounded  = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
+	hostile     = tested("compat/promises", "HostileBytes$")
+	suspends    = tested("compat/promises", "Suspended")
+	due         = tested("compat/internal/schedule", "Suspended")
+	overtake    = tested("compat/promises", "Overtaken")
+	refusing    = tested("compat/promises", "ARefusalProves")
+	undoing     = tested("compat/promises", "FailedAttempts")
+	twotake     = tested("compat/promises", "TwoTake")
+	cleaning    = tested("compat", "NewConnIsLeftClean")
+	rolling     = tested("compat/promises", "RollingRestart|APartThatIsNew|QuorumInDoubt")
+	downgrading = tested("compat/rwlock", "DowngradeOnAQuorum")
+	across      = tested("compat/cluster", "SetsAcross")
+	oneVote     = tested("compat/redlock", "OneServerIs")
+	still       = tested("compat/cluster", "StoodStill")
+	delayed     = tested("compat/promises", "Delayed")
+	oncemore    = tested("compat/promises", "ExtendOnceMore")
+	gaveUp      = tested("compat/promises", "WhoGaveUp")
+	brought     = tested("compat/promises", "BringsAlong")
+	answered    = tested("compat/promises", "AnswersOfAServer|WhatWaitingCures")
+	lied        = tested("compat/promises", "NeverOutlives|FailedAttempts")
+	dialing     = tested("compat/promises", "ADialThat")
+	bounded     = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
+	strange     = tested("compat/auto", "Strangers")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -548,6 +551,16 @@ var table = []mutant{
 		delayed),
 	row("a server that has lost its part never gets it again", "redlock.Quorum.refill", never("!p.held()"), rolling),
 	row("a part that was there before is one that nobody knows", "lease.State.On", always("case Done: !e.Kept"), rolling),
+	row("a quorum's value is on the key if all servers show it", "compat.settler.read",
+		never("s.backend.Abilities().server == nil"), rolling),
+	row("a key that another server has hides that a set is of several slots", "session.Session.judge",
+		always("!s.Crossed"), across),
+	row("a bridge wakes nobody who waits for a message", "bridge.half.frees", always(`h.Signal == ""`)),
+	row("two readers are on two servers", "redlock.Quorum.twins", always("!q.abilities.Shared"), oneVote),
+	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"), tested("compat/promises", "ReleasedByItsToken")),
+	row("what is late on one server is so for the quorum", "redlock.Quorum.Extend", always("sure < q.need"), downgrading),
+	row("what is late on one server counts as held", "redlock.Quorum.Extend",
+		never("a.err == nil && !fresh && was && parts[i].late"), delayed),
 	row("what is refused together is refused to each", "compat.Locker.renewBatch",
 		never("OutcomeOf(errs[i]) == Refused && !notOurs(errs[i]) && !answer.Passes(errs[i])"),
 		tested("compat/promises", "ManyLocksBehind")),
@@ -558,7 +571,7 @@ var table = []mutant{
 	row("a set or a quorum forgets what may still reach a part that was extended", "compat.settler.answer",
 		never("#3/3 next.Rotate"), delayed),
 	row("a quorum forgets what may still reach its parts", "redlock.Quorum.Extend",
-		swap("next.Rotate || a.err == nil && a.value.Rotate || (l.Rotate || open(a.err)) && !q.servers[i].Abilities().Rotates", "false"), delayed),
+		swap("late && sure < q.need", "false"), delayed),
 	row("all check a server at once", "compat.NewBackend",
 		swap("make(chan struct{}, checksAtOnce)", "make(chan struct{}, 50*checksAtOnce)"),
 		tested("compat", "FewCheckAtOnce")),

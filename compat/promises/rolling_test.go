@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -40,6 +41,26 @@ func TestAPartThatIsNewHidesNoOther(t *testing.T) {
 			if len(locks) > 1 && (!errors.Is(err, compat.ErrLost) || locks[1].Extend(background, long) != nil) {
 				t.Errorf("released by the handle from before: %v, want ErrLost", err)
 			}
+		})
+	})
+}
+
+// Whatever is lost of an extension, while one server lacks its part, the lock is not said to be lost: nobody took it.
+func TestQuorumInDoubtIsHeld(t *testing.T) {
+	eachKind(t, quorums(), func(t *testing.T, k kind) {
+		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
+			holder, net := w.client(compat.Options{})
+			l := w.try(holder, long)
+			c := w.servers[0].Dial()
+			defer c.Close()
+			c.Do("FLUSHALL") //nolint:errcheck // of an embedded server
+			strike(net)
+			l.Extend(background, medium) //nolint:errcheck // unknown, perhaps
+			net.Clear()
+			if _, err := l.Detach(background); errors.Is(err, compat.ErrLost) {
+				return sprint("detached: %v", err)
+			}
+			return ""
 		})
 	})
 }

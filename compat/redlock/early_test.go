@@ -11,10 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -289,6 +292,38 @@ func TestTwinsAgain(t *testing.T) {
 	}
 	if err := k.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// One server under two names, or two databases of one, has one vote: for readers, too, and before anybody has a lock
+// by it.
+func TestOneServerIsOneVote(t *testing.T) {
+	old := oldredis.Run(t, "2.4") // which does not tell who it is
+	oneVote(t, "an old server", old, old, oldredis.Run(t, "2.4"))
+	addr, another := realredis.Start(t), conformance.Dial(t, realredis.Start(t))
+	other := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", addr, redis.DialDatabase(1))
+	}}
+	t.Cleanup(func() { other.Close() })
+	oneVote(t, "two names", conformance.Dial(t, addr), conformance.Dial(t, addr), another)
+	oneVote(t, "two databases", conformance.Dial(t, addr), other, another)
+}
+
+func oneVote(t *testing.T, name string, pools ...compat.Pool) {
+	for what, a := range map[string]compat.Algorithm{"tx": txlock.Renamed{}, "readers": rwlock.Read{}, "writers": rwlock.Write{}} {
+		t.Run(name+"/"+what, func(t *testing.T) {
+			var backends []compat.Backend
+			for _, p := range pools {
+				backends = append(backends, compat.NewBackend(compat.Pooled(p), a))
+			}
+			q := redlock.New(backends, redlock.Options{Timeout: time.Minute, Grace: time.Minute})
+			k := compat.NewLocker(q, compat.Options{Timeout: time.Minute})
+			for range 2 {
+				if l, err := k.TryLock(background, t.Name(), 5*time.Minute); !errors.Is(err, compat.ErrInvalid) {
+					t.Errorf("%v, %v, want ErrInvalid", l, err)
+				}
+			}
+		})
 	}
 }
 

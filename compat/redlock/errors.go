@@ -219,44 +219,52 @@ func (q *Quorum) voted(votes []answer[compat.Lease]) bool {
 	return granted >= q.need || refused+broken > spare && (granted+refused >= q.need || broken > spare)
 }
 
-// twins looks whether a server refused because of what another one granted: two servers in
-// the list are one. That is safe, for it never votes twice, but a list of two then never has a
-// majority, and one of five tolerates less than it seems to. A pair is looked at until it is
-// known to be two: both granted, or one held something else than the other had granted. (With
-// a token that is used twice it may be what an earlier attempt left behind.) A pair that was
-// found to be one is that until it is known to be two.
+// A witness is what tells one server from another.
+type witness struct {
+	id    string       // of its process; "": it does not tell
+	state compat.State // of the key, where it was read
+	read  bool
+}
+
+// twins looks whether two servers in the list are one, by another name or another database. It has one vote: a list of
+// two would never have a majority, and one of five tolerate less than it seems to. A pair is looked at until it is known
+// to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants once, or
+// because what one has granted is not to be seen on the other. (With a token that is used twice it may be what an earlier
+// attempt left behind.) A pair that was found to be one is that until it is known to be two.
 func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
 	if q.o.Sequential || q.allDistinct.Load() {
 		return nil
 	}
-	granted := func(i int) bool { return votes[i].err == nil && !votes[i].value.Ambiguous }
-	refused := func(i int) bool {
-		if !errors.Is(votes[i].err, compat.ErrHeld) {
-			return false
-		}
-		for j := range votes {
-			if granted(j) && !q.distinct(i, j) {
-				return true
-			}
-		}
-		return false
-	}
-	seen := ask(ctx, q, round[string]{
+	took := func(i int) bool { return votes[i].err == nil }
+	held := func(i int) bool { return errors.Is(votes[i].err, compat.ErrHeld) }
+	seen := ask(ctx, q, round[witness]{
 		limit: q.limit(0),
-		only:  refused,
-		step: func(ctx context.Context, s *server, _ int) (string, error) {
-			st, err := s.Inspect(ctx, now, key)
-			return st.Value, err
+		only: func(i int) bool {
+			for j := range votes {
+				if j != i && !q.distinct(i, j) && (took(i) && (took(j) || held(j)) || held(i) && took(j)) {
+					return true
+				}
+			}
+			return false
+		},
+		step: func(ctx context.Context, s *server, i int) (w witness, err error) {
+			if w.id = s.Abilities().RunID(ctx, key); w.id == "" && (!took(i) || q.abilities.Shared) {
+				w.state, err = s.Inspect(ctx, now, key)
+				w.read = err == nil
+			}
+			return w, err
 		},
 	})
-	for i := range votes {
-		for j := range votes {
-			switch {
-			case i == j || !granted(j):
-			case granted(i):
+	for i, a := range seen {
+		for j, b := range seen {
+			switch grants := took(j) && !votes[j].value.Ambiguous; {
+			case i == j || !a.asked:
+			case a.value.id != "" && b.value.id != "":
+				q.setDistinct(i, j, a.value.id != b.value.id)
+			case grants && took(i) && !votes[i].value.Ambiguous && !q.abilities.Shared:
 				q.setDistinct(i, j, true)
-			case seen[i].asked && seen[i].err == nil:
-				q.setDistinct(i, j, seen[i].value != votes[j].value.Value)
+			case grants && a.value.read:
+				q.setDistinct(i, j, !a.value.state.Holds(votes[j].value.Value))
 			}
 		}
 	}

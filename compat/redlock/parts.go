@@ -21,6 +21,7 @@ type moved struct {
 
 	settling sync.Mutex // held while the attempt is not over
 	parts    []part
+	fresh    bool // those that join are
 	joins    bool // late parts belong to it; Quorum.mu is held
 }
 
@@ -42,15 +43,15 @@ func (q *Quorum) parts(key, value string) ([]part, error) {
 	return parts, nil
 }
 
-// open has those of votes that are late join the lease that is known by n.
+// open notes what the parts are of the lease that is known by n, if that does not say all, and has those of votes that
+// are late join them.
 func (q *Quorum) open(n id, m *moved, votes []answer[compat.Lease]) {
-	if !slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came }) {
-		return
-	}
+	late := slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came })
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m.value, m.joins = n.value, true
-	q.put(n, m)
+	if m.value, m.joins = format(m.parts), late; late || m.value != n.value {
+		q.put(n, m)
+	}
 }
 
 // join adds the i-th server's part to the attempt of m, and reports false if nobody has that
@@ -61,7 +62,7 @@ func (q *Quorum) join(m *moved, i int, p part) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if m.joins {
-		m.parts = slices.Clone(m.parts)
+		m.parts, p.fresh = slices.Clone(m.parts), m.fresh
 		m.parts[i] = p
 		m.value = format(m.parts)
 	}

@@ -21,8 +21,8 @@
 //
 // Of 2n+1 servers, n may be down. An even number tolerates no more than the odd number below it;
 // with two servers, both are needed. All clients must list the same servers in the same order,
-// because a lock's token tells by position what is on which server. A server that is listed twice
-// refuses its second vote: that is [compat.ErrInvalid].
+// because a lock's token tells by position what is on which server. A server that is listed twice,
+// by two names or by two of its databases, is [compat.ErrInvalid] (the latter where INFO tells a run_id).
 //
 // The token is made of the values on all servers, so it is long, unless they are all the same.
 //
@@ -327,19 +327,37 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	next := l
 	next.Until, next.Rotate, next.Final = start.Add(ttl-q.o.Drift(ttl)), false, true
 	t, asBefore := tally{}, 0
+	late, sure := false, 0 // whether what was sent before may still arrive; parts of which nothing may
 	for i, a := range answers {
-		kind := t.add(a.asked, a.err)
+		kind := t.add(a.asked && !parts[i].fresh, a.err)
 		if kind == &t.undone && !parts[i].doubt {
 			asBefore++
 		}
 		if a.asked {
+			fresh, was, stays := parts[i].fresh, parts[i].late, !q.servers[i].Abilities().Rotates
 			parts[i] = parts[i].after(a.value, a.err)
+			again := a.err == nil && a.value.Rotate || open(a.err) && stays
+			parts[i].fresh = fresh
+			parts[i].late = again || was && !(a.err == nil && a.value.Final)
 			next.Final = next.Final && a.err == nil && a.value.Final
-			next.Rotate = next.Rotate || a.err == nil && a.value.Rotate || (l.Rotate || open(a.err)) && !q.servers[i].Abilities().Rotates
+			next.Rotate = next.Rotate || a.err == nil && !a.value.Final && l.Rotate && stays
+			late = late || again
+			if a.err == nil && !parts[i].late && !fresh {
+				sure++
+			}
+			if a.err == nil && !fresh && was && parts[i].late { // until when it holds is not known
+				t.done, t.unknown = t.done-1, t.unknown+1
+			}
 		}
 	}
+	next.Rotate = next.Rotate || late && sure < q.need
 	switch ended := !now().Before(next.Until); {
 	case t.done >= q.need && !ended:
+		for i, a := range answers {
+			parts[i].fresh = false // beside a majority
+			// The caller knows of it.
+			parts[i].late = parts[i].late && !(next.Rotate && a.err == nil && a.value.Rotate)
+		}
 		next.Value = q.refill(ctx, now, l, parts, next.Until, ttl)
 		if len(parts) == 1 {
 			next.Fence = answers[0].value.Fence
@@ -356,7 +374,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	q.remember(l, format(parts))
 	err = failed(q, "extend", l.Key, answers, nil)
 	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
-	if !sooner && !next.Rotate && t.done+t.unknown < q.need {
+	if !sooner && !late && t.done+t.unknown < q.need {
 		return l, compat.NotSent.Mark(err)
 	}
 	if sooner {
@@ -369,7 +387,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 // of the lease. They are waited for as late votes are.
 func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time, ttl time.Duration) string {
 	q.forget(l)
-	m := &moved{until: until, parts: parts}
+	m := &moved{until: until, parts: parts, fresh: true}
 	m.settling.Lock()
 	defer m.settling.Unlock()
 	var votes []answer[compat.Lease]
@@ -380,9 +398,14 @@ func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Leas
 	for i, v := range votes {
 		if v.asked && v.came {
 			parts[i] = partOf(v.value, v.err)
+			parts[i].fresh = true
 		}
 	}
-	value := format(parts)
+	shown := slices.Clone(parts) // what the servers hold
+	for i := range shown {
+		shown[i].fresh = false
+	}
+	value := format(shown)
 	q.open(id{l.Key, value}, m, votes)
 	return value
 }

@@ -15,6 +15,8 @@ import (
 type part struct {
 	values    []string // what the key holds, or the values of which it holds one; latest first
 	doubt     bool     // it holds one of them or none, with an end of its own: look before use
+	fresh     bool     // asked for when a majority had its parts: it counts from the next extension on
+	late      bool     // an extension to the same value may still arrive, and end it sooner
 	ambiguous bool     // others may write the same: a release is not repeated
 }
 
@@ -61,12 +63,12 @@ func (p part) in(st compat.State) (value string, until time.Time) {
 }
 
 // A lease's Value is its parts in one string: by position, with commas between;
-// nothing for a server on which we hold nothing. '~' marks doubt, '!' ambiguity,
+// nothing for a server on which we hold nothing. '~' marks doubt, '+' what is fresh, '^' what is late, '!' ambiguity,
 // and '|' stands between values of which the key holds one. Where all servers hold the
 // same it is said once, after '*'.
 //
 //	4c…,9e…,,~a0…,1700000000.123456789012
-const special = `%,|~!* `
+const special = `%,|~+^!* `
 
 // format writes parts.
 func format(parts []part) string {
@@ -80,6 +82,12 @@ func format(parts []part) string {
 		}
 		if p.held() && p.ambiguous {
 			texts[i] = "!" + texts[i]
+		}
+		if p.held() && p.late {
+			texts[i] = "^" + texts[i]
+		}
+		if p.held() && p.fresh {
+			texts[i] = "+" + texts[i]
 		}
 		if p.held() && p.doubt {
 			texts[i] = "~" + texts[i]
@@ -104,6 +112,8 @@ func parse(value string, n int) ([]part, error) {
 	for i, text := range texts {
 		p := &parts[i]
 		text, p.doubt = strings.CutPrefix(text, "~")
+		text, p.fresh = strings.CutPrefix(text, "+")
+		text, p.late = strings.CutPrefix(text, "^")
 		text, p.ambiguous = strings.CutPrefix(text, "!")
 		if text == "" {
 			*p = part{}

@@ -3,12 +3,17 @@ package rwlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -109,6 +114,69 @@ func TestDowngradeOverABrokenConnection(t *testing.T) {
 			}
 		}
 	})
+}
+
+// On a quorum, or a set, a writer becomes a reader whichever server is away, from when on it may be.
+func TestDowngradeOnAQuorum(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		for away := range 3 {
+			for name, fate := range map[string]faulty.Fate{"cut off": {Loss: faulty.LostRequest, Cut: true}, "hangs": {Before: time.Hour}} {
+				t.Run(fmt.Sprintf("%s %d before=%v", name, away, before), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						var servers []*oldredis.Server
+						for range 3 {
+							s := oldredis.MustNew("7.0", oldredis.Options{Clock: clock.New()})
+							t.Cleanup(func() { s.Close() })
+							servers = append(servers, s)
+						}
+						locker := func(a compat.Algorithm, fate faulty.Fate) (*compat.Locker, *faulty.Network) {
+							var backends []compat.Backend
+							var net *faulty.Network
+							for i, s := range servers {
+								n := new(faulty.Network)
+								if i == away {
+									net = n
+									n.Expect(fate.Always())
+								}
+								backends = append(backends, compat.NewBackend(compat.Pooled(n.Pool(s)), a))
+							}
+							return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{}), net
+						}
+						at := faulty.Fate{}
+						if before {
+							at = fate
+						}
+						write, net := locker(rwlock.Write{}, at)
+						read, _ := locker(rwlock.Read{}, fate)
+						rival, _ := locker(rwlock.Write{}, faulty.Fate{})
+						w, err := write.TryLock(t.Context(), "k", time.Minute)
+						if err != nil {
+							t.Fatal(err)
+						}
+						net.Expect(fate.Always())
+						if err := w.Extend(t.Context(), time.Minute); err != nil {
+							t.Fatal(err)
+						}
+						r, err := rwlock.Downgrade(t.Context(), w, read, time.Minute)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if _, err := rival.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
+							t.Errorf("a writer beside the reader: %v", err)
+						}
+						if err := r.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+						for _, k := range []*compat.Locker{write, read, rival} {
+							k.Close(t.Context()) //nolint:errcheck // nothing is held
+						}
+						net.Clear()
+						time.Sleep(2 * time.Hour)
+					})
+				})
+			}
+		}
+	}
 }
 
 // What is not a writer's lock is not downgraded, nor is one that was lost, and a call that comes

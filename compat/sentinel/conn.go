@@ -80,7 +80,7 @@ func (c *conn) ask(ctx context.Context) error {
 		if err != nil && !untold(err) {
 			return fmt.Errorf("%s: %w", c.m.addr, err)
 		}
-		role = field(info, "role")
+		role = answers.Info(info, "role")
 	case []any:
 		if len(r) > 0 {
 			role, _ = redis.String(r[0], nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	answers "github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
@@ -327,7 +328,7 @@ func (w *watcher) connect(ctx context.Context, s *Source) error {
 		c.Close()
 		return err
 	}
-	id := field(info, "run_id")
+	id := answers.Info(info, "run_id")
 	if err != nil || id == "" {
 		id, _ = redis.String(bounded{c, ctx}.Do("SENTINEL", "MYID"))
 	}
@@ -361,16 +362,6 @@ func others(reply any) []string {
 		}
 	}
 	return addrs
-}
-
-// field is one of INFO's.
-func field(info, name string) string {
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 // bounded is a connection whose every Do ends with a context, if the connection

@@ -84,6 +84,12 @@ func NotNow(err error) (redis.Error, bool) {
 	return "", false
 }
 
+// Crosses reports that a cluster's server says that a command names keys of several slots.
+func Crosses(err error) bool {
+	e, _ := of(err)
+	return strings.HasPrefix(string(e), "CROSSSLOT")
+}
+
 // Redirected reports that a cluster's server says to ask another one.
 func Redirected(err error) bool {
 	e, _ := NotNow(err)
@@ -161,10 +167,10 @@ func Time(reply any) (t time.Time, ok bool) {
 	return time.Unix(int64(s), int64(us)*1000), err1 == nil && err2 == nil && us < 1e6
 }
 
-// Version is the redis_version of an INFO; "" if it does not say.
-func Version(info string) string {
+// Info is one field of an answer to INFO; "" if it is not there.
+func Info(info, field string) string {
 	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
 			v, _, _ = strings.Cut(v, "\r")
 			return strings.TrimSpace(v)
 		}

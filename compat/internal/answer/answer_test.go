@@ -65,7 +65,7 @@ func TestDenied(t *testing.T) {
 
 func TestReapsBeforeDEL(t *testing.T) {
 	for version, want := range map[string]bool{"": false, "1.3.6": false, "2.6.17": false, "2.8.9": false, "2.8.10": true, "2.8": false, "3.0.0": true, "7.0.15": true, "255.255.255": true} {
-		if ReapsBeforeDEL(Version("# Server\r\nredis_version:"+version+"\r\n")) != want {
+		if ReapsBeforeDEL(Info("# Server\r\nredis_version:"+version+"\r\n", "redis_version")) != want {
 			t.Errorf("%q: want %v", version, want)
 		}
 	}

@@ -32,7 +32,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%q: the key %q is the reason for nothing (%q)", s, key, command)
 		}
 		answer.Lacks(e)
-		if v := answer.Version(s); strings.ContainsAny(v, "\r\n") {
+		if v := answer.Info(s, "redis_version"); strings.ContainsAny(v, "\r\n") {
 			t.Errorf("%q: version %q", s, v)
 		} else if answer.ReapsBeforeDEL(v) && v == "" {
 			t.Errorf("%q: a version that is not known does something", s)

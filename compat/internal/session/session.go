@@ -21,6 +21,7 @@ type Session struct {
 	Ran      bool        // a command that can change something ran, or may have
 	Open     bool        // the connection broke before a reply that says something about the keys
 	NotNow   redis.Error // a cluster's refusal to run one of the commands
+	Crossed  bool        // a command named keys of several slots of a cluster: what is refused behind it is for that
 	Useless  bool        // an answer says that the connection leads to a server that can't serve us
 
 	Refusal struct { // the last in this step, and the first command that met with it
@@ -35,7 +36,7 @@ type Session struct {
 
 // Begin begins a step: nothing ran in it yet.
 func (s *Session) Begin() {
-	s.Ran, s.Open, s.Useless, s.NotNow, s.watched = false, false, false, "", false
+	s.Ran, s.Open, s.Useless, s.Crossed, s.NotNow, s.watched = false, false, false, false, "", false
 	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
 }
 
@@ -164,9 +165,10 @@ func (s *Session) track(name string, reply any, err error) {
 // judge notes whether the command can have changed anything: a step of which a cluster
 // refused every command that writes did not run.
 func (s *Session) judge(name string, reply any, err error) {
-	if e, refused := answer.NotNow(err); refused {
+	if e, refused := answer.NotNow(err); refused && !s.Crossed {
 		s.NotNow = e
 	}
+	s.Crossed = s.Crossed || answer.Crosses(err)
 	_, elsewhere := answer.Among([]any{reply}, answer.Elsewhere)
 	s.Useless = s.Useless || elsewhere || answer.Elsewhere(err)
 	if answer.Known(err) != nil || !changes(name) || name == "EXEC" && err == nil && reply == nil {

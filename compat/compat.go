@@ -128,6 +128,11 @@ type Abilities struct {
 	// is not asked about whole seconds up to a day. nil: every ttl will do.
 	Valid func(key string, ttl time.Duration) error
 
+	// Ready waits until the server of key was found safe (Traits.Check), so that a step which has little time need not, and
+	// returns how long it took to answer. It gives up when an answer takes longer than trip; 0: at once, with [ErrTimeout]
+	// if a check is under way whose answers come. nil: there is nothing to wait for.
+	Ready func(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error)
+
 	server *server // batches, pins and wakes
 }
 
@@ -164,13 +169,15 @@ type Source struct {
 	// the present epoch.
 	Since func(key string) uint64
 
-	// Prompt says that Get never outlasts its context, and does not wait if that has no end. Idle
-	// is how many connections can be had without waiting, Fresh how long an idle one is kept (0: for
-	// ever). Where neither promises that Get returns in time, the engine calls it in the background,
-	// at the cost of some microseconds, so that a Dial without a context can't hold up a step.
+	// Prompt says that Get never outlasts its context, and does not wait if that has no end. Else
+	// the engine calls it in the background, at the cost of some microseconds, so that a Dial can't
+	// hold up a step. What a step had no time to wait for is the next one's: at most one Get goes on
+	// for nobody, and while it hangs, no other begins.
 	Prompt bool
-	Idle   func() int
-	Fresh  time.Duration
+
+	// Idle is how many connections are kept for later; nil: that is not known. When one of them does
+	// not answer, those that are idle with it are closed, for they may be as dead.
+	Idle func() int
 }
 
 // A Pool hands out connections to one server. A *redis.Pool is one.
@@ -187,8 +194,8 @@ func Pooled(p Pool) Source {
 		c, err := p.GetContext(ctx)
 		return c, limit.Dialled(err)
 	}}
-	if p, ok := p.(*redis.Pool); ok && p.TestOnBorrow == nil && p.TestOnBorrowContext == nil && p.MaxConnLifetime == 0 {
-		s.Idle, s.Fresh = p.IdleCount, p.IdleTimeout
+	if p, ok := p.(*redis.Pool); ok {
+		s.Idle = p.IdleCount
 	}
 	return s
 }

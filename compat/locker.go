@@ -20,7 +20,9 @@ import (
 
 // Options are a Locker's. The zero value is ready to use.
 type Options struct {
-	// Clock tells the time and runs every timer. nil: clock.New(). Tests can pass a [*clock.Mock].
+	// Clock tells the time, and runs the timers of leases, waits and renewals, and of the limits of what
+	// can be cancelled. What bounds a connection goes by the real clock. nil: clock.New(). Tests can
+	// pass a [*clock.Mock].
 	Clock clock.Clock
 
 	// Prefix is put before every key. Default: none.
@@ -39,9 +41,11 @@ type Options struct {
 	// server is known to end.
 	MinPoll, MaxPoll time.Duration
 
-	// Timeout bounds each step, whatever the pool, its Dial and the server do; waiting for a
-	// connection is part of the step. No step may take longer than its ttl either. A step that
-	// reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
+	// Timeout bounds each step as a whole, whatever its context, the pool, its Dial and the server
+	// do; waiting for a connection is part of the step. One attempt is a step, and so is one
+	// extension, one release and one look at the key; a call may take several. A step of a set is
+	// that of all its keys, one of a quorum that of all its servers. No step may take longer than its
+	// ttl either. A step that reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
 	Timeout time.Duration
 
 	// Cleanup bounds the work after a context has ended: releasing what a cancelled Lock may have
@@ -65,7 +69,7 @@ type Options struct {
 	// set:script, getset:listed and tx:renamed with ListCAS can share; other locks still borrow a
 	// connection for a step under WATCH, and all do for Signal. If a shared connection breaks or is
 	// slow, each step on it has its own outcome, as with a connection of its own, and later steps
-	// get another connection. Connections of a cluster are not shared. A Source's connections must
+	// get another connection. After a second it goes back to its pool. Connections of a cluster are not shared. A Source's connections must
 	// allow, as redigo's do, that one goroutine receives while another sends and flushes. Default:
 	// 0, each step borrows its own.
 	Shared int
@@ -107,7 +111,7 @@ type Locker struct {
 	settler
 	abilities Abilities
 	o         Options
-	plain     *limit.Context // the context of most steps
+	plain     context.Context // that of most steps, without a limit
 	scheduler schedule.Scheduler[*Lock]
 	queues    queue.Queues[loose]
 	tasks     sync.WaitGroup // in the background
@@ -148,7 +152,7 @@ func NewLocker(b Backend, o Options) *Locker {
 		o.MaxHandoffs = 14
 	}
 	crew := cleaning.New(o.Clock, o.Cleanup)
-	k := &Locker{o: o, abilities: b.Abilities(), plain: limit.PerCommand(cleaning.With(context.Background(), crew), o.Clock, o.Timeout), crew: crew}
+	k := &Locker{o: o, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
 	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
@@ -162,7 +166,7 @@ func NewLocker(b Backend, o Options) *Locker {
 		if s.traits.Leave != nil {
 			k.queues.Handoffs = -1
 		}
-		s.pinAtMost(o.MaxPinned, o.Clock)
+		s.pinAtMost(o.MaxPinned, crew)
 		s.share(o.Shared)
 	}
 	return k
@@ -370,6 +374,7 @@ func (k *Locker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		errs = append(errs, limit.Cause(ctx))
 	}
+	k.crew.Close()
 	if k.crew.Wait(ctx) != nil && len(errs) == len(locks) {
 		errs = append(errs, limit.Cause(ctx))
 	}
@@ -542,10 +547,10 @@ func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Co
 	switch {
 	case limit.Cancels(ctx):
 		return limit.Within(cleaning.With(ctx, k.crew), k.o.Clock, d)
-	case d == k.plain.Limit && ctx == context.Background():
-		return k.plain, func() {}
+	case ctx == context.Background():
+		return limit.Timed(k.plain, k.o.Clock, d), func() {}
 	}
-	return limit.PerCommand(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
+	return limit.Timed(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
 }
 
 // started and elapsed measure a time for an Observer; nobody else asks.

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/benbjohnson/clock"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -25,9 +26,9 @@ type pin struct {
 	left  bool // it was returned; or is to be, by the step that has it
 }
 
-// pinAtMost says how many leases may pin, and whose clock does what is not waited for.
-func (s *server) pinAtMost(most int, c clock.Clock) {
-	s.clock = c
+// pinAtMost says how many leases may pin, and who does what is not waited for.
+func (s *server) pinAtMost(most int, c *cleaning.Crew) {
+	s.crew = c
 	if most > 0 {
 		s.pins = true
 		s.free.Store(int64(most))
@@ -42,7 +43,7 @@ func (ch *Change) pinnable() bool { return ch.By == nil && ch.If == Watch && !ch
 // that could not send anything is to be done the other way.
 func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func(c *Conn, pinned bool) error) (err error, ran bool) {
 	p := l.pin
-	if p == nil || ctx.Err() != nil || !p.take(l) {
+	if p == nil || limit.Over(ctx) != nil || !p.take(l) {
 		return nil, false
 	}
 	p.begin(ctx)
@@ -61,6 +62,9 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	}
 	if p.wire.Session.Useless {
 		wire.Drop(p.Conn.Conn)
+	}
+	if p.wire.Unheard() {
+		s.doubt(l.Key)
 	}
 	p.pinned = p.pinned && p.Err() == nil
 	next.pin = nil

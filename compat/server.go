@@ -11,11 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/lobby"
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
@@ -25,20 +26,24 @@ import (
 // server is the Backend of one Algorithm on the servers of one Source: each step borrows a
 // connection for its own length.
 type server struct {
-	source    Source
-	algo      Algorithm
-	traits    Traits
-	checked   atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
-	checking  chan struct{} // has room for the checks that may run at a time; nil: any number
-	reaps     atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
-	borrowing atomic.Int64  // steps that are getting their connection
-	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
+	source  Source
+	algo    Algorithm
+	traits  Traits
+	checked atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+	reaps   atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
+
+	trip atomic.Int64 // how long an answer took when it was last checked, in nanoseconds
+
+	mu      sync.Mutex
+	exams   map[int]*exam        // checks under way, by group
+	lobbies map[int]*lobby.Lobby // by group
 
 	shared *mux.Pool // of steps that need no connection of their own; nil: each has one
 
+	owned atomic.Bool  // by a Locker
 	pins  bool         // leases may pin their connections
 	free  atomic.Int64 // how many more may
-	clock clock.Clock
+	crew  *cleaning.Crew
 
 	silent atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
 	lists  atomic.Uint64 // what volatile found, and in which epoch
@@ -47,15 +52,20 @@ type server struct {
 // NewBackend returns the [Backend] that runs a on the servers of source, each key on the server
 // that has it: for [NewLocker], and as a part of a lock that is made of several.
 func NewBackend(source Source, a Algorithm) Backend {
-	s := &server{source: source, algo: a, traits: a.Traits()}
-	if !source.Slots { // else each key may have a server of its own, and the one that hangs must not hold up the others
-		s.checking = make(chan struct{}, checksAtOnce)
+	return &server{source: source, algo: a, traits: a.Traits(), exams: make(map[int]*exam), lobbies: make(map[int]*lobby.Lobby)}
+}
+
+// group is what one server may serve with key: those of one slot, in a cluster, where the one that hangs must not hold
+// up the others.
+func (s *server) group(key string) int {
+	if s.source.Slots {
+		return slot.Of(key)
 	}
-	return s
+	return 0
 }
 
 func (s *server) Abilities() Abilities {
-	return Abilities{Shared: s.traits.Shared, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, server: s}
+	return Abilities{Shared: s.traits.Shared, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, Ready: s.ready, server: s}
 }
 
 // do runs one step over a connection that is borrowed for it; over another one if all that happened was that a cluster
@@ -96,28 +106,23 @@ func elsewhere(err error) bool {
 // once asks, before it borrows a connection, whether the context is done: redigo would kill a
 // healthy connection for it.
 func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
-	if ctx.Err() != nil {
-		return NotSent.Mark(limit.Cause(ctx))
+	if err := limit.Over(ctx); err != nil {
+		return NotSent.Mark(err)
 	}
 	pins := c.pins
 	var together *mux.Step
-	var waits time.Time // since when, for a connection; zero: it had one at once
 	if s.shared != nil {
 		c.step = s.shared.Step(key)
 		together = &c.step
 		c.lend(together)
 	} else {
-		borrowed, since, err := s.get(ctx, key)
+		borrowed, err := s.borrow(ctx, key)
 		if err != nil {
 			return noConnection(ctx, err)
 		}
-		waits = since
 		c.lend(borrowed)
 	}
 	c.begin(ctx)
-	if !waits.IsZero() {
-		c.wire.Since(waits)
-	}
 	c.pins = pins
 	err := c.verdict(key, step(c))
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
@@ -125,6 +130,9 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	if c.wire.Session.Useless {
 		wire.Drop(c.Conn)
+	}
+	if (c.wire.Unheard() || answer.Closed(err)) && (together == nil || !together.Unsent()) {
+		s.doubt(key)
 	}
 	live := c.Err() == nil
 	c.pinned = c.pinned && live
@@ -145,40 +153,43 @@ func noConnection(ctx context.Context, err error) error {
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
 func (s *server) share(most int) {
 	if most > 0 && !s.source.Slots {
-		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Borrow: s.borrow}
+		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+			return s.borrow(cleaning.With(ctx, s.crew), key)
+		}}
 	}
 }
 
 // borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has
 // ended it asks nobody: redigo's Pool panics if it is closed, and asked so.
 func (s *server) borrow(ctx context.Context, key string) (redis.Conn, error) {
-	c, _, err := s.get(ctx, key)
-	return c, err
+	if err := limit.Over(ctx); err != nil {
+		return nil, err
+	}
+	if s.source.Prompt {
+		return s.connect(ctx, key)
+	}
+	return s.lobby(key).Enter(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) })
 }
 
-// get is borrow, and says since when it waited; zero: it did not.
-func (s *server) get(ctx context.Context, key string) (c redis.Conn, waits time.Time, err error) {
-	if ctx.Err() != nil {
-		return nil, waits, limit.Cause(ctx)
+// lobby is where the steps for key wait for their connections.
+func (s *server) lobby(key string) *lobby.Lobby {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(key)
+	if s.lobbies[g] == nil {
+		s.lobbies[g] = &lobby.Lobby{Idle: s.source.Idle}
 	}
-	here := s.borrowing.Add(1)
-	defer s.borrowing.Add(-1)
-	if s.source.Prompt || s.source.Idle != nil && s.fresh() && s.source.Idle() >= int(here) {
-		c, err = s.connect(ctx, key)
-		return c, waits, err
-	}
-	waits = time.Now()
-	c, err = limit.Await(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) }, func(c redis.Conn, _ error) {
-		if c != nil {
-			c.Close()
-		}
-	})
-	return c, waits, err
+	return s.lobbies[g]
 }
 
-// fresh reports that the connections that are idle can't be too old for the pool.
-func (s *server) fresh() bool {
-	return s.source.Fresh == 0 || time.Since(time.Unix(0, s.returned.Load())) < s.source.Fresh/2
+// doubt is told that a connection for key did not answer, or was closed.
+func (s *server) doubt(key string) {
+	if !s.source.Prompt {
+		s.lobby(key).Doubt()
+	}
+	if s.shared != nil {
+		s.shared.Doubt()
+	}
 }
 
 // connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.
@@ -197,18 +208,20 @@ func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err err
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
+	_, done := s.crew.Begin(context.Background())
 	c.wire.Anew()
-	s.clock.AfterFunc(0, func() { s.putBack(c) })
+	go func() {
+		defer done()
+		s.putBack(c)
+	}()
 }
 
 func (s *server) putBack(c *Conn) {
-	if c.Err() != nil {
+	if c.Err() != nil && !c.wire.GivenUp() {
 		s.checked.Store(0) // the next connection may lead to another server
 		s.reaps.Store(0)
 	}
-	if c.alive = c.wire.Return(); c.alive && s.source.Fresh > 0 {
-		s.returned.Store(time.Now().UnixNano())
-	}
+	c.alive = c.wire.Return()
 }
 
 // verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's
@@ -555,36 +568,187 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 }
 
 // check asks the algorithm, once in each epoch, whether it is safe on this server, and returns
-// the epoch. A proxy answers what it does not know by closing the connection, and so does a
-// broken network: that is no proof, and said as it was seen.
+// the epoch. A check is ten times as long as a step: it goes on beside the steps that wait for it, and what it finds is
+// remembered.
 func (s *server) check(ctx context.Context, key string) (epoch uint64, err error) {
-	epoch = s.epoch()
-	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
+	switch epoch, known := s.known(); {
+	case known:
 		return epoch, nil
+	case limit.Of(ctx) == 0:
+		return s.examine(ctx, key, nil)
 	}
-	if s.checking != nil {
+	return s.await(ctx, key, limit.Of(ctx), true)
+}
+
+// known reports that the server was found safe in this epoch.
+func (s *server) known() (epoch uint64, known bool) {
+	epoch = s.epoch()
+	return epoch, s.traits.Check == nil || s.checked.Load() == epoch+1
+}
+
+// ready is Abilities.Ready.
+func (s *server) ready(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error) {
+	if _, known := s.known(); known {
+		return time.Duration(s.trip.Load()), nil
+	}
+	if trip > 0 {
+		_, err = s.await(ctx, key, trip, false)
+		return time.Duration(s.trip.Load()), err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.exams[s.group(key)]; e != nil && !e.givenUp && e.silent() < 2*time.Duration(e.trip.Load()) {
+		return 0, ErrTimeout
+	}
+	return 0, ErrUnanswered
+}
+
+// await waits for a check, as long as no answer takes longer than trip. One that others have given up is begun anew.
+func (s *server) await(ctx context.Context, key string, trip time.Duration, anew bool) (epoch uint64, err error) {
+	for {
+		e := s.exam(ctx, key)
+		err := e.wait(ctx, trip)
+		s.mu.Lock()
+		e.waiting--
+		if err != nil { // as long as an answer may take, or the step has taken
+			s.goOn(e, min(trip, time.Since(limit.Until(ctx).Add(-limit.Of(ctx)))))
+		}
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return s.epoch(), err
+		case e.panicked != nil:
+			panic(e.panicked)
+		case !e.givenUp || !anew:
+			return e.epoch, e.err
+		}
+	}
+}
+
+// An exam is the checks of one server that are under way. They are few: if all steps that begin at once checked, or all
+// whose connections broke in a busy moment, the server could be too busy with checks to end one in time. Two, so that one
+// which hangs does not hold up all.
+type exam struct {
+	heard  atomic.Int64 // when the server last answered, in nanoseconds of Unix
+	trip   atomic.Int64 // the longest that an answer has taken, in nanoseconds
+	ctx    context.Context
+	cancel func()
+
+	// The server's mu guards these until done is closed.
+	under    int
+	waiting  int           // steps
+	done     chan struct{} // closed when one has found the server safe, or none is under way
+	ended    bool
+	givenUp  bool
+	epoch    uint64
+	err      error
+	panicked any
+}
+
+// hears notes that the server has answered.
+func (e *exam) hears() {
+	now := time.Now().UnixNano()
+	e.trip.Store(max(e.trip.Load(), now-e.heard.Swap(now)))
+}
+
+// silent is for how long it has not.
+func (e *exam) silent() time.Duration { return time.Since(time.Unix(0, e.heard.Load())) }
+
+// wait waits until it is done.
+func (e *exam) wait(ctx context.Context, trip time.Duration) error {
+	rings, stop := limit.Alarm(ctx)
+	defer stop()
+	slow := time.NewTimer(trip - e.silent())
+	defer slow.Stop()
+	for {
 		select {
-		case s.checking <- struct{}{}:
-		default:
-			var stop func()
-			ctx, stop = limit.Whole(ctx) // what it waits for others' checks, its own has not
-			defer stop()
-			select {
-			case s.checking <- struct{}{}:
-			case <-ctx.Done():
-				return epoch, limit.Cause(ctx)
-			}
+		case <-e.done:
+			return nil
+		case <-ctx.Done():
+			return limit.Cause(ctx)
+		case <-rings:
+			return ErrTimeout
+		case <-slow.C:
 		}
-		defer func() { <-s.checking }()
-		if epoch = s.epoch(); s.checked.Load() == epoch+1 {
-			return epoch, nil
+		left := trip - e.silent()
+		if left <= 0 {
+			return ErrTimeout
 		}
+		slow.Reset(left)
 	}
+}
+
+// goOn has checks go on for which no step waits, as long as no answer takes longer than trip. s.mu is held.
+func (s *server) goOn(e *exam, trip time.Duration) {
+	left := trip - e.silent()
+	switch {
+	case e.waiting > 0 || e.ctx.Err() != nil:
+	case left <= 0:
+		e.givenUp = true
+		e.cancel()
+	default:
+		time.AfterFunc(left, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.goOn(e, trip)
+		})
+	}
+}
+
+// exam is that of key's server, which a step joins.
+func (s *server) exam(ctx context.Context, key string) *exam {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(key)
+	e := s.exams[g]
+	if e == nil || e.givenUp {
+		e = &exam{done: make(chan struct{})}
+		e.ctx, e.cancel = cleaning.Of(ctx, cleaning.Alone).Keep(ctx, max(limit.Of(ctx), longestCheck))
+		e.heard.Store(time.Now().UnixNano())
+		s.exams[g] = e
+	}
+	e.waiting++
+	if e.under == 2 {
+		return e
+	}
+	e.under++
+	go func() {
+		epoch, err := uint64(0), errors.New("setnxlock: a check has panicked")
+		defer func() {
+			panicked := recover()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			e.under--
+			if over := err == nil || panicked != nil || e.under == 0; !over || e.ended {
+				return
+			}
+			e.ended, e.epoch, e.err, e.panicked = true, epoch, err, panicked
+			s.trip.Store(e.trip.Load())
+			if s.exams[g] == e {
+				delete(s.exams, g)
+			}
+			close(e.done)
+			e.cancel() // the other
+		}()
+		epoch, err = s.examine(e.ctx, key, e.hears)
+	}()
+	return e
+}
+
+// longestCheck is how long a check may take: many times what one does whose server is 200 ms away.
+const longestCheck = 10 * time.Second
+
+// examine is one check. A proxy answers what it does not know by closing the connection, and so does a
+// broken network: that is no proof, and said as it was seen.
+func (s *server) examine(ctx context.Context, key string, heard func()) (epoch uint64, err error) {
 	blamed := ""
 	for range checksAtMost {
 		on := ""
 		err = s.do(ctx, key, func(c *Conn) error {
 			epoch = s.epoch()
+			if c.wire.Heard = heard; heard != nil {
+				heard() // it has connected
+			}
 			err := s.traits.Check(c, key)
 			on = c.wire.Session.BrokeOn
 			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
@@ -616,12 +780,6 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	}
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
-
-// checksAtOnce is how many steps may check one server at a time; the others wait for what they find. A check is ten
-// times as long as a step: if all that begin at once checked, or all whose connections broke in a busy moment, the
-// server could be so busy with checks that none ended in time, and the next attempts would check again. Two, so
-// that one which hangs does not hold up all.
-const checksAtOnce = 2
 
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the
 // same commands twice in a row, those are blamed, as by package server's Try.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
@@ -89,8 +88,5 @@ func (s *shares) done() {
 // Options.Cleanup bounds it. Each key has its share, so that one whose server does not answer leaves
 // the others theirs.
 func cleanup(ctx context.Context) (context.Context, func()) {
-	return cleaning.Of(ctx, alone).After(ctx)
+	return cleaning.Of(ctx, cleaning.Alone).After(ctx)
 }
-
-// alone cleans up where no Locker is, in the default of its Options.Cleanup.
-var alone = cleaning.New(clock.New(), 250*time.Millisecond)

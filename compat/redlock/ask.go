@@ -3,10 +3,12 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A round is one step on several servers.
@@ -37,6 +39,69 @@ type answer[T any] struct {
 
 // none is the value of a step that has none.
 type none struct{}
+
+// ready waits until a majority has been found safe, and reports whether that was worth a wait: it takes longer than a
+// step may, and a server that is far away would never have a vote. One that hangs holds it up no longer than a step.
+func (q *Quorum) ready(ctx context.Context, key string, ttl time.Duration) bool {
+	safe, answering := 0, 0
+	for _, s := range q.servers {
+		switch _, err := s.ready(ctx, key, 0); {
+		case err == nil:
+			safe++
+		case errors.Is(err, compat.ErrTimeout):
+			answering++
+		}
+	}
+	if q.o.Sequential || answering == 0 || safe+answering < q.need {
+		return !q.o.Sequential && safe >= q.need // by now
+	}
+	most := readyAtMost
+	if at := limit.Until(ctx); !at.IsZero() {
+		most = min(most, time.Until(at))
+	}
+	ready, pending := 0, 0
+	count := func(answers []answer[none]) {
+		ready, pending = 0, 0
+		for _, a := range answers {
+			switch {
+			case a.asked && !a.came:
+				pending++
+			case a.err == nil:
+				ready++
+			}
+		}
+	}
+	count(ask(ctx, q, round[none]{
+		limit: most,
+		step: func(ctx context.Context, s *server, _ int) (_ none, err error) {
+			_, err = s.ready(ctx, key, q.limit(ttl))
+			return none{}, err
+		},
+		enough: func(answers []answer[none]) bool {
+			count(answers)
+			return ready >= q.need || ready+pending < q.need
+		},
+	}))
+	var trips []time.Duration
+	for _, s := range q.servers {
+		trip, _ := s.ready(ctx, key, 0)
+		trips = append(trips, trip)
+	}
+	slices.Sort(trips)
+	q.trip.Store(int64(trips[q.need-1]))
+	return ready >= q.need
+}
+
+// ready is that of the server's Abilities.
+func (s *server) ready(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error) {
+	if ready := s.Abilities().Ready; ready != nil {
+		return ready(ctx, key, trip)
+	}
+	return 0, nil
+}
+
+// readyAtMost is how long that may take.
+const readyAtMost = 10 * time.Second
 
 // lateAtMost is how many steps may be stuck in a server before it is not asked
 // any more until one of them ends.

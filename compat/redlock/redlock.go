@@ -78,11 +78,13 @@ const DefaultTimeout = 250 * time.Millisecond
 
 // Options are a Quorum's. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of one server's step, with connecting and, the first time, checking
-	// the server. A server that is slower has no vote. While a server hangs (one that refuses
+	// Timeout bounds the time of one server's step, with connecting. A server that is slower has no
+	// vote. Each answer to the check of a server, too, must come in that time; until a majority has been
+	// checked, an acquisition takes as long as that needs, within the Locker's Options.Timeout. While a server hangs (one that refuses
 	// connections costs nothing), every extension takes that long, and so does every acquisition
 	// that has no majority without it; the lease gets shorter by as much, so that it is never more
-	// than a fifth of the ttl. Default: [DefaultTimeout].
+	// than a fifth of the ttl. Default: [DefaultTimeout], or as long as four answers of a majority took
+	// when it was checked, up to a second.
 	Timeout time.Duration
 
 	// Grace is how long to wait for servers that have not answered when the others have decided: a
@@ -119,6 +121,7 @@ type Quorum struct {
 
 	abilities   compat.Abilities
 	allDistinct atomic.Bool    // the servers are; see twins
+	trip        atomic.Int64   // in which a majority answers, in nanoseconds
 	crew        *cleaning.Crew // where there is no Locker's
 
 	mu    sync.Mutex
@@ -136,9 +139,6 @@ func New(servers []compat.Backend, o Options) *Quorum {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.New()
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
 	}
 	if o.Grace <= 0 {
 		o.Grace = 50 * time.Millisecond
@@ -205,10 +205,19 @@ func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
 // The outcome is unknown (a Locker returns ErrUnknown) only if what may be left on servers that
 // can't be reached keeps other clients from a majority.
 func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
 	if q.invalid != nil {
-		return l, q.invalid
+		return compat.Lease{Key: key}, q.invalid
 	}
+	l, err := q.acquire(ctx, now, key, ttl)
+	if compat.OutcomeOf(err) == compat.NotSent && q.ready(ctx, key, ttl) {
+		return q.acquire(ctx, now, key, ttl)
+	}
+	return l, err
+}
+
+// acquire is one vote.
+func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
 	m := &moved{until: l.Until}
 	m.settling.Lock() // until it is known what becomes of the parts that come late
@@ -456,10 +465,14 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lea
 
 // limit bounds a step for a lease of ttl; 0: one that is for none.
 func (q *Quorum) limit(ttl time.Duration) time.Duration {
-	if ttl > 0 {
-		return min(ttl/5, q.o.Timeout)
+	most := q.o.Timeout
+	if most <= 0 {
+		most = max(DefaultTimeout, min(4*time.Duration(q.trip.Load()), time.Second))
 	}
-	return q.o.Timeout
+	if ttl > 0 {
+		most = min(ttl/5, most)
+	}
+	return most
 }
 
 // lease is our lease on one server.

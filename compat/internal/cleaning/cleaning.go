@@ -17,13 +17,26 @@ type Crew struct {
 	clock clock.Clock
 	limit time.Duration
 
+	life context.Context // of what is kept; nil: nothing ends it
+	end  func()
+
 	mu   sync.Mutex
 	jobs int
 	idle chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
 
+// Alone is the Crew of steps without a Locker.
+var Alone = &Crew{clock: real, limit: 250 * time.Millisecond}
+
+// real is the clock of what is kept.
+var real = clock.New()
+
 // New returns a Crew that takes no longer than limit for a job, which then ends with ErrTimeout.
-func New(c clock.Clock, limit time.Duration) *Crew { return &Crew{clock: c, limit: limit} }
+func New(c clock.Clock, limit time.Duration) *Crew {
+	crew := &Crew{clock: c, limit: limit}
+	crew.life, crew.end = context.WithCancel(context.Background())
+	return crew
+}
 
 type key struct{}
 
@@ -132,11 +145,31 @@ func Late(ctx context.Context) bool {
 // Begin begins a job in the background, for which Wait waits until done is called. Its context
 // outlives ctx.
 func (c *Crew) Begin(ctx context.Context) (_ context.Context, done func()) {
-	c.mu.Lock()
-	c.jobs++
-	c.mu.Unlock()
 	ctx, stop := limit.Within(context.WithoutCancel(ctx), c.clock, c.limit)
-	return &Operation{Context: ctx, crew: c, late: true, rest: ctx}, sync.OnceFunc(func() {
+	return &Operation{Context: ctx, crew: c, late: true, rest: ctx}, c.job(stop)
+}
+
+// Keep begins a job that is worth more than the step that began it. Its context outlives ctx, and ends when d has passed
+// or the Crew closes; then Wait waits for it no longer than for any.
+func (c *Crew) Keep(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
+	ctx, stop := limit.Within(context.WithoutCancel(ctx), real, d)
+	if c.life == nil {
+		return ctx, stop
+	}
+	end := c.job(stop)
+	kept := context.AfterFunc(c.life, func() {
+		stop()
+		time.AfterFunc(c.limit, end)
+	})
+	return ctx, func() { kept(); end() }
+}
+
+// job counts a job until done is called, which stops it.
+func (c *Crew) job(stop func()) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobs++
+	return sync.OnceFunc(func() {
 		stop()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -146,6 +179,9 @@ func (c *Crew) Begin(ctx context.Context) (_ context.Context, done func()) {
 		}
 	})
 }
+
+// Close ends what is kept.
+func (c *Crew) Close() { c.end() }
 
 // Wait waits until no job is under way, or ctx ends.
 func (c *Crew) Wait(ctx context.Context) error {

@@ -67,10 +67,12 @@ func RanOut(ctx context.Context) bool {
 	return ours
 }
 
-// A Context has a time limit: for the whole step, or, if it can't be cancelled, for each command.
+// A Context has a time limit for a whole step: it ends with it, if it can be cancelled at all; else who waits in it looks
+// when that is.
 type Context struct {
 	context.Context
 	Limit time.Duration
+	until time.Time // by the connections' clock, which is the real one
 	clock clock.Clock
 }
 
@@ -95,24 +97,49 @@ func Of(ctx context.Context) time.Duration {
 // Cancels reports that ctx can be cancelled.
 func Cancels(ctx context.Context) bool { return ctx.Done() != nil }
 
-// PerCommand limits the commands of a step whose context can't be cancelled. That needs no
-// goroutine to watch it: the connection's own time limit does.
-func PerCommand(ctx context.Context, c clock.Clock, d time.Duration) *Context {
-	return &Context{ctx, d, c}
+// Until is when the limit of a step in ctx ends; zero: none is known.
+func Until(ctx context.Context) (at time.Time) {
+	if l, ok := ctx.Value(key{}).(*Context); ok {
+		at = l.until
+	}
+	return at
+}
+
+// Timed limits a step whose context can't be cancelled. That needs no goroutine to watch it: the connection's own time
+// limit does.
+func Timed(ctx context.Context, c clock.Clock, d time.Duration) *Context {
+	return &Context{ctx, d, time.Now().Add(d), c}
 }
 
 // Within is ctx, until d has passed.
 func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := c.AfterFunc(d, func() { cancel(Out) })
-	return &Context{ctx, d, c}, func() { t.Stop(); cancel(nil) }
+	return &Context{ctx, d, time.Now().Add(d), c}, func() { t.Stop(); cancel(nil) }
+}
+
+// Alarm is a channel that is ready when the limit of a context ends that can't be cancelled; nil: there is none.
+func Alarm(ctx context.Context) (rings <-chan time.Time, stop func()) {
+	if at := Until(ctx); !Cancels(ctx) && !at.IsZero() {
+		t := time.NewTimer(time.Until(at))
+		return t.C, func() { t.Stop() }
+	}
+	return nil, func() {}
+}
+
+// Over is why nothing more is to be begun in ctx: its end, or that of its limit; nil: it goes on.
+func Over(ctx context.Context) error {
+	if at := Until(ctx); ctx.Err() == nil && !Cancels(ctx) && !at.IsZero() && !time.Now().Before(at) {
+		return ErrTimeout
+	}
+	return Cause(ctx)
 }
 
 // Alongside has what ctx carries, but ends with other, which has a limit.
 func Alongside(ctx, other context.Context) (context.Context, func()) {
 	l := other.Value(key{}).(*Context)
 	ctx, cancel := context.WithCancelCause(carrying{other, context.WithoutCancel(ctx)})
-	return &Context{ctx, l.Limit, l.clock}, func() { cancel(nil) }
+	return &Context{ctx, l.Limit, l.until, l.clock}, func() { cancel(nil) }
 }
 
 // carrying ends with its Context and has the values of another.
@@ -135,40 +162,6 @@ func Share(ctx context.Context, n int) (context.Context, func()) {
 	}
 	l := ctx.Value(key{}).(*Context)
 	return Within(ctx, l.clock, l.Limit/time.Duration(n))
-}
-
-// Whole is ctx, and ends with its limit also where that is one for each command.
-func Whole(ctx context.Context) (context.Context, func()) {
-	l, ok := ctx.Value(key{}).(*Context)
-	if !ok || Cancels(ctx) {
-		return ctx, func() {}
-	}
-	return Within(ctx, l.clock, l.Limit)
-}
-
-// Await calls get in the background, and never outlasts ctx or its limit. What comes too late
-// goes to late.
-func Await[T any](ctx context.Context, get func(context.Context) (T, error), late func(T, error)) (got T, err error) {
-	ctx, stop := Whole(ctx)
-	defer stop()
-	came, gaveUp := make(chan struct{}), make(chan struct{})
-	defer close(gaveUp)
-	var reply T
-	var failed error
-	go func() {
-		reply, failed = get(ctx)
-		select {
-		case came <- struct{}{}:
-		case <-gaveUp:
-			late(reply, failed)
-		}
-	}()
-	select {
-	case <-came:
-		return reply, Because(ctx, failed)
-	case <-ctx.Done():
-		return got, Cause(ctx)
-	}
 }
 
 // As is the cause with which to cancel a context that is to end as another has: Cause says the same

@@ -56,30 +56,19 @@ func TestWhoseEnd(t *testing.T) {
 	})
 }
 
-// What comes after the limit goes to late, and the caller has not waited for it.
-func TestAwait(t *testing.T) {
+// A limit ends the whole of a step, also of one whose context can't be cancelled.
+func TestTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		late := ""
-		get := func(d time.Duration) func(context.Context) (string, error) {
-			return func(context.Context) (string, error) { time.Sleep(d); return "it", nil }
+		ctx := context.WithoutCancel(Timed(context.Background(), clock.New(), time.Second))
+		rings, stop := Alarm(ctx)
+		defer stop()
+		if err := Over(ctx); err != nil {
+			t.Errorf("it has not ended: %v", err)
 		}
-		ctx := PerCommand(context.Background(), clock.New(), time.Second)
-		if got, err := Await(ctx, get(time.Millisecond), nil); got != "it" || err != nil {
-			t.Errorf("in time: %q, %v", got, err)
-		}
-		start := time.Now()
-		got, err := Await(ctx, get(time.Minute), func(s string, _ error) { late = s })
-		if got != "" || !errors.Is(err, ErrTimeout) || time.Since(start) != time.Second {
-			t.Errorf("too late: %q, %v after %v", got, err, time.Since(start))
-		}
-		start = time.Now()
-		if _, err := Await(context.WithoutCancel(ctx), get(time.Minute), func(string, error) {}); !errors.Is(err, ErrTimeout) || time.Since(start) != time.Second {
-			t.Errorf("too late, with something on top of the limit: %v after %v", err, time.Since(start))
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if late != "it" {
-			t.Error("what came late was dropped")
+		began := time.Now()
+		<-rings
+		if err := Over(ctx); !errors.Is(err, ErrTimeout) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,40 +106,56 @@ type Conn struct {
 	writing  bool       // somebody writes, and will look at pending again
 	reading  bool
 	retired  bool // it gets no new messages
-	useless  bool // it leads to a server that can't serve us
+	aged     bool // for its age alone: its pool gets it back
 	shutting bool
 	err      error // it is over
 
+	until time.Time   // when it has its age
 	alarm *time.Timer // nil: none was needed yet
 	rings time.Time   // when it does; zero: it is not set
 }
 
+// age is for how long a connection is shared. Then its pool gets it back, and tests and replaces it as it does the
+// others.
+const age = time.Second
+
 // New shares c, which nobody else may use any more. A goroutine reads while replies are owed; an idle
 // connection has none.
-func New(c redis.Conn) *Conn { return &Conn{c: c} }
+func New(c redis.Conn) *Conn {
+	shared := &Conn{c: c, until: time.Now().Add(age)}
+	shared.set(shared.until)
+	return shared
+}
 
 // Close ends the connection. Messages under way have an unknown outcome.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ages()
 	c.failed(net.ErrClosed)
 }
 
-// Retire lets no new messages in: the connection ends when nobody waits for a reply any more.
+// ages says that it goes back to its pool, if nothing is wrong with it. c.mu is held.
+func (c *Conn) ages() {
+	c.aged = c.aged || !c.retired
+	c.retired = true
+}
+
+// Retire lets no new messages in: the connection ends when nobody waits for a reply any more, and no pool gets it back.
 func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.retired = true
+	c.retire()
+}
+
+// retire is Retire. c.mu is held.
+func (c *Conn) retire() {
+	c.spoil()
 	c.last()
 }
 
-// Discard is Retire of a connection that is of no use to anybody: no pool gets it back.
-func (c *Conn) Discard() {
-	c.mu.Lock()
-	c.useless = true
-	c.mu.Unlock()
-	c.Retire()
-}
+// spoil says that it takes no new messages, and that no pool gets it back. c.mu is held.
+func (c *Conn) spoil() { c.retired, c.aged = true, false }
 
 // last ends a retired connection for which nobody waits. c.mu is held.
 func (c *Conn) last() {
@@ -159,11 +176,16 @@ func (c *Conn) load() (n int, ok bool) {
 // ends when the last on it is answered or gives up. A redis.Error among the replies stands in its place.
 // They are the message's, which is gone after an error.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
+	return c.do(ctx, patience, m, false)
+}
+
+// do is Do; last: of one who has sent something before, over a connection that takes nothing new from then on.
+func (c *Conn) do(ctx context.Context, patience time.Duration, m *Message, last bool) ([]any, error) {
 	if ctx.Err() != nil {
 		m.free()
 		return nil, unsent(limit.Cause(ctx))
 	}
-	if err := c.send(m, patience); err != nil {
+	if err := c.send(m, patience, last); err != nil {
 		m.free()
 		return nil, err
 	}
@@ -175,16 +197,13 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 	case <-m.done:
 		return m.replies, m.err // after an error somebody may still be about to write it: it is not used again
 	case <-ctx.Done():
-		if limit.RanOut(ctx) {
-			c.Retire()
-		}
 		return nil, c.leave(m, limit.Cause(ctx))
 	}
 }
 
 // send puts a message behind the others. A caller that finds nobody writing writes: its own message
 // at once, if it is alone.
-func (c *Conn) send(m *Message, patience time.Duration) error {
+func (c *Conn) send(m *Message, patience time.Duration, last bool) error {
 	m.at, m.until = time.Now(), time.Time{}
 	due := m.at.Add(silence)
 	if patience > 0 {
@@ -192,10 +211,11 @@ func (c *Conn) send(m *Message, patience time.Duration) error {
 		due = sooner(due, m.until)
 	}
 	c.mu.Lock()
-	if c.err != nil || c.retired {
+	if c.err != nil || c.retired && !last {
 		defer c.mu.Unlock()
 		return unsent(c.err)
 	}
+	c.retired = c.retired || last
 	c.waiting++
 	c.set(due)
 	c.pending = append(c.pending, m)
@@ -287,11 +307,16 @@ func (c *Conn) set(at time.Time) {
 func (c *Conn) ring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rings = (time.Time{}); c.err != nil || c.waiting == 0 {
+	if c.rings = (time.Time{}); c.err != nil {
 		return
 	}
 	now := time.Now()
 	next := now.Add(silence)
+	if now.Before(c.until) {
+		next = c.until
+	} else {
+		c.ages()
+	}
 	overdue := func(m *Message) bool {
 		switch {
 		case m.left || m.until.IsZero():
@@ -300,7 +325,7 @@ func (c *Conn) ring() {
 			next = sooner(next, m.until)
 			return false
 		}
-		c.retired = true
+		c.spoil()
 		return true
 	}
 	for _, list := range [...][]*Message{c.sent, c.batch} {
@@ -322,10 +347,10 @@ func (c *Conn) ring() {
 		if due := c.sent[0].at.Add(silence); now.Before(due) {
 			next = sooner(next, due)
 		} else {
-			c.retired = true
+			c.spoil()
 		}
 	}
-	if c.last(); c.err == nil && c.waiting > 0 {
+	if c.last(); c.err == nil {
 		c.set(next)
 	}
 }
@@ -357,6 +382,7 @@ func (c *Conn) leave(m *Message, why error) error {
 		return unsent(why)
 	}
 	m.left = true // its replies are thrown away, and it with them
+	c.spoil()     // it may be silent, whoever asks
 	return why
 }
 
@@ -418,7 +444,7 @@ func (c *Conn) replies(m *Message) ([]any, error) {
 // would be queued: Redis 2.0 to 2.4 do that when their memory is full.
 func stuck(names []string, replies []any) error {
 	for i, name := range names {
-		if e, refused := replies[i].(redis.Error); refused && name == "EXEC" && !answer.ExecAborted(e) {
+		if e, refused := replies[i].(redis.Error); refused && strings.EqualFold(name, "EXEC") && !answer.ExecAborted(e) {
 			return e
 		}
 	}
@@ -453,6 +479,7 @@ func (c *Conn) failed(err error) {
 	for _, m := range c.pending {
 		c.answer(m, nil, unsent(err))
 	}
+	c.aged = c.aged && err == net.ErrClosed && len(c.sent)+len(c.batch) == 0
 	c.sent, c.batch, c.pending = nil, nil, nil
 	c.shut()
 }
@@ -464,13 +491,16 @@ func (c *Conn) shut() {
 		return
 	}
 	if c.reading || c.writing {
+		if c.aged { // nothing is owed
+			return
+		}
 		redis.ReceiveContext(c.c, limit.Past) //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed; a Do would write a pool's own state beside them
 		return
 	}
 	c.shutting = true
-	useless := c.useless
+	whole := c.aged
 	go func() { // it may wait for the server
-		if useless {
+		if !whole {
 			wire.Drop(c.c)
 		}
 		c.c.Close()

@@ -26,7 +26,8 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   []*Conn
 	dialing *dial // nil: no connection is being made
-	closed  atomic.Bool
+	closed  bool
+	apart   atomic.Bool // each step borrows one
 }
 
 // A dial is a connection that is being made.
@@ -73,7 +74,7 @@ func within[T any](ctx context.Context, patience time.Duration, get func(context
 func (p *Pool) wait(ctx context.Context) (*Conn, error) {
 	for {
 		p.mu.Lock()
-		if p.closed.Load() {
+		if p.closed {
 			p.mu.Unlock()
 			return nil, net.ErrClosed
 		}
@@ -121,7 +122,7 @@ func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
 	}
 	shared := New(c)
 	shared.epoch = epoch
-	if p.closed.Load() {
+	if p.closed {
 		shared.Close()
 		return nil, net.ErrClosed
 	}
@@ -168,11 +169,22 @@ func (p *Pool) idlest() (best *Conn, load int) {
 	return best, load
 }
 
+// Doubt is told that a connection to the server turned out to be dead: those that are here may be as dead.
+func (p *Pool) Doubt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Retire()
+	}
+	p.conns = nil
+}
+
 // Close ends all connections. Each Step borrows one from then on.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed.Store(true)
+	p.closed = true
+	p.apart.Store(true)
 	if d := p.dialing; d != nil && d.stop != nil {
 		d.stop()
 	}
@@ -182,18 +194,21 @@ func (p *Pool) Close() {
 	p.conns = nil
 }
 
-// do sends m over one of the connections.
-func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration) ([]any, error) {
-	c, patience, err := p.Get(ctx, patience)
-	if err != nil {
-		m.free()
-		return nil, unsent(err)
+// do sends m over one of the connections, or over this one as the last, and returns it.
+func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over *Conn) ([]any, *Conn, error) {
+	last := over != nil
+	if !last {
+		var err error
+		if over, patience, err = p.Get(ctx, patience); err != nil {
+			m.free()
+			return nil, nil, unsent(err)
+		}
 	}
-	replies, err := c.Do(ctx, patience, m)
+	replies, err := over.do(ctx, patience, m, last)
 	if _, elsewhere := answer.Among(replies, answer.Elsewhere); elsewhere {
-		c.Discard()
+		over.Retire()
 	}
-	return replies, err
+	return replies, over, err
 }
 
 func (p *Pool) message() *Message {

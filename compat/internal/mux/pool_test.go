@@ -34,7 +34,7 @@ func TestGrowingHoldsUpNobody(t *testing.T) {
 			}
 			all.Go(func() {
 				began := time.Now()
-				if _, err := p.do(context.Background(), say("GET", "k"), time.Minute); err != nil || time.Since(began) != time.Second {
+				if _, _, err := p.do(context.Background(), say("GET", "k"), time.Minute, nil); err != nil || time.Since(began) != time.Second {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 			})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,12 +13,14 @@ import (
 
 // A Step is one caller's view of a Pool, as a redis.Conn: each write is a message. A write that
 // needs a connection which nobody shares, for a WATCH or to block, borrows one, and all that follows
-// goes over it.
+// goes over it. What is not known to need nothing of its connection may ask about the writes before it,
+// as WAIT does: it goes over the one that they went over, which is shared no more.
 type Step struct {
 	pool *Pool
 	key  string // that it is about
 
 	conn    redis.Conn // borrowed; nil: it needs none yet
+	on      *Conn      // that the last of its writes went over which changed something; nil: none is shared
 	m       *Message
 	replies []any
 	err     error
@@ -28,6 +31,73 @@ var (
 	_ redis.ConnWithContext = (*Step)(nil)
 	_ redis.ConnWithTimeout = (*Step)(nil)
 )
+
+// shareable are the commands that need nothing of their connection and leave nothing on it, and whether they can
+// change a key.
+var shareable = map[string]bool{
+	"": false, "ECHO": false, "EXISTS": false, "GET": false, "HGET": false, "HGETALL": false, "INFO": false, "LINDEX": false, "LLEN": false,
+	"LRANGE": false, "MGET": false, "PING": false, "PTTL": false, "SISMEMBER": false, "STRLEN": false, "TIME": false, "TTL": false,
+	"TYPE": false, "ZCARD": false, "ZRANGE": false, "ZRANGEBYSCORE": false, "ZREVRANGE": false, "ZSCORE": false,
+
+	"DECR": true, "DEL": true, "DELEX": true, "DELIFEQ": true, "EVAL": true, "EVALSHA": true, "EXPIRE": true, "EXPIREAT": true,
+	"GETSET": true, "HDEL": true, "HINCRBY": true, "HSET": true, "INCR": true, "INCRBY": true, "LPOP": true, "LPUSH": true, "LREM": true,
+	"LSET": true, "LTRIM": true, "MSET": true, "MSETNX": true, "PERSIST": true, "PEXPIRE": true, "PEXPIREAT": true, "PSETEX": true,
+	"RENAME": true, "RENAMENX": true, "RPOP": true, "RPOPLPUSH": true, "RPUSH": true, "SADD": true, "SET": true, "SETEX": true, "SETNX": true,
+	"SORT": true, "SREM": true, "UNLINK": true, "ZADD": true, "ZREM": true, "ZREMRANGEBYSCORE": true,
+}
+
+// A need is what commands need of a connection.
+type need int
+
+const (
+	nothing need = iota // nothing
+	writes              // nothing, and they may change a key
+	own                 // nobody else, from here on
+	same                // that of the writes before them
+)
+
+// needs is what name needs; in says, and is told, whether MULTI is open.
+func needs(name string, in *bool) need {
+	changes, known := shareable[name]
+	if !known {
+		name = strings.ToUpper(name)
+		changes, known = shareable[name]
+	}
+	switch {
+	case changes:
+		return writes
+	case known:
+		return nothing
+	}
+	switch name {
+	case "MULTI":
+		*in = true
+		return nothing
+	case "EXEC":
+		if *in {
+			*in = false
+			return nothing
+		}
+		return own
+	case "WATCH", "UNWATCH", "DISCARD":
+		return own
+	}
+	return same
+}
+
+// needs is what the message needs with name behind it.
+func (s *Step) needs(name string) need {
+	in, most := false, nothing
+	if s.m != nil {
+		for _, n := range s.m.names {
+			most = max(most, needs(n, &in))
+		}
+	}
+	if most = max(most, needs(name, &in)); in {
+		most = max(most, own)
+	}
+	return most
+}
 
 // Step is a Step that is about key.
 func (p *Pool) Step(key string) Step { return Step{pool: p, key: key} }
@@ -52,6 +122,7 @@ func (s *Step) Close() error {
 
 func (s *Step) Send(name string, args ...any) error {
 	if s.conn != nil {
+		s.writesAnew(name)
 		return s.conn.Send(name, args...)
 	}
 	if s.err != nil {
@@ -79,20 +150,26 @@ func (s *Step) DoWithTimeout(limit time.Duration, name string, args ...any) (any
 }
 
 func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
-	if s.conn == nil {
-		switch {
-		case s.err != nil:
-			return nil, s.err
-		case s.m == nil && (name == "DISCARD" || name == "UNWATCH"):
-			return "OK", nil // nothing of ours is open on a shared connection
-		case !s.alone(name) && !s.pool.closed.Load():
-			return s.together(ctx, limit, name, args)
-		}
+	if s.err != nil {
+		return nil, s.err
+	}
+	if s.m == nil && s.conn == nil && (strings.EqualFold(name, "DISCARD") || strings.EqualFold(name, "UNWATCH")) {
+		return "OK", nil // nothing of ours is open on a shared connection
+	}
+	need := s.needs(name)
+	switch {
+	case need == same && s.on != nil:
+		s.pool.apart.Store(true) // steps like it have one of their own from the start
+		return s.together(ctx, limit, need, name, args)
+	case s.conn == nil && need < own && !s.pool.apart.Load():
+		return s.together(ctx, limit, need, name, args)
+	case s.conn == nil:
 		var err error
 		if limit, err = s.depart(ctx, limit); err != nil {
 			return nil, err
 		}
 	}
+	s.writesAnew(name)
 	switch {
 	case ctx.Done() != nil:
 		return redis.DoContext(s.conn, ctx, name, args...)
@@ -102,27 +179,11 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 	return s.conn.Do(name, args...)
 }
 
-// alone reports whether what was sent, with name behind it, needs a connection which nobody shares.
-func (s *Step) alone(name string) bool {
-	open := false
-	see := func(name string) bool {
-		switch name {
-		case "WATCH", "UNWATCH", "DISCARD", "SELECT", "AUTH", "BLPOP", "BRPOP", "BRPOPLPUSH", "SUBSCRIBE", "PSUBSCRIBE", "MONITOR", "WAIT":
-			return true
-		case "MULTI":
-			open = true
-		case "EXEC":
-			if !open {
-				return true
-			}
-			open = false
-		}
-		return false
+// writesAnew notes that name goes over the borrowed connection: who asks about writes asks there, if it is one.
+func (s *Step) writesAnew(name string) {
+	if in := true; s.on != nil && (needs(name, &in) == writes || !in) {
+		s.on = nil
 	}
-	if s.m != nil && slices.ContainsFunc(s.m.names, see) {
-		return true
-	}
-	return see(name) || open
 }
 
 // depart goes on over a borrowed connection, and returns what is left of the limit then.
@@ -147,7 +208,7 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) (left time.Durat
 }
 
 // together sends the message over a shared connection.
-func (s *Step) together(ctx context.Context, limit time.Duration, name string, args []any) (any, error) {
+func (s *Step) together(ctx context.Context, limit time.Duration, need need, name string, args []any) (any, error) {
 	m := s.m
 	if s.m = nil; m == nil {
 		m = s.pool.message()
@@ -159,7 +220,14 @@ func (s *Step) together(ctx context.Context, limit time.Duration, name string, a
 		m.free()
 		return []any{}, nil
 	}
-	replies, err := s.pool.do(ctx, m, limit)
+	var over *Conn
+	if need == same {
+		over = s.on
+	}
+	replies, over, err := s.pool.do(ctx, m, limit, over)
+	if need == writes {
+		s.on = over
+	}
 	if err != nil {
 		s.wrote = s.wrote || !errors.Is(err, ErrNotSent)
 		s.err = err

@@ -7,6 +7,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -21,14 +22,17 @@ type Conn struct {
 	redis.Conn
 	Session session.Session
 	Asked   bool    // something was sent in this step
+	Silent  bool    // its time ran out
 	Wake    *Wakeup // goes with the release; nil: nothing does, or it has gone
 
+	Heard func()            // told of each reply; nil: nobody
 	Later func(error) error // what an error says of the whole step, in which something has run before; nil: the same
 
 	ctx    context.Context // nil: the step can't be cancelled
 	limit  time.Duration   // for the step, when ctx is nil; 0: the connection's own
 	until  time.Time       // when that ends; zero: nothing was sent yet
-	within time.Duration   // how long the step may take, by either; 0: not known
+	began  time.Time
+	within time.Duration // how long the step may take, by either; 0: not known
 
 	args   [16]any // room for the arguments of one write
 	single [4]any  // room for replies that come alone, in this step
@@ -37,9 +41,10 @@ type Conn struct {
 
 // Begin begins a step over c.
 func (c *Conn) Begin(ctx context.Context) {
-	c.Asked, c.Wake, c.few = false, nil, 0
+	c.Asked, c.Silent, c.Wake, c.Heard, c.few = false, false, nil, nil, 0
 	c.within = limit.Of(ctx)
 	c.Anew()
+	c.until, c.began = limit.Until(ctx), time.Now()
 	if limit.Cancels(ctx) {
 		c.ctx, c.limit = ctx, 0
 	}
@@ -49,19 +54,14 @@ func (c *Conn) Begin(ctx context.Context) {
 // Anew gives what follows as much time as the whole step had, whatever has become of its context.
 func (c *Conn) Anew() { c.ctx, c.limit, c.until = nil, c.within, time.Time{} }
 
-// Since has the step's time run from a moment before Begin, when it began to wait for the connection.
-func (c *Conn) Since(at time.Time) {
-	if c.limit > 0 {
-		c.until = at.Add(c.limit)
-	}
-}
-
 // Hurry leaves half of the step's time for another connection: one that was kept may have died
 // without a word.
 func (c *Conn) Hurry() {
-	c.limit /= 2
+	if c.within > 0 {
+		c.until = c.began.Add(c.until.Sub(c.began) / 2)
+	}
 	if c.ctx != nil && c.within > 0 {
-		c.ctx = limit.Sooner(c.ctx, time.Now().Add(c.within/2))
+		c.ctx = limit.Sooner(c.ctx, c.until)
 	}
 }
 
@@ -105,20 +105,28 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 			reply, err = c.Conn.Do(name, args...)
 		}
 	case c.limit > 0:
-		left := c.limit
-		if c.until.IsZero() {
-			c.until = time.Now().Add(left)
-		} else { // a step of several round trips
-			left = max(time.Until(c.until), time.Millisecond)
-		}
-		reply, err = redis.DoWithTimeout(c.Conn, left, name, args...)
+		reply, err = redis.DoWithTimeout(c.Conn, c.left(), name, args...)
 		if unsupported(err) {
 			reply, err = c.Conn.Do(name, args...)
 		}
 	default:
 		reply, err = c.Conn.Do(name, args...)
 	}
+	if c.Heard != nil {
+		c.Heard()
+	}
 	return reply, c.why(err)
+}
+
+// GivenUp reports that the caller's end ended the step, which says nothing of the connection.
+func (c *Conn) GivenUp() bool { return c.ctx != nil && c.ctx.Err() != nil && !limit.RanOut(c.ctx) }
+
+// left is what is left of a step's limit.
+func (c *Conn) left() time.Duration {
+	if c.until.IsZero() {
+		c.until = time.Now().Add(c.limit)
+	}
+	return max(time.Until(c.until), time.Millisecond)
 }
 
 // why is err as the caller is told of it: that a limit of ours ended the step is not said as
@@ -128,21 +136,36 @@ func (c *Conn) why(err error) error {
 	case err == nil || answer.Refused(err):
 		return err
 	case c.ctx != nil && c.ctx.Err() != nil:
+		c.Silent = true
 		return limit.Cause(c.ctx)
 	case c.Session.Ran && c.Later != nil:
 		err = c.Later(err)
 	}
-	return limit.Slow(err)
+	err = limit.Slow(err)
+	c.Silent = errors.Is(err, limit.ErrTimeout)
+	return err
 }
+
+// long is for how long a connection must not have answered to be called silent.
+const long = 100 * time.Millisecond
+
+// Unheard reports that the step ended because no answer came, which took long enough to say so.
+func (c *Conn) Unheard() bool { return c.Silent && time.Since(c.began) >= long }
 
 // Receive is redis.Conn's, within the step's context.
 func (c *Conn) Receive() (any, error) {
 	var reply any
 	err := c.Conn.Err() // see exchange
-	if err == nil && c.ctx != nil {
+	switch {
+	case err != nil:
+	case c.ctx != nil:
 		reply, err = redis.ReceiveContext(c.Conn, c.ctx)
+	case c.limit > 0:
+		reply, err = redis.ReceiveWithTimeout(c.Conn, c.left())
+	default:
+		reply, err = c.Conn.Receive()
 	}
-	if err == nil && c.ctx == nil || unsupported(err) {
+	if unsupported(err) {
 		reply, err = c.Conn.Receive()
 	}
 	err = c.why(err)

@@ -68,9 +68,9 @@ func TestLimits(t *testing.T) {
 		ctx  context.Context
 		want error
 	}{
-		"the caller's cancellation":         {cancelled, context.Canceled},
-		"a limit of ours":                   {bounded, limit.ErrTimeout},
-		"a limit of ours, for each command": {limit.PerCommand(context.Background(), clock.New(), least), limit.ErrTimeout},
+		"the caller's cancellation":                   {cancelled, context.Canceled},
+		"a limit of ours":                             {bounded, limit.ErrTimeout},
+		"a limit of ours, in what can't be cancelled": {limit.Timed(context.Background(), clock.New(), least), limit.ErrTimeout},
 	} {
 		err := within(test.ctx)
 		if !errors.Is(err, test.want) || errors.Is(err, os.ErrDeadlineExceeded) != (test.want == limit.ErrTimeout) || errors.Is(err, context.Canceled) != (test.want == context.Canceled) {
@@ -81,23 +81,22 @@ func TestLimits(t *testing.T) {
 
 // A step of several round trips has one limit, and Anew gives what follows another.
 func TestOneLimit(t *testing.T) {
-	s := oldredis.Run(t, "7.0")
-	c := &Conn{Conn: s.Dial()}
-	c.Begin(limit.PerCommand(context.Background(), clock.New(), time.Minute))
-	if _, err := c.Do("PING"); err != nil {
-		t.Fatal(err)
-	}
-	until := c.until
-	if _, err := c.Do("PING"); err != nil || c.until != until || until.IsZero() {
-		t.Errorf("the second command may take until %v, the first until %v: %v", c.until, until, err)
-	}
-	c.Hurry()
-	if c.limit != 30*time.Second {
-		t.Errorf("in a hurry it may take %v, want half a minute", c.limit)
-	}
-	if c.Anew(); c.limit != time.Minute || !c.until.IsZero() {
-		t.Errorf("anew it may take %v, until %v", c.limit, c.until)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := &Conn{Conn: silent(t)}
+		c.Begin(limit.Timed(context.Background(), clock.New(), time.Minute))
+		time.Sleep(20 * time.Second)
+		if left := c.left(); left != 40*time.Second {
+			t.Errorf("%v are left, want 40 s", left)
+		}
+		c.Begin(limit.Timed(context.Background(), clock.New(), time.Minute))
+		if c.Hurry(); c.left() != 30*time.Second {
+			t.Errorf("in a hurry %v are left, want half a minute", c.left())
+		}
+		time.Sleep(time.Hour)
+		if c.Anew(); c.left() != time.Minute {
+			t.Errorf("anew it may take %v", c.left())
+		}
+	})
 }
 
 // A connection goes back clean or dead, whatever the server made of what was sent: on 2.2 a DISCARD

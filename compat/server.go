@@ -34,7 +34,8 @@ type server struct {
 	borrowing atomic.Int64  // steps that are getting their connection
 	returned  atomic.Int64  // when a connection was last returned alive, in nanoseconds of Unix
 
-	shared *mux.Pool // of steps that need no connection of their own; nil: each has one
+	shared *mux.Pool   // of steps that need no connection of their own; nil: each has one
+	apart  atomic.Bool // the server does not keep transactions apart that are pipelined: no connection is shared
 
 	pins  bool         // leases may pin their connections
 	free  atomic.Int64 // how many more may
@@ -70,6 +71,11 @@ func (s *server) do(ctx context.Context, key string, step func(*Conn) error) err
 	return err
 }
 
+// alone is do over a connection that the step does not share.
+func (s *server) alone(ctx context.Context, key string, step func(*Conn) error) error {
+	return s.over(ctx, key, &Conn{alone: true}, step)
+}
+
 // Conns are large, and needed for the length of a step.
 var conns = sync.Pool{New: func() any { return new(Conn) }}
 
@@ -81,7 +87,7 @@ func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn)
 		left += s.idle()
 	}
 	for ; left > 0 && elsewhere(err); left-- {
-		*c = Conn{}
+		*c = Conn{alone: c.alone}
 		err = s.once(ctx, key, c, step)
 	}
 	return err
@@ -102,7 +108,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	pins := c.pins
 	var together *mux.Step
 	var waits time.Time // since when, for a connection; zero: it had one at once
-	if s.shared != nil {
+	if s.shared != nil && !c.alone && !s.apart.Load() {
 		c.step = s.shared.Step(key)
 		together = &c.step
 		c.lend(together)
@@ -458,10 +464,10 @@ func (s *server) idle() int {
 // again is do for a step that can be repeated without harm, because it only reads: it goes on
 // to the next connection as long as the one it got turns out to be closed, or to lead to a
 // server that has the key no more.
-func (s *server) again(ctx context.Context, key string, step func(*Conn) error) error {
+func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*Conn) error) error, step func(*Conn) error) error {
 	var err error
 	for range staleAtMost + s.idle() {
-		if err = s.do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
+		if err = do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
 			break
 		}
 	}
@@ -504,7 +510,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 
 func (s *server) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
 	st := State{Key: key, TTL: NoTTL}
-	err := s.again(ctx, key, func(c *Conn) (err error) {
+	err := s.again(ctx, key, s.do, func(c *Conn) (err error) {
 		st, err = s.algo.Inspect(c, now(), key)
 		return err
 	})
@@ -556,10 +562,11 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 
 // check asks the algorithm, once in each epoch, whether it is safe on this server, and returns
 // the epoch. A proxy answers what it does not know by closing the connection, and so does a
-// broken network: that is no proof, and said as it was seen.
+// broken network: that is no proof, and said as it was seen. Neither the check nor what is asked then shares a
+// connection: where no new one is to be had, one that lives would prove nothing.
 func (s *server) check(ctx context.Context, key string) (epoch uint64, err error) {
 	epoch = s.epoch()
-	if s.traits.Check == nil || s.checked.Load() == epoch+1 {
+	if s.traits.Check == nil && s.shared == nil || s.checked.Load() == epoch+1 {
 		return epoch, nil
 	}
 	if s.checking != nil {
@@ -583,12 +590,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	blamed := ""
 	for range checksAtMost {
 		on := ""
-		err = s.do(ctx, key, func(c *Conn) error {
+		err = s.alone(ctx, key, func(c *Conn) (err error) {
 			epoch = s.epoch()
-			err := s.traits.Check(c, key)
+			if s.traits.Check != nil {
+				err = s.traits.Check(c, key)
+			}
 			on = c.wire.Session.BrokeOn
 			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
 				s.reaps.Store(epoch + 1)
+			}
+			if err == nil && s.shared != nil {
+				s.apart.Store(c.merges(key))
 			}
 			return err
 		})
@@ -600,13 +612,17 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
-		if s.again(ctx, key, func(c *Conn) error {
+		proof := s.again(ctx, key, s.alone, func(c *Conn) error {
 			_, err := c.Do("GET", key)
-			if answer.Refused(err) { // an answer all the same
+			if answer.Refused(err) && !answer.Elsewhere(err) { // an answer all the same
 				return nil
 			}
 			return err
-		}) != nil {
+		})
+		switch {
+		case answer.Elsewhere(proof): // it has no room for another client, …
+			return epoch, proof
+		case proof != nil:
 			return epoch, err
 		}
 		if on == blamed && on != "" {
@@ -615,6 +631,18 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 		blamed = on
 	}
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
+}
+
+// merges reports that the server runs transactions which are pipelined as one, or the second one's commands one by one,
+// as Envoy does; or that it can't be asked. Where it has none, none is sent.
+func (c *Conn) merges(key string) bool {
+	one := []Cmd{{"MULTI"}, {"EXISTS", Aux(key, "check:"+NewToken())}, {"EXEC"}}
+	replies, err := c.Pipe(slices.Concat(one, one)...)
+	if err != nil {
+		return true // it hangs up on the question, or was not asked
+	}
+	ran := func(reply any) bool { all, _ := reply.([]any); return len(all) == 1 }
+	return ran(replies[2]) && !ran(replies[5])
 }
 
 // checksAtOnce is how many steps may check one server at a time; the others wait for what they find. A check is ten

@@ -464,7 +464,8 @@ func (s *server) idle() int {
 // again is do for a step that can be repeated without harm, because it only reads: it goes on
 // to the next connection as long as the one it got turns out to be closed, or to lead to a
 // server that has the key no more.
-func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*Conn) error) error, step func(*Conn) error) error {
+func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*Conn) error) error,
+	step func(*Conn) error) error {
 	var err error
 	for range staleAtMost + s.idle() {
 		if err = do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {

@@ -125,7 +125,8 @@ func (j *Judge) on(h *Hold, e Event) {
 // got begins a hold.
 func (j *Judge) got(k *key, e Event) {
 	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
-		Fence: e.Fence, Shared: e.Shared, from: j.holds[e.From], fence: e.Fence, since: len(k.changes), told: []ack{{e.At, e.Until}}}
+		Fence: e.Fence, Shared: e.Shared, from: j.holds[e.From], fence: e.Fence, since: len(k.changes),
+		told: []ack{{e.At, e.Until}}}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
 	}

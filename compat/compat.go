@@ -136,8 +136,8 @@ type Abilities struct {
 	server *server // batches, pins and wakes
 }
 
-// RunID is what INFO calls the process of the server that has key, since Redis 2.4; "" if that is not told: two names or
-// databases of one server have one.
+// RunID is what INFO calls the process of the server that has key; "" if that is not told. Two names or databases of one
+// server have the same.
 func (a Abilities) RunID(ctx context.Context, key string) (id string) {
 	if a.server != nil {
 		a.server.do(ctx, key, func(c *Conn) error { //nolint:errcheck // it is not told

@@ -25,6 +25,7 @@ type Conn struct {
 	pinned  bool    // a lease holds on to the connection when the step has ended
 	refused bool    // nobody waits for the connection to be returned
 	alive   bool    // it was returned as one that can be used again
+	alone   bool    // the step shares no connection
 	reaps   bool    // DEL counts no key that has expired
 
 	waiter string // whose wait the step is part of

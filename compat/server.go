@@ -38,7 +38,8 @@ type server struct {
 	exams   map[int]*exam        // checks under way, by group
 	lobbies map[int]*lobby.Lobby // by group
 
-	shared *mux.Pool // of steps that need no connection of their own; nil: each has one
+	shared *mux.Pool   // of steps that need no connection of their own; nil: each has one
+	apart  atomic.Bool // the server does not keep transactions apart that are pipelined: no connection is shared
 
 	owned atomic.Bool  // by a Locker
 	pins  bool         // leases may pin their connections
@@ -80,6 +81,11 @@ func (s *server) do(ctx context.Context, key string, step func(*Conn) error) err
 	return err
 }
 
+// alone is do over a connection that the step does not share.
+func (s *server) alone(ctx context.Context, key string, step func(*Conn) error) error {
+	return s.over(ctx, key, &Conn{alone: true}, step)
+}
+
 // Conns are large, and needed for the length of a step.
 var conns = sync.Pool{New: func() any { return new(Conn) }}
 
@@ -91,7 +97,7 @@ func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn)
 		left += s.idle()
 	}
 	for ; left > 0 && elsewhere(err); left-- {
-		*c = Conn{}
+		*c = Conn{alone: c.alone}
 		err = s.once(ctx, key, c, step)
 	}
 	return err
@@ -111,7 +117,7 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	pins := c.pins
 	var together *mux.Step
-	if s.shared != nil {
+	if s.shared != nil && !c.alone && !s.apart.Load() {
 		c.step = s.shared.Step(key)
 		together = &c.step
 		c.lend(together)
@@ -471,10 +477,11 @@ func (s *server) idle() int {
 // again is do for a step that can be repeated without harm, because it only reads: it goes on
 // to the next connection as long as the one it got turns out to be closed, or to lead to a
 // server that has the key no more.
-func (s *server) again(ctx context.Context, key string, step func(*Conn) error) error {
+func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*Conn) error) error,
+	step func(*Conn) error) error {
 	var err error
 	for range staleAtMost + s.idle() {
-		if err = s.do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
+		if err = do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
 			break
 		}
 	}
@@ -517,7 +524,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 
 func (s *server) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
 	st := State{Key: key, TTL: NoTTL}
-	err := s.again(ctx, key, func(c *Conn) (err error) {
+	err := s.again(ctx, key, s.do, func(c *Conn) (err error) {
 		st, err = s.algo.Inspect(c, now(), key)
 		return err
 	})
@@ -583,7 +590,7 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 // known reports that the server was found safe in this epoch.
 func (s *server) known() (epoch uint64, known bool) {
 	epoch = s.epoch()
-	return epoch, s.traits.Check == nil || s.checked.Load() == epoch+1
+	return epoch, s.traits.Check == nil && s.shared == nil || s.checked.Load() == epoch+1
 }
 
 // ready is Abilities.Ready.
@@ -739,20 +746,26 @@ func (s *server) exam(ctx context.Context, key string) *exam {
 const longestCheck = 10 * time.Second
 
 // examine is one check. A proxy answers what it does not know by closing the connection, and so does a
-// broken network: that is no proof, and said as it was seen.
+// broken network: that is no proof, and said as it was seen. Neither the check nor what is asked then shares a
+// connection: where no new one is to be had, one that lives would prove nothing.
 func (s *server) examine(ctx context.Context, key string, heard func()) (epoch uint64, err error) {
 	blamed := ""
 	for range checksAtMost {
 		on := ""
-		err = s.do(ctx, key, func(c *Conn) error {
+		err = s.alone(ctx, key, func(c *Conn) (err error) {
 			epoch = s.epoch()
 			if c.wire.Heard = heard; heard != nil {
 				heard() // it has connected
 			}
-			err := s.traits.Check(c, key)
+			if s.traits.Check != nil {
+				err = s.traits.Check(c, key)
+			}
 			on = c.wire.Session.BrokeOn
 			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
 				s.reaps.Store(epoch + 1)
+			}
+			if err == nil && s.shared != nil {
+				s.apart.Store(c.merges(key))
 			}
 			return err
 		})
@@ -764,13 +777,17 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
-		if s.again(ctx, key, func(c *Conn) error {
+		proof := s.again(ctx, key, s.alone, func(c *Conn) error {
 			_, err := c.Do("GET", key)
-			if answer.Refused(err) { // an answer all the same
+			if answer.Refused(err) && !answer.Elsewhere(err) { // an answer all the same
 				return nil
 			}
 			return err
-		}) != nil {
+		})
+		switch {
+		case answer.Elsewhere(proof): // it has no room for another client, …
+			return epoch, proof
+		case proof != nil:
 			return epoch, err
 		}
 		if on == blamed && on != "" {
@@ -779,6 +796,18 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		blamed = on
 	}
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
+}
+
+// merges reports that the server runs transactions which are pipelined as one, or the second one's commands one by one,
+// as Envoy does; or that it can't be asked. Where it has none, none is sent.
+func (c *Conn) merges(key string) bool {
+	one := []Cmd{{"MULTI"}, {"EXISTS", Aux(key, "check:"+NewToken())}, {"EXEC"}}
+	replies, err := c.Pipe(slices.Concat(one, one)...)
+	if err != nil {
+		return true // it hangs up on the question, or was not asked
+	}
+	ran := func(reply any) bool { all, _ := reply.([]any); return len(all) == 1 }
+	return ran(replies[2]) && !ran(replies[5])
 }
 
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the

@@ -79,7 +79,8 @@ func (s *Source) counts(addr string, asked time.Time) bool {
 	return counts
 }
 
-// names notes that the server at from, which was asked at a moment, says that these are masters: the others, not itself.
+// names notes that the server at from, which was asked at a moment, names these masters. What it says of itself proves
+// nothing.
 func (s *Source) names(from string, asked time.Time, masters ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,8 @@ func New(addrs []string, o Options) *Source {
 	o.Dial = safe.Dial(o.Dial)
 	s := &Source{
 		seeds: slices.Clone(addrs), o: o, asks: make(chan struct{}, 1), learnt: make(chan struct{}),
-		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{}, named: map[string]time.Time{}, pools: map[string]*redis.Pool{},
+		moving: map[int]bool{}, passed: map[int]string{}, suspects: map[string]bool{},
+		named: map[string]time.Time{}, pools: map[string]*redis.Pool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

@@ -302,7 +302,9 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 
 // A set that is taken in one command or transaction, whose keys are in different slots, is refused with what to do.
 func TestSetsAcrossSlots(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"Tx": multilock.Tx{}, "GetSet": multilock.GetSet{}, "GetSetClassic": multilock.GetSetClassic{}} {
+	for name, a := range map[string]compat.Algorithm{
+		"Tx": multilock.Tx{}, "GetSet": multilock.GetSet{}, "GetSetClassic": multilock.GetSetClassic{},
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			s, source := newShards(t)
 			s.apart = true // what one command is refused says nothing of the next

@@ -38,6 +38,7 @@ var (
 	cleaning    = tested("compat", "NewConnIsLeftClean")
 	rolling     = tested("compat/promises", "RollingRestart|APartThatIsNew|QuorumInDoubt")
 	downgrading = tested("compat/rwlock", "DowngradeOnAQuorum")
+	piped       = tested("compat/promises", "NoMoreClients|NoTransactionIs")
 	across      = tested("compat/cluster", "SetsAcross")
 	oneVote     = tested("compat/redlock", "OneServerIs")
 	still       = tested("compat/cluster", "StoodStill")
@@ -555,9 +556,15 @@ var table = []mutant{
 		never("s.backend.Abilities().server == nil"), rolling),
 	row("a key that another server has hides that a set is of several slots", "session.Session.judge",
 		always("!s.Crossed"), across),
+	row("a server's answer that it is full proves a proxy", "compat.server.check",
+		always("!answer.Elsewhere(err)"), piped),
+	row("transactions are pipelined wherever they may", "compat.Conn.merges",
+		never("ran(replies[2]) && !ran(replies[5])"), piped),
+	row("a check shares a connection", "compat.server.alone", swap("&Conn{alone: true}", "&Conn{}"), piped),
 	row("a bridge wakes nobody who waits for a message", "bridge.half.frees", always(`h.Signal == ""`)),
 	row("two readers are on two servers", "redlock.Quorum.twins", always("!q.abilities.Shared"), oneVote),
-	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"), tested("compat/promises", "ReleasedByItsToken")),
+	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"),
+		tested("compat/promises", "ReleasedByItsToken")),
 	row("what is late on one server is so for the quorum", "redlock.Quorum.Extend", always("sure < q.need"), downgrading),
 	row("what is late on one server counts as held", "redlock.Quorum.Extend",
 		never("a.err == nil && !fresh && was && parts[i].late"), delayed),

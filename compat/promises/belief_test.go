@@ -150,10 +150,12 @@ func overlap(w *world, rival *compat.Locker, locks []*compat.Lock) string {
 }
 
 // One or two requests of an extension that was given up, or sent again at once, arrive after a later one has
-// succeeded, which may not reach all servers: they must not shorten what the holder believes in. The published getset:classic, whose
-// GETSET compares nothing, can't keep this promise.
+// succeeded, which may not reach all servers: they must not shorten what the holder believes in. The published
+// getset:classic, whose GETSET compares nothing, can't keep this promise.
 func TestDelayedExtension(t *testing.T) {
-	for name, c := range map[string]struct{ cut, lost bool }{"given up": {true, false}, "sent again": {false, false}, "sent again, and then cut off": {false, true}} {
+	for name, c := range map[string]struct{ cut, lost bool }{
+		"given up": {true, false}, "sent again": {false, false}, "sent again, and then cut off": {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, append(all(false)[1:], keepers()...), func(t *testing.T, k kind) {
 				for n, reached := 1, true; reached && n < 60; n++ {

@@ -18,11 +18,11 @@ func quorums() (them []kind) {
 			them = append(them, k)
 		}
 	}
-	return append(them, quorum("redlock, at once", false, []string{"2.2", "2.4", "2.4", "2.4", "2.2"}, getsetlock.Guarded{}, txlock.Renamed{},
-		txlock.Renamed{}, txlock.Renamed{}, getsetlock.Guarded{}))
+	a, b := getsetlock.Guarded{}, txlock.Renamed{}
+	return append(them, quorum("redlock, at once", false, []string{"2.2", "2.4", "2.4", "2.4", "2.2"}, a, b, b, b, a))
 }
 
-// A handle of a lock that has a part anew since, on another server or of another time, is no handle of the next holder's.
+// A handle of a lock that has got a part anew since is no handle of the next holder's.
 func TestAPartThatIsNewHidesNoOther(t *testing.T) {
 	eachKind(t, quorums(), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {

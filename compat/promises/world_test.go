@@ -155,7 +155,10 @@ func composites(fence bool) []kind {
 // keepers are the locks that can't change their values.
 func keepers() []kind {
 	k := keeping{setlock.Script{}}
-	return []kind{one("keeping", "2.6", k), quorum("quorum(keeping)", true, []string{"2.6", "2.6", "2.6"}, k, k, k), several("several(keeping)", "2.6", k)}
+	return []kind{
+		one("keeping", "2.6", k), several("several(keeping)", "2.6", k),
+		quorum("quorum(keeping)", true, []string{"2.6", "2.6", "2.6"}, k, k, k),
+	}
 }
 
 // twoNames is the lock of two fleets that differ in the key's name alone.

@@ -54,8 +54,9 @@ func TestConformance(t *testing.T) {
 					for i, m := range members {
 						servers = append(servers, compat.NewBackend(wrap(sources[i]), m.algo))
 					}
+					q := redlock.Options{Timeout: time.Minute, Grace: time.Minute, Clock: o.Clock}
 					o.Timeout = cmp.Or(o.Timeout, time.Minute) // others keep the processors busy
-					return compat.NewLocker(redlock.New(servers, redlock.Options{Timeout: time.Minute, Grace: time.Minute, Clock: o.Clock}), o)
+					return compat.NewLocker(redlock.New(servers, q), o)
 				},
 			})
 		})

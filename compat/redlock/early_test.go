@@ -310,7 +310,9 @@ func TestOneServerIsOneVote(t *testing.T) {
 }
 
 func oneVote(t *testing.T, name string, pools ...compat.Pool) {
-	for what, a := range map[string]compat.Algorithm{"tx": txlock.Renamed{}, "readers": rwlock.Read{}, "writers": rwlock.Write{}} {
+	for what, a := range map[string]compat.Algorithm{
+		"tx": txlock.Renamed{}, "readers": rwlock.Read{}, "writers": rwlock.Write{},
+	} {
 		t.Run(name+"/"+what, func(t *testing.T) {
 			var backends []compat.Backend
 			for _, p := range pools {

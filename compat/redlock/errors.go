@@ -226,11 +226,11 @@ type witness struct {
 	read  bool
 }
 
-// twins looks whether two servers in the list are one, by another name or another database. It has one vote: a list of
-// two would never have a majority, and one of five tolerate less than it seems to. A pair is looked at until it is known
-// to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants once, or
-// because what one has granted is not to be seen on the other. (With a token that is used twice it may be what an earlier
-// attempt left behind.) A pair that was found to be one is that until it is known to be two.
+// twins looks whether two servers in the list are one, by another name or another database. It has one vote: a list
+// of two would never have a majority, and one of five tolerate less than it seems to. A pair is looked at until it is
+// known to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants
+// once, or because what one has granted is not to be seen on the other. (With a token that is used twice it may be what
+// an earlier attempt left behind.) A pair that was found to be one is that until it is known to be two.
 func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
 	if q.o.Sequential || q.allDistinct.Load() {
 		return nil

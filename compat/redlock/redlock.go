@@ -394,7 +394,8 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 
 // refill asks the servers that have no part of l, which a majority has until a moment, for one, and returns the Value
 // of the lease. They are waited for as late votes are.
-func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time, ttl time.Duration) string {
+func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time,
+	ttl time.Duration) string {
 	q.forget(l)
 	m := &moved{until: until, parts: parts, fresh: true}
 	m.settling.Lock()

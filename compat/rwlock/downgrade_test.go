@@ -120,7 +120,9 @@ func TestDowngradeOverABrokenConnection(t *testing.T) {
 func TestDowngradeOnAQuorum(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		for away := range 3 {
-			for name, fate := range map[string]faulty.Fate{"cut off": {Loss: faulty.LostRequest, Cut: true}, "hangs": {Before: time.Hour}} {
+			for name, fate := range map[string]faulty.Fate{
+				"cut off": {Loss: faulty.LostRequest, Cut: true}, "hangs": {Before: time.Hour},
+			} {
 				t.Run(fmt.Sprintf("%s %d before=%v", name, away, before), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						var servers []*oldredis.Server

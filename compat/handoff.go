@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err
 	}
+	if !l.k.crew.Enter() {
+		return nil, cmp.Or(l.ended(), ErrClosed)
+	}
+	defer l.k.crew.Leave()
 	if err := l.begin(ctx); err != nil { // no renewal comes in between
 		return nil, err
 	}

@@ -153,7 +153,7 @@ func noConnection(ctx context.Context, err error) error {
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
 func (s *server) share(most int) {
 	if most > 0 && !s.source.Slots {
-		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Job: s.crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
 			return s.borrow(cleaning.With(ctx, s.crew), key)
 		}}
 	}
@@ -178,6 +178,9 @@ func (s *server) lobby(key string) *lobby.Lobby {
 	g := s.group(key)
 	if s.lobbies[g] == nil {
 		s.lobbies[g] = &lobby.Lobby{Idle: s.source.Idle}
+		if s.crew != nil {
+			s.lobbies[g].Run = s.crew.Run
+		}
 	}
 	return s.lobbies[g]
 }
@@ -208,12 +211,8 @@ func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err err
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
-	_, done := s.crew.Begin(context.Background())
 	c.wire.Anew()
-	go func() {
-		defer done()
-		s.putBack(c)
-	}()
+	s.crew.Run(func() { s.putBack(c) })
 }
 
 func (s *server) putBack(c *Conn) {

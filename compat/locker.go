@@ -512,7 +512,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			}
 			entry = nil
 			if g.Passed != nil {
-				err := k.inherit(op, q, g.Passed, ttl)
+				err := k.inherits(op, q, g.Passed, ttl)
 				if err == nil {
 					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}

@@ -124,7 +124,15 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	c.begin(ctx)
 	c.pins = pins
+	panics := true
+	defer func() {
+		if panics {
+			wire.Drop(c.Conn)
+			s.putBack(c)
+		}
+	}()
 	err := c.verdict(key, step(c))
+	panics = false
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
 		err = noConnection(ctx, err)
 	}
@@ -271,6 +279,11 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	}
 	p := &pin{s: s, key: key}
 	p.pins = true
+	defer func() {
+		if l.pin == nil {
+			s.free.Add(1)
+		}
+	}()
 	err = s.over(ctx, key, &p.Conn, func(c *Conn) error {
 		err := attempt(c)
 		p.epoch, c.pinned, c.refused = l.epoch, err == nil && c.seen.watches(l.Value), errors.Is(err, ErrHeld)
@@ -278,8 +291,6 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	})
 	if p.pinned {
 		p.value, l.pin = l.Value, p
-	} else {
-		s.free.Add(1)
 	}
 	return s.placed(ctx, now, l, err), err
 }

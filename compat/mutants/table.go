@@ -562,6 +562,8 @@ var table = []mutant{
 	row("Close does not wait for calls", "cleaning.Crew.Enter", drop("c.jobs++"), tested("compat/promises", "NothingHappens")),
 	row("a call begins after Close", "cleaning.Crew.Close", drop("c.closed = true"), tested("compat/promises", "NothingHappens")),
 	row("two Lockers share what one Backend keeps", "compat.owned", never("b == Backend(s)"), tested("compat/promises", "OneBackend")),
+	row("a step that panics keeps its connection", "compat.server.once", drop("#1/2 s.putBack(c)"), tested("compat/promises", "PanicsLeave")),
+	row("a lock is nobody's when its heir panics", "compat.Locker.inherits", drop("k.undo(ctx, h, nil)"), tested("compat/promises", "PanicsLeave")),
 	row("a check that hangs goes on for ever", "compat.server.goOn", never("left <= 0"), tested("compat/redlock", "Hanging")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",
 		swap("limit.Until(ctx)", "time.Time{}"), tested("compat/promises", "TheWaitForAConnection")),

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -111,7 +112,7 @@ func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, 
 	}
 	if ch.After != nil && err == nil {
 		if !once.ran {
-			once.ran, once.err = true, ch.After(c)
+			once.ran, once.err = true, caught(ch.After, c)
 			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // of what runs behind the change, which was done
 				once.err = Unknown.Mark(&limit.CallerError{Err: once.err})
 			}
@@ -122,6 +123,23 @@ func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, 
 		ch.Seen(err)
 	}
 	return replies, err
+}
+
+// A panicked is a panic of a user's function behind a change that was done. It goes on when that is known to the lock.
+type panicked struct{ value any }
+
+func (p *panicked) Error() string {
+	return fmt.Sprintf("setnxlock: a panic behind a change: %v", p.value)
+}
+
+// caught is after's error.
+func caught(after func(c *Conn) error, c *Conn) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicked{p}
+		}
+	}()
+	return after(c)
 }
 
 // cmds are the commands of a change, with the one that draws.

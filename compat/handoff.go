@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err
 	}
+	if !l.k.crew.Enter() {
+		return nil, cmp.Or(l.ended(), ErrClosed)
+	}
+	defer l.k.crew.Leave()
 	if err := l.begin(ctx); err != nil { // no renewal comes in between
 		return nil, err
 	}
@@ -90,9 +95,22 @@ func (l *Lock) pass(ttl time.Duration, now time.Time) *loose {
 	return p
 }
 
-// inherit takes a lock that a release passed on: extended, with a value and a fence of its
+// inherits takes a lock that a release passed on: extended, with a value and a fence of its
 // own, unless it is fresh and nobody knows its value. On an error it has been released as far
 // as it was ours.
+func (k *Locker) inherits(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
+	panics := true
+	defer func() {
+		if panics {
+			k.undo(ctx, h, nil) //nolint:errcheck // a panic is on its way
+		}
+	}()
+	err := k.inherit(ctx, q, h, ttl)
+	panics = false
+	return err
+}
+
+// inherit is inherits, but for a panic.
 func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
 	now := k.now()
 	h.lease.How = HandedOff

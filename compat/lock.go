@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,6 +24,7 @@ type Lock struct {
 
 	parent context.Context // that of Do, or of the caller that took the lock
 	bound  bool            // the lock's context ends with parent
+	closed bool            // its Locker's Close has released it; mu guards it
 	busy   bool            // a step is under way: one at a time; mu guards it
 
 	mu     sync.Mutex
@@ -52,12 +54,12 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 	}
 	l.item.Of = l
 	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
-		l.Release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
+		l.release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
 		return nil, ErrClosed
 	}
 	if k.o.Observer != nil {
 		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current(), Took: l.since.Sub(start), Tries: tries}, func() {
-			l.Release(context.Background()) //nolint:errcheck // a panic is on its way
+			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
 	return l, nil
@@ -108,7 +110,8 @@ func (l *Lock) value(i int) (string, bool) {
 
 // Context is for the work under the lock. It ends with cause [ErrLost], a [*LostError], before the lease does, with
 // cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder, and without a cause
-// when the lock is released (by [Locker.Close], too), before the server is told.
+// when the lock is released (by [Locker.Close], too: but that of Do with cause [ErrClosed]), before the
+// server is told.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,6 +171,8 @@ func (l *Lock) endContext() {
 	}
 	switch c := l.state.Cause(); {
 	case c == lease.None && !l.state.Leaving():
+	case l.bound && l.closed && c != lease.Lost:
+		l.cancel(ErrClosed)
 	case c == lease.None, c == lease.Released:
 		l.cancel(nil)
 	default:
@@ -253,6 +258,10 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return err
 	}
+	if !l.k.crew.Enter() {
+		return cmp.Or(l.ended(), ErrClosed)
+	}
+	defer l.k.crew.Leave()
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
@@ -277,6 +286,29 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
 // again: it compares, and never removes another client's lock.
 func (l *Lock) Release(ctx context.Context) error {
+	if !l.k.crew.Enter() { // Close does, or has
+		return l.over()
+	}
+	defer l.k.crew.Leave()
+	return l.release(ctx)
+}
+
+// close is Release for the Locker's Close.
+func (l *Lock) close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = l.state.Cause() == lease.None && !l.state.Leaving()
+	l.mu.Unlock()
+	return l.release(ctx)
+}
+
+func (l *Lock) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// release is Release.
+func (l *Lock) release(ctx context.Context) error {
 	start, ended := l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {
 		return l.over()

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ type Options struct {
 type Locker struct {
 	settler
 	abilities Abilities
+	invalid   error // its Backend is another Locker's
 	o         Options
 	plain     context.Context // that of most steps, without a limit
 	scheduler schedule.Scheduler[*Lock]
@@ -127,7 +129,22 @@ func NewOn(source Source, a Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
 
-// NewLocker returns a Locker over a Backend.
+// owned is b for a Locker alone. A wrapper leads to what it wraps, and that can be one Locker's only.
+func owned(b Backend) (Backend, error) {
+	switch s := b.Abilities().server; {
+	case s == nil:
+		return b, nil
+	case b == Backend(s):
+		return NewBackend(s.source, s.algo), nil
+	case s.owned.Swap(true):
+		return b, fmt.Errorf("%w: the Backend belongs to another Locker", ErrInvalid)
+	}
+	return b, nil
+}
+
+// NewLocker returns a Locker over a Backend. Several may have one from [NewBackend], or one that is made of several; a
+// Backend that wraps one from NewBackend and returns its Abilities belongs to the first Locker, and another one that is
+// made over it says [ErrInvalid].
 func NewLocker(b Backend, o Options) *Locker {
 	if o.Clock == nil {
 		o.Clock = clock.New()
@@ -152,7 +169,8 @@ func NewLocker(b Backend, o Options) *Locker {
 		o.MaxHandoffs = 14
 	}
 	crew := cleaning.New(o.Clock, o.Cleanup)
-	k := &Locker{o: o, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
+	b, err := owned(b)
+	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
 	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
@@ -162,10 +180,10 @@ func NewLocker(b Backend, o Options) *Locker {
 	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }
-	if s := k.abilities.server; s != nil {
-		if s.traits.Leave != nil {
-			k.queues.Handoffs = -1
-		}
+	if s := k.abilities.server; s != nil && s.traits.Leave != nil {
+		k.queues.Handoffs = -1
+	}
+	if s := k.abilities.server; s != nil && err == nil {
 		s.pinAtMost(o.MaxPinned, crew)
 		s.share(o.Shared)
 	}
@@ -192,13 +210,25 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, err
 	}
+	if !k.crew.Enter() {
+		return nil, ErrClosed
+	}
+	defer k.crew.Leave()
 	op, end := k.crew.Operation(ctx)
 	defer end()
 	l, err := k.attempt(op, key, ttl, 1)
 	if err != nil {
-		return nil, k.refusal(op, key, ttl, err)
+		return nil, k.closed(k.refusal(op, key, ttl, err))
 	}
 	return k.hold(ctx, false, l, ttl, k.o.Renew, start, 1)
+}
+
+// closed is err of a call; ErrClosed if it did nothing, for Close came in between.
+func (k *Locker) closed(err error) error {
+	if k.queues.Closed() && OutcomeOf(err) == NotSent {
+		return ErrClosed
+	}
+	return err
 }
 
 // refusal is err with what the key holds, if the algorithm was refused without a look at it:
@@ -236,7 +266,8 @@ func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 // Do waits for the lock, calls f while it holds and renews the lock, and releases it. The context
 // that f gets ends, with cause [ErrLost], before the lease does: f must then stop writing.
 // [FromContext] returns the lock, for its fence. Do returns f's error, joined with the release's
-// error if that failed: [ErrLost] if the lock was lost in the meantime.
+// error if that failed: [ErrLost] if the lock was lost in the meantime, [ErrClosed] if Close has
+// released it.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
 	l, err := k.lock(ctx, true, key, ttl, true)
 	if err != nil {
@@ -244,6 +275,9 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 	}
 	defer func() { // deferred, so that a panic in f releases the lock too
 		released := l.Release(ctx)
+		if errors.Is(released, ErrReleased) && l.isClosed() && !errors.Is(err, ErrClosed) {
+			released = fmt.Errorf("%w: %q was released before its work was done", ErrClosed, l.lease.Key)
+		}
 		switch {
 		case errors.Is(released, ErrReleased), errors.Is(released, ErrDetached), errors.Is(released, ErrHandedOff): // by f
 		case released == nil || errors.Is(err, ErrLost) && errors.Is(released, ErrLost):
@@ -270,6 +304,10 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
+	if !k.crew.Enter() {
+		return nil, ErrClosed
+	}
+	defer k.crew.Leave()
 	return k.adopt(ctx, key, token, ttl, start)
 }
 
@@ -311,6 +349,10 @@ func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 }
 
 func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
+	if !k.crew.Enter() {
+		return ErrClosed
+	}
+	defer k.crew.Leave()
 	ctx, end := k.crew.Operation(ctx)
 	defer end()
 	if ctx.Err() != nil {
@@ -349,39 +391,41 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+	if !k.crew.Enter() {
+		return State{}, ErrClosed
+	}
+	defer k.crew.Leave()
 	return k.inspect(ctx, key, k.o.Timeout)
 }
 
-// Close ends every wait with [ErrClosed], releases what is held, ends the renewals, and waits for
+// Close ends every wait with [ErrClosed], releases what is held, ends the renewals, and waits for calls under way and for
 // what runs in the background. It returns the errors of releases that failed or were not done within
-// Options.Cleanup of ctx's end; those locks end with their leases. Detach first what is to live on. After Close, Lock,
-// TryLock and Adopt return [ErrClosed].
+// Options.Cleanup of ctx's end; those locks end with their leases. Detach first what is to live on. Do whose
+// lock is released so returns ErrClosed. After Close nothing is sent, and every call that would returns ErrClosed.
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
+	k.crew.Close()
 	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
 	all, end := k.crew.Operation(ctx)
 	defer end()
 	schedule.AtOnce(len(locks), func(i int) {
-		if err := locks[i].Release(all); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
+		if err := locks[i].close(all); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
 			errs[i] = err
 		}
 	})
+	waits := k.crew.Wait(ctx)
 	idle := make(chan struct{})
 	go func() { k.tasks.Wait(); k.scheduler.Wait(); close(idle) }()
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		errs = append(errs, limit.Cause(ctx))
+		waits = limit.Cause(ctx)
 	}
-	k.crew.Close()
-	if k.crew.Wait(ctx) != nil && len(errs) == len(locks) {
-		errs = append(errs, limit.Cause(ctx))
-	}
-	if s := k.abilities.server; s != nil && s.shared != nil {
+	if s := k.abilities.server; s != nil && s.shared != nil && k.invalid == nil {
 		s.shared.Close()
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, cmp.Or(waits, k.crew.Wait(ctx)))...)
 }
 
 // background runs f so that Close can wait for it.
@@ -397,6 +441,9 @@ func (k *Locker) background(f func()) {
 func (k *Locker) name(key string) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
+	}
+	if k.invalid != nil {
+		return "", k.invalid
 	}
 	if k.queues.Closed() {
 		return "", ErrClosed
@@ -434,6 +481,10 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
+	if !k.crew.Enter() {
+		return nil, ErrClosed
+	}
+	defer k.crew.Leave()
 	q, entry, err := k.queues.Join(key, ttl)
 	if err != nil {
 		return nil, err
@@ -462,7 +513,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			}
 			entry = nil
 			if g.Passed != nil {
-				err := k.inherit(op, q, g.Passed, ttl)
+				err := k.inherits(op, q, g.Passed, ttl)
 				if err == nil {
 					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}
@@ -490,7 +541,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) {
 				k.queues.Fail(q, err, w.concerns(err))
 			}
-			return nil, err
+			return nil, k.closed(err)
 		}
 	}
 }

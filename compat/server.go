@@ -130,7 +130,15 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	c.begin(ctx)
 	c.pins = pins
+	panics := true
+	defer func() {
+		if panics {
+			wire.Drop(c.Conn)
+			s.putBack(c)
+		}
+	}()
 	err := c.verdict(key, step(c))
+	panics = false
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
 		err = noConnection(ctx, err)
 	}
@@ -159,7 +167,7 @@ func noConnection(ctx context.Context, err error) error {
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
 func (s *server) share(most int) {
 	if most > 0 && !s.source.Slots {
-		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+		s.shared = &mux.Pool{Most: most, Epoch: s.source.Epoch, Job: s.crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
 			return s.borrow(cleaning.With(ctx, s.crew), key)
 		}}
 	}
@@ -184,6 +192,9 @@ func (s *server) lobby(key string) *lobby.Lobby {
 	g := s.group(key)
 	if s.lobbies[g] == nil {
 		s.lobbies[g] = &lobby.Lobby{Idle: s.source.Idle}
+		if s.crew != nil {
+			s.lobbies[g].Run = s.crew.Run
+		}
 	}
 	return s.lobbies[g]
 }
@@ -214,12 +225,8 @@ func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err err
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
 func (s *server) returnLater(c *Conn) {
-	_, done := s.crew.Begin(context.Background())
 	c.wire.Anew()
-	go func() {
-		defer done()
-		s.putBack(c)
-	}()
+	s.crew.Run(func() { s.putBack(c) })
 }
 
 func (s *server) putBack(c *Conn) {
@@ -278,6 +285,11 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	}
 	p := &pin{s: s, key: key}
 	p.pins = true
+	defer func() {
+		if l.pin == nil {
+			s.free.Add(1)
+		}
+	}()
 	err = s.over(ctx, key, &p.Conn, func(c *Conn) error {
 		err := attempt(c)
 		p.epoch, c.pinned, c.refused = l.epoch, err == nil && c.seen.watches(l.Value), errors.Is(err, ErrHeld)
@@ -285,8 +297,6 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	})
 	if p.pinned {
 		p.value, l.pin = l.Value, p
-	} else {
-		s.free.Add(1)
 	}
 	return s.placed(ctx, now, l, err), err
 }

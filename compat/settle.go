@@ -48,7 +48,14 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	if ctx.Err() != nil {
 		return s.undo(ctx, h, limit.Cause(ctx))
 	}
+	panics := true
+	defer func() {
+		if panics {
+			s.undo(ctx, h, nil) //nolint:errcheck // a panic is on its way
+		}
+	}()
 	st, err := s.inspect(ctx, l.Key, ttl)
+	panics = false
 	switch {
 	case err != nil:
 		return s.undo(ctx, h, why)
@@ -101,6 +108,9 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 		next, err := s.backend.Extend(step, s.now, l, ttl)
 		done()
 		again, err := s.answer(h, l, next, err, ttl, then)
+		if p := (*panicked)(nil); errors.As(err, &p) {
+			panic(p.value)
+		}
 		if !again || try == 3 {
 			return next, err
 		}

@@ -20,9 +20,10 @@ type Crew struct {
 	life context.Context // of what is kept; nil: nothing ends it
 	end  func()
 
-	mu   sync.Mutex
-	jobs int
-	idle chan struct{} // closed when there are none any more; nil: nobody waits for that
+	mu     sync.Mutex
+	closed bool
+	jobs   int
+	idle   chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
 
 // Alone is the Crew of steps without a Locker.
@@ -169,19 +170,48 @@ func (c *Crew) job(stop func()) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs++
-	return sync.OnceFunc(func() {
-		stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.jobs--; c.jobs == 0 && c.idle != nil {
-			close(c.idle)
-			c.idle = nil
-		}
-	})
+	return sync.OnceFunc(func() { stop(); c.Leave() })
 }
 
-// Close ends what is kept.
-func (c *Crew) Close() { c.end() }
+// Enter begins a job that is a caller's; false: the Crew is closed. Leave ends it.
+func (c *Crew) Enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.jobs++
+	}
+	return !c.closed
+}
+
+// Leave is told that a job has ended.
+func (c *Crew) Leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs--; c.jobs == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// Job begins one that done ends.
+func (c *Crew) Job() (done func()) { return c.job(func() {}) }
+
+// Run runs f in the background, as a job.
+func (c *Crew) Run(f func()) {
+	done := c.Job()
+	go func() {
+		defer done()
+		f()
+	}()
+}
+
+// Close ends what is kept, and lets nobody enter.
+func (c *Crew) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+}
 
 // Wait waits until no job is under way, or ctx ends.
 func (c *Crew) Wait(ctx context.Context) error {

@@ -18,6 +18,7 @@
 package lease
 
 import (
+	"slices"
 	"time"
 )
 
@@ -222,6 +223,13 @@ func (s *State) On(e Event) Verdict {
 		s.renewIn(e.At, s.soon())
 
 	case Release:
+		if !e.At.IsZero() && s.past(e.At) { // nothing of ours is left to be removed
+			if s.cause == None {
+				s.cause = Lost
+			}
+			s.open = false
+			return Over
+		}
 		switch {
 		case s.cause == None:
 			s.leaving = true
@@ -285,6 +293,12 @@ func (s *State) On(e Event) Verdict {
 		s.leave(Detached)
 	}
 	return OK
+}
+
+// past reports that all leases have ended that the key may have as ours, on the server too: it may count in whole seconds.
+func (s *State) past(now time.Time) bool {
+	ended := func(c Claim) bool { return Past(now, c.Until.Add(Drift(c.TTL)+time.Second)) }
+	return ended(s.held) && !slices.ContainsFunc(s.doubts, func(d Claim) bool { return !ended(d) })
 }
 
 // doubt keeps track of an extension that may still run. Of those that put the same value on the key the shortest

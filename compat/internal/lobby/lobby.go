@@ -19,7 +19,8 @@ type Get = func(ctx context.Context) (redis.Conn, error)
 
 // A Lobby is of one server.
 type Lobby struct {
-	Idle func() int // how many can be had without a Dial, or so; nil: none is known of
+	Idle func() int   // how many can be had without a Dial, or so; nil: none is known of
+	Run  func(func()) // in the background; nil: go
 
 	mu       sync.Mutex
 	waiting  []*waiter
@@ -27,6 +28,14 @@ type Lobby struct {
 	room     int      // how many Dials may be at a time: more and more, as long as they succeed
 	suspects int      // idle connections that nobody is to get
 	doubted  time.Time
+}
+
+func (l *Lobby) run(f func()) {
+	if l.Run != nil {
+		l.Run(f)
+	} else {
+		go f()
+	}
 }
 
 // A waiter is a step that waits. One that gives up is no longer among those that do.
@@ -173,7 +182,7 @@ func (l *Lobby) fetch(f *fetch) {
 // give gives c to who has waited longest, or back to its pool. l.mu is held.
 func (l *Lobby) give(c redis.Conn) {
 	if len(l.waiting) == 0 {
-		go c.Close() // it may wait for the server
+		l.run(func() { c.Close() }) // it may wait for the server
 		return
 	}
 	w := l.waiting[0]

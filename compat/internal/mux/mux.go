@@ -96,6 +96,8 @@ type command struct {
 type Conn struct {
 	c     redis.Conn
 	epoch uint64
+	job   func() (done func()) // of its end; nil: nobody waits for that
+	done  func()
 
 	mu       sync.Mutex
 	pending  []*Message // nothing of them is written
@@ -469,7 +471,9 @@ func (c *Conn) failed(err error) {
 	if c.err != nil {
 		return
 	}
-	c.err = err
+	if c.err = err; c.job != nil {
+		c.done = c.job()
+	}
 	if c.alarm != nil {
 		c.alarm.Stop()
 	}
@@ -498,11 +502,14 @@ func (c *Conn) shut() {
 		return
 	}
 	c.shutting = true
-	whole := c.aged
+	whole, done := c.aged, c.done
 	go func() { // it may wait for the server
 		if !whole {
 			wire.Drop(c.c)
 		}
 		c.c.Close()
+		if done != nil {
+			done()
+		}
 	}()
 }

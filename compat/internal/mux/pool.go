@@ -19,6 +19,7 @@ import (
 type Pool struct {
 	Borrow func(ctx context.Context, key string) (redis.Conn, error) // to be shared, for the key "", or by a Step that shares none
 	Epoch  func() uint64                                             // of the server; nil: there is but one
+	Job    func() (done func())                                      // of the end of a connection; nil: nobody waits for that
 	Most   int
 
 	messages sync.Pool // not for all Pools together: one may live in a test's own time
@@ -121,7 +122,7 @@ func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
 		return nil, err
 	}
 	shared := New(c)
-	shared.epoch = epoch
+	shared.epoch, shared.job = epoch, p.Job
 	if p.closed {
 		shared.Close()
 		return nil, net.ErrClosed

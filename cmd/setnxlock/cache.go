@@ -84,6 +84,8 @@ func (s *sure) Traits() compat.Traits {
 			if s.r.SameServer(c) {
 				return nil
 			}
+			s.a.known.Forget(s.r) // it was replaced, or several are behind its address: a later run asks
+			s.a.keep()
 			return check(c, key)
 		}
 	}

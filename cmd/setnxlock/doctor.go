@@ -13,7 +13,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/server"
@@ -172,7 +171,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
 	r, err := server.Probe(ctx, n.source, o)
-	if err != nil && !errors.Is(err, compat.ErrUnsafeServer) {
+	if err != nil && !unfit(err) {
 		return nil, a.probing(ctx, n, err)
 	}
 	d := &diagnosis{

@@ -58,7 +58,8 @@ func TestDoctorAndRunAgree(t *testing.T) {
 				if (verdict == 0) != safe {
 					t.Errorf("%s: doctor exits %d, run %d\ndoctor: %s%srun: %s", algorithm, verdict, status, complaint, diagnosis, warning)
 				}
-				if twoHold := strings.HasPrefix(name, "two ") || name == "active replica"; twoHold && (verdict != 1 || status != statusUnavailable) {
+				twoHold := strings.HasPrefix(name, "two ") || name == "active replica"
+				if twoHold && (verdict != 1 || status != statusUnavailable) {
 					t.Errorf("%s: two clients can hold it, and doctor exits %d, run %d", algorithm, verdict, status)
 				}
 				if verdict == 1 && !strings.Contains(diagnosis, "UNSAFE") {
@@ -72,8 +73,8 @@ func TestDoctorAndRunAgree(t *testing.T) {
 	}
 }
 
-// between is the address of a balancer that connects in turns to addrs. role, if not "", is what it makes of the role in
-// INFO: a word as long as master.
+// between is the address of a balancer that connects in turns to addrs. role, if not "", is what it makes
+// of the role in INFO: a word as long as master.
 func between(t *testing.T, role string, addrs ...string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

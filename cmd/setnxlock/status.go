@@ -125,6 +125,7 @@ func denial(reply redis.Error) (d *compat.DeniedError) {
 
 // hintFor is what the user can do about a server's refusal, by a flag if there is one.
 func (a *app) hintFor(d *compat.DeniedError) string {
+	allowed := a.examine("; to see what is allowed: ")
 	switch {
 	case d == nil:
 		return ""
@@ -133,9 +134,9 @@ func (a *app) hintFor(d *compat.DeniedError) string {
 	case d.About == "cluster":
 		return "this is a node of a cluster: --cluster follows each key to its node"
 	case d.About == "permission" && d.Command == "" && d.Key == "":
-		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + a.examine("; to see what is allowed: ")
+		return "the user's ACL forbids a key (--prefix?) or a command that the lock needs" + allowed
 	case d.About == "permission":
-		return d.Remedy + a.examine("; to see what is allowed: ")
+		return d.Remedy + allowed
 	}
 	return d.Remedy
 }

@@ -3,6 +3,7 @@ package ability
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -91,15 +92,15 @@ func (q *Asker) Prepare() error {
 			q.prepared, q.made = true, made
 			return nil
 		}
+		if err == nil {
+			err = fmt.Errorf("setnxlock: %s", odd(fmt.Sprint(cmds[0][0], ", DEL"), replies))
+		}
 		if refused == nil || !final(refused) {
 			refused = prefer(refused, err)
 		}
 		if final(err) {
 			break
 		}
-	}
-	if refused == nil {
-		refused = errors.New("setnxlock: the server does not keep what is written")
 	}
 	return refused
 }
@@ -117,7 +118,8 @@ func prefer(a, b error) error {
 	if a == nil || final(b) {
 		return b
 	}
-	if b != nil && (!answer.Refused(b) || answer.Of(b) == answer.Permission) && answer.Refused(a) && answer.Of(a) != answer.Permission {
+	tells := b != nil && (!answer.Refused(b) || answer.Of(b) == answer.Permission)
+	if tells && answer.Refused(a) && answer.Of(a) != answer.Permission {
 		return b
 	}
 	return a
@@ -217,6 +219,18 @@ func unless(err error, right func() bool, why string) (string, error) {
 	return why, nil
 }
 
+// odd is the answer of a server that answers commands in no way of Redis's.
+func odd(commands string, replies []any) string {
+	said := make([]string, len(replies))
+	for i, r := range replies {
+		said[i] = fmt.Sprint(r)
+		if bulk, ok := r.([]byte); ok {
+			said[i] = strconv.Quote(string(bulk))
+		}
+	}
+	return fmt.Sprintf("%s are answered %.80s, not as Redis does", commands, fmt.Sprint(said))
+}
+
 func (q *Asker) setnx() (string, error) {
 	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "held"}, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})
 	if errors.Is(err, ErrNotAsked) {
@@ -270,8 +284,10 @@ func (q *Asker) multi() (string, error) {
 
 func (q *Asker) setex() (string, error) {
 	r, err := q.pipe(compat.Cmd{"SETEX", q.a, life, "x"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})
-	return unless(err, func() bool { return r[0] == "OK" && within(r[1], 1, life) },
-		"SETEX does not give the key its TTL, so a dead holder's lock would last for ever")
+	if err == nil && r[0] == "OK" && r[1] == int64(-1) {
+		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
+	}
+	return unless(err, func() bool { return r[0] == "OK" && within(r[1], 1, life) }, odd("SETEX, TTL", r))
 }
 
 // setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.
@@ -355,13 +371,14 @@ func (q *Asker) renamenx() (string, error) {
 func (q *Asker) milliseconds() (string, error) {
 	r, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, "x"}, compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
 	return unless(err, func() bool { return r[0] == "OK" && r[1] == int64(1) && within(r[2], lifeMillis+1, 2*lifeMillis) },
-		"PSETEX and PEXPIRE do not give a key its end in milliseconds")
+		odd("PSETEX, PEXPIRE, PTTL", r))
 }
 
 func (q *Asker) time() (string, error) {
 	reply, err := q.c.Do("TIME")
 	_, told := answer.Time(reply)
-	return unless(err, func() bool { return told }, fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply)))
+	why := fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply))
+	return unless(err, func() bool { return told }, why)
 }
 
 const noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
@@ -381,7 +398,7 @@ func (q *Asker) setNXPX() (string, error) {
 	case err != nil:
 		return "", err
 	case r[0] != "OK" || r[1] != nil:
-		return "SET … NX does not set a free key, or answers otherwise than Redis", nil
+		return odd("SET … NX on a free key, on a held one", r), nil
 	case !within(r[2], 1, lifeMillis):
 		return "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", nil
 	}

@@ -45,8 +45,9 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	switch {
 	case !errors.As(err, &unsafe) || unsafe.Reply == "":
 	case Older(unsafe.Version, row.since):
-		if command := strings.ToUpper(unsafe.Command); command != "" && !slices.Contains(strings.FieldsFunc(string(n.Ability), separates), command) {
-			unsafe.Why = "it has no " + command
+		own := strings.FieldsFunc(string(n.Ability), func(r rune) bool { return r == ' ' || r == ',' })
+		if unsafe.Command != "" && !slices.Contains(own, unsafe.Command) {
+			unsafe.Why = "it has no " + unsafe.Command
 		}
 	default:
 		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
@@ -54,8 +55,6 @@ func (n Need) refused(c *compat.Conn, err error) error {
 	}
 	return err
 }
-
-func separates(r rune) bool { return r == ' ' || r == ',' }
 
 // Renamed reports whether a check failed because the server does not know a command that its
 // version has: other clients, or this one later, may find it there.

@@ -157,25 +157,27 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 		c.Warnings = mixed(l, passed)
 		return c, contradicted, nil
 	}
-	return Choice{}, contradicted, refuse(r, "no lock is safe here"+told(passed)+least(passed), "another server")
+	why := "no lock is safe here" + told(passed)
+	if n := len(passed); n > 0 {
+		why += fmt.Sprintf("; not even %s, because %s", passed[n-1].Name, passed[n-1].Why)
+	}
+	return Choice{}, contradicted, refuse(r, why, "another server")
 }
 
 // lacking says which of a lock's needs the server did not show.
 func lacking(r server.Report, l locks.Lock) string {
-	for _, n := range l.Needs {
-		switch {
-		case slices.Contains(r.NotAsked, n):
-			for _, c := range r.Checks {
-				if c.Name == string(n) {
-					return fmt.Sprintf("it can't be learned whether it has %s (%s)", n, c.Answer)
-				}
-			}
-			return fmt.Sprintf("it can't be learned whether it has %s", n)
-		case !r.Can(n):
-			return fmt.Sprintf("it has no %s", n)
+	i := slices.IndexFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
+	need := l.Needs[i]
+	if !slices.Contains(r.NotAsked, need) {
+		return fmt.Sprintf("it has no %s", need)
+	}
+	answer := "not asked"
+	for _, c := range r.Checks {
+		if c.Name == string(need) {
+			answer = c.Answer
 		}
 	}
-	return ""
+	return fmt.Sprintf("it can't be learned whether it has %s (%s)", need, answer)
 }
 
 // try runs a lock's own check, unless it is remembered that it was passed.
@@ -200,15 +202,6 @@ func told(passed []Passed) string {
 		}
 	}
 	return ""
-}
-
-// least is why even the last lock that could be taken is not, for the end of a sentence.
-func least(passed []Passed) string {
-	if len(passed) == 0 {
-		return ""
-	}
-	last := passed[len(passed)-1]
-	return fmt.Sprintf("; not even %s, because %s", last.Name, last.Why)
 }
 
 // mixed are the warnings of a lock that was taken where others may take a better one.
@@ -320,6 +313,8 @@ func usable(r server.Report, o Options) error {
 		return r.Unsafe()
 	case !r.Writable && errors.Is(r.Refused, compat.ErrDenied):
 		return r.Refused
+	case !r.Writable && r.Refused != nil && !errors.As(r.Refused, new(redis.Error)): // it did answer
+		return refuse(r, strings.TrimPrefix(r.Refused.Error(), "setnxlock: "), "another server")
 	case !r.Writable:
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
 	case o.Fence && !r.Multi:
@@ -370,7 +365,7 @@ func lacks(r server.Report) string {
 	case !r.Multi || !r.Watch:
 		return "no key with a TTL can be extended safely without MULTI and WATCH, or scripts"
 	case !r.Setex:
-		return "there is no SETEX, so that a lock could be left without an end"
+		return "SETEX was not seen to give a key its end, so that a lock could be left without one"
 	}
 	return "a token lock is not wanted"
 }

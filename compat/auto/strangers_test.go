@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +24,8 @@ import (
 // A stranger is what a server other than Redis, or a proxy, was measured to answer.
 type stranger struct {
 	name    string
-	version string           // of the Redis that it is like. Default: 7.0
-	o       oldredis.Options // what that one refuses
+	version string // of the Redis that it is like. Default: 7.0
+	refuse  string // commands that it lacks
 	behind  func(client, nth int) int
 	answers func() answering // for each connection
 
@@ -36,10 +37,10 @@ type stranger struct {
 }
 
 // answering is a connection's answer to a command, the at-th of its write: run is the Redis's. An error that is no
-// server's ends the connection, and silent leaves the command unanswered.
+// server's ends the connection, and errSilent leaves the command unanswered.
 type answering func(at int, cmd []string, run func(cmd ...any) any) any
 
-var silent = errors.New("silent")
+var errSilent = errors.New("silent")
 
 // instead answers commands of these names so.
 func instead(reply func(run func(...any) any) any, names ...string) func() answering {
@@ -82,20 +83,22 @@ func words(change func(cmd, said string) string) func() answering {
 	}
 }
 
-func time3(s ...any) func() answering { return instead(always(s), "TIME") }
-
 // turns has each connection go to the next server.
 func turns(n int) func(int, int) int { return func(_, nth int) int { return nth % n } }
 
+// apiece has each client have a server of its own.
+func apiece(client, _ int) int { return client }
+
 var strangers = []stranger{
-	{name: "KeyDB with active-replica", behind: func(client, _ int) int { return client },
+	{name: "KeyDB with active-replica", behind: apiece,
 		answers: instead(informed("role:active-replica\r\n", "role:master\r\n"), "INFO"), says: []string{"active-replica"}},
-	{name: "a role that only ROLE tells", behind: func(client, _ int) int { return client }, o: oldredis.Options{Refuse: []string{"INFO"}},
+	{name: "a role that only ROLE tells", behind: apiece, refuse: "INFO",
 		answers: instead(always([]any{[]byte("multi-master"), int64(0)}), "ROLE"), says: []string{"multi-master"}},
 	{name: "two masters in turns", behind: turns(2), says: []string{"run_id"}, identified: true},
-	{name: "two masters in turns, without INFO", behind: turns(2), o: oldredis.Options{Refuse: []string{"INFO", "ROLE"}},
+	{name: "two masters in turns, without INFO", behind: turns(2), refuse: "INFO ROLE",
 		says: []string{"not read over another"}},
-	{name: "three masters, the second now and then", behind: func(_, nth int) int { return []int{0, 0, 0, 1, 2}[nth%5] }, says: []string{"more than one server"}},
+	{name: "three masters, the second now and then", says: []string{"more than one server"},
+		behind: func(_, nth int) int { return []int{0, 0, 0, 1, 2}[nth%5] }},
 	{name: "one master that names itself", lock: "set:lua", identified: true},
 	{name: "two masters in turns, of 2.2", version: "2.2", behind: turns(2), says: []string{"not read over another"}},
 
@@ -111,7 +114,7 @@ var strangers = []stranger{
 			return run()
 		}
 	}},
-	{name: "a node of a cluster", says: []string{"MOVED", "node of a cluster", "package cluster"}, answers: func() answering {
+	{name: "a node of a cluster", says: []string{"MOVED", "a cluster", "package cluster"}, answers: func() answering {
 		return func(_ int, cmd []string, run func(...any) any) any {
 			switch cmd[0] {
 			case "INFO", "MULTI", "EXEC", "DISCARD", "UNWATCH", "PING", "TIME", "CONFIG", "ROLE":
@@ -127,7 +130,7 @@ var strangers = []stranger{
 			return run()
 		}
 	}},
-	{name: "SSDB", version: "7.0", o: oldredis.Options{Refuse: []string{"MULTI", "EXEC", "WATCH", "UNWATCH", "RENAMENX", "EVAL", "EVALSHA", "PSETEX", "PEXPIRE", "PTTL", "CONFIG", "INFO", "ROLE", "TIME"}},
+	{name: "SSDB", refuse: "MULTI EXEC WATCH UNWATCH RENAMENX EVAL EVALSHA PSETEX PEXPIRE PTTL CONFIG INFO ROLE TIME",
 		lock: "getset:classic", says: []string{"SET … NX sets a key that is held"}, never: []string{"has no SET … NX PX"},
 		answers: func() answering {
 			return func(_ int, cmd []string, run func(...any) any) any {
@@ -137,7 +140,7 @@ var strangers = []stranger{
 				return run()
 			}
 		}},
-	{name: "LedisDB", version: "2.4", o: oldredis.Options{Refuse: []string{"MULTI", "EXEC", "WATCH", "UNWATCH", "RENAMENX", "CONFIG", "ROLE"}},
+	{name: "LedisDB", version: "2.4", refuse: "MULTI EXEC WATCH UNWATCH RENAMENX CONFIG ROLE",
 		says: []string{"whether it has SETNX", "invalid command param"}, never: []string{"it lacks SETNX", "no SETNX"},
 		answers: words(func(_, said string) string {
 			if strings.Contains(said, "unknown command") {
@@ -145,18 +148,18 @@ var strangers = []stranger{
 			}
 			return "ERR invalid command param"
 		})},
-	{name: "Redka", o: oldredis.Options{Refuse: []string{"WATCH", "UNWATCH", "PTTL", "SORT", "EVAL", "EVALSHA", "CONFIG", "INFO", "ROLE", "TIME"}},
+	{name: "Redka", refuse: "WATCH UNWATCH PTTL SORT EVAL EVALSHA CONFIG INFO ROLE TIME",
 		lock: "getset:classic", says: []string{"PTTL"}, never: []string{"no SET … NX PX"},
 		answers: func() answering {
 			return func(_ int, cmd []string, run func(...any) any) any {
 				reply := run()
 				if e, refused := reply.(redis.Error); refused && strings.HasPrefix(string(e), "EXECABORT") {
-					return silent
+					return errSilent
 				}
 				if list, ok := reply.([]any); ok && cmd[0] == "EXEC" {
 					for _, r := range list {
 						if _, refused := r.(redis.Error); refused {
-							return silent
+							return errSilent
 						}
 					}
 				}
@@ -166,8 +169,8 @@ var strangers = []stranger{
 				return reply
 			}
 		}},
-	{name: "Godis", o: oldredis.Options{Refuse: []string{"RENAMENX", "SORT", "EVAL", "EVALSHA", "PTTL", "CONFIG", "ROLE"}},
-		lock: "getset:classic", says: []string{"PTTL", "an empty list"}, never: []string{"no SET … NX PX", "EXEC runs although"},
+	{name: "Godis", refuse: "RENAMENX SORT EVAL EVALSHA PTTL CONFIG ROLE",
+		lock: "getset:classic", says: []string{"PTTL", "an empty list"}, never: []string{"no SET … NX PX", "EXEC runs"},
 		answers: func() answering {
 			multi, spoilt := false, false
 			return func(_ int, cmd []string, run func(...any) any) any {
@@ -194,7 +197,7 @@ var strangers = []stranger{
 	{name: "SugarDB", says: []string{"five in one write"}, answers: func() answering {
 		return func(at int, _ []string, run func(...any) any) any {
 			if at > 0 {
-				return silent
+				return errSilent
 			}
 			return run()
 		}
@@ -218,8 +221,19 @@ var strangers = []stranger{
 			return reply
 		}
 	}},
-	{name: "an eviction policy that nobody knows", version: "2.0", lock: "getset:listed", says: []string{"\"eviction\"", "unsafe"},
+	{name: "statuses as strings", lock: "getset:guarded", says: []string{"SETEX, TTL are answered", "not as Redis does"},
+		never: []string{"its TTL, so", "there is no SETEX"},
 		answers: func() answering {
+			return func(_ int, _ []string, run func(...any) any) any {
+				reply := run()
+				if status, ok := reply.(string); ok {
+					return []byte(status)
+				}
+				return reply
+			}
+		}},
+	{name: "an eviction policy that nobody knows", version: "2.0", lock: "getset:listed",
+		says: []string{"\"eviction\"", "unsafe"}, answers: func() answering {
 			return func(_ int, cmd []string, run func(...any) any) any {
 				switch strings.Join(cmd, " ") {
 				case "CONFIG GET maxmemory":
@@ -230,21 +244,28 @@ var strangers = []stranger{
 				return run()
 			}
 		}},
-	{name: "TIME beyond a second", lock: "set:lua", never: []string{"TIME"}, answers: time3([]byte("1700000000"), []byte("1000000"))},
-	{name: "TIME before a second", lock: "set:lua", never: []string{"TIME"}, answers: time3([]byte("1700000000"), []byte("-1"))},
-	{name: "TIME of three", lock: "set:lua", never: []string{"TIME"}, answers: time3([]byte("1"), []byte("2"), []byte("3"))},
-	{name: "TIME of numbers", lock: "set:lua", never: []string{"TIME"}, answers: time3(int64(1700000000), int64(1000000))},
-	{name: "TIME before 1970", lock: "set:lua", never: []string{"TIME"}, answers: time3([]byte("-1700000000"), []byte("5"))},
+	untimely("1700000000", "1000000"), untimely("1700000000", "-1"), untimely("1", "2", "3"), untimely("-1700000000", "5"),
+	untimely(int64(1700000000), int64(1000000)), untimely("1700000000", nil), untimely(),
+}
+
+// untimely is a Redis whose TIME is none.
+func untimely(told ...any) stranger {
+	for i, s := range told {
+		if text, ok := s.(string); ok {
+			told[i] = []byte(text)
+		}
+	}
+	answers := instead(always(told), "TIME")
+	return stranger{name: fmt.Sprintf("TIME is %s", told), lock: "set:lua", never: []string{"TIME"}, answers: answers}
 }
 
 // source is a client's way to a stranger.
-func (s stranger) source(t *testing.T, servers []*oldredis.Server, client int, dials *int) compat.Source {
+func (s stranger) source(t *testing.T, servers []*oldredis.Server, client int, dials *atomic.Int32) compat.Source {
 	return compat.Pooled(&redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
-		n := 0
+		n, nth := 0, int(dials.Add(1))-1
 		if s.behind != nil {
-			n = s.behind(client, *dials)
+			n = s.behind(client, nth)
 		}
-		*dials++
 		to := servers[n].Dial()
 		answer := answering(func(_ int, _ []string, run func(...any) any) any { return run() })
 		switch {
@@ -270,7 +291,7 @@ func (s stranger) source(t *testing.T, servers []*oldredis.Server, client int, d
 					return reply
 				}
 				reply := answer(at, cmd, run)
-				if reply == silent {
+				if reply == errSilent {
 					<-ctx.Done()
 					return nil, faulty.Cause(ctx)
 				}
@@ -296,13 +317,12 @@ func TestStrangers(t *testing.T) {
 					s.version = "7.0"
 				}
 				var servers []*oldredis.Server
-				s.o.Clock = clock.New() // the bubble's
 				for range 3 {
-					one := oldredis.MustNew(s.version, s.o)
+					one := oldredis.MustNew(s.version, oldredis.Options{Refuse: strings.Fields(s.refuse), Clock: clock.New()})
 					defer one.Close()
 					servers = append(servers, one)
 				}
-				dials := 0
+				var dials atomic.Int32
 				var chosen []*compat.Locker
 				var said string
 				for client := range 2 {
@@ -322,7 +342,8 @@ func TestStrangers(t *testing.T) {
 					if err == nil && !c.Safe {
 						said += "; unsafe"
 					}
-					if c.Name != s.lock || err != nil && !errors.Is(err, compat.ErrUnsafeServer) || s.lock != "" && err != nil {
+					unfit := errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered)
+					if c.Name != s.lock || unfit != (s.lock == "") || s.lock != "" && err != nil {
 						t.Errorf("auto chose %q: %v", c.Name, err)
 					}
 					if err == nil {

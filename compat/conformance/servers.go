@@ -99,7 +99,8 @@ func Dial(t testing.TB, addr string) *redis.Pool {
 func at(pool *redis.Pool, addr string) Server {
 	c := pool.Get()
 	defer c.Close()
-	err := ability.Check(compat.NewConn(c), "setnxlock-test:"+compat.NewToken(), false, ability.Need{Ability: ability.Multi})
+	scratch := "setnxlock-test:" + compat.NewToken()
+	err := ability.Check(compat.NewConn(c), scratch, false, ability.Need{Ability: ability.Multi})
 	return Server{Name: "at-" + addr, Source: pool, Version: info(pool), Transactions: err == nil}
 }
 

@@ -146,8 +146,8 @@ func Preferred() []Lock {
 	return list
 }
 
-// InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package cluster by
-// its flag.
+// InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package
+// cluster by its flag.
 func InCommandWords(text string) string {
 	pairs := []string{"package cluster", "--cluster"}
 	for _, l := range table {

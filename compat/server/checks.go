@@ -101,13 +101,16 @@ func (p *probe) get() bool {
 	case strings.Contains(all, "unknown command") && strings.Contains(all, "wrong number of arguments"):
 		p.drop() // it has more to say
 		p.r.Kind, p.r.Version = "redis", "1.0"
-		p.unfit("it does not read the request protocol (which came with 1.2), so that its replies belong to other questions", "a server of 1.2 or later")
+		p.unfit("it does not read the request protocol (which came with 1.2), so that its replies belong to other questions",
+			"a server of 1.2 or later")
 	case answer.Of(first) == answer.Password:
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
 	case answer.Of(first) == answer.Node:
 		return p.node()
-	case first == errSilent, first == errClosed:
-		p.unfit(fmt.Sprintf("it answers a GET, but not five in one write (%s)", string(first)), another)
+	case first == errSilent: // one is answered
+		p.err = fmt.Errorf("%w: it answers a GET, and not five in one write, twice", compat.ErrUnanswered)
+	case first == errClosed:
+		p.err = fmt.Errorf("setnxlock: probing the server: it %w on five GETs", first)
 	case refused:
 		p.err = p.denied(first)
 		var denied *compat.DeniedError
@@ -133,11 +136,12 @@ func (p *probe) unfit(why, use string) {
 	p.err = &compat.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
 }
 
-// slots is of how many keys a server is asked whether it has them: half of a cluster's slots miss them all once in 2^64.
+// slots is of how many keys a server is asked whether it has them: a node with half of the slots passes for
+// the whole once in 2^64.
 const slots = 64
 
-// node finds out whether this is a node of a cluster that is not followed: some keys are then another node's. It goes on
-// with scratch keys of its own.
+// node finds out whether this is a node of a cluster that is not followed: some keys are then another node's.
+// It goes on with scratch keys of its own.
 func (p *probe) node() bool {
 	if p.source.Slots {
 		return true
@@ -179,7 +183,6 @@ func (p *probe) write() bool {
 	p.wrote, p.tidy = true, p.dels()
 	err := p.question((*ability.Asker).Prepare)
 	p.r.Writable = err == nil && p.err == nil
-	errors.As(err, &p.refusal)
 	if err != nil {
 		p.r.Refused = p.denied(err)
 	}
@@ -189,33 +192,38 @@ func (p *probe) write() bool {
 	return p.r.Writable
 }
 
-// others is how many more connections are looked at: of two servers to which chance deals them out, one in sixteen is
-// missed.
+// others is how many more connections are looked at: of two servers to which chance deals them out, one in
+// sixteen is missed.
 const others = 4
 
 // one finds out whether other connections lead to the server that this one does: a balancer over several masters has
 // each client lock on its own. A no is asked twice, because a server may be replaced meanwhile.
 func (p *probe) one() bool {
+	looked := false
 	for range 2 {
-		if p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
+		if looked, p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
 			break
 		}
 		p.ask(p.dels()...)
 		p.drop()
+	}
+	if !looked {
+		return p.notAsked("no other connection was to be had, or nothing could be written")
 	}
 	p.asked = []string{fmt.Sprintf("SETEX a 60 …; then INFO and GET a over %d more connections", others)}
 	p.answers = []string{cmp.Or(p.r.Several, "the same run_id, as far as there is one, and what was set")}
 	return p.r.Several == "" && p.err == nil
 }
 
-// elsewhere says what another connection has otherwise.
-func (p *probe) elsewhere() string {
+// elsewhere says what another connection has otherwise, and whether one was looked at.
+func (p *probe) elsewhere() (looked bool, why string) {
 	mark, id := compat.NewToken(), ""
 	if p.r.Info {
 		id = runID(p.ask(compat.Cmd{"INFO"})[0])
 	}
-	if set, err := p.make(p.a, mark, compat.Cmd{"EXPIRE", p.a, life}); err != nil || set != int64(1) {
-		return "" // no server is known to keep it
+	set, err := p.make(p.a, mark, compat.Cmd{"EXPIRE", p.a, life})
+	if _, kept := set.(int64); err != nil || !kept {
+		return false, "" // no server is known to keep it
 	}
 	for range others {
 		s := newSession(p.ctx, p.source, p.timeout, p.a)
@@ -234,16 +242,21 @@ func (p *probe) elsewhere() string {
 		switch {
 		case s.err != nil || refused:
 		case id != "" && theirs != "" && theirs != id:
-			return fmt.Sprintf("more than one server answers there: INFO says run_id:%s over one connection and run_id:%s over another", text(id), text(theirs))
+			return true, fmt.Sprintf("%s: INFO says run_id:%s over one connection and run_id:%s over another",
+				several, text(id), text(theirs))
 		case text(r[0]) != mark:
-			return "more than one server answers there: what is written over one connection is not read over another"
+			return true, several + ": what is written over one connection is not read over another"
+		default:
+			looked = true
 		}
 		if full {
 			break
 		}
 	}
-	return ""
+	return looked, ""
 }
+
+const several = "more than one server answers there"
 
 func runID(info any) string {
 	told, err := redis.String(info, nil)

@@ -20,7 +20,8 @@ func FuzzInfo(f *testing.F) {
 			}
 		}
 		for _, reply := range []any{[]any{[]byte(s), []byte(us)}, []any{[]byte(s)}, []any{nil, nil}, nil, []byte(s), int64(1), []any{[]any{}, int64(1)}} {
-			if at, ok := answer.Time(reply); ok && (at.Unix() < 0 || fmt.Sprint(at.Unix()) != strings.TrimLeft(s, "0") && at.Unix() != 0) {
+			at, ok := answer.Time(reply)
+			if ok && at.Unix() != 0 && fmt.Sprint(at.Unix()) != strings.TrimLeft(s, "0") {
 				t.Errorf("%v of %q, %q", at, s, us)
 			}
 		}

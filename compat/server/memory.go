@@ -26,8 +26,8 @@ const answerFormat = 1
 // use; the zero value is ready. As JSON it can be kept for the next process.
 //
 // It recognises a server by the run id in INFO. A server without one (before 2.4), one that refuses
-// INFO, a proxy, and a server that refuses writes or where no lock is safe are asked each time. An answer no longer counts
-// when the run id, the version, the role, the eviction policy or the user has changed, when it is
+// INFO, a proxy, and a server that refuses writes or where no lock is safe are asked each time. An answer no
+// longer counts when the run id, the version, the role, the eviction policy or the user has changed, when it is
 // older than [Kept], and after [Memory.Forget]: call that when the server contradicts an answer.
 type Memory struct {
 	mu      sync.Mutex

@@ -20,7 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 )
@@ -146,11 +145,11 @@ func (r Report) Has(id string) bool {
 // has a TTL as soon as anybody can see it: if the connection is lost for good at any point, what is
 // left expires after two minutes.
 //
-// It returns an error, with the report so far, if the server can't be reached (the connection's
-// error), asks for a password ([ErrAuth]), refuses even a GET ([compat.ErrDenied]: an ACL, a server
-// that is loading), is Redis 1.0 ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), or if
-// ctx ends (its error). It is no error if the server refuses writes: Writable is then false,
-// Refused says why, and what needs a write is in NotAsked.
+// It returns an error, with the report so far, if the server can't be reached (the connection's error), asks for a
+// password ([ErrAuth]), refuses even a GET ([compat.ErrDenied]: an ACL, a server that is loading), answers it as no
+// Redis since 1.2 does ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), leaves all but one of several
+// unanswered ([compat.ErrUnanswered]), or if ctx ends (its error). It is no error if the server refuses writes:
+// Writable is then false, Refused says why, and what needs a write is in NotAsked.
 func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	p := newProbe(ctx, source, o)
 	p.run()
@@ -172,9 +171,11 @@ func (r Report) Unsafe() error {
 	case r.Several != "":
 		unsafe.Why, unsafe.Use = r.Several, "the address of one server"
 	case r.Moved != "":
-		unsafe.Why, unsafe.Use = fmt.Sprintf("it is a node of a cluster, whose other nodes have other keys (%s)", r.Moved), "package cluster"
+		unsafe.Why = fmt.Sprintf("it is a node of a cluster, whose other nodes have other keys (%s)", r.Moved)
+		unsafe.Use = "package cluster"
 	case r.Role != "" && r.Role != "master":
-		unsafe.Why = fmt.Sprintf("it says that its role is %q, neither a master's nor a replica's: other servers may let the same locks be taken", text(r.Role))
+		const what = "its role is %q, neither a master's nor a replica's: others may take the same locks elsewhere"
+		unsafe.Why = fmt.Sprintf(what, text(r.Role))
 		unsafe.Use = "a server whose role is master"
 	default:
 		return nil
@@ -192,7 +193,6 @@ type probe struct {
 	r       *Report
 	info    map[string]string // what INFO said
 	conf    map[string]string // what CONFIG GET said
-	refusal redis.Error       // of the first write
 	wrote   bool              // there may be scratch keys
 	closers []string          // the checks that closed the connection
 

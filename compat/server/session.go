@@ -102,12 +102,15 @@ func (s *session) connect() bool {
 		}
 		s.broke = err
 		s.drop()
-		if fault := net.Error(nil); !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded) {
+		fault := net.Error(nil)
+		if !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded) {
 			unread = err // it did answer
 		}
 	}
 	if unread != nil && s.err == nil && s.ctx.Err() == nil && s.pongs() {
-		s.err = &compat.UnsafeServerError{Why: fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), Use: another}
+		s.err = &compat.UnsafeServerError{
+			Why: fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), Use: another,
+		}
 	}
 	s.fail(err)
 	return false

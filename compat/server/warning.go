@@ -1,12 +1,10 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
@@ -14,8 +12,6 @@ import (
 // The IDs of warnings.
 const (
 	WarnReplica          = "replica"             // not the master: what is written here, if at all, excludes nobody
-	WarnRole             = "role-unknown"        // neither master nor replica
-	WarnSeveral          = "several-servers"     // other connections lead to another
 	WarnWriteRefused     = "write-refused"       // the first write was refused
 	WarnMemoryFull       = "memory-full"         // by maxmemory
 	WarnEvictionVolatile = "eviction-volatile"   // keys with a TTL may be dropped: token locks
@@ -44,20 +40,11 @@ func warnings(p *probe) []Warning {
 	if r.Role == "replica" {
 		warn(WarnReplica, "it is a replica: a lock taken here excludes nobody; ask its master%s", at(r.Master))
 	}
-	switch unsafe := new(compat.UnsafeServerError); {
-	case r.Role == "replica" || !errors.As(r.Unsafe(), &unsafe):
-	case r.Several != "":
-		warn(WarnSeveral, "%s", unsafe.Why)
-	case r.Moved != "":
-		warn(WarnCluster, "%s", unsafe.Why)
-	default:
-		warn(WarnRole, "%s", unsafe.Why)
-	}
 	switch {
 	case answer.Of(r.Refused) == answer.Memory:
 		warn(WarnMemoryFull, "it has reached its maxmemory and refuses writes: no lock can be taken, and the rest could not be learned")
 	case !r.Writable && r.Role != "replica":
-		warn(WarnWriteRefused, "it refuses writes (%s): the rest could not be learned", text(p.refusal))
+		warn(WarnWriteRefused, "the first write failed (%v): the rest could not be learned", r.Refused)
 	}
 	if r.Writable && r.Setnx && !r.SetnxRespectsTTL && !slices.Contains(r.NotAsked, ability.SetnxOnTTL) {
 		warn(WarnSetnxDeletes, "SETNX deletes a key that has a TTL and takes it: no key that serves as a lock may have one")
@@ -74,7 +61,7 @@ func warnings(p *probe) []Warning {
 	if r.ClosesConnections {
 		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections by a command that the server refuses", strings.Join(p.closers, ", "))
 	}
-	if r.Moved == "" && (p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster") {
+	if p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster" {
 		warn(WarnCluster, "it is a node of a cluster: each key lives on one of several, and a failover may lose the newest locks")
 	}
 	if n := p.info["connected_slaves"]; n != "" && n != "0" {
@@ -99,7 +86,8 @@ func (p *probe) configured(warn func(id, format string, args ...any)) {
 	case strings.HasPrefix(policy, "allkeys-"):
 		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it drops keys of any kind, held locks among them: maxmemory-policy is %s", memory, policy)
 	case !strings.HasPrefix(policy, "volatile-"):
-		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it may drop keys, held locks among them: what its maxmemory-policy %q does is not known", memory, text(policy))
+		warn(WarnEvictionAll, "when it reaches its maxmemory (%s bytes) it may drop keys, held locks among them: "+
+			"what its maxmemory-policy %q does is not known", memory, text(policy))
 	default:
 		warn(WarnEvictionVolatile, "when it reaches its maxmemory (%s bytes) it drops keys that have a TTL, held token locks among them: maxmemory-policy is %s", memory, policy)
 	}

@@ -10,13 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/redis/rueidis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
 // Source returns a [compat.Source] of dedicated connections of client. Each step of a lock borrows
@@ -131,20 +131,13 @@ func value(m *rueidis.RedisMessage, err error) (any, error) {
 	return adapter.Text(s), err
 }
 
-// refusal is an error of the server as it was: the client has taken ERR off, but no other code.
+// refusal is an error of the server as it was: the client has taken ERR off, but no other word.
 func refusal(text string) redis.Error {
-	code, _, _ := strings.Cut(text, " ")
-	if !slices.Contains(codes, code) {
-		text = "ERR " + text
+	e := redis.Error(text)
+	if answer.Known(e) == nil && !strings.HasPrefix(text, "WRONGTYPE ") {
+		e = "ERR " + e
 	}
-	return redis.Error(text)
-}
-
-// codes are what an answer of Redis begins with if not with ERR.
-var codes = []string{
-	"ASK", "BUSY", "BUSYGROUP", "BUSYKEY", "CLUSTERDOWN", "CROSSSLOT", "DENIED", "EXECABORT", "INPROG", "LOADING",
-	"MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOGOODSLAVE", "NOGROUP", "NOPERM", "NOPROTO", "NOREPLICAS", "NOSCRIPT",
-	"NOTBUSY", "NOTREADY", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED", "UNKILLABLE", "WRONGPASS", "WRONGTYPE",
+	return e
 }
 
 // notSent marks what the client says before it has a connection.

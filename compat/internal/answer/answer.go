@@ -37,7 +37,9 @@ func Lacks(err error) bool {
 	if !ok || strings.Contains(s, "memory") { // "command not allowed when used memory > 'maxmemory'"
 		return false
 	}
-	for _, words := range []string{"unknown command", "unsupported command", "not supported", "not allowed", "disabled command", "command not found"} {
+	for _, words := range []string{
+		"unknown command", "unsupported command", "not supported", "not allowed", "disabled command", "command not found",
+	} {
 		if strings.Contains(s, words) {
 			return true
 		}

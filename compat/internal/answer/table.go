@@ -46,7 +46,8 @@ var rows = []Row{
 		Remedy: "it has as many clients as its maxclients allows"},
 
 	{word: "NOAUTH", Elsewhere: true, About: Password, Remedy: "it asks for a password: AUTH"},
-	{text: "ERR operation not permitted", Elsewhere: true, About: Password, Remedy: "it asks for a password: AUTH"}, // before 2.8
+	{text: "ERR operation not permitted", Elsewhere: true, About: Password, // before 2.8
+		Remedy: "it asks for a password: AUTH"},
 	{word: "WRONGPASS", Elsewhere: true, About: Password, Remedy: "it does not know this user with this password"},
 	{text: "ERR invalid password", Elsewhere: true, About: Password, Remedy: "it does not know this password"}, // before 6
 	{word: "DENIED", Elsewhere: true,
@@ -55,7 +56,8 @@ var rows = []Row{
 	{word: "BUSY", Passes: true, Remedy: "a script has run on it for too long: SCRIPT KILL, or wait"},
 	{word: "NOREPLICAS", Passes: true, Remedy: "it has fewer replicas than min-replicas-to-write asks for"},
 	{word: "OOM", Passes: true, About: Memory, Remedy: full},
-	{text: "ERR command not allowed when used memory > 'maxmemory'", Passes: true, About: Memory, Remedy: full}, // before 2.8
+	{text: "ERR command not allowed when used memory > 'maxmemory'", // before 2.8
+		Passes: true, About: Memory, Remedy: full},
 	{word: "MISCONF", Passes: true,
 		Remedy: "it can't save its data and accepts no writes until it can: look at its disk and its log"},
 
@@ -63,7 +65,8 @@ var rows = []Row{
 	{word: "TRYAGAIN", Passes: true, Remedy: "the cluster is moving the keys of this slot: try again"},
 	{word: "MOVED", Passes: true, About: Node, Remedy: node}, {word: "ASK", Passes: true, About: Node, Remedy: node},
 	{word: "CROSSSLOT", Remedy: "this is a cluster, and the keys are in different slots: one key, or keys with one {hash tag}"},
-	{word: "NOPERM", About: Permission}, {word: "EXECABORT"}, {word: "NOSCRIPT"}, // what NOPERM forbids its text says: see Denied
+	{word: "NOPERM", About: Permission}, // what it forbids its text says: see Denied
+	{word: "EXECABORT"}, {word: "NOSCRIPT"},
 }
 
 const node = "this is a node of a cluster, which has other nodes for other keys: use package cluster"

@@ -556,7 +556,7 @@ var table = []mutant{
 		never("s.backend.Abilities().server == nil"), rolling),
 	row("a key that another server has hides that a set is of several slots", "session.Session.judge",
 		always("!s.Crossed"), across),
-	row("a server's answer that it is full proves a proxy", "compat.server.check",
+	row("a server's answer that it is full proves a proxy", "compat.server.examine",
 		always("!answer.Elsewhere(err)"), piped),
 	row("transactions are pipelined wherever they may", "compat.Conn.merges",
 		never("ran(replies[2]) && !ran(replies[5])"), piped),

@@ -31,19 +31,18 @@ func (s *Source) believe(ctx context.Context, addr string, asked time.Time) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	denied := 0 // one that denies it may not have heard yet that it was made one
-	for _, other := range s.candidates("") {
-		if other == addr || denied == opinions {
-			continue
-		}
-		soon, done := context.WithTimeout(ctx, time.Second)
-		m, err := s.slotMap(soon, other)
-		done()
-		if err == nil && slices.Contains(m.masters, addr) {
+	// Who denies it may not have heard yet that it was made one: it is asked again for a while. A map that is learnt from
+	// such a server would bring the master back that was replaced.
+	for began := time.Now(); ; {
+		if s.vouched(ctx, addr) {
 			return nil
 		}
-		if err == nil {
-			denied++
+		select {
+		case <-time.After(patience / 4):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || time.Since(began) > trust {
+			break
 		}
 	}
 	s.mu.Lock()
@@ -54,6 +53,26 @@ func (s *Source) believe(ctx context.Context, addr string, asked time.Time) erro
 		return s.overdue(ctx, "the other servers")
 	}
 	return replaced(addr)
+}
+
+// vouched reports whether the map of another server names the one at addr a master.
+func (s *Source) vouched(ctx context.Context, addr string) bool {
+	denied := 0
+	for _, other := range s.candidates("") {
+		if other == addr || denied == opinions {
+			continue
+		}
+		soon, done := context.WithTimeout(ctx, time.Second)
+		m, err := s.slotMap(soon, other)
+		done()
+		if err == nil && slices.Contains(m.masters, addr) {
+			return true
+		}
+		if err == nil {
+			denied++
+		}
+	}
+	return false
 }
 
 // replaced is the address of a server that no other names a master. To the Locker the connection is closed: it asks

@@ -65,6 +65,31 @@ func TestQuorumInDoubtIsHeld(t *testing.T) {
 	})
 }
 
+// Replies that are lost on most of the servers of a lock that can't change its value don't keep it from being extended.
+func TestQuorumInDoubtIsExtended(t *testing.T) {
+	for _, k := range keepers() {
+		for second := 1; second < 10; second++ {
+			inWorld(t, k, func(w *world) {
+				holder, net := w.client(compat.Options{})
+				l := w.try(holder, long)
+				net.Expect(func(m faulty.Message) faulty.Fate {
+					if m.N == 1 || m.N == second {
+						return faulty.Fate{Loss: faulty.LostReply}
+					}
+					return faulty.Fate{}
+				})
+				l.Extend(background, long) //nolint:errcheck // unknown, perhaps
+				net.Expect(nil)
+				for range 2 {
+					if err := l.Extend(background, long); err != nil {
+						t.Errorf("%s: after replies 1 and %d were lost: %v", k.name, second, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A quorum whose servers all restart empty, a lease apart, one of which had refused the acquisition, keeps its lock:
 // each gets its part again with the next extension.
 func TestRollingRestart(t *testing.T) {

@@ -51,6 +51,8 @@ func (q *Quorum) open(n id, m *moved, votes []answer[compat.Lease]) {
 	defer q.mu.Unlock()
 	if m.value, m.joins = format(m.parts), late; late || m.value != n.value {
 		q.put(n, m)
+	} else {
+		delete(q.moved, n)
 	}
 }
 
@@ -67,14 +69,6 @@ func (q *Quorum) join(m *moved, i int, p part) bool {
 		m.value = format(m.parts)
 	}
 	return m.joins
-}
-
-// remember notes that l's parts are those of value since an extension that did not reach a
-// majority.
-func (q *Quorum) remember(l compat.Lease, value string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.put(id{l.Key, l.Value}, &moved{value: value, until: l.Until})
 }
 
 // put adds a lease, and drops those that have ended if there are twice as many as there were. q.mu is held.

@@ -125,7 +125,7 @@ type Quorum struct {
 	crew        *cleaning.Crew // where there is no Locker's
 
 	mu    sync.Mutex
-	moved map[id]*moved   // see remember
+	moved map[id]*moved   // see open
 	swept int             // how many there were when those that have ended were last dropped
 	pairs map[[2]int]bool // servers that are known to be two, or, if false, to be one
 }
@@ -380,7 +380,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 		q.Release(ctx, now, next) //nolint:errcheck // what is left ends with its ttl
 		return l, failed(q, "extend", l.Key, answers, compat.ErrLost)
 	}
-	q.remember(l, format(parts))
+	q.open(id{l.Key, l.Value}, &moved{until: l.Until, parts: parts}, nil)
 	err = failed(q, "extend", l.Key, answers, nil)
 	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
 	if !sooner && !late && t.done+t.unknown < q.need {

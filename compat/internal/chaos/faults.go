@@ -147,11 +147,11 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	}
 	s := masters[random.IntN(len(masters))]
 	losses := g.lost()
-	calm := len(losses) == 0 || now()-losses[len(losses)-1].Until > int64(5*time.Second)
+	calm := len(losses) == 0 || now()-losses[len(losses)-1].Until > int64(3*time.Second)
 	if g.slots && g.kind == clustered && random.IntN(5) == 0 {
 		return g.slotMoves(random, d)
 	}
-	if !calm || random.IntN(3) > 0 {
+	if !calm || random.IntN(2) > 0 {
 		all := g.ordinary()
 		f := all[random.IntN(len(all))]
 		g.seen.add(f.what)

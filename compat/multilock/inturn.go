@@ -37,7 +37,7 @@ type inTurn struct {
 //
 // While it takes a set, others may see a part of it held; a client that is refused for that reason
 // asks again. A client that dies between two keys leaves the first ones held until their leases
-// end.
+// end. All keys of a set are one step: the Locker's Options.Timeout bounds them together.
 func New(source compat.Source, a compat.Algorithm) compat.Backend {
 	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Lease{}}
 }

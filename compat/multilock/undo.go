@@ -71,7 +71,7 @@ type shares struct {
 
 // of is the next key's, with so many left. If n is set, the cleanup begins with the first of them.
 func (s *shares) of(left int) (context.Context, func()) {
-	if s.end == nil && (s.n > 0 || s.ctx.Err() != nil || cleaning.Late(s.ctx)) {
+	if s.end == nil && (s.n > 0 || limit.Over(s.ctx) != nil || cleaning.Late(s.ctx)) {
 		s.ctx, s.end = cleanup(s.ctx)
 		s.n = max(s.n, left)
 	}

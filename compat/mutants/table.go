@@ -604,6 +604,8 @@ var table = []mutant{
 	row("two Lockers share what one Backend keeps", "compat.owned", never("b == Backend(s)"), tested("compat/promises", "OneBackend")),
 	row("a step that panics keeps its connection", "compat.server.once", drop("#1/2 s.putBack(c)"), tested("compat/promises", "PanicsLeave")),
 	row("a lock is nobody's when its heir panics", "compat.Locker.inherits", drop("k.undo(ctx, h, nil)"), tested("compat/promises", "PanicsLeave")),
+	row("a set whose time is up is left on its servers", "multilock.shares.of", swap("limit.Over(s.ctx)", "s.ctx.Err()"),
+		tested("compat/promises", "OneTimeoutFor")),
 	row("a check that hangs goes on for ever", "compat.server.goOn", never("left <= 0"), tested("compat/redlock", "Hanging")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",
 		swap("limit.Until(ctx)", "time.Time{}"), tested("compat/promises", "TheWaitForAConnection")),

@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -293,5 +294,56 @@ func TestAQuorumFarAway(t *testing.T) {
 				})
 			})
 		})
+	}
+}
+
+// Options.Timeout is the limit of a step as a whole, whatever its context is, and however many keys it has.
+func TestOneTimeoutForEveryContext(t *testing.T) {
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprint("key", i))
+	}
+	kinds := withShared(all(false))
+	for _, k := range []kind{several("multilock.New(tx:renamed), 20", "2.4", txlock.Renamed{}), several("multilock.New(set:lua), 20", "7.0", setlock.Lua{}),
+		several("multilock.New(getset:guarded), 20", "2.4", getsetlock.Guarded{})} {
+		k.key = multilock.Join(many...)
+		kinds = append(kinds, k)
+	}
+	for _, q := range questions {
+		for _, trip := range []time.Duration{40 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, faulty.Forever} {
+			t.Run(fmt.Sprint(q.name, "/", trip), func(t *testing.T) {
+				eachKind(t, kinds, func(t *testing.T, k kind) {
+					if !whole && (len(k.name)+len(q.name)+int(trip/time.Millisecond)/10)%4 != 0 || k.pinned && trip == faulty.Forever { // half a step, over a pinned one
+						return
+					}
+					var said [2]string
+					for i, ends := range []bool{false, true} {
+						inWorld(t, k, func(w *world) {
+							ctx, cancel := background, func() {}
+							if ends {
+								ctx, cancel = context.WithCancel(background)
+							}
+							defer cancel()
+							locker, net := w.client(compat.Options{Timeout: time.Second})
+							l := w.try(locker, 2*long)
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								if m.At > 0 {
+									return faulty.Fate{}
+								}
+								return faulty.Fate{Before: trip}
+							})
+							began := time.Now()
+							_, err := q.ask(ctx, w, locker, l)
+							said[i] = sprint("after %v: outcome %v, ErrTimeout %t", time.Since(began).Round(50*time.Millisecond), compat.OutcomeOf(err), errors.Is(err, compat.ErrTimeout))
+							net.Clear()
+							locker.Close(background) //nolint:errcheck
+						})
+					}
+					if said[0] != said[1] {
+						t.Errorf("with context.Background() %s, with one that can end %s", said[0], said[1])
+					}
+				})
+			})
+		}
 	}
 }

@@ -574,7 +574,7 @@ var table = []mutant{
 	row("a reply of a master that was replaced counts", "cluster.Source.counts",
 		always("time.Since(s.named[addr]) < trust"), still),
 	row("a master's own map says that it is one", "cluster.Source.names", always("addr != from"), still),
-	row("a master is asked itself whether it is one", "cluster.Source.believe", never("other == addr"), still),
+	row("a master is asked itself whether it is one", "cluster.Source.vouched", never("other == addr"), still),
 	row("a set or a quorum forgets what may still reach a part that was extended", "compat.settler.answer",
 		never("#3/3 next.Rotate"), delayed),
 	row("a quorum forgets what may still reach its parts", "redlock.Quorum.Extend",

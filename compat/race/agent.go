@@ -628,6 +628,9 @@ type ticker struct {
 	a *agent
 }
 
+// Unattended says that nothing runs behind the client's back.
+func (ticker) Unattended() {}
+
 // Now is the client's clock. The first reading of a timer that was fired early is the moment
 // for which it was set.
 func (t ticker) Now() time.Time {

@@ -3,7 +3,6 @@ package redlock
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -19,10 +18,10 @@ type moved struct {
 	value string
 	until time.Time
 
-	settling sync.Mutex // held while the attempt is not over
-	parts    []part
-	fresh    bool // those that join are
-	joins    bool // late parts belong to it; Quorum.mu is held
+	settled chan struct{} // closed when the attempt is over
+	parts   []part
+	fresh   bool // those that join are
+	joins   bool // late parts belong to it; Quorum.mu is held
 }
 
 // parts reads the parts of a lease by its Value. Those that come later do not join it.
@@ -59,8 +58,7 @@ func (q *Quorum) open(n id, m *moved, votes []answer[compat.Lease]) {
 // join adds the i-th server's part to the attempt of m, and reports false if nobody has that
 // any more.
 func (q *Quorum) join(m *moved, i int, p part) bool {
-	m.settling.Lock()
-	defer m.settling.Unlock()
+	<-m.settled
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if m.joins {

@@ -219,8 +219,8 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
-	m := &moved{until: l.Until}
-	m.settling.Lock() // until it is known what becomes of the parts that come late
+	m := &moved{until: l.Until, settled: make(chan struct{})}
+	settled := func() { close(m.settled) } // it is known what becomes of the parts that come late
 	votes := q.ballot(ctx, now, key, ttl, m, nil, q.voted)
 	err := q.elected(key, votes)
 	if twins := q.twins(ctx, now, key, votes); twins != nil {
@@ -230,7 +230,7 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 		err = fmt.Errorf("%w: %q: the servers took longer to answer than the lease lasts", compat.ErrLost, key)
 	}
 	if err != nil {
-		m.settling.Unlock()
+		settled()
 		return q.undo(ctx, now, l, votes, err)
 	}
 	m.parts = make([]part, len(votes))
@@ -245,7 +245,7 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 		l.Fence = votes[0].value.Fence
 	}
 	q.open(id{key, l.Value}, m, votes)
-	m.settling.Unlock()
+	settled()
 	return l, nil
 }
 
@@ -397,9 +397,8 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time,
 	ttl time.Duration) string {
 	q.forget(l)
-	m := &moved{until: until, parts: parts, fresh: true}
-	m.settling.Lock()
-	defer m.settling.Unlock()
+	m := &moved{until: until, parts: parts, fresh: true, settled: make(chan struct{})}
+	defer close(m.settled)
 	var votes []answer[compat.Lease]
 	if slices.ContainsFunc(parts, func(p part) bool { return !p.held() }) {
 		votes = q.ballot(ctx, now, l.Key, ttl, m, func(i int) bool { return !parts[i].held() },

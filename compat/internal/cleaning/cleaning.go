@@ -12,6 +12,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
+// Unattended is a clock with which nothing runs in the background: the explorer's, whose clients do one thing after
+// the other.
+type Unattended interface{ Unattended() }
+
 // A Crew does what the steps of one Locker leave behind.
 type Crew struct {
 	clock clock.Clock
@@ -22,6 +26,7 @@ type Crew struct {
 
 	mu     sync.Mutex
 	closed bool
+	idles  bool // it runs nothing in the background
 	jobs   int
 	idle   chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
@@ -35,6 +40,7 @@ var real = clock.New()
 // New returns a Crew that takes no longer than limit for a job, which then ends with ErrTimeout.
 func New(c clock.Clock, limit time.Duration) *Crew {
 	crew := &Crew{clock: c, limit: limit}
+	_, crew.idles = c.(Unattended)
 	crew.life, crew.end = context.WithCancel(context.Background())
 	return crew
 }
@@ -198,6 +204,9 @@ func (c *Crew) Job() (done func()) { return c.job(func() {}) }
 
 // Run runs f in the background, as a job.
 func (c *Crew) Run(f func()) {
+	if c.idles {
+		return
+	}
 	done := c.Job()
 	go func() {
 		defer done()

@@ -139,7 +139,7 @@ func TestReleases(t *testing.T) {
 		}
 		_, err = compat.NewConn(atTime{c, noon.Add(x.after)}).Run(a.Release(l))
 		exists, _ := redis.Bool(do(t, c, "EXISTS", "k"), nil)
-		if exists == x.gone || err != nil && err != compat.ErrLost {
+		if exists == x.gone || err != nil && !errors.Is(err, compat.ErrLost) {
 			t.Errorf("%s releases %q after %v: the key exists: %v, %v", x.client, x.on, x.after, exists, err)
 		}
 	}

@@ -72,7 +72,7 @@ type fickle struct {
 func (a *fickle) Traits() compat.Traits {
 	traits := a.Lua.Traits()
 	a.calls++
-	if traits.Rotates = a.calls < 3; !traits.Rotates {
+	if traits.Rotates = a.calls%4 < 2; !traits.Rotates {
 		traits.Check = nil
 	}
 	return traits

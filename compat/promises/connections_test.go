@@ -290,6 +290,7 @@ func TestAQuorumFarAway(t *testing.T) {
 							}
 						}
 						generation.Add(1)
+						pass(time.Second) // idle connections are not given up more often
 					}
 				})
 			})

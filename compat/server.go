@@ -614,7 +614,7 @@ func (s *server) ready(ctx context.Context, key string, trip time.Duration) (too
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.exams[s.group(key)]; e != nil && !e.givenUp && e.silent() < 2*time.Duration(e.trip.Load()) {
+	if e := s.exams[s.group(key)]; e != nil && !e.givenUp && e.silent() < 2*time.Duration(max(e.trip.Load(), s.trip.Load())) {
 		return 0, ErrTimeout
 	}
 	return 0, ErrUnanswered

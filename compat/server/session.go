@@ -126,8 +126,9 @@ func (s *session) pongs() bool {
 	return err == nil && text(r[0]) == "PONG"
 }
 
-func (s *session) borrow() (err error) {
-	defer safe.Catch(&err)
+// borrow gets a connection. A pool that has no more may hang, whatever its context says: it is not waited for longer
+// than for an answer, and what it brings then goes back.
+func (s *session) borrow() error {
 	if s.c != nil {
 		return nil
 	}
@@ -137,14 +138,38 @@ func (s *session) borrow() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	c, err := s.source.Get(ctx, s.key)
-	if err != nil {
-		if c != nil {
-			c.Close()
-		}
-		return fmt.Errorf("no connection: %w", err)
+	type got struct {
+		c   redis.Conn
+		err error
 	}
-	s.c = safe.Over(c)
+	came := make(chan got)
+	go func() {
+		var g got
+		func() {
+			defer safe.Catch(&g.err)
+			g.c, g.err = s.source.Get(ctx, s.key)
+		}()
+		select {
+		case came <- g:
+		case <-ctx.Done():
+			if g.c != nil {
+				g.c.Close()
+			}
+		}
+	}()
+	var g got
+	select {
+	case g = <-came:
+	case <-ctx.Done():
+		g.err = ctx.Err()
+	}
+	if g.err != nil {
+		if g.c != nil {
+			g.c.Close()
+		}
+		return fmt.Errorf("no connection: %w", g.err)
+	}
+	s.c = safe.Over(g.c)
 	return nil
 }
 

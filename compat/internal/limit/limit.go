@@ -234,7 +234,9 @@ type sooner struct {
 // Early is the deadline that ctx has from Sooner; any other comes with ctx's own end.
 func Early(ctx context.Context) (at time.Time, ok bool) {
 	if s, early := ctx.(sooner); early {
-		return s.Deadline()
+		if own, ok := s.Context.Deadline(); !ok || s.at.Before(own) {
+			return s.at, true
+		}
 	}
 	return at, false
 }

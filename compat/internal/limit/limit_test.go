@@ -72,3 +72,15 @@ func TestTimed(t *testing.T) {
 		}
 	})
 }
+
+// A deadline of the caller's own is not ours: what it ends, ends with the caller's context.
+func TestEarly(t *testing.T) {
+	soon, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	for ahead, ours := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
+		at := time.Now().Add(ahead)
+		if got, early := Early(Sooner(soon, at)); early != ours || early && !got.Equal(at) {
+			t.Errorf("%v ahead, in a context that ends in a minute: %v, %v", ahead, got, early)
+		}
+	}
+}

@@ -140,6 +140,11 @@ func lostTo(key, value string, exists bool) error {
 	return &LostError{Key: key, Value: value, Gone: !exists}
 }
 
+// ranOut is what a release comes to that came too late.
+func ranOut(key string) error {
+	return &LostError{Key: key, Err: errors.New("its time had run out before it was released")}
+}
+
 // moment is a time as errors have it.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

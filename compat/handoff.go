@@ -95,22 +95,9 @@ func (l *Lock) pass(ttl time.Duration, now time.Time) *loose {
 	return p
 }
 
-// inherits takes a lock that a release passed on: extended, with a value and a fence of its
+// inherit takes a lock that a release passed on: extended, with a value and a fence of its
 // own, unless it is fresh and nobody knows its value. On an error it has been released as far
 // as it was ours.
-func (k *Locker) inherits(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
-	panics := true
-	defer func() {
-		if panics {
-			k.undo(ctx, h, nil) //nolint:errcheck // a panic is on its way
-		}
-	}()
-	err := k.inherit(ctx, q, h, ttl)
-	panics = false
-	return err
-}
-
-// inherit is inherits, but for a panic.
 func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
 	now := k.now()
 	h.lease.How = HandedOff

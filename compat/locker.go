@@ -513,7 +513,8 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			}
 			entry = nil
 			if g.Passed != nil {
-				err := k.inherits(op, q, g.Passed, ttl)
+				var err error
+				onPanic(func() { err = k.inherit(op, q, g.Passed, ttl) }, func() { k.undo(op, g.Passed, nil) }) //nolint:errcheck // a panic is on its way
 				if err == nil {
 					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
 				}
@@ -626,12 +627,17 @@ func (k *Locker) see(e Event, undo func()) {
 		return
 	}
 	e.Lease.Value, e.Lease.pin = "", nil
+	onPanic(func() { k.o.Observer(e) }, undo)
+}
+
+// onPanic runs f, and undo as well if f panics.
+func onPanic(f, undo func()) {
 	panics := true
 	defer func() {
 		if panics && undo != nil {
 			undo()
 		}
 	}()
-	k.o.Observer(e)
+	f()
 	panics = false
 }

@@ -53,16 +53,11 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 		p.put(l)
 		return nil, false
 	}
-	panics := true
-	defer func() {
-		if panics {
-			wire.Drop(p.Conn.Conn)
-			p.pinned = false
-			p.put(l)
-		}
-	}()
-	err = p.verdict(p.key, step(&p.Conn, true))
-	panics = false
+	onPanic(func() { err = p.verdict(p.key, step(&p.Conn, true)) }, func() {
+		wire.Drop(p.Conn.Conn)
+		p.pinned = false
+		p.put(l)
+	})
 	switch {
 	case !p.wire.Asked && OutcomeOf(err) != Done && !errors.Is(err, ErrLost): // refused before anything was sent
 		p.pinned = true

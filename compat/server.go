@@ -130,15 +130,11 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 	}
 	c.begin(ctx)
 	c.pins = pins
-	panics := true
-	defer func() {
-		if panics {
-			wire.Drop(c.Conn)
-			s.putBack(c)
-		}
-	}()
-	err := c.verdict(key, step(c))
-	panics = false
+	var err error
+	onPanic(func() { err = c.verdict(key, step(c)) }, func() {
+		wire.Drop(c.Conn)
+		s.putBack(c)
+	})
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
 		err = noConnection(ctx, err)
 	}
@@ -508,7 +504,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 	ch := s.algo.Release(l)
 	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
 		s.unpin(l)
-		return &LostError{Key: l.Key, Err: errors.New("its time had run out before it was released")}
+		return ranOut(l.Key)
 	}
 	gone := l
 	step := func(c *Conn, pinned bool) error {

@@ -48,14 +48,9 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	if ctx.Err() != nil {
 		return s.undo(ctx, h, limit.Cause(ctx))
 	}
-	panics := true
-	defer func() {
-		if panics {
-			s.undo(ctx, h, nil) //nolint:errcheck // a panic is on its way
-		}
-	}()
-	st, err := s.inspect(ctx, l.Key, ttl)
-	panics = false
+	var st State
+	var err error
+	onPanic(func() { st, err = s.inspect(ctx, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
 	switch {
 	case err != nil:
 		return s.undo(ctx, h, why)
@@ -214,7 +209,6 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 	if err != nil {
 		return "", err
 	}
-	value = st.Value
 	ours, err := ownValue(h, func(v string) (bool, error) { return st.Holds(v), nil })
 	if ours == "" && s.backend.Abilities().server == nil { // of several servers or keys not all need show it
 		ours, err = ownValue(h, func(v string) (bool, error) {
@@ -230,7 +224,7 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 	if err != nil {
 		return "", err
 	}
-	value = cmp.Or(ours, value)
+	value = cmp.Or(ours, st.Value)
 	if st.Status == StatusFree {
 		value = ""
 	}
@@ -359,7 +353,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
 	switch {
 	case !inTime:
-		return &LostError{Key: l.Key, Err: errors.New("its time had run out before it was released")}
+		return ranOut(l.Key)
 	case !sent || since(s.backend, l.Key) > l.epoch:
 		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
 	}

@@ -63,7 +63,7 @@ func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat
 	return l, ch, err
 }
 
-// fickle has other traits each time.
+// fickle has other traits for each Locker, which asks for them twice.
 type fickle struct {
 	setlock.Lua
 	calls int

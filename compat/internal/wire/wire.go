@@ -112,7 +112,7 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 	default:
 		reply, err = c.Conn.Do(name, args...)
 	}
-	if c.Heard != nil {
+	if c.Heard != nil && (err == nil || answer.Refused(err)) {
 		c.Heard()
 	}
 	return reply, c.why(err)

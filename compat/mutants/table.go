@@ -602,7 +602,7 @@ var table = []mutant{
 	row("Close does not wait for calls", "cleaning.Crew.Enter", drop("c.jobs++"), tested("compat/promises", "NothingHappens")),
 	row("two Lockers share what one Backend keeps", "compat.owned", never("b == Backend(s)"), tested("compat/promises", "OneBackend")),
 	row("a step that panics keeps its connection", "compat.server.once", drop("#1/2 s.putBack(c)"), tested("compat/promises", "PanicsLeave")),
-	row("a lock is nobody's when its heir panics", "compat.Locker.inherits", drop("k.undo(ctx, h, nil)"), tested("compat/promises", "PanicsLeave")),
+	row("a lock is nobody's when its heir panics", "compat.Locker.lock", drop("k.undo(op, g.Passed, nil)"), tested("compat/promises", "PanicsLeave")),
 	row("a set whose time is up is left on its servers", "multilock.shares.of", swap("limit.Over(s.ctx)", "s.ctx.Err()"),
 		tested("compat/promises", "OneTimeoutFor")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",

@@ -158,7 +158,7 @@ func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
 		l.endContext() // before the key goes, and may be another's
 	}
 	l.mu.Unlock()
-	if was == lease.None && now == lease.Lost && (e.Kind < lease.Release || e.Kind > lease.ReleaseNotSent) {
+	if was == lease.None && now == lease.Lost && (e.Kind <= lease.Release || e.Kind > lease.ReleaseNotSent) {
 		l.wasLost()
 	}
 	return v
@@ -180,7 +180,7 @@ func (l *Lock) endContext() {
 	}
 }
 
-// wasLost is what a loss comes to that was noticed by itself, and not by a release.
+// wasLost is what a loss comes to that no release which was sent has to tell of: else nobody here could take the key again.
 func (l *Lock) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()

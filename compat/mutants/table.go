@@ -147,6 +147,8 @@ var table = []mutant{
 
 	row("a lock's context goes on until its release is answered", "compat.Lock.on",
 		never("e.Kind == lease.Release"), tested("compat", "ContextEndsBeforeItsRelease"), simulate),
+	row("a loss that a release finds is nobody's", "compat.Lock.on",
+		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), tested("compat/promises", "ACallFindsTheEnd")),
 
 	// The state machine.
 	row("only the monotonic clock ends a lease", "lease.Past",

@@ -41,3 +41,40 @@ func TestLostWhileSuspended(t *testing.T) {
 		}
 	})
 }
+
+// A call may find out that the lease is over before any timer does: the lock is lost then, once, and the key is free
+// again for this process.
+func TestACallFindsTheEndFirst(t *testing.T) {
+	calls := map[string]func(l *compat.Lock) error{
+		"Release": func(l *compat.Lock) error { return l.Release(background) },
+		"Extend":  func(l *compat.Lock) error { return l.Extend(background, time.Minute) },
+		"Handoff": func(l *compat.Lock) error { _, err := l.Handoff(background, time.Minute); return err },
+		"Detach":  func(l *compat.Lock) error { _, err := l.Detach(background); return err },
+	}
+	eachKind(t, all(false), func(t *testing.T, kind kind) {
+		for name, call := range calls {
+			inWorld(t, kind, func(w *world) {
+				c, lost := simulate.NewClock(), 0
+				k, _ := w.client(compat.Options{Clock: c, Observer: func(e compat.Event) {
+					if e.Kind == compat.EventLost {
+						lost++
+					}
+				}})
+				l := w.try(k, time.Minute)
+				ctx := l.Context()
+				c.Set(time.Hour)
+				if err := call(l); !errors.Is(err, compat.ErrLost) {
+					t.Errorf("%s: %v, want ErrLost", name, err)
+				}
+				if lost != 1 || ctx.Err() == nil {
+					t.Errorf("%s: %d losses were seen, and its context ended with %v", name, lost, ctx.Err())
+				}
+				if again, err := k.Lock(w.within(5*time.Minute), kind.key, time.Minute); err != nil {
+					t.Errorf("%s, and Lock again: %v", name, err)
+				} else if err := again.Release(background); err != nil {
+					t.Errorf("%s, Lock and Release again: %v", name, err)
+				}
+			})
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -590,7 +591,7 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	case limit.Of(ctx) == 0:
 		return s.examine(ctx, key, nil)
 	}
-	return s.await(ctx, key, limit.Of(ctx), true)
+	return s.await(ctx, key, 0)
 }
 
 // known reports that the server was found safe in this epoch.
@@ -605,7 +606,7 @@ func (s *server) ready(ctx context.Context, key string, trip time.Duration) (too
 		return time.Duration(s.trip.Load()), nil
 	}
 	if trip > 0 {
-		_, err = s.await(ctx, key, trip, false)
+		_, err = s.await(ctx, key, trip)
 		return time.Duration(s.trip.Load()), err
 	}
 	s.mu.Lock()
@@ -616,15 +617,18 @@ func (s *server) ready(ctx context.Context, key string, trip time.Duration) (too
 	return 0, ErrUnanswered
 }
 
-// await waits for a check, as long as no answer takes longer than trip. One that others have given up is begun anew.
-func (s *server) await(ctx context.Context, key string, trip time.Duration, anew bool) (epoch uint64, err error) {
+// await waits for a check, as long as ctx and its limit let it; with a trip only as long as no answer takes longer than
+// that: else one that others have given up is begun anew.
+func (s *server) await(ctx context.Context, key string, trip time.Duration) (epoch uint64, err error) {
+	anew := trip == 0
 	for {
 		e := s.exam(ctx, key)
 		err := e.wait(ctx, trip)
 		s.mu.Lock()
 		e.waiting--
 		if err != nil { // as long as an answer may take, or the step has taken
-			s.goOn(e, min(trip, time.Since(limit.Until(ctx).Add(-limit.Of(ctx)))))
+			step := limit.Of(ctx)
+			s.goOn(e, min(cmp.Or(trip, step), time.Since(limit.Until(ctx).Add(-step))))
 		}
 		s.mu.Unlock()
 		switch {
@@ -671,9 +675,11 @@ func (e *exam) silent() time.Duration { return time.Since(time.Unix(0, e.heard.L
 func (e *exam) wait(ctx context.Context, trip time.Duration) error {
 	rings, stop := limit.Alarm(ctx)
 	defer stop()
-	slow := time.NewTimer(trip - e.silent())
-	defer slow.Stop()
 	for {
+		var slow <-chan time.Time
+		if trip > 0 {
+			slow = time.After(trip - e.silent())
+		}
 		select {
 		case <-e.done:
 			return nil
@@ -681,13 +687,11 @@ func (e *exam) wait(ctx context.Context, trip time.Duration) error {
 			return limit.Cause(ctx)
 		case <-rings:
 			return ErrTimeout
-		case <-slow.C:
+		case <-slow:
 		}
-		left := trip - e.silent()
-		if left <= 0 {
+		if e.silent() >= trip {
 			return ErrTimeout
 		}
-		slow.Reset(left)
 	}
 }
 

@@ -147,6 +147,8 @@ var table = []mutant{
 
 	row("a lock's context goes on until its release is answered", "compat.Lock.on",
 		never("e.Kind == lease.Release"), tested("compat", "ContextEndsBeforeItsRelease"), simulate),
+	row("a step gives up with the check that it joined", "compat.server.check",
+		swap("s.await(ctx, key, 0)", "s.await(ctx, key, limit.Of(ctx))"), tested("compat/promises", "ManyAtOnce")),
 	row("a loss that a release finds is nobody's", "compat.Lock.on",
 		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), tested("compat/promises", "ACallFindsTheEnd")),
 

@@ -140,7 +140,7 @@ type Abilities struct {
 // server have the same.
 func (a Abilities) RunID(ctx context.Context, key string) (id string) {
 	if a.server != nil {
-		a.server.do(ctx, key, func(c *Conn) error { //nolint:errcheck // it is not told
+		a.server.do(ctx, key, func(c *call) error { //nolint:errcheck // it is not told
 			info, err := redis.String(c.Do("INFO"))
 			id = answer.Info(info, "run_id")
 			return err

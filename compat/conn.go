@@ -1,13 +1,11 @@
 package compat
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
-	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -17,31 +15,20 @@ import (
 // what was sent, not what the server made of it.
 type Conn struct {
 	redis.Conn
-	wire wire.Conn // over it
-	step mux.Step  // what it is if the step shares a connection
-
-	pins    bool    // the last write is to end with WATCH
-	seen    reading // what that WATCH saw
-	pinned  bool    // a lease holds on to the connection when the step has ended
-	refused bool    // nobody waits for the connection to be returned
-	alive   bool    // it was returned as one that can be used again
-	alone   bool    // the step shares no connection
-	reaps   bool    // DEL counts no key that has expired
-
-	waiter string // whose wait the step is part of
-	key    any    // the last that was made an argument
+	wire *wire.Conn // over it
+	key  any        // the last that was made an argument
 }
 
 // NewConn wraps c for an [Algorithm] that is run without a [Locker].
 func NewConn(c redis.Conn) *Conn {
 	conn := new(Conn)
-	conn.lend(c)
+	Bind(conn, &wire.Conn{Conn: c})
 	return conn
 }
 
-func (c *Conn) lend(borrowed redis.Conn) {
-	c.Conn, c.wire.Conn = borrowed, borrowed
-	c.wire.Later = notAll
+// Bind makes c what an algorithm sees of w. It is for the engine, which has the step that w is part of.
+func Bind(c *Conn, w *wire.Conn) {
+	c.Conn, c.wire, w.Later = w.Conn, w, notAll
 }
 
 // notAll is err of a connection that says that nothing was sent, in a step of which something has run before:
@@ -53,17 +40,10 @@ func notAll(err error) error {
 	return err
 }
 
-// begin begins a step.
-func (c *Conn) begin(ctx context.Context) {
-	c.wire.Begin(ctx)
-	c.pins, c.seen, c.pinned, c.refused = false, reading{}, false, false
-	c.waiter = waiterOf(ctx)
-}
-
 // Waiter is the name of the waiting client, if the step is part of a wait: unique to the client,
 // and the same in each of its attempts and looks. "": the step is not part of a wait (TryLock,
 // Inspect).
-func (c *Conn) Waiter() string { return c.waiter }
+func (c *Conn) Waiter() string { return c.wire.Waiter }
 
 // Send is redis.Conn's.
 func (c *Conn) Send(name string, args ...any) error { return c.wire.Send(name, args...) }

@@ -15,7 +15,7 @@ import (
 // nothing left to compare. One step at a time uses it; it goes back to where it was borrowed
 // when a step ends without such a WATCH, or when nobody needs it any more.
 type pin struct {
-	Conn
+	call
 	s     *server
 	key   string
 	epoch uint64 // in which it was borrowed
@@ -35,26 +35,23 @@ func (s *server) pinAtMost(most int, c *cleaning.Crew) {
 	}
 }
 
-// pinnable reports that ch can be carried out over a connection that watches.
-func (ch *Change) pinnable() bool { return ch.By == nil && ch.If == Watch && !ch.Persistent }
-
 // overPinned runs a step over the connection that l has pinned, if it can: ran. next is what
 // l becomes in it, and pins the connection again if the step ended under such a WATCH. A step
 // that could not send anything is to be done the other way.
-func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func(c *Conn, pinned bool) error) (err error, ran bool) {
+func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func(c *call) error) (err error, ran bool) {
 	p := l.pin
 	if p == nil || limit.Over(ctx) != nil || !p.take(l) {
 		return nil, false
 	}
 	p.begin(ctx)
 	p.wire.Hurry()
-	p.reaps = s.reaps.Load() == p.epoch+1
+	p.wire.Pins, p.wire.Pinned, p.wire.Reaps = false, true, s.reaps.Load() == p.epoch+1
 	if s.epoch() != p.epoch || p.Err() != nil { // a server that was replaced watches nothing
 		p.put(l)
 		return nil, false
 	}
-	onPanic(func() { err = p.verdict(p.key, step(&p.Conn, true)) }, func() {
-		wire.Drop(p.Conn.Conn)
+	onPanic(func() { err = p.verdict(p.key, step(&p.call)) }, func() {
+		wire.Drop(p.wire.Conn)
 		p.pinned = false
 		p.put(l)
 	})
@@ -62,10 +59,10 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 	case !p.wire.Asked && OutcomeOf(err) != Done && !errors.Is(err, ErrLost): // refused before anything was sent
 		p.pinned = true
 	default:
-		p.pinned = p.seen.watches(next.Value) && OutcomeOf(err) == Done
+		p.pinned = p.wire.Saw.Watches(next.Value) && OutcomeOf(err) == Done
 	}
 	if p.wire.Session.Useless {
-		wire.Drop(p.Conn.Conn)
+		wire.Drop(p.wire.Conn)
 	}
 	if p.wire.Unheard() {
 		s.doubt(l.Key)
@@ -100,7 +97,7 @@ func (p *pin) put(next Lease) {
 	p.mu.Unlock()
 	if !stays {
 		p.s.free.Add(1)
-		p.s.putBack(&p.Conn)
+		p.s.putBack(&p.call)
 	}
 }
 
@@ -119,6 +116,6 @@ func (s *server) unpin(l Lease) {
 	p.left = true
 	if !p.busy {
 		p.s.free.Add(1)
-		p.s.returnLater(&p.Conn)
+		p.s.returnLater(&p.call)
 	}
 }

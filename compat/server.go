@@ -72,33 +72,58 @@ func (s *server) Abilities() Abilities {
 
 // do runs one step over a connection that is borrowed for it; over another one if all that happened was that a cluster
 // redirected it in a way that its Source could not follow, or that this one leads to a server that can't serve us.
-func (s *server) do(ctx context.Context, key string, step func(*Conn) error) error {
-	c := conns.Get().(*Conn)
+func (s *server) do(ctx context.Context, key string, step func(*call) error) error {
+	c := conns.Get().(*call)
 	err := s.over(ctx, key, c, step)
 	if c.alive { // else what was to be sent may still be read
-		*c = Conn{}
+		*c = call{}
 		conns.Put(c)
 	}
 	return err
 }
 
 // alone is do over a connection that the step does not share.
-func (s *server) alone(ctx context.Context, key string, step func(*Conn) error) error {
-	return s.over(ctx, key, &Conn{alone: true}, step)
+func (s *server) alone(ctx context.Context, key string, step func(*call) error) error {
+	return s.over(ctx, key, &call{alone: true}, step)
 }
 
-// Conns are large, and needed for the length of a step.
-var conns = sync.Pool{New: func() any { return new(Conn) }}
+// A call is a step with the connection that it borrows; its Conn is what the algorithm sees of that.
+type call struct {
+	Conn
+	wire wire.Conn
+	step mux.Step // what the connection is if the step shares one
+
+	pins    bool // the step may leave its connection to a lease
+	pinned  bool // a lease holds on to the connection when the step has ended
+	refused bool // nobody waits for the connection to be returned
+	alive   bool // it was returned as one that can be used again
+	alone   bool // the step shares no connection
+}
+
+func (c *call) lend(borrowed redis.Conn) {
+	c.wire.Conn = borrowed
+	Bind(&c.Conn, &c.wire)
+}
+
+// begin begins the step.
+func (c *call) begin(ctx context.Context) {
+	c.wire.Begin(ctx)
+	c.wire.Pins, c.wire.Waiter = c.pins, waiterOf(ctx)
+	c.pinned, c.refused = false, false
+}
+
+// Calls are large, and needed for the length of a step.
+var conns = sync.Pool{New: func() any { return new(call) }}
 
 // over is do with a Conn that may outlive the step.
-func (s *server) over(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
+func (s *server) over(ctx context.Context, key string, c *call, step func(*call) error) error {
 	err := s.once(ctx, key, c, step)
 	left := 1
 	if answer.Elsewhere(err) { // each idle connection may lead there
 		left += s.idle()
 	}
 	for ; left > 0 && elsewhere(err); left-- {
-		*c = Conn{alone: c.alone}
+		*c = call{alone: c.alone}
 		err = s.once(ctx, key, c, step)
 	}
 	return err
@@ -112,11 +137,10 @@ func elsewhere(err error) bool {
 
 // once asks, before it borrows a connection, whether the context is done: redigo would kill a
 // healthy connection for it.
-func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn) error) error {
+func (s *server) once(ctx context.Context, key string, c *call, step func(*call) error) error {
 	if err := limit.Over(ctx); err != nil {
 		return NotSent.Mark(err)
 	}
-	pins := c.pins
 	var together *mux.Step
 	if s.shared != nil && !c.alone && !s.apart.Load() {
 		c.step = s.shared.Step(key)
@@ -130,17 +154,16 @@ func (s *server) once(ctx context.Context, key string, c *Conn, step func(*Conn)
 		c.lend(borrowed)
 	}
 	c.begin(ctx)
-	c.pins = pins
 	var err error
 	onPanic(func() { err = c.verdict(key, step(c)) }, func() {
-		wire.Drop(c.Conn)
+		wire.Drop(c.wire.Conn)
 		s.putBack(c)
 	})
 	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
 		err = noConnection(ctx, err)
 	}
 	if c.wire.Session.Useless {
-		wire.Drop(c.Conn)
+		wire.Drop(c.wire.Conn)
 	}
 	if (c.wire.Unheard() || answer.Closed(err)) && (together == nil || !together.Unsent()) {
 		s.doubt(key)
@@ -221,12 +244,12 @@ func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err err
 
 // returnLater returns a connection in the background: a client that was refused, or lets a
 // lock go, does not wait for the server once more.
-func (s *server) returnLater(c *Conn) {
+func (s *server) returnLater(c *call) {
 	c.wire.Anew()
 	s.crew.Run(func() { s.putBack(c) })
 }
 
-func (s *server) putBack(c *Conn) {
+func (s *server) putBack(c *call) {
 	if c.Err() != nil && !c.wire.GivenUp() {
 		s.checked.Store(0) // the next connection may lead to another server
 		s.reaps.Store(0)
@@ -237,7 +260,7 @@ func (s *server) putBack(c *Conn) {
 // verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's
 // word is no answer where a reply never came. That a server was found unsafe while it was moving the slot says
 // nothing about it.
-func (c *Conn) verdict(key string, err error) error {
+func (c *call) verdict(key string, err error) error {
 	if o := OutcomeOf(err); c.wire.Session.Open && (o == Refused || o == NotSent) {
 		return Unknown.Mark(&limit.CallerError{Err: err})
 	}
@@ -264,12 +287,12 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	if err != nil {
 		return l, NotSent.Mark(err)
 	}
-	attempt := func(c *Conn) (err error) {
+	attempt := func(c *call) (err error) {
 		epoch, err := s.still(safe)
 		if err != nil {
 			return err
 		}
-		l, err = s.algo.Acquire(c, now(), key, ttl)
+		l, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
 		l.epoch = epoch
 		return err
 	}
@@ -287,9 +310,9 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 			s.free.Add(1)
 		}
 	}()
-	err = s.over(ctx, key, &p.Conn, func(c *Conn) error {
+	err = s.over(ctx, key, &p.call, func(c *call) error {
 		err := attempt(c)
-		p.epoch, c.pinned, c.refused = l.epoch, err == nil && c.seen.watches(l.Value), errors.Is(err, ErrHeld)
+		p.epoch, c.pinned, c.refused = l.epoch, err == nil && c.wire.Saw.Watches(l.Value), errors.Is(err, ErrHeld)
 		return err
 	})
 	if p.pinned {
@@ -360,7 +383,7 @@ func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Chang
 }
 
 // extended is the lease that an extension's replies come to.
-func (c *Conn) extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
+func (c *call) extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
 	if err == nil && ch.Draw {
 		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
@@ -372,7 +395,7 @@ func (c *Conn) extended(l, next Lease, ch *Change, replies []any, err error) (Le
 
 func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
 	next := l
-	step := func(c *Conn, pinned bool) error {
+	step := func(c *call) error {
 		epoch := s.epoch()
 		var ch Change
 		var err error
@@ -380,19 +403,13 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 			return err
 		}
 		next.epoch = epoch
-		var replies []any
-		if pinned && ch.pinnable() {
-			replies, err = c.pinnedRun(&ch, next.Value)
-			replies, err = ch.ended(c, replies, err, &after{})
-		} else {
-			replies, err = c.Run(ch)
-		}
+		replies, err := c.Run(ch)
 		next, err = c.extended(l, next, &ch, replies, c.verdict(l.Key, err))
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, &next, step)
 	if !ran {
-		err = s.do(ctx, l.Key, func(c *Conn) error { return step(c, false) })
+		err = s.do(ctx, l.Key, step)
 	}
 	if OutcomeOf(err) == NotSent {
 		pin := next.pin
@@ -422,7 +439,7 @@ func (s *server) batches(leases []Lease) [][]int {
 func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Lease, ttls []time.Duration) ([]Lease, []error) {
 	next, errs := slices.Clone(leases), make([]error, len(leases))
 	ran := false
-	err := s.do(ctx, leases[0].Key, func(c *Conn) error {
+	err := s.do(ctx, leases[0].Key, func(c *call) error {
 		epoch, t := s.epoch(), now()
 		changes := make([]Change, len(leases))
 		var batch, apart []int
@@ -484,8 +501,8 @@ func (s *server) idle() int {
 // again is do for a step that can be repeated without harm, because it only reads: it goes on
 // to the next connection as long as the one it got turns out to be closed, or to lead to a
 // server that has the key no more.
-func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*Conn) error) error,
-	step func(*Conn) error) error {
+func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*call) error) error,
+	step func(*call) error) error {
 	var err error
 	for range staleAtMost + s.idle() {
 		if err = do(ctx, key, step); !answer.Closed(err) && !answer.Redirected(err) {
@@ -508,13 +525,8 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 		return ranOut(l.Key)
 	}
 	gone := l
-	step := func(c *Conn, pinned bool) error {
+	step := func(c *call) error {
 		c.wire.Wake = k
-		if pinned && ch.pinnable() {
-			replies, err := c.pinnedRun(&ch, "")
-			_, err = ch.ended(c, replies, err, &after{})
-			return err
-		}
 		_, err := c.Run(ch)
 		if err == nil && c.wire.Wake != nil && c.wire.Wake.Err == nil { // it did not go with the release
 			k.Woken, k.Err = c.wakeOne(k.Cmds)
@@ -524,15 +536,15 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *
 	err, ran := s.overPinned(ctx, l, &gone, step)
 	if !ran {
 		s.unpin(l)
-		err = s.do(ctx, l.Key, func(c *Conn) error { return step(c, false) })
+		err = s.do(ctx, l.Key, step)
 	}
 	return err
 }
 
 func (s *server) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {
 	st := State{Key: key, TTL: NoTTL}
-	err := s.again(ctx, key, s.do, func(c *Conn) (err error) {
-		st, err = s.algo.Inspect(c, now(), key)
+	err := s.again(ctx, key, s.do, func(c *call) (err error) {
+		st, err = s.algo.Inspect(&c.Conn, now(), key)
 		return err
 	})
 	return st, err
@@ -542,7 +554,7 @@ func (s *server) Repair(ctx context.Context, now func() time.Time, st State, ttl
 	if s.traits.Repair == nil {
 		return ErrHeld
 	}
-	return s.do(ctx, st.Key, func(c *Conn) error {
+	return s.do(ctx, st.Key, func(c *call) error {
 		ch, err := s.traits.Repair(now(), st, ttl)
 		if err == nil {
 			_, err = c.Run(ch)
@@ -762,13 +774,13 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 	blamed := ""
 	for range checksAtMost {
 		on := ""
-		err = s.alone(ctx, key, func(c *Conn) (err error) {
+		err = s.alone(ctx, key, func(c *call) (err error) {
 			epoch = s.epoch()
 			if c.wire.Heard = heard; heard != nil {
 				heard() // it has connected
 			}
 			if s.traits.Check != nil {
-				err = s.traits.Check(c, key)
+				err = s.traits.Check(&c.Conn, key)
 			}
 			on = c.wire.Session.BrokeOn
 			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
@@ -787,7 +799,7 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
-		proof := s.again(ctx, key, s.alone, func(c *Conn) error {
+		proof := s.again(ctx, key, s.alone, func(c *call) error {
 			_, err := c.Do("GET", key)
 			if answer.Refused(err) && !answer.Elsewhere(err) { // an answer all the same
 				return nil
@@ -810,7 +822,7 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 
 // merges reports that the server runs transactions which are pipelined as one, or the second one's commands one by one,
 // as Envoy does; or that it can't be asked. Where it has none, none is sent.
-func (c *Conn) merges(key string) bool {
+func (c *call) merges(key string) bool {
 	one := []Cmd{{"MULTI"}, {"EXISTS", Aux(key, "check:"+NewToken())}, {"EXEC"}}
 	replies, err := c.Pipe(slices.Concat(one, one)...)
 	if err != nil {

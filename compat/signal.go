@@ -23,7 +23,7 @@ func (k *Locker) listen(ctx context.Context, key string, registered func()) (wok
 	s, w := k.settler.server, &signal.Waiter{ID: NewToken()}
 	l := lists(key)
 	for !woken {
-		err := s.listening(ctx, key, func(c *Conn) (err error) {
+		err := s.listening(ctx, key, func(c *call) (err error) {
 			if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
 				woken, err = w.Listen(c, l, k.now(), registered)
 			}
@@ -33,7 +33,7 @@ func (k *Locker) listen(ctx context.Context, key string, registered func()) (wok
 			return false, func(pass bool) {
 				ctx, done := k.cleanup(ctx)
 				defer done()
-				s.do(ctx, key, func(c *Conn) error { return w.Leave(c, l, pass) }) //nolint:errcheck // it is one name too many, for a minute
+				s.do(ctx, key, func(c *call) error { return w.Leave(c, l, pass) }) //nolint:errcheck // it is one name too many, for a minute
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (k *Locker) anyone(key string) bool {
 	s, l, waits := k.settler.server, lists(key), true
 	ctx, done := k.step(context.Background(), k.o.Timeout)
 	defer done()
-	s.do(ctx, key, func(c *Conn) (err error) { //nolint:errcheck // somebody may wait
+	s.do(ctx, key, func(c *call) (err error) { //nolint:errcheck // somebody may wait
 		if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
 			waits, err = signal.Anyone(c, l)
 			waits = waits || err != nil
@@ -59,7 +59,7 @@ func (k *Locker) anyone(key string) bool {
 func (k *Locker) wakeAnother(key string) {
 	ctx, done := k.cleanup(context.Background())
 	defer done()
-	k.settler.server.do(ctx, key, func(c *Conn) error { //nolint:errcheck // a client that is not woken looks, later
+	k.settler.server.do(ctx, key, func(c *call) error { //nolint:errcheck // a client that is not woken looks, later
 		_, err := c.wakeOne(lists(key).Waking())
 		return err
 	})
@@ -80,7 +80,7 @@ func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Leas
 }
 
 // wakeOne wakes a client without a release.
-func (c *Conn) wakeOne(cmds [2][]any) (woken bool, err error) {
+func (c *call) wakeOne(cmds [2][]any) (woken bool, err error) {
 	w := c.wire.Compose(wire.Arguments(cmds[:]))
 	wire.All(&w, cmds[:])
 	replies, err := w.Replies()
@@ -91,7 +91,7 @@ func (c *Conn) wakeOne(cmds [2][]any) (woken bool, err error) {
 }
 
 // volatile is signal.Volatile, asked once in each epoch.
-func (s *server) volatile(c *Conn, waiters string) (yes bool, err error) {
+func (s *server) volatile(c *call, waiters string) (yes bool, err error) {
 	epoch := s.epoch() + 1
 	if known := s.lists.Load(); known>>1 == epoch {
 		return known&1 == 1, nil
@@ -104,7 +104,7 @@ func (s *server) volatile(c *Conn, waiters string) (yes bool, err error) {
 
 // listening is do for a step that blocks, and that a cancellation ends with its
 // connection: which tells nothing of the server.
-func (s *server) listening(ctx context.Context, key string, step func(*Conn) error) error {
+func (s *server) listening(ctx context.Context, key string, step func(*call) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -112,7 +112,8 @@ func (s *server) listening(ctx context.Context, key string, step func(*Conn) err
 	if err != nil {
 		return err
 	}
-	g := NewConn(c)
+	g := new(call)
+	g.lend(c)
 	g.begin(ctx)
 	defer g.wire.Return()
 	return step(g)

@@ -90,7 +90,7 @@ func (w *wait) leave(err error) {
 	}
 	step, done := w.k.cleanup(w.ctx)
 	defer done()
-	s.do(step, w.key, func(c *Conn) error { //nolint:errcheck
+	s.do(step, w.key, func(c *call) error { //nolint:errcheck
 		_, err := c.Pipe(s.traits.Leave(w.key, w.waiter)...)
 		return err
 	})

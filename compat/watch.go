@@ -54,8 +54,7 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 }
 
 // pinnedRun is ifHolds over a connection that has watched the key since it held the value:
-// there is nothing left to compare. One round trip. after is what the key holds then; "" for
-// a release, which leaves no WATCH.
+// there is nothing left to compare. One round trip. A release leaves no WATCH.
 //
 //	MULTI; commands…; EXEC; WATCH key; GET key     extended, and watched anew
 //	MULTI; EXISTS key; DEL key; EXEC               released
@@ -64,10 +63,11 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 // compares, for the WATCH is new and the value is known. EXISTS reaps a key that has expired
 // unnoticed, which a DEL alone would count before Redis 2.8.10: a server that says it is newer
 // is not asked.
-func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
-	if after == "" {
+func (c *Conn) pinnedRun(ch *Change) ([]any, error) {
+	if ch.removes() {
 		return c.pinnedRelease(ch)
 	}
+	after, _ := ch.becomes()
 	for range aborts {
 		k := c.boxed(ch.Key, nil)
 		w := c.wire.Compose(ch.arguments() + 2)
@@ -81,21 +81,22 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 			return nil, err
 		}
 		n := len(all) - 2
-		c.seen = reading{watch: all[n], get: all[n+1]}
+		seen := reading{wire.Seen{Watch: all[n], Get: all[n+1]}}
+		c.wire.Saw = seen.of
 		replies, err := c.wire.Executed(all[:n])
 		switch {
 		case err != nil:
 			return nil, err
-		case replies != nil && c.seen.Gone(after):
+		case replies != nil && seen.Gone(after):
 			return nil, ErrLost // to a client that came between EXEC and WATCH
 		case replies != nil:
 			return replies, nil
-		case c.seen.watches(ch.Value):
+		case seen.of.Watches(ch.Value):
 			continue
-		case c.seen.watch != "OK":
+		case !seen.Watches():
 			return c.ifHolds(ch)
 		}
-		value, exists, err := c.seen.Value(ch.Key)
+		value, exists, err := seen.Value(ch.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -106,16 +107,13 @@ func (c *Conn) pinnedRun(ch *Change, after string) ([]any, error) {
 
 func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 	k := c.boxed(ch.Key, nil)
-	w := c.wire.Compose(wire.Arguments(ch.Do) + 2)
+	w := c.wire.Compose(2)
 	w.Add("MULTI")
-	looks := !c.reaps || !ch.removes()
+	looks := !c.wire.Reaps
 	if looks {
 		w.Add("EXISTS", k)
 	}
-	if ch.removes() {
-		w.Add("DEL", k)
-	}
-	wire.All(&w, ch.Do)
+	w.Add("DEL", k)
 	replies, err := w.Exec()
 	switch {
 	case err != nil:

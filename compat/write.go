@@ -49,7 +49,7 @@ type written struct {
 // Write sends m, which is about key. The error is either the connection's, after which any of the
 // commands may have run, or the first that the server answered to m.Do.
 func (c *Conn) Write(key string, m Write) (written, error) {
-	exec, pins := m.Exec || m.Draw, c.pins && m.Last
+	exec, pins := m.Exec || m.Draw, c.wire.Pins && m.Last
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
 	wire.All(&w, m.Before)
@@ -80,11 +80,11 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 	}
 	var out written
 	if reads {
-		out.Seen.get, replies = replies[len(replies)-1], replies[:len(replies)-1]
+		out.Seen.of.Get, replies = replies[len(replies)-1], replies[:len(replies)-1]
 	}
 	if pins {
-		out.Seen.watch = replies[len(replies)-1]
-		c.seen = out.Seen
+		out.Seen.of.Watch = replies[len(replies)-1]
+		c.wire.Saw = out.Seen.of
 	}
 	out.Before, replies = replies[:len(m.Before)], replies[len(m.Before):]
 	if !exec {
@@ -121,15 +121,15 @@ func noFence(key string, why error) error {
 }
 
 // A reading is what a write that ended with GET saw of the key.
-type reading struct{ watch, get any }
+type reading struct{ of wire.Seen }
 
 // Value is what the key held; exists is false if there was no such key. The error is
 // ErrForeign if it is not a string, or the server's refusal.
 func (r reading) Value(key string) (value string, exists bool, err error) {
-	if e, refused := r.watch.(redis.Error); refused {
+	if e, refused := r.of.Watch.(redis.Error); refused {
 		return "", false, e
 	}
-	value, err = redis.String(r.get, nil)
+	value, err = redis.String(r.of.Get, nil)
 	if err == redis.ErrNil {
 		return "", false, nil
 	}
@@ -137,29 +137,16 @@ func (r reading) Value(key string) (value string, exists bool, err error) {
 }
 
 // Holds reports whether the key held value.
-func (r reading) Holds(value string) bool {
-	switch v := r.get.(type) {
-	case []byte:
-		return string(v) == value
-	case string:
-		return v == value
-	}
-	return false
-}
+func (r reading) Holds(value string) bool { return r.of.Holds(value) }
 
 // Gone reports whether the key was seen, and did not hold value.
 func (r reading) Gone(value string) bool {
-	_, refused := r.get.(redis.Error)
+	_, refused := r.of.Get.(redis.Error)
 	return !refused && !r.Holds(value)
 }
 
 // Watches reports that the reading was made under a WATCH.
-func (r reading) Watches() bool { return r.watch == "OK" }
-
-// watches reports whether the connection watches the key since it held value: the WATCH was
-// begun before a GET found it there. A WATCH that nothing proves guards nobody knows what
-// (tx/unverified-watch).
-func (r reading) watches(value string) bool { return r.watch == "OK" && r.Holds(value) }
+func (r reading) Watches() bool { return r.of.Watch == "OK" }
 
 // Refused is the error of an attempt on key that was refused: a *HeldError with the value
 // that was seen, or ErrForeign if the key is not a string.

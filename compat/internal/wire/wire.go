@@ -25,6 +25,12 @@ type Conn struct {
 	Silent  bool    // its time ran out
 	Wake    *Wakeup // goes with the release; nil: nothing does, or it has gone
 
+	Waiter string // whose wait the step is part of; "": it is part of none
+	Pinned bool   // the connection has watched the key since it held the value with which the step compares
+	Pins   bool   // the algorithm's last write is to end with a WATCH
+	Saw    Seen   // what that WATCH saw
+	Reaps  bool   // the server's DEL counts no key that has expired
+
 	Heard func()            // told of each reply; nil: nobody
 	Later func(error) error // what an error says of the whole step, in which something has run before; nil: the same
 
@@ -39,9 +45,28 @@ type Conn struct {
 	few    int     // how many came
 }
 
+// Seen is what a write that ended with WATCH and GET saw.
+type Seen struct{ Watch, Get any }
+
+// Watches reports whether the connection watches the key since it held value: the WATCH was begun before a GET
+// found it there. A WATCH that nothing proves guards nobody knows what (tx/unverified-watch).
+func (s Seen) Watches(value string) bool { return s.Watch == "OK" && s.Holds(value) }
+
+// Holds reports whether the key held value.
+func (s Seen) Holds(value string) bool {
+	switch v := s.Get.(type) {
+	case []byte:
+		return string(v) == value
+	case string:
+		return v == value
+	}
+	return false
+}
+
 // Begin begins a step over c.
 func (c *Conn) Begin(ctx context.Context) {
 	c.Asked, c.Silent, c.Wake, c.Heard, c.few = false, false, nil, nil, 0
+	c.Pins, c.Saw = false, Seen{}
 	c.within = limit.Of(ctx)
 	c.Anew()
 	c.until, c.began = limit.Until(ctx), time.Now()

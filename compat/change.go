@@ -29,6 +29,10 @@ type Change struct {
 	// lock is not ours.
 	By func(c *Conn) ([]any, error)
 
+	// Final says that no change which was sent before can take effect once this one has: for a lock that carries its
+	// changes out itself. Of a new value, and of a change by WATCH, the engine knows it.
+	Final bool
+
 	// After, if it is set, runs on the same connection after the change was done: once for all
 	// changes of an algorithm that were carried out together. Its error is the change's.
 	After func(c *Conn) error

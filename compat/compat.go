@@ -51,9 +51,10 @@ type Algorithm interface {
 	Acquire(c *Conn, now time.Time, key string, ttl time.Duration) (Lease, error)
 
 	// Extend returns the change that moves the end of l to now+ttl (it sets, it does not add), and
-	// the lease that l becomes. It sends nothing. If l.Rotate is set, the new lease must have a new
-	// value. A lock that can't be extended returns errors.ErrUnsupported.
-	Extend(now time.Time, l Lease, ttl time.Duration) (Lease, Change, error)
+	// the lease that l becomes. It sends nothing. With rotate the new lease must have a new value:
+	// somebody else knows this one, or a request that was sent with it may still arrive. A lock that
+	// can't be extended returns errors.ErrUnsupported.
+	Extend(now time.Time, l Lease, ttl time.Duration, rotate bool) (Lease, Change, error)
 
 	// Release returns the change that ends l. It sends nothing. The change must be harmless for a
 	// lease that was never obtained.
@@ -72,7 +73,7 @@ type Traits struct {
 	// then do not wait for each other's locks, and nothing is handed off.
 	Shared bool
 
-	// Rotates says that Extend obeys Lease.Rotate. Without it, a lock whose value is known outside
+	// Rotates says that Extend obeys rotate. Without it, a lock whose value is known outside
 	// the engine is released instead of handed off.
 	Rotates bool
 
@@ -103,15 +104,15 @@ type Traits struct {
 // An Extend of unknown outcome returns the lease that the key may have: whatever the outcome was,
 // the lease on the server does not end before Until.
 type Backend interface {
-	Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error)
-	Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error)
-	Release(ctx context.Context, now func() time.Time, l Lease) error
+	Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error)
+	Extend(ctx context.Context, now func() time.Time, g Grant, ttl time.Duration) (Grant, error)
+	Release(ctx context.Context, now func() time.Time, g Grant) error
 	Inspect(ctx context.Context, now func() time.Time, key string) (State, error)
 	Repair(ctx context.Context, now func() time.Time, s State, ttl time.Duration) error
 
-	// Find returns the lease that value stands for, or [ErrLost] if value is no longer on key.
+	// Find returns the grant that value stands for, or [ErrLost] if value is no longer on key.
 	// Until is what the key shows; zero if nothing will end the lease.
-	Find(ctx context.Context, now func() time.Time, key, value string) (Lease, error)
+	Find(ctx context.Context, now func() time.Time, key, value string) (Grant, error)
 
 	// Abilities say what else it can do. They are the same at each call.
 	Abilities() Abilities
@@ -208,24 +209,29 @@ type Lease struct {
 	Fence int64     // grows with every acquisition of the key; 0 if not asked for
 	How   How       // how it was obtained
 
-	// Or are the values that Key may hold instead of Value, in a part of a lock that is made of
-	// several: the outcome of an extension is unknown. [Settled] extends and releases the lease by
-	// the value that it finds.
-	Or []string
-
 	// Ambiguous says that Value on the key does not prove that the lease is ours: another client
 	// can write the same bytes, or a losing attempt of ours can leave them behind. An unknown
 	// outcome is then never resolved by reading, and a release of unknown outcome is not repeated.
 	Ambiguous bool
 
-	// Rotate asks the next extension to put a new value on the key, because somebody else knows
-	// this one, or because a request that was sent with it may still arrive. The extension of a
-	// lock made of several leaves it set if that is still so of one of the parts, which kept its value.
+	_ struct{} // no positional literals
+}
+
+// A Grant is a lease as a [Backend] keeps it: with what else is known of the keys.
+type Grant struct {
+	Lease
+
+	// Or are the values that Key may hold instead of Value, in a part of a lock that is made of
+	// several: the outcome of an extension is unknown. [Settled] extends and releases the lease by
+	// the value that it finds.
+	Or []string
+
+	// Rotate asks the next extension to put a new value on the key. The extension of a lock made of
+	// several leaves it set if one of the parts kept its value, and has to change it still.
 	Rotate bool
 
-	// Final says of the lease that an Extend returns that no extension sent before can take effect any
-	// more. The engine sees that of a new value and of a change by WATCH; a lock that carries its
-	// changes out itself ([Change.By]), or is made of several, says it.
+	// Final says of the grant that an Extend returns that no extension sent before can take effect any
+	// more. Of an [Algorithm]'s the engine sees that: see [Change.Final].
 	Final bool
 
 	drew  bool   // more than the value was to change with it: a number was drawn, or an After ran

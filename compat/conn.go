@@ -28,7 +28,8 @@ func NewConn(c redis.Conn) *Conn {
 
 // Bind makes c what an algorithm sees of w. It is for the engine, which has the step that w is part of.
 func Bind(c *Conn, w *wire.Conn) {
-	c.Conn, c.wire, w.Later = w.Conn, w, notAll
+	c.Conn, c.wire = w.Conn, w
+	w.Later = notAll
 }
 
 // notAll is err of a connection that says that nothing was sent, in a step of which something has run before:

@@ -213,7 +213,7 @@ func (c *Conn) Denied(key string, err error) error {
 	}
 	d := &DeniedError{Reply: e, Passes: answer.Passes(e), About: string(answer.Of(e))}
 	command := ""
-	if c.wire.Session.Refusal.Reply == e {
+	if c.wire != nil && c.wire.Session.Refusal.Reply == e { // nil: an answer that no step has had, to AUTH say
 		command = c.wire.Session.Refusal.Command
 	}
 	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {

@@ -63,7 +63,7 @@ func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 			return Handle{}, l.over()
 		}
 		if try == 2 {
-			return Handle{}, &UnknownError{Lease: le, Err: errLate}
+			return Handle{}, &UnknownError{Lease: le.Lease, Err: errLate}
 		}
 		if _, err := l.k.read(ctx, l); err != nil {
 			return Handle{}, err

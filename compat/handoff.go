@@ -51,7 +51,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 		ttl = max(ttl, next.Until.Sub(start))
 	}
 	next.How, next.Rotate = HandedOff, false
-	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: old, Took: start.Sub(l.since)}, func() {
+	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})

@@ -29,7 +29,7 @@ type Lock struct {
 
 	mu     sync.Mutex
 	state  lease.State // what is believed; on alone changes it
-	lease  Lease       // what a lease carries beside that; its Key never changes
+	lease  Grant       // what a lease carries beside that; its Key never changes
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
@@ -43,7 +43,7 @@ type Lock struct {
 
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
 // it is bound to it.
-func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
+func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
 	l := &Lock{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
 	l.state = lease.New(claimOf(le, ttl), renew, l.since)
 	if le.How == Adopted {
@@ -58,7 +58,7 @@ func (k *Locker) hold(parent context.Context, bound bool, le Lease, ttl time.Dur
 		return nil, ErrClosed
 	}
 	if k.o.Observer != nil {
-		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current(), Took: l.since.Sub(start), Tries: tries}, func() {
+		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
 			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
@@ -93,10 +93,10 @@ func (l *Lock) Lease() Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.On(lease.Event{Kind: lease.Disclose}) // this value, and not one that comes in between
-	return believed(l.lease, &l.state)
+	return believed(l.lease, &l.state).Lease
 }
 
-func (l *Lock) current() Lease {
+func (l *Lock) current() Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return believed(l.lease, &l.state)
@@ -140,7 +140,7 @@ func FromContext(ctx context.Context) *Lock {
 
 // on tells the state machine what happened, and brings in line with it what hangs on it: the
 // scheduler, the context, and what watches for a loss.
-func (l *Lock) on(e lease.Event, le Lease) lease.Verdict {
+func (l *Lock) on(e lease.Event, le Grant) lease.Verdict {
 	l.mu.Lock()
 	was, end, renew := l.state.Cause(), l.state.End(), l.state.RenewAt()
 	if was == lease.None {
@@ -186,7 +186,7 @@ func (l *Lock) wasLost() {
 	le := l.current()
 	l.k.unpin(le)
 	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
+		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
 	}
 }
 
@@ -275,7 +275,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	if _, err := l.k.extend(ctx, l, ttl, false, false, lease.Done); err != nil {
 		return err
 	}
-	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
+	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
 	return nil
 }
 
@@ -310,7 +310,7 @@ func (l *Lock) isClosed() bool {
 // release is Release.
 func (l *Lock) release(ctx context.Context) error {
 	start, ended := l.k.now(), ctx.Err() != nil
-	if l.on(lease.Event{Kind: lease.Release, At: start}, Lease{}) == lease.Over {
+	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {
 		return l.over()
 	}
 	if !ended && ctx.Err() != nil { // it comes from the lock's own, which ends here
@@ -349,7 +349,7 @@ func (l *Lock) release(ctx context.Context) error {
 			return l.over()
 		}
 		defer next.Grant(queue.Grant[loose]{Passed: p}) // that it is over here comes before it begins there
-		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le, Took: start.Sub(l.since)}, nil)
+		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
 	woken, err := l.k.release(ctx, l, signal)
@@ -360,7 +360,7 @@ func (l *Lock) release(ctx context.Context) error {
 			l.k.queues.Released(&l.place, woken, ttl)
 		}
 	}()
-	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current(), Took: start.Sub(l.since), Err: err}, nil)
+	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
 	return err
 }
 

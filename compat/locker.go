@@ -179,7 +179,7 @@ func NewLocker(b Backend, o Options) *Locker {
 		k.queues.Signals = &queue.Signals{Listen: k.listen, Anyone: k.anyone, Wake: k.wakeAnother}
 	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
-	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Lease{}) }
+	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
 	if s := k.abilities.server; s != nil && s.traits.Leave != nil {
 		k.queues.Handoffs = -1
 	}
@@ -191,7 +191,7 @@ func NewLocker(b Backend, o Options) *Locker {
 }
 
 // unpin returns the connection that l has pinned, if it has.
-func (k *Locker) unpin(l Lease) {
+func (k *Locker) unpin(l Grant) {
 	if s := k.abilities.server; s != nil {
 		s.unpin(l)
 	}
@@ -327,10 +327,10 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
 		case errors.Is(err, ErrLost) && !again && ctx.Err() == nil:
 		case OutcomeOf(err) == Unknown:
-			return nil, &UnknownError{Lease: next, Err: cause(err)}
+			return nil, &UnknownError{Lease: next.Lease, Err: cause(err)}
 		default:
 			if lost := (*LostError)(nil); errors.As(err, &lost) && OutcomeOf(lost.Err) == Unknown {
-				err = &UnknownError{Lease: next, Err: lost.Err} // its time ran out, and nobody has answered
+				err = &UnknownError{Lease: next.Lease, Err: lost.Err} // its time ran out, and nobody has answered
 			}
 			return nil, err
 		}
@@ -538,7 +538,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			acquired = true
 			return k.hold(ctx, bound, l, ttl, renew, start, tries)
 		}
-		if entry, err = w.after(ctx, err, tries); err != nil {
+		if entry, err = w.after(ctx, l, err, tries); err != nil {
 			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) {
 				k.queues.Fail(q, err, w.concerns(err))
 			}
@@ -548,7 +548,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 }
 
 // attempt makes one attempt and settles what it left unknown.
-func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Lease, error) {
+func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Grant, error) {
 	start := k.started()
 	l, err := k.acquire(ctx, key, ttl)
 	if answer.Closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
@@ -558,19 +558,19 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	if k.o.Observer == nil {
 		return l, err
 	}
-	k.see(Event{Kind: EventAttempt, Key: key, Lease: l, Took: k.elapsed(start), Tries: n, Err: err}, func() {
+	k.see(Event{Kind: EventAttempt, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, func() {
 		if err == nil {
 			k.undo(ctx, newLoose(l, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		}
 	})
 	if errors.Is(err, ErrHeld) {
-		k.see(Event{Kind: EventRefused, Key: key, Lease: l, Took: k.elapsed(start), Tries: n, Err: err}, nil)
+		k.see(Event{Kind: EventRefused, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, nil)
 	}
 	return l, err
 }
 
 // acquire asks once, and settles.
-func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Lease, error) {
+func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Grant, error) {
 	step, done := k.step(ctx, ttl)
 	l, err := k.backend.Acquire(step, k.now, key, ttl)
 	done()
@@ -626,7 +626,7 @@ func (k *Locker) see(e Event, undo func()) {
 	if k.o.Observer == nil {
 		return
 	}
-	e.Lease.Value, e.Lease.pin = "", nil
+	e.Lease.Value = ""
 	onPanic(func() { k.o.Observer(e) }, undo)
 }
 

@@ -19,8 +19,8 @@ type sharing struct {
 	once bool
 }
 
-func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	next, ch, err := s.Algorithm.Extend(now, l, ttl)
+func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	next, ch, err := s.Algorithm.Extend(now, l, ttl, rotate)
 	ch.Once = s.once
 	return next, ch, err
 }

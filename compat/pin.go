@@ -38,7 +38,7 @@ func (s *server) pinAtMost(most int, c *cleaning.Crew) {
 // overPinned runs a step over the connection that l has pinned, if it can: ran. next is what
 // l becomes in it, and pins the connection again if the step ended under such a WATCH. A step
 // that could not send anything is to be done the other way.
-func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func(c *call) error) (err error, ran bool) {
+func (s *server) overPinned(ctx context.Context, l Grant, next *Grant, step func(c *call) error) (err error, ran bool) {
 	p := l.pin
 	if p == nil || limit.Over(ctx) != nil || !p.take(l) {
 		return nil, false
@@ -77,7 +77,7 @@ func (s *server) overPinned(ctx context.Context, l Lease, next *Lease, step func
 }
 
 // take begins a step. A lease is not the one whose value is watched if it was extended since.
-func (p *pin) take(l Lease) bool {
+func (p *pin) take(l Grant) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.busy || p.left || p.key != l.Key || p.value != l.Value {
@@ -88,7 +88,7 @@ func (p *pin) take(l Lease) bool {
 }
 
 // put ends it.
-func (p *pin) put(next Lease) {
+func (p *pin) put(next Grant) {
 	p.mu.Lock()
 	p.busy = false
 	p.value = next.Value
@@ -103,7 +103,7 @@ func (p *pin) put(next Lease) {
 
 // unpin parts a lease that will neither be extended nor released from its connection. It does
 // not block.
-func (s *server) unpin(l Lease) {
+func (s *server) unpin(l Grant) {
 	p := l.pin
 	if p == nil {
 		return

@@ -569,7 +569,7 @@ func TestUnextendableIsNotHandedOff(t *testing.T) {
 
 type fixed struct{ compat.Algorithm }
 
-func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
 	return l, compat.Change{}, errors.ErrUnsupported
 }
 

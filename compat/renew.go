@@ -13,12 +13,12 @@ import (
 // renewAll renews locks that are due together: those that one server can be asked at once in
 // one write, the others one by one.
 func (k *Locker) renewAll(due []*Lock) {
-	locks, leases := due[:0], make([]Lease, 0, len(due))
+	locks, leases := due[:0], make([]Grant, 0, len(due))
 	for _, l := range due {
 		if l.tryBegin() {
 			locks, leases = append(locks, l), append(leases, l.current())
 		} else { // it is being extended or released
-			l.on(lease.Event{Kind: lease.Postpone, At: k.now()}, Lease{})
+			l.on(lease.Event{Kind: lease.Postpone, At: k.now()}, Grant{})
 		}
 	}
 	var batches [][]int
@@ -48,7 +48,7 @@ func (k *Locker) renewAll(due []*Lock) {
 // servers can refuse together what it does one by one.
 func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
 	locks := make([]*Lock, 0, len(batch))
-	var leases []Lease
+	var leases []Grant
 	var ttls []time.Duration
 	least := k.o.Timeout
 	for _, l := range batch {
@@ -107,8 +107,8 @@ func (l *Lock) renew() {
 func (l *Lock) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
-		l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current(), Took: l.k.elapsed(start)}, nil)
+		l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
-		l.k.see(Event{Kind: EventFailed, Key: l.lease.Key, Lease: l.current(), Err: err}, nil)
+		l.k.see(Event{Kind: EventFailed, Key: l.lease.Key, Lease: l.current().Lease, Err: err}, nil)
 	}
 }

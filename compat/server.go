@@ -281,8 +281,8 @@ func (c *call) verdict(key string, err error) error {
 	}
 }
 
-func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
-	l := Lease{Key: key}
+func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
+	l := Grant{Lease: Lease{Key: key}}
 	safe, err := s.check(ctx, key)
 	if err != nil {
 		return l, NotSent.Mark(err)
@@ -292,7 +292,7 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 		if err != nil {
 			return err
 		}
-		l, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
+		l.Lease, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
 		l.epoch = epoch
 		return err
 	}
@@ -324,7 +324,7 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 // placed is l, which was written without an error, in the epoch of the server that has it. One that
 // was replaced in the meantime may have sent what was written on to its successor: then a release that is not
 // answered found the lock there, and it was not lost (any/failover).
-func (s *server) placed(ctx context.Context, now func() time.Time, l Lease, err error) Lease {
+func (s *server) placed(ctx context.Context, now func() time.Time, l Grant, err error) Grant {
 	if err != nil {
 		return l
 	}
@@ -367,23 +367,22 @@ func (s *server) since(key string) uint64 {
 }
 
 // change is what an extension of l to ttl is now, and what it makes of l.
-func (s *server) change(now time.Time, l Lease, ttl time.Duration) (Lease, Change, error) {
+func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, Change, error) {
 	if lease.Past(now, l.Until) {
 		return l, Change{}, ErrLost
 	}
-	l.Final = false
-	next, ch, err := s.algo.Extend(now, l, ttl)
+	le, ch, err := s.algo.Extend(now, l.Lease, ttl, l.Rotate)
 	if err != nil {
 		return l, ch, err
 	}
-	next.Rotate, next.pin = false, nil
-	next.Final = next.Final && ch.By != nil || next.Value != l.Value || ch.By == nil && ch.If == Watch
+	next := Grant{Lease: le, epoch: l.epoch}
+	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.By == nil && ch.If == Watch
 	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
 	return next, ch, nil
 }
 
 // extended is the lease that an extension's replies come to.
-func (c *call) extended(l, next Lease, ch *Change, replies []any, err error) (Lease, error) {
+func (c *call) extended(l, next Grant, ch *Change, replies []any, err error) (Grant, error) {
 	if err == nil && ch.Draw {
 		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
@@ -393,7 +392,7 @@ func (c *call) extended(l, next Lease, ch *Change, replies []any, err error) (Le
 	return next, err
 }
 
-func (s *server) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
+func (s *server) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	next := l
 	step := func(c *call) error {
 		epoch := s.epoch()
@@ -425,7 +424,7 @@ const batchAtMost = 128
 
 // batches puts together what one server can be asked at once. A lease that has pinned its
 // connection is extended over that.
-func (s *server) batches(leases []Lease) [][]int {
+func (s *server) batches(leases []Grant) [][]int {
 	return slot.Batches(len(leases), batchAtMost, func(i int) (key string, alone bool) {
 		if l := &leases[i]; s.source.Slots {
 			return l.Key, l.pin != nil
@@ -436,7 +435,7 @@ func (s *server) batches(leases []Lease) [][]int {
 
 // extendAll is Extend of many leases over one connection. Each has its own outcome: one that
 // was lost does not keep the others from being extended.
-func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Lease, ttls []time.Duration) ([]Lease, []error) {
+func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Grant, ttls []time.Duration) ([]Grant, []error) {
 	next, errs := slices.Clone(leases), make([]error, len(leases))
 	ran := false
 	err := s.do(ctx, leases[0].Key, func(c *call) error {
@@ -512,14 +511,14 @@ func (s *server) again(ctx context.Context, key string, do func(context.Context,
 	return err
 }
 
-func (s *server) Release(ctx context.Context, now func() time.Time, l Lease) error {
+func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) error {
 	return s.release(ctx, now, l, nil)
 }
 
 // release is Release, with a wake-up if there is one. A value that proves nothing is not removed
 // when its time has run out: what is on the key then may be another client's.
-func (s *server) release(ctx context.Context, now func() time.Time, l Lease, k *wire.Wakeup) error {
-	ch := s.algo.Release(l)
+func (s *server) release(ctx context.Context, now func() time.Time, l Grant, k *wire.Wakeup) error {
+	ch := s.algo.Release(l.Lease)
 	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
 		s.unpin(l)
 		return ranOut(l.Key)
@@ -566,7 +565,7 @@ func (s *server) Repair(ctx context.Context, now func() time.Time, st State, ttl
 	})
 }
 
-func (s *server) Find(ctx context.Context, now func() time.Time, key, value string) (Lease, error) {
+func (s *server) Find(ctx context.Context, now func() time.Time, key, value string) (Grant, error) {
 	l, err := find(ctx, s, now, key, value)
 	l.epoch = s.epoch()
 	return l, err
@@ -575,22 +574,22 @@ func (s *server) Find(ctx context.Context, now func() time.Time, key, value stri
 // valid is ErrInvalid for a ttl that the algorithm can't keep: it says so when it is asked to
 // extend, which sends nothing.
 func (s *server) valid(key string, ttl time.Duration) error {
-	if _, _, err := s.algo.Extend(time.Unix(0, 0), Lease{Key: key, Value: "v"}, ttl); errors.Is(err, ErrInvalid) {
+	if _, _, err := s.algo.Extend(time.Unix(0, 0), Lease{Key: key, Value: "v"}, ttl, false); errors.Is(err, ErrInvalid) {
 		return err
 	}
 	return nil
 }
 
 // find is Find for a lock of which one read tells everything.
-func find(ctx context.Context, b Backend, now func() time.Time, key, value string) (Lease, error) {
+func find(ctx context.Context, b Backend, now func() time.Time, key, value string) (Grant, error) {
 	st, err := b.Inspect(ctx, now, key)
 	if err != nil {
-		return Lease{}, err
+		return Grant{}, err
 	}
 	if value == "" || !st.Holds(value) {
-		return Lease{}, lostTo(key, st.Value, st.Status != StatusFree)
+		return Grant{}, lostTo(key, st.Value, st.Status != StatusFree)
 	}
-	return Lease{Key: key, Value: value, Until: st.End(value)}, nil
+	return Grant{Lease: Lease{Key: key, Value: value, Until: st.End(value)}}, nil
 }
 
 // check asks the algorithm, once in each epoch, whether it is safe on this server, and returns

@@ -28,9 +28,9 @@ type settler struct {
 // A holder is what a step changes: a lock, or a lease that is none yet. on tells its state
 // machine what happened; l is the lease that the event is about.
 type holder interface {
-	current() Lease
+	current() Grant
 	value(i int) (value string, ok bool) // the i-th that the key may hold as ours
-	on(e lease.Event, l Lease) lease.Verdict
+	on(e lease.Event, l Grant) lease.Verdict
 	over() error          // why it has ended
 	lost(err error) error // err, and that it was lost if it was
 	saw(err error)        // what the last step ended with, which tells why it is lost, if it is
@@ -43,7 +43,7 @@ type holder interface {
 func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
 	l := h.current()
 	if l.Ambiguous || errors.Is(why, ErrUnknown) {
-		return &UnknownError{Lease: l, Err: why}
+		return &UnknownError{Lease: l.Lease, Err: why}
 	}
 	if ctx.Err() != nil {
 		return s.undo(ctx, h, limit.Cause(ctx))
@@ -77,12 +77,12 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
 		return why
 	}
-	return &UnknownError{Lease: l, Err: oneline.Join(cause(why), cause(err))}
+	return &UnknownError{Lease: l.Lease, Err: oneline.Join(cause(why), cause(err))}
 }
 
 // extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
 // then is the event for the holder's machine when it was done.
-func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Lease, error) {
+func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Grant, error) {
 	for try := 1; ; try++ {
 		l, v := s.ask(h, ttl, rotate, redraw)
 		if v == lease.Read || v == lease.Doubt {
@@ -97,7 +97,7 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 			return l, h.over()
 		case lease.Doubt:
 			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
-			return l, &UnknownError{Lease: l, Err: errDoubts}
+			return l, &UnknownError{Lease: l.Lease, Err: errDoubts}
 		}
 		step, done := s.step(ctx, ttl)
 		next, err := s.backend.Extend(step, s.now, l, ttl)
@@ -130,15 +130,15 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 }
 
 // ask asks h's machine for an extension to ttl. OK: the lease may be sent.
-func (s *settler) ask(h holder, ttl time.Duration, rotate, redraw bool) (Lease, lease.Verdict) {
-	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Lease{}); v != lease.OK {
+func (s *settler) ask(h holder, ttl time.Duration, rotate, redraw bool) (Grant, lease.Verdict) {
+	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Grant{}); v != lease.OK {
 		return h.current(), v
 	}
 	return s.send(h, ttl, rotate, redraw)
 }
 
 // send is the lease that is about to be sent.
-func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease, lease.Verdict) {
+func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Grant, lease.Verdict) {
 	l := h.current()
 	l.Rotate = l.Rotate || rotate
 	if redraw {
@@ -149,7 +149,7 @@ func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Lease,
 
 // answer tells h's machine what became of an extension of l, and returns the caller's error.
 // again: it is open, or the key is to be read and it is to be asked once more.
-func (s *settler) answer(h holder, l, next Lease, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
+func (s *settler) answer(h holder, l, next Grant, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
 	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
@@ -257,7 +257,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 // release releases what h may hold. With signal it wakes a client that waits elsewhere, if
 // there is one: woken.
 func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
-	if h.on(lease.Event{Kind: lease.Release}, Lease{}) == lease.Over {
+	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return false, h.over()
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
@@ -313,7 +313,7 @@ func (s *settler) settled(h holder, err error) error {
 // releaseOne releases l. If the outcome is unknown it looks, and releases once more if the key
 // still holds l's value: it compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
-func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, sent bool, err error) {
+func (s *settler) releaseOne(ctx context.Context, l Grant, signal bool) (woken, sent bool, err error) {
 	inTime := !lease.Past(s.now(), l.Until)
 	for try := 1; ; try++ {
 		cleaning, open := limit.Ended(ctx), sent
@@ -330,7 +330,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 			return woken, sent, err
 		case l.Ambiguous && sent || try == 2:
 			done()
-			return woken, sent, &UnknownError{Lease: l, Err: cause(err)}
+			return woken, sent, &UnknownError{Lease: l.Lease, Err: cause(err)}
 		}
 		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
@@ -339,7 +339,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 		st, readErr := s.backend.Inspect(step, s.now, l.Key)
 		done()
 		if readErr != nil {
-			return woken, sent, &UnknownError{Lease: l, Err: cause(err)}
+			return woken, sent, &UnknownError{Lease: l.Lease, Err: cause(err)}
 		}
 		if !st.Holds(l.Value) {
 			return woken, sent, s.gone(l, sent, inTime, err)
@@ -350,7 +350,7 @@ func (s *settler) releaseOne(ctx context.Context, l Lease, signal bool) (woken, 
 // gone is what it means that the key of l, whose release failed by err, is not ours any more: in
 // time it was released; unless nothing was sent, or a server answers that may never have had it
 // (any/failover).
-func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
+func (s *settler) gone(l Grant, sent, inTime bool, err error) error {
 	switch {
 	case !inTime:
 		return ranOut(l.Key)
@@ -361,7 +361,7 @@ func (s *settler) gone(l Lease, sent, inTime bool, err error) error {
 }
 
 // removing is one release on the server.
-func (s *settler) removing(ctx context.Context, l Lease, signal bool) (woken bool, err error) {
+func (s *settler) removing(ctx context.Context, l Grant, signal bool) (woken bool, err error) {
 	if s.server != nil && signal {
 		return s.server.releaseWaking(ctx, s.now, l)
 	}
@@ -397,11 +397,11 @@ func epochOf(b Backend) uint64 {
 // being passed on, or a part of a lock that is made of several.
 type loose struct {
 	state lease.State
-	lease Lease
+	lease Grant
 	why   error // what the last step ended with
 }
 
-func newLoose(l Lease, ttl time.Duration, now time.Time) *loose {
+func newLoose(l Grant, ttl time.Duration, now time.Time) *loose {
 	h := &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
 	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
 		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
@@ -411,30 +411,30 @@ func newLoose(l Lease, ttl time.Duration, now time.Time) *loose {
 	return h
 }
 
-func claimOf(l Lease, ttl time.Duration) lease.Claim {
+func claimOf(l Grant, ttl time.Duration) lease.Claim {
 	return lease.Claim{Value: l.Value, Until: l.Until, TTL: ttl, Fence: l.Fence}
 }
 
-func (h *loose) current() Lease             { return believed(h.lease, &h.state) }
+func (h *loose) current() Grant             { return believed(h.lease, &h.state) }
 func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
 func (h *loose) over() error                { return overError(h.lease.Key, &h.state, h.why) }
 func (h *loose) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
 func (h *loose) saw(err error)              { h.why = err }
 
-func (h *loose) on(e lease.Event, l Lease) lease.Verdict {
+func (h *loose) on(e lease.Event, l Grant) lease.Verdict {
 	follow(&h.lease, e.Kind, l)
 	return h.state.On(e)
 }
 
 // believed is l as its state machine believes it.
-func believed(l Lease, s *lease.State) Lease {
+func believed(l Grant, s *lease.State) Grant {
 	c := s.Claim()
 	l.Value, l.Until, l.Fence, l.Rotate = c.Value, c.Until, c.Fence, s.Rotate()
 	return l
 }
 
 // follow keeps what a lease carries beside its claim: whose epoch, which connection.
-func follow(of *Lease, k lease.Kind, l Lease) {
+func follow(of *Grant, k lease.Kind, l Grant) {
 	switch k {
 	case lease.Done, lease.Handoff:
 		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, l.pin
@@ -505,7 +505,7 @@ func (b settled) settler(now func() time.Time) *settler {
 // Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
 // idle connection that the server had closed must not cost a part of the lock. With an error of
 // outcome Unknown it returns the lease that may stand.
-func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Lease, error) {
+func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
 	for try := 1; ; try++ {
 		l, err := b.Backend.Acquire(ctx, now, key, ttl)
 		if OutcomeOf(err) != Unknown {
@@ -525,8 +525,8 @@ func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, 
 }
 
 // Extend returns the lease that stands at least, with an error of outcome Unknown, and with
-// Lease.Or, if it is not known which of several.
-func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl time.Duration) (Lease, error) {
+// Grant.Or, if it is not known which of several.
+func (b settled) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newLoose(l, ttl, now())
 	next, err := b.settler(now).extend(ctx, h, ttl, l.Rotate, l.Fence == 0, lease.Done)
 	switch OutcomeOf(err) {
@@ -541,13 +541,13 @@ func (b settled) Extend(ctx context.Context, now func() time.Time, l Lease, ttl 
 	}
 	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
 		next := h.either(h.current())
-		return next, &UnknownError{Lease: next, Err: cause(err)}
+		return next, &UnknownError{Lease: next.Lease, Err: cause(err)}
 	}
 	return l, err
 }
 
 // either is l with all that its key may hold.
-func (h *loose) either(l Lease) Lease {
+func (h *loose) either(l Grant) Grant {
 	l.Or = nil
 	for i := 0; ; i++ {
 		v, ok := h.value(i)
@@ -561,7 +561,7 @@ func (h *loose) either(l Lease) Lease {
 }
 
 // Release removes the key if it is ours.
-func (b settled) Release(ctx context.Context, now func() time.Time, l Lease) error {
+func (b settled) Release(ctx context.Context, now func() time.Time, l Grant) error {
 	if l.epoch == 0 { // a part of a lease: when it was written is not known
 		l.epoch = epochOf(b.Backend)
 	}

@@ -65,7 +65,7 @@ func (k *Locker) wakeAnother(key string) {
 	})
 }
 
-func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Lease) (woken bool, err error) {
+func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Grant) (woken bool, err error) {
 	if now().UnixNano() < s.silent.Load() {
 		return false, s.release(ctx, now, l, nil)
 	}

@@ -33,7 +33,7 @@ type wait struct {
 
 	held   *HeldError // what was in the way, when it was last looked
 	holder string     // the last value that was
-	open   *Lease     // what an attempt may have left on a server that is being replaced; nil: nothing
+	open   *Grant     // what an attempt may have left on a server that is being replaced; nil: nothing
 	failed time.Time  // since when nothing but errors came; zero: the last step went well
 	asked  time.Time  // when the first of the steps began that failed, or else the last step
 }
@@ -46,7 +46,7 @@ func (w *wait) asks() {
 }
 
 // attempt makes the n-th attempt, once what an earlier one may have left is gone.
-func (w *wait) attempt(n int) (Lease, error) {
+func (w *wait) attempt(n int) (Grant, error) {
 	w.asks()
 	if w.open != nil {
 		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
@@ -99,14 +99,14 @@ func (w *wait) leave(err error) {
 // after returns when another attempt is worth making after the n-th ended with
 // err; or, if a lock of ours has the key now, an entry in the queue; or the error that
 // ends the wait.
-func (w *wait) after(ctx context.Context, err error, n int) (*queue.Entry[loose], error) {
+func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Entry[loose], error) {
 	var held *HeldError
 	var unknown *UnknownError
 	switch {
 	case limit.Ended(ctx):
 		return nil, w.gaveUp(ctx, err)
 	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
-		w.open = &unknown.Lease // looked for on the successor, which may have it
+		w.open = &g // looked for on the successor, which may have it
 	case OutcomeOf(err) == Refused && errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
@@ -333,7 +333,7 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 	var u *UnknownError
 	if errors.As(err, &u) || w.open != nil {
 		if u == nil {
-			u = &UnknownError{Lease: *w.open, Err: ErrElection}
+			u = &UnknownError{Lease: w.open.Lease, Err: ErrElection}
 		}
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, oneline.Join(why, u))
 	}

@@ -55,7 +55,7 @@ func (g Classic) takeover(c *compat.Conn, now time.Time, l compat.Lease, held st
 
 // Extend moves the end of l to now+ttl. Its GET is for a client that has lost its lease to another
 // whose clock is fast: it then writes nothing.
-func (g Classic) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (g Classic) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	return g.extend(compat.Unguarded, now, l, ttl)
 }
 

@@ -26,7 +26,7 @@ func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
 
 // extend carries out an extension of l over c.
 func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, ch, err := a.Extend(now, l, ttl)
+	next, ch, err := a.Extend(now, l, ttl, false)
 	if err == nil {
 		_, err = c.Run(ch)
 	}

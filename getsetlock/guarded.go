@@ -73,7 +73,7 @@ func (g Guarded) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 }
 
 // Extend moves the end of l to now+ttl.
-func (g Guarded) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (g Guarded) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	return g.extend(compat.Watch, now, l, ttl)
 }
 

@@ -63,7 +63,7 @@ func (g ListCAS) takeover(c *compat.Conn, l compat.Lease, held string) (compat.L
 }
 
 // Extend moves the end of l to now+ttl.
-func (g ListCAS) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (g ListCAS) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	return g.extend(compat.ListCAS, now, l, ttl)
 }
 

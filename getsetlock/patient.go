@@ -50,7 +50,7 @@ func (p Patient) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 }
 
 // Extend moves the end of l to now+ttl.
-func (p Patient) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (p Patient) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if ttl > p.Lease {
 		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", compat.ErrInvalid, ttl, p.Lease)
 	}

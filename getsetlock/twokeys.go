@@ -90,11 +90,12 @@ func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l compat.L
 }
 
 // Extend moves the end of l to now+ttl.
-func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	_, until, err := t.lease(l.Key, now, ttl)
 	_, deadline := dialect.Pair(l.Key)
 	ch := t.change(l, compat.Cmd{"SET", deadline, until}, t.Fence && l.Fence == 0) // adopted, or its number was lost with the reply
-	l.Until, l.Final = compat.Until(now, ttl), true                                // it writes to what an earlier one watches
+	ch.Final = true                                                                // it writes to what an earlier one watches
+	l.Until = compat.Until(now, ttl)
 	return l, ch, err
 }
 

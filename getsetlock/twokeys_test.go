@@ -205,7 +205,7 @@ func TestTwoKeysOvertaken(t *testing.T) {
 		t.Errorf("Extend of what is gone: %v, want ErrLost", err)
 	}
 	late := func() time.Time { return half.Add(ttl) } // the engine looks at the clock
-	if _, err := compat.NewBackend(compat.Pooled(s), twoKeys(false)).Extend(context.Background(), late, l, ttl); !errors.Is(err, compat.ErrLost) {
+	if _, err := compat.NewBackend(compat.Pooled(s), twoKeys(false)).Extend(context.Background(), late, compat.Grant{Lease: l}, ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend after Until: %v, want ErrLost", err)
 	}
 	if _, err := twoKeys(false).Acquire(conn, half, "k", time.Second-1); !errors.Is(err, compat.ErrInvalid) {
@@ -240,7 +240,7 @@ func TestTwoKeysMarginAndFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Fence = 0
-	if _, ch, err := a.Extend(noon, l, ttl); err != nil || !ch.Draw {
+	if _, ch, err := a.Extend(noon, l, ttl, false); err != nil || !ch.Draw {
 		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
 	} else if replies, err := conn.Run(ch); err != nil || replies[len(replies)-1].(int64) <= 1 {
 		t.Errorf("it drew %v, %v", replies, err)
@@ -250,10 +250,10 @@ func TestTwoKeysMarginAndFence(t *testing.T) {
 // No lease of Patient's is longer than others wait for.
 func TestPatientExtendsNoLonger(t *testing.T) {
 	l := compat.Lease{Key: "k", Value: "1330862410.5"}
-	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl); err != nil {
+	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl, false); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl+time.Second); !errors.Is(err, compat.ErrInvalid) {
+	if _, _, err := (getsetlock.Patient{Lease: ttl}).Extend(noon, l, ttl+time.Second, false); !errors.Is(err, compat.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 }

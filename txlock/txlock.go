@@ -66,10 +66,10 @@ type Options struct {
 }
 
 // Extend moves the end of l to now+ttl: by EXPIRE, or by SETEX if the token must be a new one.
-func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
 	cmd, err := compat.Expire(o.Millis, l.Key, ttl)
-	if l.Rotate {
+	if rotate {
 		l.Value = o.value(l.Key, now)
 		cmd, err = compat.SetEx(o.Millis, l.Key, l.Value, ttl)
 	}

@@ -73,7 +73,7 @@ func wire(t *testing.T, name, server string) string {
 		ask = step(func() (err error) { l, err = a.Acquire(c, s.Now(), key, ttl); return err })
 		refused = step(func() error { _, err := rival.Acquire(c, s.Now(), key, ttl); return err })
 		extended = step(func() error {
-			next, ch, err := a.Extend(s.Now(), l, ttl)
+			next, ch, err := a.Extend(s.Now(), l, ttl, false)
 			if err == nil {
 				_, err = c.Run(ch)
 			}

@@ -188,15 +188,15 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 	return b, nil
 }
 
-func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return compat.Grant{Lease: compat.Lease{Key: key}}, err
 	}
 	return b.Acquire(ctx, now, key, ttl)
 }
 
-func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
 		return lease, err
@@ -204,7 +204,7 @@ func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.L
 	return b.Extend(ctx, now, lease, ttl)
 }
 
-func (l *later) Release(ctx context.Context, now func() time.Time, lease compat.Lease) error {
+func (l *later) Release(ctx context.Context, now func() time.Time, lease compat.Grant) error {
 	b, err := l.chosen(ctx)
 	if err != nil {
 		return err
@@ -228,10 +228,10 @@ func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State
 	return b.Repair(ctx, now, s, ttl)
 }
 
-func (l *later) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
+func (l *later) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return compat.Grant{Lease: compat.Lease{Key: key}}, err
 	}
 	return b.Find(ctx, now, key, value)
 }

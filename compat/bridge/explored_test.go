@@ -91,10 +91,10 @@ func (r renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	return l, err
 }
 
-func (r renamed) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (r renamed) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	key := l.Key
 	l.Key = "old:" + key
-	next, ch, err := r.Algorithm.Extend(now, l, ttl)
+	next, ch, err := r.Algorithm.Extend(now, l, ttl, rotate)
 	next.Key = key
 	return next, ch, err
 }

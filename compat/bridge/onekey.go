@@ -89,7 +89,7 @@ func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
 // Extend moves the end of a lease that is still ours to now+ttl, on the key and in its TTL. If the
 // key has expired unnoticed since the GET (before Redis 6.0.9), it is made again: no other client
 // has had it, or EXEC would have failed.
-func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	next, err := b.Lease(l.Key, now, ttl)
 	if err != nil {
 		return l, compat.Change{}, err

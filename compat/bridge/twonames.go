@@ -104,7 +104,7 @@ func (b TwoNames) drawn(both [2]half, l compat.Lease, cmds []compat.Cmd) []compa
 }
 
 // Extend moves the end of a lease whose both halves are still ours to now+ttl.
-func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if ttl < time.Second {
 		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
 	}
@@ -114,7 +114,7 @@ func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration) (comp
 	}
 	values, _ := split(l.Value)
 	next := l
-	next.Until, next.Final = compat.Until(now, ttl), true // it writes to what an earlier one watches
+	next.Until = compat.Until(now, ttl)
 	var cmds []compat.Cmd
 	for i, h := range both {
 		var cmd compat.Cmd
@@ -122,7 +122,8 @@ func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration) (comp
 		cmds = append(cmds, cmd)
 	}
 	next.Value = join(values)
-	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, By: func(c *compat.Conn) ([]any, error) {
+	// Final: it writes to what an earlier one watches.
+	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, Final: true, By: func(c *compat.Conn) ([]any, error) {
 		replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
 		if err == nil && slices.Contains(replies, any(int64(0))) { // expired inside the transaction: before 6.0.9 WATCH does not notice
 			c.Run(b.Release(next)) //nolint:errcheck // what is left of it ends by itself

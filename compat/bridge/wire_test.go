@@ -113,7 +113,7 @@ EXEC → [1 1]
 		if _, err := c.a.Acquire(conn, noon, "a", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
 			t.Errorf("%s: a second one: %v, want ErrHeld", c.name, err)
 		}
-		l, ch, err := c.a.Extend(noon, l, 2*ttl)
+		l, ch, err := c.a.Extend(noon, l, 2*ttl, false)
 		if err == nil {
 			_, err = conn.Run(ch)
 		}
@@ -220,7 +220,7 @@ func TestOneKeyAmbiguous(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := lock.Lease()
-		_, ch, err := b.Extend(noon, l, ttl)
+		_, ch, err := b.Extend(noon, l, ttl, false)
 		if vague := !d.Nonce; err != nil || l.Ambiguous != vague || ch.Once != vague || b.Release(l).Once != vague {
 			t.Errorf("%s: ambiguous %v, extended once %v, released once %v; %v", d.Name, l.Ambiguous, ch.Once, b.Release(l).Once, err)
 		}
@@ -240,7 +240,7 @@ func TestOneKeyShortOrAdopted(t *testing.T) {
 		t.Errorf("for 300 ms: %v, fence %d, %d s are left, want one", err, l.Fence, left)
 	}
 	l.Fence = 0 // as of one that was adopted
-	if _, ch, err := b.Extend(noon, l, ttl); err != nil || !ch.Draw {
+	if _, ch, err := b.Extend(noon, l, ttl, false); err != nil || !ch.Draw {
 		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
 	}
 }
@@ -290,7 +290,10 @@ func TestTwoNamesOvertaken(t *testing.T) {
 	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {
 		b := twoNames(old, "redis-py-3", nil)
 		for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
-			"Extend":  func(l compat.Lease) (compat.Change, error) { _, ch, err := b.Extend(noon, l, ttl); return ch, err },
+			"Extend": func(l compat.Lease) (compat.Change, error) {
+				_, ch, err := b.Extend(noon, l, ttl, false)
+				return ch, err
+			},
 			"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
 		} {
 			s := oldredis.Run(t, "2.4")
@@ -327,7 +330,10 @@ func TestTwoNamesLoseOne(t *testing.T) {
 		oldKey := b.Old.Key("k")
 		for _, gone := range []string{oldKey, "k"} {
 			for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
-				"Extend":  func(l compat.Lease) (compat.Change, error) { _, ch, err := b.Extend(noon, l, ttl); return ch, err },
+				"Extend": func(l compat.Lease) (compat.Change, error) {
+					_, ch, err := b.Extend(noon, l, ttl, false)
+					return ch, err
+				},
 				"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
 			} {
 				s := oldredis.Run(t, "2.4")

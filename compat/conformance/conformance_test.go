@@ -96,7 +96,7 @@ func locks() []conformance.Algorithm {
 	}
 	for _, a := range all {
 		l := compat.Lease{Key: "k", Value: "v"}
-		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute); err == nil && ch.If == compat.Watch && ch.By == nil && !a.Ambiguous {
+		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute, false); err == nil && ch.If == compat.Watch && ch.By == nil && !a.Ambiguous {
 			a.Name, a.MaxPinned = a.Name+"/pinned", 2
 			all = append(all, a)
 		} else if err == nil && (ch.If == compat.Script || ch.If == compat.ListCAS) {

@@ -57,8 +57,8 @@ type (
 )
 
 // longer says that a lease lasts for longer than it asks the server for.
-func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	l, ch, err := a.Lua.Extend(now, l, ttl)
+func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	l, ch, err := a.Lua.Extend(now, l, ttl, rotate)
 	l.Until = compat.Until(now, 2*ttl)
 	return l, ch, err
 }
@@ -105,7 +105,7 @@ func (a endsEarly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 	return a.Lua.Acquire(c, now, key, ttl/4)
 }
 
-func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	l.Until = compat.Until(now, ttl)
 	return l, nothing(l), nil
 }
@@ -130,7 +130,7 @@ func (a anybodys) Inspect(c *compat.Conn, now time.Time, key string) (compat.Sta
 	return st, err
 }
 
-func (a anybodys) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (a anybodys) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	l.Until = compat.Until(now, ttl)
 	return l, nothing(l), nil
 }

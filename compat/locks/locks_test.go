@@ -208,8 +208,7 @@ func TestOwner(t *testing.T) {
 			if !a.Traits().Rotates {
 				continue
 			}
-			got.Rotate = true
-			if next, _, err := a.Extend(s.Now(), got, 10*time.Second); err != nil || next.Value == got.Value || named(next.Value) != named(got.Value) {
+			if next, _, err := a.Extend(s.Now(), got, 10*time.Second, true); err != nil || next.Value == got.Value || named(next.Value) != named(got.Value) {
 				t.Errorf("%s: %q becomes %q, %v", l.Name, got.Value, next.Value, err)
 			}
 		}

@@ -69,7 +69,7 @@ func (g GetSetClassic) takeover(c *compat.Conn, now time.Time, keys []string, l 
 
 // Extend moves the end of l to now+ttl, on all keys. Its GETs are for a client that has lost a key
 // to another whose clock is fast: it must not overwrite that client's time.
-func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
 	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
 		all, err := read(c, keys)

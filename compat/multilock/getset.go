@@ -52,7 +52,7 @@ func (g GetSet) takeover(c *compat.Conn, keys []string, l compat.Lease) (compat.
 }
 
 // Extend moves the end of l to now+ttl, on all keys.
-func (g GetSet) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (g GetSet) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
 	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
 		replies, err := ifAllHold(c, keys, l.Value, write("MSET", keys, next.Value, draws)...)

@@ -28,7 +28,7 @@ type inTurn struct {
 	ambiguous atomic.Bool // the algorithm's leases are
 
 	mu   sync.Mutex
-	open map[[2]string]compat.Lease // by key and value, which is not every dialect's own: extensions of sets whose outcome is unknown
+	open map[[2]string]compat.Grant // by key and value, which is not every dialect's own: extensions of sets whose outcome is unknown
 }
 
 // New returns the Backend that locks sets of keys over any algorithm, one key after the other: on a
@@ -39,16 +39,16 @@ type inTurn struct {
 // asks again. A client that dies between two keys leaves the first ones held until their leases
 // end. All keys of a set are one step: the Locker's Options.Timeout bounds them together.
 func New(source compat.Source, a compat.Algorithm) compat.Backend {
-	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Lease{}}
+	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Grant{}}
 }
 
 // Acquire takes the keys in turn. The lease ends with the first of its keys.
-func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	keys, err := lockable(key)
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return compat.Grant{Lease: compat.Lease{Key: key}}, err
 	}
-	parts := make([]compat.Lease, len(keys))
+	parts := make([]compat.Grant, len(keys))
 	for i, k := range keys {
 		if parts[i], err = b.take(ctx, now, k, ttl); err != nil {
 			return b.giveUp(ctx, now, key, parts, i, err)
@@ -62,7 +62,7 @@ func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, 
 }
 
 // Extend extends the keys in turn. One that is lost loses the set.
-func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	parts, err := b.split(l)
 	if err != nil {
 		return l, err
@@ -94,7 +94,7 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 }
 
 // Release releases all keys that are ours, the last one first.
-func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
+func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Grant) error {
 	parts, err := b.split(l)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Lea
 		}
 	}
 	if open != nil {
-		return &compat.UnknownError{Lease: l, Err: oneline.Join(lost, open)}
+		return &compat.UnknownError{Lease: l.Lease, Err: oneline.Join(lost, open)}
 	}
 	return lost
 }

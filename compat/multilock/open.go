@@ -9,13 +9,13 @@ import (
 
 // unknown is an extension that stopped on the way: l is what may stand, and ends with the first
 // of its keys, extended or not. It is remembered until then, for Inspect to recognise.
-func (b *inTurn) unknown(now func() time.Time, l compat.Lease, err error) (compat.Lease, error) {
+func (b *inTurn) unknown(now func() time.Time, l compat.Grant, err error) (compat.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := now()
-	maps.DeleteFunc(b.open, func(_ [2]string, l compat.Lease) bool { return !t.Before(l.Until) })
+	maps.DeleteFunc(b.open, func(_ [2]string, l compat.Grant) bool { return !t.Before(l.Until) })
 	b.open[[2]string{l.Key, l.Value}] = l
-	return l, &compat.UnknownError{Lease: l, Err: inPart{err}}
+	return l, &compat.UnknownError{Lease: l.Lease, Err: inPart{err}}
 }
 
 // recognised are the values of extensions of unknown outcome that the keys show to be ours.

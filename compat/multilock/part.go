@@ -13,10 +13,10 @@ import (
 )
 
 // either are the values that a key may hold as ours, the likeliest first.
-func either(part compat.Lease) []string { return append([]string{part.Value}, part.Or...) }
+func either(part compat.Grant) []string { return append([]string{part.Value}, part.Or...) }
 
 // heldBy reports whether st shows one of them, and until when.
-func heldBy(part compat.Lease, st compat.State) (until time.Time, yes bool) {
+func heldBy(part compat.Grant, st compat.State) (until time.Time, yes bool) {
 	for _, v := range either(part) {
 		if v != "" && st.Holds(v) {
 			return st.End(v), true
@@ -32,7 +32,7 @@ var (
 
 // list makes one value of those of the keys of a set, in their order: "x,y", or "x,y|z" where
 // the second key may hold y or z.
-func list(parts []compat.Lease) string {
+func list(parts []compat.Grant) string {
 	all := make([]string, len(parts))
 	for i, p := range parts {
 		of := either(p)
@@ -46,7 +46,7 @@ func list(parts []compat.Lease) string {
 
 // joined makes one lease of those of the keys of a set. It ends with the first of them. What a
 // lease carries for the engine is the first key's: that is asked for before the others.
-func joined(key string, parts []compat.Lease) compat.Lease {
+func joined(key string, parts []compat.Grant) compat.Grant {
 	l := parts[0]
 	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, compat.Free, true, nil, false
 	for _, p := range parts {
@@ -60,7 +60,7 @@ func joined(key string, parts []compat.Lease) compat.Lease {
 }
 
 // split makes of a lease those of its keys. A value that is not one of as many keys is nobody's.
-func (b *inTurn) split(l compat.Lease) ([]compat.Lease, error) {
+func (b *inTurn) split(l compat.Grant) ([]compat.Grant, error) {
 	keys, err := Split(l.Key)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (b *inTurn) split(l compat.Lease) ([]compat.Lease, error) {
 	if len(all) != len(keys) {
 		return nil, compat.ErrLost
 	}
-	parts := make([]compat.Lease, len(keys))
+	parts := make([]compat.Grant, len(keys))
 	for i, k := range keys {
 		of := strings.Split(all[i], "|")
 		for n, v := range of {
@@ -83,7 +83,7 @@ func (b *inTurn) split(l compat.Lease) ([]compat.Lease, error) {
 
 // fenced is the lease of parts with its fence, for which it raises the counters that are
 // behind. If one could not be raised there is none, and an extension draws again.
-func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	l := joined(key, parts)
 	var high int64
 	for _, p := range parts {
@@ -111,7 +111,7 @@ type counter struct{ compat.Algorithm }
 
 func (counter) Traits() compat.Traits { return compat.Traits{} }
 
-func (counter) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+func (counter) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
 	return l, compat.Change{Key: l.Key, By: func(c *compat.Conn) ([]any, error) {
 		n, err := redis.Int64(c.Do("INCRBY", compat.Aux(l.Key, "fence"), l.Fence))
 		return []any{n}, err

@@ -27,7 +27,7 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
 	}
 	states := make([]compat.State, len(keys))
-	ours := make([]compat.Lease, len(keys))
+	ours := make([]compat.Grant, len(keys))
 	var until time.Time
 	for i, k := range keys {
 		if states[i], err = b.one.Inspect(ctx, now, k); err != nil {
@@ -48,8 +48,8 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 
 // Find returns the lease that value stands for if any of its keys is still ours: Extend and
 // Release then find that not all are, and release those that are.
-func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
+func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
+	l := compat.Grant{Lease: compat.Lease{Key: key, Value: value, Ambiguous: true}}
 	parts, err := b.split(l)
 	if err != nil {
 		return l, err

@@ -59,14 +59,14 @@ func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration
 
 // Extend moves the end of l to now+ttl, on all keys: by EXPIRE, or by SETEX if the token must be a
 // new one.
-func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	old := l
 	keys, err := Split(l.Key)
 	if err != nil {
 		return old, compat.Change{}, err
 	}
 	var cmds []compat.Cmd
-	if l.Rotate {
+	if rotate {
 		l.Value = t.value(keys[0], now)
 		cmds, err = t.setex(keys, l.Value, ttl)
 	} else {

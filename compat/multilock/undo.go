@@ -11,20 +11,20 @@ import (
 
 // take takes one key. With an error comes the lease that may stand for all that, or one without
 // a value.
-func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	l, err := b.one.Acquire(ctx, now, key, ttl)
 	switch compat.OutcomeOf(err) {
 	case compat.Done:
 		b.ambiguous.Store(l.Ambiguous)
 	case compat.Refused, compat.NotSent:
-		l = compat.Lease{Key: key}
+		l = compat.Grant{Lease: compat.Lease{Key: key}}
 	}
 	return l, err
 }
 
 // giveUp releases the first n parts of a set that can't be had, then the next one if it may be
 // ours, and returns why; or, if anything may be left, a lease of that.
-func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []compat.Lease, n int, why error) (compat.Lease, error) {
+func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []compat.Grant, n int, why error) (compat.Grant, error) {
 	next := n < len(parts) && parts[n].Value != ""
 	keys := n
 	if next && !parts[n].Ambiguous {
@@ -42,12 +42,12 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 	case compat.OutcomeOf(why) == compat.Unknown:
 		why = compat.NotSent.Mark(why)
 	}
-	return compat.Lease{Key: key}, why
+	return compat.Grant{Lease: compat.Lease{Key: key}}, why
 }
 
 // undone releases parts, the last one first, takes the values of those that are gone, and reports
 // whether all are.
-func (b *inTurn) undone(rest *shares, now func() time.Time, parts []compat.Lease) bool {
+func (b *inTurn) undone(rest *shares, now func() time.Time, parts []compat.Grant) bool {
 	all := true
 	for i := len(parts) - 1; i >= 0; i-- {
 		step, done := rest.of(i + 1)

@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,17 +16,25 @@ type silent struct {
 	key string
 }
 
-func (s silent) Release(_ context.Context, _ func() time.Time, l compat.Lease) error {
+func (s silent) Release(_ context.Context, _ func() time.Time, l compat.Grant) error {
 	if l.Key == s.key {
 		return errors.New("no answer")
 	}
 	return nil
 }
 
+// granted are parts, each with a value of its own.
+func granted(keys ...string) (parts []compat.Grant) {
+	for i, k := range keys {
+		parts = append(parts, compat.Grant{Lease: compat.Lease{Key: k, Value: strconv.Itoa(i + 1)}})
+	}
+	return parts
+}
+
 // What is left of a set that was given up is what could not be released, and nothing else.
 func TestWhatIsLeftIsNamed(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
-		parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}}
+		parts := granted("a", "b", "c")
 		b := &inTurn{one: silent{key: key}}
 		l, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why"))
 		if compat.OutcomeOf(err) != compat.Unknown || l.Value == "" {
@@ -41,7 +50,7 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 
 // If all was released, nothing is unknown any more.
 func TestAllIsUndone(t *testing.T) {
-	parts := []compat.Lease{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	parts := granted("a", "b")
 	l, err := (&inTurn{one: silent{}}).giveUp(t.Context(), time.Now, Join("a", "b"), parts, 1, errors.New("no answer"))
 	if compat.OutcomeOf(err) != compat.NotSent || l.Value != "" {
 		t.Errorf("%q, %v", l.Value, err)
@@ -54,13 +63,13 @@ type told struct {
 	of map[string]error
 }
 
-func (b told) Release(_ context.Context, _ func() time.Time, l compat.Lease) error {
+func (b told) Release(_ context.Context, _ func() time.Time, l compat.Grant) error {
 	return b.of[l.Key]
 }
 
 // A set of which one key was lost and another may still be held is not released yet.
 func TestOneLostAndOneOpen(t *testing.T) {
-	l := compat.Lease{Key: Join("a", "b", "c"), Value: "1,2,3"}
+	l := compat.Grant{Lease: compat.Lease{Key: Join("a", "b", "c"), Value: "1,2,3"}}
 	for _, c := range []struct {
 		of   map[string]error
 		want error

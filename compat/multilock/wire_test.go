@@ -39,11 +39,16 @@ func over(c redis.Conn, a compat.Algorithm) compat.Backend {
 }
 
 func extend(c redis.Conn, a compat.Algorithm, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return over(c, a).Extend(background, func() time.Time { return noon }, l, ttl)
+	return extendAs(c, a, compat.Grant{Lease: l}, ttl)
+}
+
+func extendAs(c redis.Conn, a compat.Algorithm, g compat.Grant, ttl time.Duration) (compat.Lease, error) {
+	g, err := over(c, a).Extend(background, func() time.Time { return noon }, g, ttl)
+	return g.Lease, err
 }
 
 func release(c redis.Conn, a compat.Algorithm, l compat.Lease) error {
-	return over(c, a).Release(background, func() time.Time { return noon }, l)
+	return over(c, a).Release(background, func() time.Time { return noon }, compat.Grant{Lease: l})
 }
 
 func stamped(fence bool) getsetlock.Options {
@@ -294,7 +299,7 @@ func TestClassicOvertaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ch, err := a.Extend(noon, l, 2*ttl)
+	_, ch, err := a.Extend(noon, l, 2*ttl, false)
 	if err == nil {
 		_, err = run(s, faster(s)).Run(ch)
 	}
@@ -352,7 +357,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 	a := multilock.Tx{}
 	for name, change := range map[string]func(s *oldredis.Server, l compat.Lease) (compat.Change, error){
 		"Extend": func(s *oldredis.Server, l compat.Lease) (compat.Change, error) {
-			_, ch, err := a.Extend(s.Now(), l, ttl)
+			_, ch, err := a.Extend(s.Now(), l, ttl, false)
 			return ch, err
 		},
 		"Release": func(_ *oldredis.Server, l compat.Lease) (compat.Change, error) { return a.Release(l), nil },
@@ -383,8 +388,8 @@ func TestTxRotatesAndDraws(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := l
-	l.Rotate, l.Fence = true, 0
-	next, err := extend(s.Dial(), a, l, ttl)
+	l.Fence = 0
+	next, err := extendAs(s.Dial(), a, compat.Grant{Lease: l, Rotate: true}, ttl)
 	held, _ := redis.Strings(s.Dial().Do("MGET", "a", "b"))
 	if err != nil || next.Value == was.Value || next.Fence <= was.Fence || held[0] != next.Value || held[1] != next.Value {
 		t.Errorf("%+v, %v, and the keys hold %v; before it was %+v", next, err, held, was)

@@ -170,8 +170,8 @@ func (a mouthpiece) lies(ch compat.Change) compat.Change {
 	}}
 }
 
-func (a mouthpiece) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	next, ch, err := a.Algorithm.Extend(now, l, ttl)
+func (a mouthpiece) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	next, ch, err := a.Algorithm.Extend(now, l, ttl, rotate)
 	if ch = a.lies(ch); a.after != nil {
 		ch.After = func(*compat.Conn) error { return a.after }
 	}

@@ -36,9 +36,9 @@ func (a careless) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 	return a.Algorithm.Acquire(c, now, key, ttl)
 }
 
-func (a careless) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (a careless) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	a.trip.step("Extend")
-	next, ch, err := a.Algorithm.Extend(now, l, ttl)
+	next, ch, err := a.Algorithm.Extend(now, l, ttl, rotate)
 	ch.After = func(*compat.Conn) error { a.trip.step("After"); return nil }
 	return next, ch, err
 }

@@ -69,7 +69,7 @@ func (h homemade) guarded(key, value, name string, args ...any) func(c *compat.C
 	}
 }
 
-func (h homemade) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (h homemade) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ch := compat.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "PEXPIRE", ttl.Milliseconds()), After: h.arrived}
 	l.Until = compat.Until(now, ttl)
 	return l, ch, nil

@@ -70,9 +70,8 @@ type plain struct{ compat.Algorithm }
 // keeping is a user's own lock that can't change its value: an earlier extension may run after a later one.
 type keeping struct{ compat.Algorithm }
 
-func (a keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	l.Rotate = false
-	return a.Algorithm.Extend(now, l, ttl)
+func (a keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
+	return a.Algorithm.Extend(now, l, ttl, false)
 }
 
 func (a keeping) Traits() compat.Traits {

@@ -458,7 +458,7 @@ func (a *agent) runBare(algo recorder) {
 	for _, ttl := range a.c.extensions() {
 		a.begin(extending)
 		now := a.now()
-		next, ch, err := algo.Extend(now, lease, ttl)
+		next, ch, err := algo.Extend(now, lease, ttl, false)
 		if err == nil && ch.By == nil && !now.Before(lease.Until) {
 			err = compat.ErrLost // as the Locker does it
 			ch.Seen(err)

@@ -32,12 +32,12 @@ type steady struct {
 	now time.Time
 }
 
-func (s *steady) Acquire(ctx context.Context, _ func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (s *steady) Acquire(ctx context.Context, _ func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	return s.Backend.Acquire(ctx, stopped(s.now), key, ttl)
 }
 
-func (s *steady) Release(ctx context.Context, _ func() time.Time, l compat.Lease) error {
-	return s.Backend.Release(ctx, stopped(s.now), l)
+func (s *steady) Release(ctx context.Context, _ func() time.Time, g compat.Grant) error {
+	return s.Backend.Release(ctx, stopped(s.now), g)
 }
 
 func (s *steady) Inspect(ctx context.Context, _ func() time.Time, key string) (compat.State, error) {
@@ -85,16 +85,16 @@ func (o overServers) clock(now time.Time) func() time.Time {
 func stopped(now time.Time) func() time.Time { return func() time.Time { return now } }
 
 func (o overServers) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	return o.quorum(c, now).Acquire(context.Background(), o.clock(now), key, ttl)
+	g, err := o.quorum(c, now).Acquire(context.Background(), o.clock(now), key, ttl)
+	return g.Lease, err
 }
 
 // Extend keeps the values, as setlock.Lua does unless it is asked to rotate.
-func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	l.Rotate = false
+func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
 	next := l
 	next.Until = compat.Until(now, ttl)
 	return next, broken.By(l, func(c *compat.Conn) error {
-		_, err := o.quorum(c, now).Extend(context.Background(), o.clock(now), l, ttl)
+		_, err := o.quorum(c, now).Extend(context.Background(), o.clock(now), compat.Grant{Lease: l}, ttl)
 		return err
 	}), nil
 }
@@ -104,7 +104,7 @@ func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration) (c
 func (o overServers) Release(l compat.Lease) compat.Change {
 	now := instant(o.a.ms)
 	return broken.By(l, func(c *compat.Conn) error {
-		return o.quorum(c, now).Release(context.Background(), stopped(now), l)
+		return o.quorum(c, now).Release(context.Background(), stopped(now), compat.Grant{Lease: l})
 	})
 }
 

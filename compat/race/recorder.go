@@ -177,11 +177,11 @@ func looked(err error) error {
 	return err
 }
 
-func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if now.Unix() == 0 { // asked whether it can keep the ttl, and no more
-		return t.Algorithm.Extend(now, l, ttl)
+		return t.Algorithm.Extend(now, l, ttl, rotate)
 	}
-	next, ch, err := t.Algorithm.Extend(t.begin(opExtend, now, &l), l, ttl)
+	next, ch, err := t.Algorithm.Extend(t.begin(opExtend, now, &l), l, ttl, rotate)
 	if err != nil {
 		t.endLease(next, err)
 		return next, ch, err

@@ -197,7 +197,7 @@ func TestGrace(t *testing.T) {
 				}
 				return true
 			}
-			var l compat.Lease
+			var l compat.Grant
 			var err error
 			w.in(func() { l, err = q.Acquire(background, w.clock.Now, key, ttl) },
 				step{func() bool {

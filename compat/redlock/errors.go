@@ -114,7 +114,7 @@ func unmarked(err error) error {
 
 // elected returns nil if votes are a majority, and otherwise what the refusal
 // amounts to.
-func (q *Quorum) elected(key string, votes []answer[compat.Lease]) error {
+func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
 	held := &compat.HeldError{Key: key}
 	var ends []time.Time
 	var unsafe, invalid error
@@ -190,7 +190,7 @@ func freeAt(n int, ends []time.Time) time.Time {
 }
 
 // hopeless reports that no majority is left to be had.
-func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
+func (q *Quorum) hopeless(votes []answer[compat.Grant]) bool {
 	missed := 0
 	for _, v := range votes {
 		if v.came && v.err != nil {
@@ -202,7 +202,7 @@ func (q *Quorum) hopeless(votes []answer[compat.Lease]) bool {
 
 // voted reports that votes decide: a majority has granted, or none can be had any more and it is
 // certain why.
-func (q *Quorum) voted(votes []answer[compat.Lease]) bool {
+func (q *Quorum) voted(votes []answer[compat.Grant]) bool {
 	granted, refused, broken := 0, 0, 0
 	for _, v := range votes {
 		switch {
@@ -231,7 +231,7 @@ type witness struct {
 // known to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants
 // once, or because what one has granted is not to be seen on the other. (With a token that is used twice it may be what
 // an earlier attempt left behind.) A pair that was found to be one is that until it is known to be two.
-func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Lease]) error {
+func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Grant]) error {
 	if q.o.Sequential || q.allDistinct.Load() {
 		return nil
 	}

@@ -114,8 +114,8 @@ func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []a
 // Find returns the lease that value, a lease's Value, stands for. It ends when value will no longer
 // be on a majority. Find returns ErrLost if value is not on a majority now, and an [*Error] if too
 // few servers answered to tell.
-func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: value, Ambiguous: true}
+func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
+	l := compat.Grant{Lease: compat.Lease{Key: key, Value: value, Ambiguous: true}}
 	parts, err := q.parts(key, value)
 	if err != nil {
 		return l, err

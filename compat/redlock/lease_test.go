@@ -306,7 +306,7 @@ func TestReleaseLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// An extension asks for new values where Lease.Rotate does, and for a part in doubt: what was
+// An extension asks for new values where Grant.Rotate does, and for a part in doubt: what was
 // sent to it before must have no effect any more.
 func TestRotation(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))

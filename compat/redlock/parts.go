@@ -44,8 +44,8 @@ func (q *Quorum) parts(key, value string) ([]part, error) {
 
 // open notes what the parts are of the lease that is known by n, if that does not say all, and has those of votes that
 // are late join them.
-func (q *Quorum) open(n id, m *moved, votes []answer[compat.Lease]) {
-	late := slices.ContainsFunc(votes, func(v answer[compat.Lease]) bool { return v.asked && !v.came })
+func (q *Quorum) open(n id, m *moved, votes []answer[compat.Grant]) {
+	late := slices.ContainsFunc(votes, func(v answer[compat.Grant]) bool { return v.asked && !v.came })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if m.value, m.joins = format(m.parts), late; late || m.value != n.value {
@@ -83,7 +83,7 @@ func (q *Quorum) put(n id, m *moved) {
 	q.swept = len(q.moved)
 }
 
-func (q *Quorum) forget(l compat.Lease) {
+func (q *Quorum) forget(l compat.Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.moved, id{l.Key, l.Value})

@@ -204,9 +204,9 @@ func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
 //
 // The outcome is unknown (a Locker returns ErrUnknown) only if what may be left on servers that
 // can't be reached keeps other clients from a majority.
-func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	if q.invalid != nil {
-		return compat.Lease{Key: key}, q.invalid
+		return compat.Grant{Lease: compat.Lease{Key: key}}, q.invalid
 	}
 	l, err := q.acquire(ctx, now, key, ttl)
 	if compat.OutcomeOf(err) == compat.NotSent && q.ready(ctx, key, ttl) {
@@ -216,8 +216,8 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 }
 
 // acquire is one vote.
-func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, How: compat.Free, Ambiguous: true}
+func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
+	l := compat.Grant{Lease: compat.Lease{Key: key, How: compat.Free, Ambiguous: true}}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
 	m := &moved{until: l.Until, settled: make(chan struct{})}
 	settled := func() { close(m.settled) } // it is known what becomes of the parts that come late
@@ -251,15 +251,15 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 
 // ballot asks for parts of the attempt of m, of all servers or of some. Those that come late join it.
 func (q *Quorum) ballot(ctx context.Context, now func() time.Time, key string, ttl time.Duration, m *moved,
-	only func(i int) bool, enough func([]answer[compat.Lease]) bool) []answer[compat.Lease] {
-	return ask(ctx, q, round[compat.Lease]{
+	only func(i int) bool, enough func([]answer[compat.Grant]) bool) []answer[compat.Grant] {
+	return ask(ctx, q, round[compat.Grant]{
 		limit: q.limit(ttl),
 		only:  only,
-		step: func(ctx context.Context, s *server, _ int) (compat.Lease, error) {
+		step: func(ctx context.Context, s *server, _ int) (compat.Grant, error) {
 			return s.vote(ctx, now, key, ttl)
 		},
 		enough: enough,
-		late: func(ctx context.Context, s *server, i int, part compat.Lease, err error, inTime bool) {
+		late: func(ctx context.Context, s *server, i int, part compat.Grant, err error, inTime bool) {
 			if mayHold(part, err) && !(inTime && q.join(m, i, partOf(part, err))) {
 				s.Release(ctx, now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
 			}
@@ -270,7 +270,7 @@ func (q *Quorum) ballot(ctx context.Context, now func() time.Time, key string, t
 
 // undo releases what an attempt that failed because of why has taken, or may have taken. It
 // waits no longer for that than it takes to know whether others can have a majority.
-func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease, votes []answer[compat.Lease], why error) (compat.Lease, error) {
+func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Grant, votes []answer[compat.Grant], why error) (compat.Grant, error) {
 	ctx, done := q.cleanup(ctx)
 	defer done()
 	stays := func(i int, a answer[none]) bool { // it may hold our part
@@ -317,7 +317,7 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Lease,
 // A server that refused the acquisition, or has since lost its part, is asked for it again when a majority was
 // extended, and does not count before the next extension: servers that restart empty one after the other, with an
 // extension in between, lose nothing.
-func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	start := now()
 	if !start.Before(l.Until) {
 		return l, compat.ErrLost
@@ -326,10 +326,10 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	if err != nil {
 		return l, err
 	}
-	answers := ask(ctx, q, round[compat.Lease]{
+	answers := ask(ctx, q, round[compat.Grant]{
 		limit: q.limit(ttl),
 		only:  func(i int) bool { return parts[i].held() },
-		step: func(ctx context.Context, s *server, i int) (compat.Lease, error) {
+		step: func(ctx context.Context, s *server, i int) (compat.Grant, error) {
 			return s.prolong(ctx, now, q.lease(l, parts[i]), parts[i], ttl)
 		},
 	})
@@ -389,20 +389,20 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Leas
 	if sooner {
 		l.Until = next.Until
 	}
-	return l, &compat.UnknownError{Lease: l, Err: err}
+	return l, &compat.UnknownError{Lease: l.Lease, Err: err}
 }
 
 // refill asks the servers that have no part of l, which a majority has until a moment, for one, and returns the Value
 // of the lease. They are waited for as late votes are.
-func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Lease, parts []part, until time.Time,
+func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Grant, parts []part, until time.Time,
 	ttl time.Duration) string {
 	q.forget(l)
 	m := &moved{until: until, parts: parts, fresh: true, settled: make(chan struct{})}
 	defer close(m.settled)
-	var votes []answer[compat.Lease]
+	var votes []answer[compat.Grant]
 	if slices.ContainsFunc(parts, func(p part) bool { return !p.held() }) {
 		votes = q.ballot(ctx, now, l.Key, ttl, m, func(i int) bool { return !parts[i].held() },
-			func([]answer[compat.Lease]) bool { return true })
+			func([]answer[compat.Grant]) bool { return true })
 	}
 	for i, v := range votes {
 		if v.asked && v.came {
@@ -424,7 +424,7 @@ func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Leas
 // Slower servers are released in the background, within the Locker's Options.Cleanup. It returns
 // ErrLost if no majority was ours any more, and releases the rest. If others can't get a majority
 // yet, the outcome is unknown: release again, or wait for the ttl.
-func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Lease) error {
+func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Grant) error {
 	parts, err := q.parts(l.Key, l.Value)
 	if err != nil {
 		return err
@@ -476,7 +476,7 @@ func (q *Quorum) limit(ttl time.Duration) time.Duration {
 }
 
 // lease is our lease on one server.
-func (q *Quorum) lease(l compat.Lease, p part) compat.Lease {
+func (q *Quorum) lease(l compat.Grant, p part) compat.Grant {
 	l.Value, l.Ambiguous = p.values[0], p.ambiguous
 	if len(q.servers) > 1 {
 		l.Fence = 1 // so that none is drawn, which nobody would see

@@ -422,7 +422,7 @@ func TestHanging(t *testing.T) {
 		q, wires := w.quorum(redlock.Options{})
 		w.acquire(q, "warm")
 		wires[1].Expect(runsAndHangs.Of("SET"))
-		var l compat.Lease
+		var l compat.Grant
 		var err error
 		start := w.clock.Now()
 		w.in(func() { l, err = q.Acquire(background, w.clock.Now, "job", ttl) },
@@ -492,7 +492,7 @@ func TestStuck(t *testing.T) {
 		wires[2].OnDial(func(context.Context) error { dialling <- struct{}{}; <-free; return nil })
 		for n := range 20 {
 			key := fmt.Sprint("job", n)
-			var l compat.Lease
+			var l compat.Grant
 			var err error
 			var steps []step
 			if n < 16 {

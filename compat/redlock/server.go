@@ -22,7 +22,7 @@ type server struct {
 }
 
 // vote asks for one part, and remembers whether the server is one that can vote.
-func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	l, err := s.Acquire(ctx, now, key, ttl)
 	switch {
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrInvalid):
@@ -35,7 +35,7 @@ func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl
 
 // prolong extends our part. One that is in doubt gets a new value, so that what was sent to it
 // before has no effect any more.
-func (s *server) prolong(ctx context.Context, now func() time.Time, l compat.Lease, p part, ttl time.Duration) (compat.Lease, error) {
+func (s *server) prolong(ctx context.Context, now func() time.Time, l compat.Grant, p part, ttl time.Duration) (compat.Grant, error) {
 	l, err := s.look(ctx, now, l, p)
 	if err != nil {
 		return l, err
@@ -45,7 +45,7 @@ func (s *server) prolong(ctx context.Context, now func() time.Time, l compat.Lea
 }
 
 // drop releases our part.
-func (s *server) drop(ctx context.Context, now func() time.Time, l compat.Lease, p part) error {
+func (s *server) drop(ctx context.Context, now func() time.Time, l compat.Grant, p part) error {
 	l, err := s.look(ctx, now, l, p)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *server) drop(ctx context.Context, now func() time.Time, l compat.Lease,
 // look finds out which of a doubtful part's values the key holds, and until
 // when: it may not have been taken or extended when the others were. l is the
 // part's lease if it followed them.
-func (s *server) look(ctx context.Context, now func() time.Time, l compat.Lease, p part) (compat.Lease, error) {
+func (s *server) look(ctx context.Context, now func() time.Time, l compat.Grant, p part) (compat.Grant, error) {
 	if !p.doubt {
 		return l, nil
 	}
@@ -86,7 +86,7 @@ func gone(err error) bool { return err == nil || isLost(err) }
 // mayHold reports that a server on which an acquisition of part ended with err
 // may hold it, and that a release can tell. With a value that others may write
 // too it can't: that is left to its end.
-func mayHold(part compat.Lease, err error) bool {
+func mayHold(part compat.Grant, err error) bool {
 	return part.Value != "" && (err == nil || open(err) && !part.Ambiguous)
 }
 

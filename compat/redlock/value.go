@@ -28,7 +28,7 @@ const valuesAtMost = 4
 func (p part) held() bool { return len(p.values) > 0 }
 
 // partOf is the part that an acquisition of l left behind when it ended with err.
-func partOf(l compat.Lease, err error) part {
+func partOf(l compat.Grant, err error) part {
 	if !mayHold(l, err) {
 		return part{}
 	}
@@ -36,7 +36,7 @@ func partOf(l compat.Lease, err error) part {
 }
 
 // after is p after an extension that asked for next and ended with err.
-func (p part) after(next compat.Lease, err error) part {
+func (p part) after(next compat.Grant, err error) part {
 	switch {
 	case err == nil:
 		return part{values: []string{next.Value}, ambiguous: next.Ambiguous}

@@ -82,7 +82,7 @@ func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
 	return redlock.New(servers, o), wires
 }
 
-func (w *world) acquire(q *redlock.Quorum, key string) compat.Lease {
+func (w *world) acquire(q *redlock.Quorum, key string) compat.Grant {
 	w.t.Helper()
 	l, err := q.Acquire(background, w.clock.Now, key, ttl)
 	if err != nil {

@@ -15,10 +15,10 @@ const tries = 8
 // lease: a writer, which touches the key, and whoever released it by its token, which the replies to
 // ZADD and ZREM show. A writer removes every reader it finds dead, so a reader that is still in the
 // set has had no writer beside it. A writer's lease becomes a reader's: see Downgrade.
-func (r Read) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (r Read) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	next, by := l, r.extend
 	draws := r.draws(l)
-	if l.Rotate {
+	if rotate {
 		next.Value = r.token(reader)
 	}
 	if writes(l) {

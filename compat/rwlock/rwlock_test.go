@@ -86,11 +86,17 @@ func at(c redis.Conn, name string, act func()) redis.Conn {
 }
 
 func extendAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	return over(c, a).Extend(context.Background(), func() time.Time { return now }, l, ttl)
+	g, err := over(c, a).Extend(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l}, ttl)
+	return g.Lease, err
+}
+
+// rotateAt is extendAt with a new value.
+func rotateAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Grant, error) {
+	return over(c, a).Extend(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l, Rotate: true}, ttl)
 }
 
 func releaseAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease) error {
-	return over(c, a).Release(context.Background(), func() time.Time { return now }, l)
+	return over(c, a).Release(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l})
 }
 
 func do(t *testing.T, s *oldredis.Server, name string, args ...any) any {
@@ -462,8 +468,7 @@ func TestRotate(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		for _, a := range []compat.Algorithm{rwlock.Read{}} { // a writer keeps its token: see Write.Extend
 			old := acquire(t, s, a, ttl)
-			old.Rotate = true
-			next, err := extendAt(s.Dial(), a, s.Now(), old, ttl)
+			next, err := rotateAt(s.Dial(), a, s.Now(), old, ttl)
 			if err != nil || next.Value == old.Value || next.Value[:2] != old.Value[:2] || next.Rotate {
 				t.Fatalf("%T: %+v, %v, want a new value in the place of %q", a, next, err, old.Value)
 			}
@@ -471,13 +476,12 @@ func TestRotate(t *testing.T) {
 			if st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); err != nil || len(st.Holders) != 1 || !st.Holds(next.Value) {
 				t.Errorf("%T: %+v, %v, want %q alone", a, st, err, next.Value)
 			}
-			release(t, s, a, next, nil)
+			release(t, s, a, next.Lease, nil)
 		}
 		read := rwlock.Read{}
 		l := acquire(t, s, read, ttl)
-		l.Rotate = true
 		c := between(s.Dial(), func() { release(t, s, read, l, nil) })
-		if _, err := extendAt(c, read, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := rotateAt(c, read, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("an extension that the release was faster than: %v, want ErrLost", err)
 		}
 		if n := do(t, s, "EXISTS", "k:readers:{k}"); n != int64(0) {
@@ -492,13 +496,12 @@ func TestExtendBringsNoWriterBack(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		write, read := rwlock.Write{}, rwlock.Read{}
 		l := acquire(t, s, write, ttl)
-		l.Rotate = true
 		var reader compat.Lease
 		c := at(s.Dial(), "MULTI", func() {
 			s.Advance(ttl + time.Second)
 			reader = acquire(t, s, read, ttl)
 		})
-		if _, err := extendAt(c, write, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := rotateAt(c, write, s.Now(), l, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("the writer's extension: %v, want ErrLost", err)
 		}
 		if n := do(t, s, "EXISTS", "k"); n != int64(0) {

@@ -66,7 +66,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 	l, err := over(p.c, p.a).Acquire(ctx, clock, "k", ttl)
 	switch {
 	case err == nil:
-		p.lease, p.got = l, now
+		p.lease, p.got = l.Lease, now
 	case errors.Is(err, compat.ErrHeld):
 		p.looking = true
 	default:
@@ -375,5 +375,5 @@ func comesIn(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) 
 	if err != nil {
 		t.Fatalf("%T, %q: %v", a, name, err)
 	}
-	return l
+	return l.Lease
 }

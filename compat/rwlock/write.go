@@ -88,7 +88,7 @@ func (w Write) refused(c *compat.Conn, v view, key string, err error) error {
 // 6.0.9 the key may expire unnoticed under the WATCH. A SETEX would then make it again, beside
 // readers that came in meanwhile and did not touch it (tx/extend-resurrects). A reader's lease does
 // not become a writer's.
-func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if strings.HasPrefix(l.Value, reader) {
 		return l, compat.Change{}, ErrUpgrade
 	}

@@ -49,12 +49,12 @@ func (r Replicated) Acquire(c *compat.Conn, now time.Time, key string, ttl time.
 }
 
 // Extend is the Algorithm's change, with WAIT behind it on the same connection.
-func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ms, err := r.millis()
 	if err != nil {
 		return l, compat.Change{}, err
 	}
-	next, ch, err := r.Algorithm.Extend(now, l, ttl)
+	next, ch, err := r.Algorithm.Extend(now, l, ttl, rotate)
 	after := ch.After
 	ch.After = func(c *compat.Conn) error {
 		if after != nil {

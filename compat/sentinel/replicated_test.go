@@ -56,7 +56,7 @@ func TestReplicatedTimeout(t *testing.T) {
 		if _, err := a.Acquire(c, time.Now(), "k", time.Minute); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("a timeout of %v: %v, want ErrInvalid", d, err)
 		}
-		if _, _, err := a.Extend(time.Now(), compat.Lease{Key: "k", Value: "v"}, time.Minute); !errors.Is(err, compat.ErrInvalid) {
+		if _, _, err := a.Extend(time.Now(), compat.Lease{Key: "k", Value: "v"}, time.Minute, false); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("an extension with a timeout of %v: %v, want ErrInvalid", d, err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestReplicatedAsks(t *testing.T) {
 			t.Errorf("Acquire, %d have it: asked for %s, want %s; %v", c.have, got, c.want, err)
 		}
 		asked = nil
-		_, ch, err := c.a.Extend(time.Now(), l, time.Minute)
+		_, ch, err := c.a.Extend(time.Now(), l, time.Minute, false)
 		if err == nil {
 			_, err = conn.Run(ch)
 		}

@@ -26,8 +26,8 @@ func (k Lua) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duratio
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Lua) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Script, now, l, ttl)
+func (k Lua) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	return k.extend(compat.Script, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.

@@ -62,8 +62,8 @@ func (k Script) take(c *compat.Conn, l compat.Lease, ms int64) (compat.Lease, er
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Script) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Script, now, l, ttl)
+func (k Script) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	return k.extend(compat.Script, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.

@@ -76,10 +76,10 @@ func (o Options) set(c *compat.Conn, now time.Time, key string, ttl time.Duratio
 // extend is the change that moves the end of l to now+ttl: PEXPIRE, or PSETEX where the token is
 // to be a new one. A lease without a fence draws one: it was adopted, or its number was lost
 // with the reply.
-func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ch := compat.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}
 	cmd, err := compat.Expire(true, l.Key, ttl)
-	if l.Rotate {
+	if rotate {
 		l.Value = o.token()
 		cmd, err = compat.SetEx(true, l.Key, l.Value, ttl)
 	}
@@ -125,7 +125,7 @@ func (o Options) checkScripts(c *compat.Conn, key, use string, needs ...ability.
 		return err
 	}
 	nobodys := compat.Lease{Key: compat.Aux(key, "check:"+compat.NewToken()), Value: "nobody's"} // nothing is drawn for it
-	_, ch, err := o.extend(compat.Script, time.Time{}, nobodys, 20*time.Second)
+	_, ch, err := o.extend(compat.Script, time.Time{}, nobodys, 20*time.Second, false)
 	if err == nil {
 		_, err = c.Run(ch)
 	}

@@ -92,7 +92,7 @@ func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
 
 // extend carries out an extension of l over c.
 func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, ch, err := a.Extend(now, l, ttl)
+	next, ch, err := a.Extend(now, l, ttl, false)
 	if err != nil {
 		return next, err
 	}
@@ -306,7 +306,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: Extend for less than a millisecond: %v", v.name, err)
 		}
 		atEnd := func() time.Time { return l.Until } // the engine looks at the clock
-		if _, err := compat.NewBackend(compat.Pooled(s), a).Extend(context.Background(), atEnd, l, ttl); !errors.Is(err, compat.ErrLost) {
+		if _, err := compat.NewBackend(compat.Pooled(s), a).Extend(context.Background(), atEnd, compat.Grant{Lease: l}, ttl); !errors.Is(err, compat.ErrLost) {
 			t.Errorf("%s: Extend at the end: %v", v.name, err)
 		}
 		s.Advance(3 * time.Millisecond)

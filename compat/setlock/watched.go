@@ -33,8 +33,8 @@ func (k Watched) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Watched) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Watch, now, l, ttl)
+func (k Watched) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	return k.extend(compat.Watch, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.

@@ -16,7 +16,7 @@ import (
 // the key, and their leases end when the value says so, without any margin.
 type stamped struct{}
 
-func (stamped) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (stamped) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	return l, compat.Change{}, compat.ErrLost // it has no way to
 }
 
@@ -365,7 +365,7 @@ func (j jedisLock) take(c *compat.Conn, now time.Time, key string, ttl time.Dura
 
 // Extend is renew(): whatever happened in the meantime, a lock that is free or
 // dead is as good as its own.
-func (j jedisLock) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (j jedisLock) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	uuid, _, _ := strings.Cut(l.Value, ":")
 	return lease(l.Key, uuid, now, ttl), broken.By(l, func(c *compat.Conn) error {
 		held, err := get(c, "GET", l.Key)

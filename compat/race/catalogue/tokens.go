@@ -31,9 +31,9 @@ func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	return l, err
 }
 
-func (t tokened) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (t tokened) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if t.renew == nil {
-		return t.Options.Extend(now, l, ttl)
+		return t.Options.Extend(now, l, ttl, rotate)
 	}
 	l.Until = now.Add(ttl)
 	return l, broken.By(l, func(c *compat.Conn) error { return t.renew(c, l, ttl) }), nil
@@ -180,7 +180,7 @@ func uncheckedRenew(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
 // expires unnoticed between the two, what it appends to is a new key without an end.
 type appendRenew struct{ tokened }
 
-func (appendRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (appendRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ch := compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"EXPIRE", l.Key, int64(ttl / time.Second)}, {"APPEND", l.Key, "+"}}}
 	l.Value, l.Until = l.Value+"+", now.Add(ttl)
 	return l, ch, nil

@@ -45,7 +45,7 @@ func (e *Exception) Is(target error) bool {
 }
 
 // Extend fails: these clients do not extend.
-func (client) Extend(_ time.Time, l compat.Lease, _ time.Duration) (compat.Lease, compat.Change, error) {
+func (client) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
 	return l, compat.Change{}, compat.ErrLost
 }
 

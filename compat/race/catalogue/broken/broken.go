@@ -201,7 +201,7 @@ func (b unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl 
 	return l, err
 }
 
-func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	if !now.Before(l.Until) {
 		return l, compat.Change{}, compat.ErrLost
 	}
@@ -278,8 +278,8 @@ func (countsWakeUp) Wake(l compat.Lease) compat.Change {
 // given back the one that broke: from a pool of one it waits in vain, and has proven nothing.
 type secondConnection struct{ txlock.Guarded }
 
-func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	next, ch, err := b.Guarded.Extend(now, l, ttl)
+func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+	next, ch, err := b.Guarded.Extend(now, l, ttl, rotate)
 	return next, By(l, func(c *compat.Conn) error {
 		_, err := c.Run(ch)
 		if compat.OutcomeOf(err) != compat.Unknown {

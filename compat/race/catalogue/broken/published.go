@@ -46,9 +46,8 @@ func Published() []Lock {
 // way, an extension may change the end of another client's lock.
 type getThenDel struct{ setlock.Watched }
 
-func (k getThenDel) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
-	l.Rotate = false // it would put our token on another's lock
-	l, ch, err := k.Watched.Extend(now, l, ttl)
+func (k getThenDel) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
+	l, ch, err := k.Watched.Extend(now, l, ttl, false) // a new value would put our token on another's lock
 	ch.If = compat.Unguarded
 	return l, ch, err
 }
@@ -82,7 +81,7 @@ redis.call('PEXPIRE', KEYS[1], left + ARGV[2])
 return KEYS[2] and redis.call('INCR', KEYS[2]) or 1
 `)
 
-func (k additiveExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (k additiveExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	ms, err := compat.Whole(ttl, time.Millisecond)
 	args := []any{1, l.Key, l.Value, ms}
 	draw := k.Fence && l.Fence == 0

@@ -63,8 +63,8 @@ func lives(s *oldredis.Server, lock broken.Lock, a compat.Algorithm, fence bool)
 			return errors.Join(errors.New("it does not exclude "+other.Name), err)
 		}
 	}
-	l.Fence, l.Rotate = 0, true // as after a lost reply; and none can change its token but tx's
-	next, ch, err := a.Extend(s.Now(), l, 2*ttl)
+	l.Fence = 0 // as after a lost reply; and none can change its token but tx's
+	next, ch, err := a.Extend(s.Now(), l, 2*ttl, true)
 	if err != nil || (next.Value != l.Value) != a.Traits().Rotates || ch.Draw != fence {
 		return errors.Join(errors.New("an extension is of another token, or without a fence"), err)
 	}

@@ -121,7 +121,7 @@ func underMutex(c *compat.Conn, key string, f func() error) error {
 
 // Extend gives the reader a new end, whether or not it is still there: swept meanwhile, it comes
 // back beside the writer that swept it (rw/extend-resurrects).
-func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	_, err := compat.Whole(ttl, time.Millisecond)
 	l.Until = compat.Until(now, ttl)
 	return l, By(l, func(c *compat.Conn) error {
@@ -143,7 +143,7 @@ func (mutexRead) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 }
 
 // Extend sets the key's TTL after a look at its value.
-func (mutexWrite) Extend(now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (mutexWrite) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
 	expire, err := compat.Expire(false, l.Key, ttl)
 	l.Until = compat.Until(now, ttl)
 	return l, compat.Change{If: compat.Unguarded, Key: l.Key, Value: l.Value, Do: []compat.Cmd{expire}}, err
